@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import QCounter
+from emu.device.objects.domains import QCounter
 from layouts import counter as layout
 from layouts.enums import Op, PortType, Status
 

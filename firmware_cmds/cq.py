@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine.events import cq as cq_engine
 from emu.device.errors import CmdError
-from emu.device.objects import Cq, Moderation
-from emu.device.objects.pages import PageList, queue_buffer
-from emu.device.objects.table import holding
+from emu.device.objects.memory.pages import PageList, queue_buffer
+from emu.device.objects.object import holding
+from emu.device.objects.queues.cq import Cq, Moderation
 from emu.device.turns import Turns
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in

@@ -9,8 +9,8 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.qp import attributes
 from emu.device.engine.rc.dynamic import end_some
 from emu.device.errors import CmdError
-from emu.device.objects import Dct
-from emu.device.objects.table import DRIVER_UID, holding
+from emu.device.objects.object import DRIVER_UID, holding
+from emu.device.objects.queues.dct import Dct
 from emu.device.turns import Turns
 from firmware_cmds.wq import user_index
 from layouts import dct as layout

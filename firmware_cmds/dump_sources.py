@@ -14,7 +14,10 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from emu.device.objects import Qp, Queue, Rq, Sq
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.queue import Queue
 from firmware_cmds.cq import query_cq
 from firmware_cmds.eq import query_eq
 from firmware_cmds.mkey import query_mkey

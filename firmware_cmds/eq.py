@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
-from emu.device.objects import Eq
-from emu.device.objects.pages import queue_buffer
+from emu.device.objects.memory.pages import queue_buffer
+from emu.device.objects.queues.eq import Eq
 from emu.device.state.hca import MSIX_VECTORS
 from emu.device.turns import finish
 from layouts import eq as layout

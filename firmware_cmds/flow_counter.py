@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import FlowCounter
+from emu.device.objects.eth.flow_counter import FlowCounter
 from layouts import flow_counter as layout
 from layouts.enums import Op, Status
 

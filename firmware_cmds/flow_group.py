@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.eth.steering.criteria import Criteria, fields_of
 from emu.device.errors import CmdError
-from emu.device.objects import FlowGroup, FlowTable
+from emu.device.objects.eth.flow import FlowGroup, FlowTable
 from firmware_cmds.flow_table import domain_of, table_of
 from layouts import flow_group as layout
 from layouts.enums import Op, Status

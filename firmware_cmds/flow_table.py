@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
-from emu.device.objects import FlowDomain, FlowTable
-from emu.device.objects.flow import Miss
+from emu.device.objects.eth.flow import FlowDomain, FlowTable, Miss
 from firmware_cmds.options import first_set
 from layouts import flow_table as layout
 from layouts.enums import Op, Status

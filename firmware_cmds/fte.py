@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
-from emu.device.objects import FlowCounter, FlowEntry, FlowTable
-from emu.device.objects.flow import Action, Verdict
-from emu.device.objects.modify_header import ModifyHeader
-from emu.device.objects.table import Object
+from emu.device.objects.eth.flow import Action, FlowEntry, FlowTable, Verdict
+from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.object import Object
 from firmware_cmds.flow_group import group_of
 from firmware_cmds.flow_table import domain_of, table_of
 from firmware_cmds.options import first_set

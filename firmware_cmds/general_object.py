@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import ReservedQpn
+from emu.device.objects.queues.queue import ReservedQpn
 from layouts import general_object as layout
 from layouts.enums import Op, Status
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
+from emu.device.objects.memory.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
 from layouts import memic as layout
 from layouts.enums import Op, Status
 

@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.access import bind_to_owner
 from emu.device.errors import CmdError
-from emu.device.objects import (
-    MTT_READ,
-    MTT_WRITE,
-    OCTWORD,
-    Memic,
-    Mkey,
-    PageEntries,
-    Psv,
-    Umem,
-    room_bytes,
-)
-from emu.device.objects.pages import ADAPTER_PAGE_SHIFT, low_bytes
-from emu.device.objects.table import DRIVER_UID, holding
+from emu.device.objects.memory.memic import Memic
+from emu.device.objects.memory.mkey import OCTWORD, Mkey, room_bytes
+from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
+from emu.device.objects.memory.psv import Psv
+from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntries
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.turns import Turns
 from firmware_cmds import mkey_context
 from layouts import mkey as layout

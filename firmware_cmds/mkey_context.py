@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.device.errors import CmdError
-from emu.device.objects.mkey import ANY_QPN
-from emu.device.objects.pages import ADAPTER_PAGE_SHIFT
+from emu.device.objects.memory.mkey import ANY_QPN
+from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
 from firmware_cmds.options import first_set
 from layouts.enums import AccessMode, Status
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.pages import PAGES_PER_TURN, check_pages
+from emu.device.objects.memory.pages import PAGES_PER_TURN, check_pages
 from emu.device.state.fwpages import MOST_PAGES
 from emu.device.state.hca import HcaState
 from emu.device.turns import Turns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
-from emu.device.objects import Pd, TransportDomain, Uar, Xrcd
+from emu.device.objects.domains import Pd, TransportDomain, Uar, Xrcd
 from layouts import pd as layout
 from layouts import uar as uar_layout
 from layouts.enums import Op

@@ -11,11 +11,13 @@ from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import transitions as qp_state
 from emu.device.engine.ud import datagram
 from emu.device.errors import CmdError
-from emu.device.objects import Qp, QpParts, RqGeometry, Umem
-from emu.device.objects.pages import PageList, queue_buffer
-from emu.device.objects.receive_queue import RecvRing
-from emu.device.objects.send_queue import SendRing
-from emu.device.objects.table import DRIVER_UID, holding
+from emu.device.objects.memory.pages import PageList, queue_buffer
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import DRIVER_UID, holding
+from emu.device.objects.queues.geometry import RqGeometry
+from emu.device.objects.queues.qp import Qp, QpParts
+from emu.device.objects.queues.receive_queue import RecvRing
+from emu.device.objects.queues.send_queue import SendRing
 from emu.device.state.tables import MULTICAST
 from emu.device.turns import Turns
 from firmware_cmds.options import first_set
@@ -27,7 +29,7 @@ from layouts.prm import Prm
 from layouts.wqe import WQEBB
 
 if TYPE_CHECKING:
-    from emu.device.objects import QCounter
+    from emu.device.objects.domains import QCounter
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
 from emu.device.errors import CmdError
-from emu.device.objects import ANY_QPN
-from emu.device.objects.views import copy
+from emu.device.objects.memory.mkey import ANY_QPN
+from emu.device.objects.memory.views import copy
 from emu.device.ports import DmaError
 from firmware_cmds.dump_sources import SOURCES, Contents, MissingError, Source, made
 from firmware_cmds.registers import Register

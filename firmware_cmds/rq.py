@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
 from emu.device.errors import CmdError
-from emu.device.objects import Cq, Pd, QCounter, Rq, Srq, SrqForm
-from emu.device.objects.receive_queue import PacketRing, RecvQueue, SharedRecvList
-from emu.device.objects.rq import RqParts
-from emu.device.objects.table import holding
+from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.eth.rq import Rq, RqParts
+from emu.device.objects.object import holding
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.receive_queue import PacketRing, RecvQueue, SharedRecvList
+from emu.device.objects.queues.srq import Srq, SrqForm
 from emu.device.turns import Turns
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import rq as layout

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import Rq, Rqt
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.tir import Rqt
 from layouts import rqt as layout
 from layouts.enums import Op, Status
 

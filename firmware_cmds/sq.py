@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
 from emu.device.errors import CmdError
-from emu.device.objects import Sq, Tis
-from emu.device.objects.send_queue import SendRing
-from emu.device.objects.table import holding
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.tir import Tis
+from emu.device.objects.object import holding
+from emu.device.objects.queues.send_queue import SendRing
 from emu.device.turns import Turns
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import sq as layout

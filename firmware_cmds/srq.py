@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import Pd, RqGeometry, Srq, SrqForm
-from emu.device.objects.pages import PageList, check_record, queue_buffer
-from emu.device.objects.receive_queue import SharedRecvList, SharedRecvQueue, SharedRecvRing
-from emu.device.objects.table import holding
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.pages import PageList, check_record, queue_buffer
+from emu.device.objects.object import holding
+from emu.device.objects.queues.geometry import RqGeometry
+from emu.device.objects.queues.receive_queue import SharedRecvList, SharedRecvQueue, SharedRecvRing
+from emu.device.objects.queues.srq import Srq, SrqForm
 from emu.device.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from firmware_cmds.wq import user_index

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import Tir
+from emu.device.objects.eth.tir import Tir
 from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
 from layouts import tir as layout

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import Tis
+from emu.device.objects.eth.tir import Tis
 from firmware_cmds.options import first_set
 from layouts import tis as layout
 from layouts.enums import Op, Status

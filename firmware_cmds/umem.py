@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects import MTT_READ, MTT_WRITE, Uctx, Umem
-from emu.device.objects.pages import (
+from emu.device.objects.domains import Uctx
+from emu.device.objects.memory.pages import (
     ADAPTER_PAGE_SHIFT,
     DOORBELL_RECORD_BYTES,
     PageList,
@@ -21,6 +21,8 @@ from emu.device.objects.pages import (
     check_record,
     low_bytes,
 )
+from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
+from emu.device.objects.memory.umem import Umem
 from emu.device.turns import Turns
 from layouts import umem as layout
 from layouts.enums import Op, Status

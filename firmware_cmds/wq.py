@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.errors import CmdError
-from emu.device.objects import RqGeometry, Umem
-from emu.device.objects.pages import PageList, queue_buffer
-from emu.device.objects.table import holding
+from emu.device.objects.memory.pages import PageList, queue_buffer
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import holding
+from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.turns import Turns
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in

@@ -19,7 +19,7 @@ from figures import Goal, Row, Section, ratio_at_most
 from own_run import json_option, show
 from rig import Pair, doorbell_to_cqe
 
-from emu.device.objects.views import copy
+from emu.device.objects.memory.views import copy
 from emu.driver.keys.by_command import dma_key, indirect_key
 
 # The drivers are the test suite's.

@@ -12,7 +12,7 @@ from emu.device.cmdif.registry import Command
 from emu.device.cmdif.request import Request
 from emu.device.cmdif.scope import meant
 from emu.device.errors import CmdError
-from emu.device.objects.table import DRIVER_UID, SHARED_UID
+from emu.device.objects.object import DRIVER_UID, SHARED_UID
 from emu.device.turns import Turns
 from layouts.enums import Op, Status, op_name
 

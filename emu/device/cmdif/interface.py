@@ -23,7 +23,7 @@ from emu.device.cmdif.registry import Command
 from emu.device.cmdif.request import Request
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
-from emu.device.objects.table import DRIVER_UID
+from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
 from emu.device.rounds import STEPS_PER_ROUND
 from emu.device.state.points import FaultPoint, FaultPoints

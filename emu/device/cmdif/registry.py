@@ -25,7 +25,7 @@ A handler first checks everything and then changes state; it refuses by raising
 :class:`emu.device.errors.CmdError`. It never sees mailboxes, tokens or events. If it may take more
 than a few milliseconds, it yields between portions of its work. Other commands run meanwhile:
 objects that it has looked up may be gone, unless it holds them
-(:func:`emu.device.objects.table.holding`).
+(:func:`emu.device.objects.object.holding`).
 """
 
 

@@ -16,8 +16,9 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.rc import dynamic
-from emu.device.objects import Eq
-from emu.device.objects.table import Object, Table
+from emu.device.objects.object import Object
+from emu.device.objects.queues.eq import Eq
+from emu.device.objects.table import Table
 from emu.device.rounds import STEPS_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.turns import TURNS

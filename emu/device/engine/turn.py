@@ -8,9 +8,9 @@ from emu.device.engine.qp.flush import flush
 from emu.device.engine.rc import requester
 from emu.device.engine.rc.agreement import NeedsPacketsError
 from emu.device.engine.rc.packets.connection import connection_of
-from emu.device.objects import Qp
-from emu.device.objects.page_fault import Side
-from emu.device.objects.send_queue import BadWqeError
+from emu.device.objects.queues.page_fault import Side
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.ports import DmaError
 from emu.device.state.hca import Hca
 from emu.device.state.turns import turn_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.interface import LOG_SLOTS, LOG_STRIDE, CommandInterface
 from emu.device.engine import lifecycle
 from emu.device.function.doorbells import PAGE, Doorbells, is_doorbell
-from emu.device.objects.memic import AREA_BYTES
+from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.points import FaultPoint
 from layouts.enums import HealthSyndrome, NicInterface

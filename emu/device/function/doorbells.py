@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events import eq as eq_engine
-from emu.device.objects import Queue
+from emu.device.objects.queues.queue import Queue
 from emu.device.ports import Buffer
 from layouts.wqe import DS, WQEBB
 

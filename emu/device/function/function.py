@@ -15,7 +15,7 @@ from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
-from emu.device.objects.table import Remains
+from emu.device.objects.remains import Remains
 from emu.device.pci import ConfigSpace
 from emu.device.port.eth.wire import EthWire, NoWire
 from emu.device.port.ib.wire import IbWire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from emu.device.models.model import BAR0_BYTES, Capabilities
-from emu.device.objects.memic import MEMIC_BYTES, MemicOperation
+from emu.device.objects.memory.memic import MEMIC_BYTES, MemicOperation
 from layouts.enums import GeneralObject
 
 ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
@@ -216,7 +216,7 @@ DEVICE_MEMORY: Capabilities = MappingProxyType(
         "test_and_set_sizes": _ONE_BYTE,
     }
 )
-"""Group DEV_MEM: memory at the end of BAR 0 (``emu.device.objects.memic``)."""
+"""Group DEV_MEM: memory at the end of BAR 0 (``emu.device.objects.memory.memic``)."""
 
 DEBUG: Capabilities = MappingProxyType({"resource_dump": 1})
 """Group DEBUG (``firmware_cmds.resource_dump``)."""

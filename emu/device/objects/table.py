@@ -1,4 +1,4 @@
-"""Bounded tables of the device's objects by handle, with reference counts.
+"""Bounded tables of the device's objects by handle, which count references.
 
 Handles are the numbers that commands carry (pdn, cqn, qpn, mkey index, ...). A freed handle goes to
 the end of the queue, so that a stale one stays invalid for as long as possible.
@@ -6,146 +6,15 @@ the end of the queue, so that a stale one stays invalid for as long as possible.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from emu.device.errors import CmdError
+from emu.device.objects.caller import Caller
 from emu.device.objects.ledger import Ledger
-from emu.device.objects.numbering import Numbering
+from emu.device.objects.object import Object
 from layouts.enums import Status
-
-DRIVER_UID, SHARED_UID = 0, 0xFFFF
-"""Uids that are not user contexts: the driver's own, and that of objects for all users."""
-
-
-MOST_CHILDREN = 64
-"""Maximum number of entries told of an object that has many: keys, receive queues."""
-
-KINDS: dict[str, type[Object]] = {}
-"""The classes of the objects that a function has, by kind. Each has a table."""
-
-
-class Object:
-    """Something that has a handle, with the number of objects that refer to it.
-
-    A subclass with a ``kind`` of its own and with a ``numbering`` is a kind of object that each
-    function has: nothing else declares it.
-    """
-
-    __slots__ = ("charge", "handle", "refs", "uid")
-    kind: ClassVar[str] = "object"
-    """What refusals, counts and ``mlx5emu objects`` call it."""
-    numbering: ClassVar[Numbering | None] = None
-    """How its handles run; None for what no table holds."""
-    BASE_BYTES = 256
-    """What one object costs the host by itself."""
-
-    def __init_subclass__(cls) -> None:
-        """Raises ValueError for a kind that another class has."""
-        super().__init_subclass__()
-        if "kind" not in cls.__dict__ or cls.numbering is None:
-            return
-        if cls.kind in KINDS:
-            raise ValueError(f"{KINDS[cls.kind]} is a {cls.kind} already, not {cls}")
-        KINDS[cls.kind] = cls
-
-    def __init__(self) -> None:
-        self.handle = 0
-        self.refs = 0
-        self.uid = DRIVER_UID
-        """The user context that owns it."""
-        self.charge = 0
-        """The cost that the ledger has been charged for it."""
-
-    @property
-    def host_bytes(self) -> int:
-        """What it costs the host now, including all of its own lists."""
-        return self.BASE_BYTES
-
-    def about(self) -> dict[str, Any]:
-        """What ``mlx5emu objects`` tells of it besides its handle: plain values by name.
-
-        Of what may be a long list, the first :data:`MOST_CHILDREN`.
-        """
-        return {}
-
-    def holds(self) -> tuple[Object, ...]:
-        """The objects that this one refers to as long as it exists."""
-        return ()
-
-    def unlink(self) -> None:
-        """It has gone and is about to be freed: take apart what refers to itself."""
-
-    def __repr__(self) -> str:
-        return f"{self.kind} {self.handle:#x}"
-
-
-@contextmanager
-def holding(*items: Object | None) -> Iterator[None]:
-    """Protect objects from being destroyed meanwhile, for a command that takes several turns."""
-    there = [item for item in items if item is not None]
-    for item in there:
-        item.refs += 1
-    try:
-        yield
-    finally:
-        for item in there:
-            item.refs -= 1
-
-
-class Remains:
-    """Objects that no longer exist for the guest but still have to be freed on the host.
-
-    There may be a million of them when a function is reset, and freeing them takes a second.
-    """
-
-    def __init__(self) -> None:
-        self.tables: deque[dict[int, Object]] = deque()
-        """Contents of tables, none of them empty."""
-
-    def __len__(self) -> int:
-        return sum(map(len, self.tables))
-
-    def add(self, objects: dict[int, Object]) -> None:
-        """Take over the contents of a table."""
-        if objects:
-            self.tables.append(objects)
-
-    def free_some(self) -> int:
-        """Free as many as one round allows; returns what that counts among its steps."""
-        objects = self.tables[0]
-        count = min(len(objects), FREED_PER_ROUND)
-        for _ in range(count):
-            objects.popitem()[1].unlink()
-        if not objects:
-            self.tables.popleft()
-        return count // _FREED_PER_STEP + 1
-
-
-class Caller:
-    """The sender of the running command: the ``uid`` that the driver writes into its header."""
-
-    __slots__ = ("owned", "uid")
-
-    def __init__(self) -> None:
-        self.uid = DRIVER_UID
-        self.owned: Counter[int] = Counter()
-        """How many objects each user context owns."""
-
-    def owns(self, item: Object) -> bool:
-        """Whether the caller may destroy it: the driver may destroy all, a user only its own."""
-        return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
-
-    def may_use(self, item: Object) -> bool:
-        """Whether the caller may refer to it: its own objects, and those that the driver shares."""
-        return item.uid == SHARED_UID or self.owns(item)
-
-
-FREED_PER_ROUND = 5000
-_FREED_PER_STEP = 2
-"""Number of objects; each takes a microsecond or two."""
 
 T = TypeVar("T", bound=Object)
 

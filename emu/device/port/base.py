@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from emu.device.objects import GlobalRoute, Marks
+from emu.device.objects.queues.qp import GlobalRoute, Marks
 from emu.device.port.congestion import Congestion
 from emu.device.port.counts import Counting
 from emu.device.port.datagram import Datagram, Destination, Origin

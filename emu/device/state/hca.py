@@ -17,9 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
-from emu.device.objects import Cq, Eq, Queue
-from emu.device.objects.page_fault import PageFaultTable
-from emu.device.objects.table import Remains
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.eq import Eq
+from emu.device.objects.queues.page_fault import PageFaultTable
+from emu.device.objects.queues.queue import Queue
+from emu.device.objects.remains import Remains
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.roce.gids import GidTable

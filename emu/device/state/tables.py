@@ -12,39 +12,28 @@ from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from emu.device import objects
-from emu.device.objects import (
-    Cq,
-    Dct,
-    Eq,
-    FlowCounter,
-    FlowDomain,
-    FlowEntry,
-    FlowGroup,
-    FlowTable,
-    Memic,
-    MemicArea,
-    Mkey,
-    Pd,
-    Psv,
-    QCounter,
-    Qp,
-    ReservedQpn,
-    Rq,
-    Rqt,
-    Sq,
-    Srq,
-    Tir,
-    Tis,
-    TransportDomain,
-    Uar,
-    Uctx,
-    Umem,
-    Xrcd,
-)
-from emu.device.objects.domains import QUEUE_NUMBERS
+from emu.device.objects.caller import Caller
+from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx, Xrcd
+from emu.device.objects.eth.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.tir import Rqt, Tir, Tis
 from emu.device.objects.ledger import Ledger
-from emu.device.objects.modify_header import ModifyHeader
-from emu.device.objects.table import KINDS, Caller, Numbers, Object, Remains, T, Table
+from emu.device.objects.memory.memic import Memic, MemicArea
+from emu.device.objects.memory.mkey import Mkey
+from emu.device.objects.memory.psv import Psv
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import KINDS, Object
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.dct import Dct
+from emu.device.objects.queues.eq import Eq
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.queue import QUEUE_NUMBERS, ReservedQpn
+from emu.device.objects.queues.srq import Srq
+from emu.device.objects.remains import Remains
+from emu.device.objects.table import Numbers, T, Table
 from emu.device.state.caps import Caps
 from layouts.eth_enums import FlowTableType
 

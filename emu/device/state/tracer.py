@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from emu.device.objects import Qp, Sq
-    from emu.device.objects.page_fault import PageFault
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.queues.page_fault import PageFault
+    from emu.device.objects.queues.qp import Qp
+    from emu.device.objects.queues.send_queue import Wqe
     from emu.device.ports import Buffer
     from emu.device.state.hca import Hca
     from layouts.enums import EventType

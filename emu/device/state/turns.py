@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emu.device.objects import Queue
+from emu.device.objects.queues.queue import Queue
 from emu.device.state.hca import Hca
 
 Turn = Callable[[Hca, Any], bool]

@@ -24,7 +24,7 @@ from emu.device.function.doorbells import (
 )
 from emu.device.function.msix import MSIX_ENTRY_BYTES, MSIX_PBA, MSIX_TABLE
 from emu.device.models.model import BAR0_BYTES
-from emu.device.objects.memic import AREA_BYTES
+from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.hca import MSIX_VECTORS
 from emu.device.trace import decode

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.device.errors import CmdError
-from emu.device.objects import Qp
+from emu.device.objects.queues.qp import Qp
 from emu.device.trace import decode, mmio, work
 from emu.device.trace.event import Event, Point
 from emu.device.trace.text import TextForm
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from emu.device.cmdif.mailbox import DeliveryError
     from emu.device.cmdif.registry import Command
     from emu.device.cmdif.request import Request
-    from emu.device.objects import Sq
-    from emu.device.objects.page_fault import PageFault
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.queues.page_fault import PageFault
+    from emu.device.objects.queues.send_queue import Wqe
     from emu.device.ports import Buffer, Clock
     from emu.device.state.hca import Hca
 

@@ -40,7 +40,7 @@ from layouts.wqe import (
 )
 
 if TYPE_CHECKING:
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.queues.send_queue import Wqe
 
 _RDMA = (wqe_raddr_seg,)
 _SEGMENTS: Mapping[int, tuple[Prm, ...]] = {

@@ -9,8 +9,10 @@ from itertools import islice
 from typing import Any
 
 from emu.device.function.function import Function
-from emu.device.objects import FlowTable, Mkey, Qp
-from emu.device.objects.table import MOST_CHILDREN, Object
+from emu.device.objects.eth.flow import FlowTable
+from emu.device.objects.memory.mkey import Mkey
+from emu.device.objects.object import MOST_CHILDREN, Object
+from emu.device.objects.queues.qp import Qp
 from emu.device.state.hca import Hca
 from emu.device.turns import Turns
 from layouts.enums import AccessMode, PortType

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attacks.guest import MIB, MILLION, Guest
 from attacks.watch import Watch, pattern
-from emu.device.objects import MTT_READ, MTT_WRITE
+from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.driver.keys.by_command import dma_key, indirect_key
 from emu.driver.keys.signatures import CRC64, Crc, SignatureKey
 from emu.driver.keys.umr import ANY_QPN, FAST_REG_MASK, OFFSET, PAGE_SIZE, umr

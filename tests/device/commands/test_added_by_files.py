@@ -80,7 +80,10 @@ KEY = (
     "log = logging.getLogger(__name__)\n",
     'LINK_POINT: FaultPoint[[bool], bool] = FaultPoint("link.change")\n',
 )
-IMPORT = "from emu.device.objects import Eq\n", "from emu.device.state.points import FaultPoint\n"
+IMPORT = (
+    "from emu.device.objects.queues.eq import Eq\n",
+    "from emu.device.state.points import FaultPoint\n",
+)
 
 FIRE = """
 from emu.device.engine import lifecycle
@@ -236,7 +239,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.table import Object
+from emu.device.objects.object import Object
 
 
 class PacketReformat(Object):
@@ -262,7 +265,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
-from emu.device.objects.packet_reformat import PacketReformat
+from emu.device.objects.eth.packet_reformat import PacketReformat
 from layouts import packet_reformat as layout
 from layouts.enums import Op
 
@@ -372,7 +375,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.device.objects.queue import Queue
+from emu.device.objects.queues.queue import Queue
 
 
 class FpgaQp(Queue):
@@ -394,7 +397,7 @@ QUEUE_TURN = '''\
 
 from __future__ import annotations
 
-from emu.device.objects.fpga_qp import FpgaQp
+from emu.device.objects.queues.fpga_qp import FpgaQp
 from emu.device.state.hca import Hca
 from emu.device.state.turns import turn_of
 
@@ -414,7 +417,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
-from emu.device.objects.fpga_qp import FpgaQp
+from emu.device.objects.queues.fpga_qp import FpgaQp
 from layouts import fpga_qp as layout
 from layouts.enums import Op
 
@@ -508,7 +511,7 @@ def test_a_firmware_command(tree):
 def test_a_kind_of_object(tree):
     """Its class is the only place where it is declared; the capability says how many there are."""
     (tree / "layouts/packet_reformat.py").write_text(OBJECT_LAYOUT)
-    (tree / "emu/device/objects/packet_reformat.py").write_text(OBJECT)
+    (tree / "emu/device/objects/eth/packet_reformat.py").write_text(OBJECT)
     (tree / "firmware_cmds/packet_reformat.py").write_text(OBJECT_HANDLERS)
     insert_after(tree / "emu/device/models/ethernet.py", *ADVERTISED)
 
@@ -525,7 +528,7 @@ def test_a_kind_of_object(tree):
 def test_a_queue_type(tree):
     """Its class and its turn: a send doorbell with its number gives it turns."""
     (tree / "layouts/fpga_qp.py").write_text(QUEUE_LAYOUT)
-    (tree / "emu/device/objects/fpga_qp.py").write_text(QUEUE)
+    (tree / "emu/device/objects/queues/fpga_qp.py").write_text(QUEUE)
     (tree / "emu/device/engine/qp/fpga.py").write_text(QUEUE_TURN)
     (tree / "firmware_cmds/fpga_qp.py").write_text(QUEUE_HANDLER)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.objects.domains import FIRST_UAR
-from emu.device.objects.memic import AREA_BYTES
+from emu.device.objects.memory.memic import AREA_BYTES
 from layouts.enums import Op, Status
 
 KINDS = {

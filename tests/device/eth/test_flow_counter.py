@@ -3,7 +3,7 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.objects import FlowCounter
+from emu.device.objects.eth.flow_counter import FlowCounter
 from layouts.enums import Op, Status
 from layouts.vport import traffic_counter
 

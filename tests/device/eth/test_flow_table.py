@@ -9,7 +9,7 @@ import pytest
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import syndrome_of
 from emu.device.models import LINKS
-from emu.device.objects import FlowEntry, FlowTable
+from emu.device.objects.eth.flow import FlowEntry, FlowTable
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import (
     entry_fields,

@@ -3,7 +3,7 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.objects import Rqt
+from emu.device.objects.eth.tir import Rqt
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_indirect_tir,

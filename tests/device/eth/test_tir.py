@@ -3,7 +3,7 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.objects import Tir
+from emu.device.objects.eth.tir import Tir
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.frames import TCP, UDP, Packet
 from emu.driver.ethernet.interfaces import (

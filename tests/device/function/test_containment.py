@@ -10,7 +10,7 @@ from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
 from emu.device.function.bar0 import HEALTH_SYNDROME
 from emu.device.function.msix import MSIX_PBA
-from emu.device.objects import Qp
+from emu.device.objects.queues.qp import Qp
 from emu.device.state.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
 from emu.device.state.turns import TURNS
 from emu.driver.keys.paging import PagedRegion, Pager

@@ -13,7 +13,7 @@ import pytest
 from helpers.device.reachable import owned, still_reached
 from helpers.device.waiting import CASES, World
 
-from emu.device.objects import SrqForm
+from emu.device.objects.queues.srq import SrqForm
 from layouts.enums import Op, Status, TeardownProfile
 from layouts.odp import mem_page_fault_info, trans_page_fault_info
 

@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.objects import table as resources
+from emu.device.objects import remains
 from emu.driver.verbs.connect import connect
 from layouts.enums import Op, TeardownProfile
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.hostile
 
 @pytest.mark.parametrize("profile", [GRACEFUL, FORCED, None])
 def test_a_share_in_each_round(driver, function, monkeypatch, profile):
-    monkeypatch.setattr(resources, "FREED_PER_ROUND", 10)
+    monkeypatch.setattr(remains, "FREED_PER_ROUND", 10)
     pdn = driver.alloc_pd()
     for _ in range(95):
         driver.create_mkey(pdn)

@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.function.doorbells import UAR_SEND
 from emu.device.models import MODELS
-from emu.device.objects.memic import AREA_BYTES, MEMIC_BYTES, MEMIC_PAGE
+from emu.device.objects.memory.memic import AREA_BYTES, MEMIC_BYTES, MEMIC_PAGE
 from emu.driver.verbs.channels import Channel
 from layouts.enums import AccessMode, CapType, CqeSyndrome, Op, Opcode, QpType, Status
 from layouts.memic import device_mem_cap

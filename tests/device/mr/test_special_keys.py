@@ -6,7 +6,7 @@ The null key's tests stand with on-demand paging.
 import pytest
 
 from emu.device.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
-from emu.device.objects.mkey import FIRST_MKEY_INDEX
+from emu.device.objects.memory.mkey import FIRST_MKEY_INDEX
 from emu.driver.keys.umr import Window
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, QpType, Status

@@ -18,7 +18,7 @@ from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AbsentPageError
 from emu.device.engine.mr.special_keys import NULL_MKEY
 from emu.device.function.function import Function
 from emu.device.models import MODELS
-from emu.device.objects.views import copy
+from emu.device.objects.memory.views import copy
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver

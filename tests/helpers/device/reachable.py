@@ -13,13 +13,13 @@ import types
 from collections import deque
 
 from emu.device.engine.rc.packets.connection import PacketConnection
-from emu.device.objects import Qp
-from emu.device.objects.cq import Moderation
-from emu.device.objects.message import Message
-from emu.device.objects.page_fault import PageFault
-from emu.device.objects.receive_queue import RecvQueue, RecvWqe
-from emu.device.objects.send_queue import SendRing
-from emu.device.objects.table import Object
+from emu.device.objects.object import Object
+from emu.device.objects.queues.cq import Moderation
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.page_fault import PageFault
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import RecvQueue, RecvWqe
+from emu.device.objects.queues.send_queue import SendRing
 
 STATE = (
     Object, PageFault, Message, RecvWqe, RecvQueue, SendRing, Moderation, PacketConnection,

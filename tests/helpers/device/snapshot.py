@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from emu.device.objects import Eq, Qp
-from emu.device.objects.table import Object
+from emu.device.objects.object import Object
+from emu.device.objects.queues.eq import Eq
+from emu.device.objects.queues.qp import Qp
 from emu.device.state.caps import GROUPS
 from layouts.codec import View
 from layouts.enums import CapMode

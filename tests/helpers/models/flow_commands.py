@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from emu.device.objects.flow import Miss, Verdict
+from emu.device.objects.eth.flow import Miss, Verdict
 from helpers.models.flow_model import Entry, Table, outcome
 
 

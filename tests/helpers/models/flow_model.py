@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from emu.device.objects.flow import Miss, Verdict
+from emu.device.objects.eth.flow import Miss, Verdict
 from emu.driver.ethernet.frames import MACS, TCP, UDP
 
 

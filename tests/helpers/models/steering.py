@@ -6,10 +6,10 @@ from functools import total_ordering
 
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.eth.steering.criteria import Criteria
-from emu.device.objects import FlowDomain, FlowEntry, FlowGroup, FlowTable
-from emu.device.objects.flow import Action, Verdict
+from emu.device.objects.eth.flow import Action, FlowDomain, FlowEntry, FlowGroup, FlowTable, Verdict
 from emu.device.objects.ledger import Ledger
-from emu.device.objects.table import Object, Table
+from emu.device.objects.object import Object
+from emu.device.objects.table import Table
 
 
 @total_ordering

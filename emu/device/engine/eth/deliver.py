@@ -15,9 +15,10 @@ from emu.device.engine.events import completions
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.rights import LOCAL_WRITE, MOST_STEPS, AccessError, InPieces
 from emu.device.engine.qp.events import check_srq_limit
-from emu.device.objects import ANY_QPN, Rq
-from emu.device.objects.receive_queue import ListBrokenError, RecvWqe
-from emu.device.objects.views import Views, copy
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.memory.mkey import ANY_QPN
+from emu.device.objects.memory.views import Views, copy
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
 from emu.device.port.eth.vlan import strip_tag

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.rights import LOCAL_READ, MOST_STEPS
-from emu.device.objects.send_queue import BadWqeError
+from emu.device.objects.queues.send_queue import BadWqeError
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
 
 if TYPE_CHECKING:
-    from emu.device.objects import Sq
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
 _data = DATA.unpack_from

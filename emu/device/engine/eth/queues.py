@@ -21,8 +21,10 @@ from emu.device.engine.events import completions
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.vendor_syndromes import Cause
 from emu.device.engine.qp.events import break_srq
-from emu.device.objects import Cq, Rq, Sq
-from emu.device.objects.receive_queue import ListBrokenError
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.receive_queue import ListBrokenError
 from emu.device.ports import DmaError
 from emu.device.state.looks import INTERVAL_NS
 from emu.device.state.turns import turn_of

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.domain import decide
-from emu.device.objects.flow import FlowDomain
+from emu.device.objects.eth.flow import FlowDomain
 from emu.device.port.eth.headers import parse
 
 if TYPE_CHECKING:

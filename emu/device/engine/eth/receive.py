@@ -28,7 +28,7 @@ from emu.device.state.points import FaultPoint
 from emu.device.turns import Turns
 
 if TYPE_CHECKING:
-    from emu.device.objects import TransportDomain
+    from emu.device.objects.domains import TransportDomain
     from emu.device.state.hca import Hca
 
 MOST_COPIES = MAX_SEGMENTS

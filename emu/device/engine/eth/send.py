@@ -15,8 +15,8 @@ from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
 from emu.device.engine.qp.send_requests import WQE_POINT, LocalError
-from emu.device.objects import Sq
-from emu.device.objects.send_queue import BadWqeError, Wqe
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.ports import DmaError
 from emu.device.rounds import STEPS_PER_ROUND
 from emu.device.state.turns import turn_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.gather import gather
 from emu.device.engine.eth.receive import loop_back
-from emu.device.objects.send_queue import BadWqeError
+from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.frame import MAX_BYTES, MIN_BYTES, Frame
 from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, FrameError, parse
@@ -28,8 +28,8 @@ from layouts.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
 from layouts.wqe import DS
 
 if TYPE_CHECKING:
-    from emu.device.objects import Sq
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
 FRAME_TX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.tx")

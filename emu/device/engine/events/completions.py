@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from emu.device.engine.events.counters import count_error
 from emu.device.engine.events.cq import write
 from emu.device.engine.events.vendor_syndromes import Cause, vendor_syndrome
-from emu.device.objects import Cq, SrqForm
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.srq import SrqForm
 from emu.device.state.points import FaultPoint
 from layouts.cqe import CQE, ERR_CQE, SIG_ERR_CQE, tagged
 from layouts.enums import CqeOpcode, CqeSyndrome
 
 if TYPE_CHECKING:
-    from emu.device.objects import Queue
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.queues.queue import Queue
+    from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
 CQE_POINT: FaultPoint[[Cq, Queue, bytes, int, bool], bool] = FaultPoint("cqe")

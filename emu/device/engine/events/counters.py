@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType
 
 if TYPE_CHECKING:
-    from emu.device.objects import Queue
+    from emu.device.objects.queues.queue import Queue
 
 _ALL_ERRORS = {CqeOpcode.REQ_ERR: "req_cqe_error", CqeOpcode.RESP_ERR: "resp_cqe_error"}
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
-from emu.device.objects import Cq, Moderation
-from emu.device.objects.pages import PageList
+from emu.device.objects.memory.pages import PageList
+from emu.device.objects.queues.cq import Cq, Moderation
 from emu.device.ports import DmaError
 from layouts.cqe import CQE_BYTES, OP_OWN
 from layouts.enums import (

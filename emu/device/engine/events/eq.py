@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu.device.objects import Eq
+from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, DmaError
 from emu.device.state.points import FaultPoint
 from layouts.enums import EventType

@@ -8,8 +8,8 @@ much for one call, because it is long or falls into many pieces, raises InPieces
 split it.
 
 A page that is absent, or may not be written, raises AbsentPageError: the driver may bring it in
-(``emu.device.objects.page_fault``). The null key among the entries of a KSM key means the same;
-used directly it reads as zeros and discards writes (``emu.device.engine.mr.special_keys``).
+(``emu.device.objects.queues.page_fault``). The null key among the entries of a KSM key means the
+same; used directly it reads as zeros and discards writes (``emu.device.engine.mr.special_keys``).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from emu.device.engine.mr.rights import (
     Violation,
 )
 from emu.device.engine.mr.special_keys import NULL_MKEY
-from emu.device.objects import ANY_QPN, Mkey, Pd
-from emu.device.objects.table import DRIVER_UID
-from emu.device.objects.views import Span, Views, length_of
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.mkey import ANY_QPN, Mkey
+from emu.device.objects.memory.views import Span, Views, length_of
+from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
 from layouts.enums import AccessMode
 

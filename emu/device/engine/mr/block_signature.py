@@ -18,7 +18,7 @@ from emu.device.engine.mr import checksums
 from layouts.wqe import bsf as bsf_layout
 
 if TYPE_CHECKING:
-    from emu.device.objects import Psv
+    from emu.device.objects.memory.psv import Psv
 
 BSF_OCTWORDS = bsf_layout.size // 16
 

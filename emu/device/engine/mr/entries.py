@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from emu.device.engine.mr.rights import WRITES, AbsentPageError
-from emu.device.objects import MTT_READ, MTT_WRITE, Mkey
+from emu.device.objects.memory.mkey import Mkey
+from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from layouts.wqe import KLM
 
 _MTT_ADDRESS = ~0xFFF & (1 << 64) - 1

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
-from emu.device.objects import Qp
-from emu.device.objects.page_fault import FaultedAccess, Page, PageFault, PageFaultType, Side
+from emu.device.objects.queues.page_fault import FaultedAccess, Page, PageFault, PageFaultType, Side
+from emu.device.objects.queues.qp import Qp
 from emu.device.state.points import FaultPoint
 from layouts.enums import EventType, Opcode, QpType, Status
 
 if TYPE_CHECKING:
     from emu.device.engine.mr.rights import AbsentPageError
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)

@@ -29,10 +29,10 @@ from emu.device.engine.mr.signed_stream import (
     to_data,
     to_stream,
 )
-from emu.device.objects.views import Span, Views
+from emu.device.objects.memory.views import Span, Views
 
 if TYPE_CHECKING:
-    from emu.device.objects import Mkey
+    from emu.device.objects.memory.mkey import Mkey
     from emu.device.state.hca import Hca
 
 MOST_BYTES = 16 << 10

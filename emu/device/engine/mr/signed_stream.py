@@ -13,10 +13,10 @@ from emu.device.engine.events import completions
 from emu.device.engine.mr import access as memory
 from emu.device.engine.mr.block_signature import BlockSignature, Domain, Syndrome
 from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, PIECE_BYTES, InPieces
-from emu.device.objects.views import copy
+from emu.device.objects.memory.views import copy
 
 if TYPE_CHECKING:
-    from emu.device.objects import Mkey
+    from emu.device.objects.memory.mkey import Mkey
     from emu.device.state.hca import Hca
 
 _NO_LIMIT = 1 << 64

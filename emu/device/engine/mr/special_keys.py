@@ -17,8 +17,8 @@ from emu.device.engine.mr.rights import (
     InPieces,
     Violation,
 )
-from emu.device.objects.table import DRIVER_UID
-from emu.device.objects.views import Span, Views
+from emu.device.objects.memory.views import Span, Views
+from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
 
 if TYPE_CHECKING:

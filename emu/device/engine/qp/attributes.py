@@ -18,7 +18,7 @@ from emu.device.errors import CmdError
 from layouts.enums import Op, QpType, Status
 
 if TYPE_CHECKING:
-    from emu.device.objects import Qp
+    from emu.device.objects.queues.qp import Qp
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.counters import count_event
-from emu.device.objects import Qp, Srq
-from emu.device.objects.receive_queue import ListBrokenError, RecvWqe
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
+from emu.device.objects.queues.srq import Srq
 from emu.device.ports import DmaError
 from layouts.enums import EventType, QpType
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import completions
 from emu.device.engine.qp.events import raise_qp_event
-from emu.device.objects import Qp
-from emu.device.objects.receive_queue import TakenWqe
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.ports import DmaError
 from emu.device.state.looks import INTERVAL_NS
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp.events import break_srq, raise_qp_event
 from emu.device.engine.qp.flush import begin_flush, fail_receive, flush
-from emu.device.objects import Cq, Qp, Srq
-from emu.device.objects.page_fault import Side
-from emu.device.objects.receive_queue import TakenWqe
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.page_fault import Side
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import TakenWqe
+from emu.device.objects.queues.srq import Srq
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:

@@ -23,10 +23,11 @@ from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.wqe.registry import WQE_OPS, gather_piece
 from emu.device.engine.wqe.umr import BindError
-from emu.device.objects import Qp, Queue
-from emu.device.objects.message import Message, MsgOp
-from emu.device.objects.send_queue import BadWqeError, Wqe
-from emu.device.objects.views import Views
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.queue import Queue
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeSyndrome, EventType, Opcode, QpType

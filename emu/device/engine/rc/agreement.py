@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.rc.headers import objection
-from emu.device.objects import Qp
+from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, SERVICES, BadPacketError, Packet
 from layouts.bth import Kind
 

@@ -24,10 +24,10 @@ from emu.device.engine.rc.responder import (
     execute_read,
 )
 from emu.device.engine.wqe.atomic import reply_word
-from emu.device.objects import Qp
-from emu.device.objects.message import Message, MsgOp
-from emu.device.objects.page_fault import Held, Side
-from emu.device.objects.views import Views, copy
+from emu.device.objects.memory.views import Views, copy
+from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.page_fault import Held, Side
+from emu.device.objects.queues.qp import Qp
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

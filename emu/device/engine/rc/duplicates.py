@@ -14,10 +14,10 @@ from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.nak import Dropped
 from emu.device.engine.rc.receive import named_queue
 from emu.device.engine.rc.remote import domain_of, start_of, suspend_rdma
-from emu.device.objects import Qp
-from emu.device.objects.message import Message
-from emu.device.objects.page_fault import Held
-from emu.device.objects.views import Views
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.qp import Qp
 from layouts.enums import QpType
 
 if TYPE_CHECKING:

@@ -21,10 +21,11 @@ from emu.device.engine.qp.send_requests import LocalError
 from emu.device.engine.rc.exchange import count, pass_on
 from emu.device.engine.rc.nak import Dropped
 from emu.device.engine.rc.validation import check_whole_length
-from emu.device.objects import Dct, Qp, QpParts
-from emu.device.objects.message import Message, MsgOp
-from emu.device.objects.pages import no_pages
-from emu.device.objects.send_queue import Wqe
+from emu.device.objects.memory.pages import no_pages
+from emu.device.objects.queues.dct import Dct
+from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.qp import Qp, QpParts
+from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
 from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.qp import qpc

@@ -12,10 +12,10 @@ from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc import direct, shares
 from emu.device.engine.rc.agreement import NeedsPacketsError, agree
 from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
-from emu.device.objects import Qp
-from emu.device.objects.message import WITH_RESPONSE_DATA, Message
-from emu.device.objects.page_fault import Held
-from emu.device.objects.send_queue import Wqe
+from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
+from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds import STEPS_PER_ROUND
 from layouts import bth
 from layouts.bth import PSN_MASK

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.rc.nak import Dropped, Nak, NakCode
-from emu.device.objects import Qp
+from emu.device.objects.queues.qp import Qp
 from layouts.enums import EventType, QpType
 
 if TYPE_CHECKING:

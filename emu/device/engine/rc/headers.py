@@ -14,7 +14,7 @@ from emu.device.port.packet import SERVICES, Packet
 from layouts.bth import Service
 
 if TYPE_CHECKING:
-    from emu.device.objects import Qp
+    from emu.device.objects.queues.qp import Qp
     from emu.device.state.hca import Hca
 
 WRONG_PKEY = "wrong P_Key"

@@ -26,11 +26,13 @@ from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
-from emu.device.objects import Pd, Qp, Srq
-from emu.device.objects.message import Message, MsgOp
-from emu.device.objects.page_fault import FaultedAccess, Held, PageFaultType, Side
-from emu.device.objects.receive_queue import ListBrokenError, TakenWqe
-from emu.device.objects.views import Views
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFaultType, Side
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import ListBrokenError, TakenWqe
+from emu.device.objects.queues.srq import Srq
 from emu.device.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 

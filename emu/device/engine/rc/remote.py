@@ -25,10 +25,11 @@ from emu.device.engine.mr.signature import on_wire
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.fatal_nak import access_violation
 from emu.device.engine.rc.receive import shared_queue
-from emu.device.objects import Pd, Qp
-from emu.device.objects.message import ATOMICS, Message, MsgOp
-from emu.device.objects.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
-from emu.device.objects.views import Views
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
+from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
+from emu.device.objects.queues.qp import Qp
 from layouts.enums import QpType
 
 if TYPE_CHECKING:

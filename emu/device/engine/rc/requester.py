@@ -21,10 +21,10 @@ from emu.device.engine.rc.nak import SYNDROMES, Dropped, Nak, RnrNak
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.engine.ud import datagram as ud
 from emu.device.engine.ud import delivery
-from emu.device.objects import Qp
-from emu.device.objects.message import Message
-from emu.device.objects.page_fault import Held, Side
-from emu.device.objects.send_queue import Wqe
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.page_fault import Held, Side
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.rounds import STEPS_PER_ROUND
 from layouts.enums import CqeSyndrome, QpState, QpType

@@ -44,9 +44,9 @@ from emu.device.engine.rc.remote import (
 )
 from emu.device.engine.rc.validation import check_op_valid
 from emu.device.engine.wqe.atomic import atomic_word
-from emu.device.objects import Qp
-from emu.device.objects.message import COMPARE_SWAPS, Message, MsgOp
-from emu.device.objects.views import Views, copy
+from emu.device.objects.memory.views import Views, copy
+from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
+from emu.device.objects.queues.qp import Qp
 from layouts.enums import CqeSyndrome
 
 if TYPE_CHECKING:

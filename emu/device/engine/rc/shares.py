@@ -13,9 +13,9 @@ from emu.device.engine.mr.rights import InPieces
 from emu.device.engine.qp import send_requests
 from emu.device.engine.rc import direct
 from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
-from emu.device.objects import Qp
-from emu.device.objects.message import Message, MsgOp
-from emu.device.objects.page_fault import Held
+from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.qp import Qp
 from emu.device.rounds import STEPS_PER_ROUND
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from emu.device.engine.rc.fatal_nak import invalid_request
-from emu.device.objects import Qp
-from emu.device.objects.message import MASKED_ATOMIC_SIZES, Message, MsgOp
+from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgOp
+from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import MAX_PAYLOAD, OPS, Packet
 from layouts.bth import PSN_HALF, PSN_MASK, Kind, Service
 

@@ -17,10 +17,10 @@ from emu.device.engine.mr.rights import LOCAL_WRITE, PACKET_BYTES, AbsentPageErr
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.qp.lifecycle import break_receives, stop_over
 from emu.device.engine.qp.transitions import RECEIVING
-from emu.device.objects import Qp
-from emu.device.objects.page_fault import FaultedAccess, PageFaultType, Side
-from emu.device.objects.receive_queue import ListBrokenError, RecvWqe, TakenWqe
-from emu.device.objects.views import Views, copy
+from emu.device.objects.memory.views import Views, copy
+from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe, TakenWqe
 from emu.device.port.datagram import (
     GRH_BYTES,
     GSI_QKEY,

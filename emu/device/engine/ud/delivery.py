@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.engine.ud import datagram as ud
-from emu.device.objects import Qp
+from emu.device.objects.queues.qp import Qp
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib import pma, sma
 from emu.device.port.ib.datagram import answer_to, may_manage

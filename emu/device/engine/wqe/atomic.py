@@ -12,9 +12,9 @@ from struct import Struct
 from emu.device.engine.mr.rights import LOCAL_WRITE
 from emu.device.engine.wqe.registry import RELIABLE, Work, wqe_op
 from emu.device.engine.wqe.segments import after_receiver, listed, need_segment, remote_address
-from emu.device.objects import Qp
-from emu.device.objects.message import Message, MsgOp
-from emu.device.objects.send_queue import BadWqeError, Wqe
+from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode
 from layouts.wqe import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, InPieces
 from emu.device.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
 from emu.device.engine.wqe.segments import SOLICITED, read_av
-from emu.device.objects import Qp
-from emu.device.objects.send_queue import Wqe
-from emu.device.objects.views import Views, length_of
+from emu.device.objects.memory.views import Views, length_of
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode

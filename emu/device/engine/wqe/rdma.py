@@ -5,9 +5,9 @@ from __future__ import annotations
 from emu.device.engine.mr.rights import LOCAL_WRITE
 from emu.device.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
 from emu.device.engine.wqe.segments import after_receiver, listed, outgoing, remote_address
-from emu.device.objects import Qp
-from emu.device.objects.message import Message, MsgOp
-from emu.device.objects.send_queue import Wqe
+from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import Wqe
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode, QpType
 

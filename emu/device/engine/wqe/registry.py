@@ -25,10 +25,10 @@ from emu.device.engine.mr.rights import (
     Violation,
 )
 from emu.device.engine.mr.signature import on_wire
-from emu.device.objects import Qp
-from emu.device.objects.message import Message
-from emu.device.objects.send_queue import BadWqeError, Wqe
-from emu.device.objects.views import Views
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram
 from layouts.enums import Opcode, QpType
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from emu.device.engine.mr.rights import LOCAL_READ, InPieces
 from emu.device.engine.wqe.registry import gather, listed_length
-from emu.device.objects import Qp
-from emu.device.objects.message import Message
-from emu.device.objects.send_queue import BadWqeError, Wqe
-from emu.device.objects.views import Views, length_of
+from emu.device.objects.memory.views import Views, length_of
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.base import Link
 from emu.device.port.datagram import Destination
 from emu.device.state.hca import Hca

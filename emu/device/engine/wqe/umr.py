@@ -18,9 +18,13 @@ from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.mr.signature import Signature
 from emu.device.engine.wqe.registry import Work, wqe_op
 from emu.device.errors import CmdError
-from emu.device.objects import CHUNK, DENSE_BYTES, OCTWORD, KeySignature, Mkey, Pd, Psv, Qp
-from emu.device.objects.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
-from emu.device.objects.send_queue import BadWqeError, Wqe
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.mkey import OCTWORD, KeySignature, Mkey
+from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
+from emu.device.objects.memory.psv import Psv
+from emu.device.objects.memory.translations import CHUNK, DENSE_BYTES
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.mkey import mkc
 from layouts.wqe import DATA, SET_PSV, UMR_CTRL

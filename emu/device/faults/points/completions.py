@@ -18,8 +18,12 @@ from emu.device.faults.moves import Delayable, Losable, Repeatable
 from emu.device.faults.names import number_of
 from emu.device.faults.parameters import DATA, one_of, set_in
 from emu.device.faults.rule import Rule
-from emu.device.objects import Cq, Qp, Queue, Rq, Sq
-from emu.device.objects.send_queue import Wqe
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.queue import Queue
+from emu.device.objects.queues.send_queue import Wqe
 from emu.device.state.hca import Hca
 from layouts.codec import View
 from layouts.cqe import OP_OWN, cqe64

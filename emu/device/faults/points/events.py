@@ -11,7 +11,7 @@ from emu.device.faults.event import Faults, Field, Opened, change_fields
 from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import DATA, SET
 from emu.device.faults.rule import Rule
-from emu.device.objects import Eq
+from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, Interrupts
 from emu.device.state.points import FaultPoint
 from emu.device.trace.decode import event_layout

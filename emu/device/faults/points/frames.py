@@ -16,8 +16,8 @@ from emu.device.faults.event import Event, Faults, Field
 from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import DATA
 from emu.device.faults.rule import Rule
-from emu.device.objects import Rq
-from emu.device.objects.receive_queue import RecvWqe
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.queues.receive_queue import RecvWqe
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain

@@ -17,7 +17,7 @@ from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.moves import Delayable, Losable
 from emu.device.faults.parameters import COUNT, set_of
 from emu.device.faults.rule import Rule
-from emu.device.objects.page_fault import PageFault, PageFaultType, Side
+from emu.device.objects.queues.page_fault import PageFault, PageFaultType, Side
 from layouts.enums import EventType
 
 _FIELDS = (

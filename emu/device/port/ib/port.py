@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from emu.device.errors import CmdError
-from emu.device.objects import GlobalRoute, Marks
+from emu.device.objects.queues.qp import GlobalRoute, Marks
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.counts import Traffic
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin

@@ -24,9 +24,9 @@ from emu.device.engine.rc import direct, duplicates, receive, responder
 from emu.device.engine.rc.nak import Dropped
 from emu.device.engine.ud import datagram
 from emu.device.engine.wqe import registry, umr
-from emu.device.objects import Qp
-from emu.device.objects.page_fault import Held, Side
-from emu.device.objects.send_queue import BadWqeError
+from emu.device.objects.queues.page_fault import Held, Side
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.packet import BadPacketError

@@ -25,8 +25,8 @@ from emu.device.engine.eth.steering.criteria import fields_of as fields_of_param
 from emu.device.engine.eth.steering.domain import CACHED, CACHED_ITEMS, MAX_DELIVERIES, MAX_GROUPS
 from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.errors import CmdError
-from emu.device.objects import FlowCounter, FlowTable
-from emu.device.objects.flow import Action, Miss, Verdict
+from emu.device.objects.eth.flow import Action, FlowTable, Miss, Verdict
+from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 from layouts.flow_match import fte_match_param

@@ -5,8 +5,8 @@ import pytest
 from emu.device.engine import lifecycle
 from emu.device.models import MODELS
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.queue import Queue
-from emu.device.objects.table import KINDS, Object
+from emu.device.objects.object import KINDS, Object
+from emu.device.objects.queues.queue import Queue
 from emu.device.state.tables import ObjectTables, kinds
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.device.objects import ranges as ranges_module
-from emu.device.objects.ranges import MOST_BLOCKS, Ranges
+from emu.device.objects.memory import ranges as ranges_module
+from emu.device.objects.memory.ranges import MOST_BLOCKS, Ranges
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 SMALL = st.integers(0, 9)

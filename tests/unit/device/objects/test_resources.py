@@ -5,8 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.errors import CmdError
+from emu.device.objects.caller import Caller
 from emu.device.objects.ledger import Ledger
-from emu.device.objects.table import DRIVER_UID, SHARED_UID, Caller, Numbers, Object, Table, holding
+from emu.device.objects.object import DRIVER_UID, SHARED_UID, Object, holding
+from emu.device.objects.table import Numbers, Table
 from layouts.enums import Status
 
 PLENTY = 1 << 30

@@ -1,6 +1,6 @@
 """Streams of a DC initiator."""
 
-from emu.device.objects.streams import DciStreams
+from emu.device.objects.queues.streams import DciStreams
 from layouts.qp import qpc
 
 

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.device.objects.translations import CHUNK, DENSE_BYTES, RULE_BYTES, KeyEntries, PageEntries
+from emu.device.objects.memory.translations import (
+    CHUNK,
+    DENSE_BYTES,
+    RULE_BYTES,
+    KeyEntries,
+    PageEntries,
+)
 from layouts.wqe import KLM
 
 PLACES = st.one_of(

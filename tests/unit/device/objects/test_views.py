@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.device.objects.views import copy, length_of
+from emu.device.objects.memory.views import copy, length_of
 
 CUTS = st.lists(st.integers(0, 20), max_size=4)
 

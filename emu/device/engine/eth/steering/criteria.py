@@ -11,7 +11,7 @@ from typing import Any
 
 from emu.device.engine.eth.steering.fields import FIELDS, Part, cvlan_tag_alone
 from emu.device.errors import CmdError
-from emu.device.objects.flow import Key
+from emu.device.objects.eth.flow import Key
 from emu.device.port.eth.headers import Headers
 from layouts.enums import Status
 from layouts.eth_enums import MatchCriteria

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from emu.device.engine.eth.steering.fields import Part, base
 from emu.device.engine.eth.steering.rewrite import head, rewrite
 from emu.device.errors import CmdError
-from emu.device.objects import FlowCounter
-from emu.device.objects.flow import (
+from emu.device.objects.eth.flow import (
     Action,
     Decision,
     FlowDomain,
@@ -25,8 +24,9 @@ from emu.device.objects.flow import (
     Miss,
     Verdict,
 )
-from emu.device.objects.modify_header import ModifyHeader
-from emu.device.objects.table import Object
+from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
 from layouts.enums import Status
 

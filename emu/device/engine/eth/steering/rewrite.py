@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from emu.device.engine.eth.steering.fields import FIELDS, Part
 from emu.device.errors import CmdError
-from emu.device.objects.modify_header import ModifyHeader
+from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.port.eth.checksum import adjust
 from emu.device.port.eth.headers import TCP, UDP, Headers, Marked
 from layouts.enums import Status

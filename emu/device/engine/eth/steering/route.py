@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import head, rewrite
-from emu.device.objects import Rq, Tir, TransportDomain
-from emu.device.objects.flow import Decision
-from emu.device.objects.modify_header import ModifyHeader
+from emu.device.objects.domains import TransportDomain
+from emu.device.objects.eth.flow import Decision
+from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.tir import Tir
 from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, parse
 from layouts.eth_enums import FlowTableType
 

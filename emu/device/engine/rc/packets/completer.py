@@ -20,8 +20,8 @@ from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import Request, SendWindow
 from emu.device.engine.wqe.atomic import reply_word
 from emu.device.engine.wqe.registry import gather_piece
-from emu.device.objects.message import ATOMICS, MsgOp
-from emu.device.objects.views import copy
+from emu.device.objects.memory.views import copy
+from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.port.packet import Packet
 from emu.device.rounds import MOST_STEPS_RECEIVED
 from layouts import bth

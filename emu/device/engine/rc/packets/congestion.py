@@ -14,7 +14,7 @@ from emu.device.engine.rc.packets.rate import FlowRate
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.device.objects import Qp
+    from emu.device.objects.queues.qp import Qp
     from emu.device.port.congestion import Congestion
     from emu.device.state.hca import Hca
 

@@ -14,15 +14,15 @@ from emu.device.engine.rc.packets.rate import FlowRate
 from emu.device.engine.rc.packets.requester import PacketRequester
 from emu.device.engine.rc.packets.responder import PacketResponder
 from emu.device.engine.rc.packets.window import SendWindow
-from emu.device.objects.receive_queue import TakenWqe
-from emu.device.objects.views import Views
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.port.base import Route
 from emu.device.port.packet import Packet
 from emu.device.state.recall import Recall
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.device.objects import Qp
+    from emu.device.objects.queues.qp import Qp
     from emu.device.ports import Timer
     from emu.device.state.hca import Hca
 

@@ -27,9 +27,9 @@ from emu.device.engine.rc.responder import (
 )
 from emu.device.engine.rc.validation import MSG_OPS, is_possible, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
-from emu.device.objects.message import MASKED_ATOMICS, Message, MsgOp
-from emu.device.objects.page_fault import Held
-from emu.device.objects.receive_queue import TakenWqe
+from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
+from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.port.packet import Packet, precedes
 from layouts.bth import MSN_MASK, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from emu.device.engine.mr.rights import AbsentPageError
 from emu.device.engine.rc.packets.window import Request
-from emu.device.objects import Qp
-from emu.device.objects.page_fault import PageFault
-from emu.device.objects.views import Views
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.page_fault import PageFault
+from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import Packet
 from emu.device.state.hca import Hca
 

@@ -8,9 +8,9 @@ from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.rc.packets.window import Request
 from emu.device.engine.rc.validation import KINDS
 from emu.device.engine.wqe.registry import gather_piece
-from emu.device.objects import Qp
-from emu.device.objects.message import Message
-from emu.device.objects.views import Views
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_MASK

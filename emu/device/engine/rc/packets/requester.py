@@ -17,9 +17,9 @@ from emu.device.engine.qp.send_requests import LocalError
 from emu.device.engine.rc.packets.completer import PacketCompleter
 from emu.device.engine.rc.packets.request_packets import asking_for_data, offset_of, placing
 from emu.device.engine.rc.packets.window import Request, SendWindow
-from emu.device.objects.message import WITH_RESPONSE_DATA, Message
-from emu.device.objects.page_fault import Side
-from emu.device.objects.send_queue import Wqe
+from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
+from emu.device.objects.queues.page_fault import Side
+from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds import STEPS_PER_ROUND
 from layouts.bth import PSN_HALF, PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType

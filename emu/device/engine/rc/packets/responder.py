@@ -22,7 +22,7 @@ from emu.device.engine.rc.validation import (
     check_psn,
     follows,
 )
-from emu.device.objects.page_fault import Held, PageFault, Side
+from emu.device.objects.queues.page_fault import Held, PageFault, Side
 from emu.device.port.packet import Packet
 from emu.device.rounds import ENOUGH_STEPS
 from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets

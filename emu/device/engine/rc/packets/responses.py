@@ -15,8 +15,8 @@ from emu.device.engine.rc import duplicates, responder
 from emu.device.engine.rc.fatal_nak import access_violation
 from emu.device.engine.rc.nak import Nak
 from emu.device.engine.rc.validation import packets_of
-from emu.device.objects.message import Message
-from emu.device.objects.page_fault import Held
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.rounds import STEPS_PER_ROUND
 from layouts import bth

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import deque
 
 from emu.device.engine.qp.send_requests import LocalError
-from emu.device.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
-from emu.device.objects.send_queue import Wqe
+from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.queues.send_queue import Wqe
 from layouts.bth import PSN_HALF, PSN_MASK
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from emu.device.errors import CmdError
-from emu.device.objects import GlobalRoute, Marks
+from emu.device.objects.queues.qp import GlobalRoute, Marks
 from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.congestion import ECN_MASK, NOT_CAPABLE

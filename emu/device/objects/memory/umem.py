@@ -1,23 +1,10 @@
-"""Objects of processes that send their own commands (DEVX)."""
+"""Memory of processes that commands name (DEVX)."""
 
 from __future__ import annotations
 
+from emu.device.objects.memory.pages import PageList
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.pages import PageList
-from emu.device.objects.table import Object
-
-
-class Uctx(Object):
-    """A user context: a process that sends its own commands. The handle is its uid."""
-
-    __slots__ = ("cap",)
-    kind = "user context"
-    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_uctx)
-
-    def __init__(self, cap: int = 0) -> None:
-        """``cap``: what the process may do besides, bits of uctx_cap."""
-        super().__init__()
-        self.cap = cap
+from emu.device.objects.object import Object
 
 
 class Umem(Object):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.table import Object
+from emu.device.objects.object import Object
 from emu.device.ports import Buffer
 
 MEMIC_PAGE = 4096

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from emu.device.objects.cq import Cq
-from emu.device.objects.domains import QUEUE_NUMBERS, Pd, QCounter
-from emu.device.objects.srq import Srq
-from emu.device.objects.table import Object
+from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.object import Object
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.queue import QUEUE_NUMBERS
+from emu.device.objects.queues.srq import Srq
 
 DRAINED = 2
 """dctc.state of a target that takes no more messages."""

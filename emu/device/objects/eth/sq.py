@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.device.objects.cq import Cq
-from emu.device.objects.domains import QUEUE_NUMBERS, Pd
-from emu.device.objects.pages import PageList
-from emu.device.objects.queue import Queue
-from emu.device.objects.send_queue import SendRing
-from emu.device.objects.table import Object
-from emu.device.objects.tir import Tis
-from emu.device.objects.users import Umem
+from emu.device.objects.domains import Pd
+from emu.device.objects.eth.tir import Tis
+from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import Object
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.queue import QUEUE_NUMBERS, Queue
+from emu.device.objects.queues.send_queue import SendRing
 from layouts.eth_enums import SqState
 
 

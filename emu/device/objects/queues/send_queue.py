@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from emu.device.objects.pages import PageList
+from emu.device.objects.memory.pages import PageList
 from emu.device.ports import GuestMemory
 from layouts.wqe import CTRL, DS, WQEBB
 

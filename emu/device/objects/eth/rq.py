@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emu.device.objects.cq import Cq
-from emu.device.objects.domains import FIRST_QPN, QUEUE_NUMBERS, Pd, QCounter
-from emu.device.objects.queue import Queue
-from emu.device.objects.receive_queue import RecvQueue
-from emu.device.objects.srq import Srq
-from emu.device.objects.table import Object
-from emu.device.objects.users import Umem
+from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import Object
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.queue import FIRST_QPN, QUEUE_NUMBERS, Queue
+from emu.device.objects.queues.receive_queue import RecvQueue
+from emu.device.objects.queues.srq import Srq
 from emu.device.ports import Timer
 from layouts.eth_enums import RqState
 

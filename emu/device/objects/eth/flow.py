@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from emu.device.objects.domains import FlowCounter
-from emu.device.objects.modify_header import ModifyHeader, nic_receive
+from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.modify_header import ModifyHeader, nic_receive
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.table import Object
+from emu.device.objects.object import Object
 from layouts.eth_enums import FlowTableType
 
 Key = tuple[int, ...]

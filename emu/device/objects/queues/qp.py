@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from emu.device.objects.cq import Cq
 from emu.device.objects.domains import Pd, QCounter, Xrcd
-from emu.device.objects.pages import PageList
-from emu.device.objects.queue import Queue
-from emu.device.objects.srq import Srq
-from emu.device.objects.streams import DciStreams
-from emu.device.objects.table import Object
-from emu.device.objects.users import Umem
+from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import Object
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.queue import Queue
+from emu.device.objects.queues.srq import Srq
+from emu.device.objects.queues.streams import DciStreams
 from emu.device.ports import Timer
 from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.device.objects.dct import Responder
-    from emu.device.objects.message import Message
-    from emu.device.objects.page_fault import Page, PageFault, Side
-    from emu.device.objects.receive_queue import RecvRing, TakenWqe
-    from emu.device.objects.send_queue import SendRing
+    from emu.device.objects.queues.dct import Responder
+    from emu.device.objects.queues.message import Message
+    from emu.device.objects.queues.page_fault import Page, PageFault, Side
+    from emu.device.objects.queues.receive_queue import RecvRing, TakenWqe
+    from emu.device.objects.queues.send_queue import SendRing
 
 _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
 """IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""

@@ -6,14 +6,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from emu.device.objects.cq import Cq
 from emu.device.objects.domains import Pd, Xrcd
+from emu.device.objects.memory.umem import Umem
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.table import Object
-from emu.device.objects.users import Umem
+from emu.device.objects.object import Object
+from emu.device.objects.queues.cq import Cq
 
 if TYPE_CHECKING:
-    from emu.device.objects.receive_queue import SharedRecvQueue, TakenWqe
+    from emu.device.objects.queues.receive_queue import SharedRecvQueue, TakenWqe
 
 
 _RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1

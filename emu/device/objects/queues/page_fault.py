@@ -21,8 +21,8 @@ from layouts.enums import PageFaultSubtype
 from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 if TYPE_CHECKING:
-    from emu.device.objects import Qp
     from emu.device.objects.ledger import Ledger
+    from emu.device.objects.queues.qp import Qp
     from emu.device.ports import Timer
 
 TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48

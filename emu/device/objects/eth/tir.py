@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from emu.device.objects.domains import TransportDomain
+from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.rq import Rq
-from emu.device.objects.table import MOST_CHILDREN, Object
+from emu.device.objects.object import MOST_CHILDREN, Object
 from layouts.eth_enums import RxHashFn, SelfLbBlock
 
 

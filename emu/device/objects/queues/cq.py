@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emu.device.objects.eq import Eq
+from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.umem import Umem
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.pages import PageList
-from emu.device.objects.table import Object
-from emu.device.objects.users import Umem
+from emu.device.objects.object import Object
+from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Timer
 from layouts.enums import CqNotification, CqStatus
 

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from emu.device.objects.domains import QUEUE_NUMBERS, QCounter
-from emu.device.objects.send_queue import SendRing
-from emu.device.objects.table import Object
+from emu.device.objects.domains import QCounter
+from emu.device.objects.numbering import Numbering
+from emu.device.objects.object import Object
+from emu.device.objects.queues.send_queue import SendRing
+
+FIRST_QPN = 0x40
+"""Numbers 0 and 1 mean the SMI and the GSI on the wire."""
+
+LEAST_LOG_MAX_QP = 7
+"""There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
+
+iPXE's golan.c asks for 2^0 and makes a few.
+"""
+
+QUEUE_NUMBERS = Numbering(
+    lambda made: 1 << max(made.caps.general.log_max_qp, LEAST_LOG_MAX_QP), first=FIRST_QPN
+)
+"""Queue pairs share their numbers with everything that a send doorbell can name, and with receive
+queues: a dump of a queue has nothing else to tell them apart."""
 
 
 class Queue(Object):
@@ -36,3 +52,11 @@ class Queue(Object):
         """Add to a counter of the queue's set."""
         if self.counter is not None:
             self.counter.values[name] = self.counter.values.get(name, 0) + by
+
+
+class ReservedQpn(Object):
+    """A queue pair number that no queue pair gets; it is the handle."""
+
+    __slots__ = ()
+    kind = "reserved qpn"
+    numbering = QUEUE_NUMBERS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from emu.device.objects.memory.pages import PageList
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.pages import PageList
-from emu.device.objects.table import Object
+from emu.device.objects.object import Object
 
 
 class Eq(Object):

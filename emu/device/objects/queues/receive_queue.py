@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from emu.device.objects.geometry import RqGeometry
-from emu.device.objects.pages import PageList
+from emu.device.objects.memory.pages import PageList
+from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.ports import GuestMemory
 from layouts.wqe import DATA, DS, NEXT
 
 if TYPE_CHECKING:
-    from emu.device.objects.cq import Cq
     from emu.device.objects.domains import Pd
+    from emu.device.objects.queues.cq import Cq
 
 END_OF_LIST_LKEY = 0x100
 _COUNTER = Struct(">I")

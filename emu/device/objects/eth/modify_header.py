@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from emu.device.objects.numbering import Limits, Numbering
-from emu.device.objects.table import Object
+from emu.device.objects.object import Object
 from layouts.eth_enums import FlowTableType
 
 

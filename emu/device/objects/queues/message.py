@@ -10,11 +10,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from emu.device.objects.views import Views
+from emu.device.objects.memory.views import Views
 
 if TYPE_CHECKING:
-    from emu.device.objects.receive_queue import TakenWqe
-    from emu.device.objects.send_queue import Wqe
+    from emu.device.objects.queues.receive_queue import TakenWqe
+    from emu.device.objects.queues.send_queue import Wqe
 
 
 class MsgOp(IntEnum):

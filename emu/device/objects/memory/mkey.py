@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from emu.device.objects.domains import Pd
-from emu.device.objects.memic import Memic
-from emu.device.objects.numbering import Numbering
-from emu.device.objects.ranges import Ranges
-from emu.device.objects.table import Object
-from emu.device.objects.translations import (
+from emu.device.objects.memory.memic import Memic
+from emu.device.objects.memory.ranges import Ranges
+from emu.device.objects.memory.translations import (
     DENSE_BYTES,
     KSM_BYTES,
     MTT_BYTES,
@@ -20,8 +18,10 @@ from emu.device.objects.translations import (
     PageEntries,
     mtt_entries,
 )
-from emu.device.objects.users import Umem
-from emu.device.objects.views import Span, Views
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.memory.views import Span, Views
+from emu.device.objects.numbering import Numbering
+from emu.device.objects.object import Object
 from layouts.enums import AccessMode
 from layouts.mkey import mkc
 from layouts.wqe import KLM

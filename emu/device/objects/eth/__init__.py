@@ -1,0 +1,1 @@
+"""Ethernet: its queues, and what steers packets to them."""

@@ -1,0 +1,1 @@
+"""Guest memory as the device knows it: pages, views, keys."""

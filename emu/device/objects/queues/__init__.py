@@ -1,0 +1,1 @@
+"""Queues, and what waits in them."""
