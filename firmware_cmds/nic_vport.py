@@ -47,7 +47,7 @@ def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
         {
             "roce_en": int(vport.roce_en),
             "mtu": vport.mtu,
-            "system_image_guid": vport.guid,
+            "system_image_guid": hca.adapter.guid,
             "port_guid": vport.guid,
             "node_guid": vport.guid,
             "qkey_violation_counter": vport.qkey_violations,

@@ -40,7 +40,7 @@ def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
             "port_physical_state": port.phys_state,
             "port_state": port.state,
             "vport_state": port.state,
-            "system_image_guid": port.guid,
+            "system_image_guid": hca.adapter.guid,
             "port_guid": port.guid,
             "node_guid": port.guid,
             "cap_mask1": port.cap_mask1,

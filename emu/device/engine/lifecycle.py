@@ -130,9 +130,9 @@ def unsubscribe(hca: Hca, eq: Eq) -> None:
 
 def set_link(hca: Hca, *, up: bool) -> None:
     """Plug the cable in or pull it: raise the port event and tell the wire."""
-    was_up = hca.vport.is_up
+    before = _links(hca)
     hca.port.set_link(up=up)
-    _follow_link(hca, was_up)
+    _follow_link(before)
 
 
 def set_admin(hca: Hca, *, up: bool) -> None:
@@ -141,25 +141,43 @@ def set_admin(hca: Hca, *, up: bool) -> None:
     mlx5e looks at the link before it enables the port and waits for the event after it
     (core/en_main.c: mlx5e_open, async_event).
     """
-    was_up = hca.vport.is_up
+    before = _links(hca)
     hca.eth.set_admin(up=up)
-    _follow_link(hca, was_up)
+    _follow_link(before)
 
 
 def set_vport_admin(hca: Hca, *, up: bool) -> None:
     """Enable or disable the virtual port of an Ethernet function."""
-    was_up = hca.vport.is_up
+    before = _links(hca)
     hca.nic_vport.admin_up = up
-    _follow_link(hca, was_up)
+    _follow_link(before)
 
 
-def _follow_link(hca: Hca, was_up: bool) -> None:
-    up = hca.vport.is_up
-    if up == was_up:
-        return
-    log.info("%s: link %s", hca.model.name, "up" if up else "down")
-    _raise_port_change(hca, PortChange.ACTIVE if up else PortChange.DOWN)
+def take_down(hca: Hca) -> None:
+    """The function has failed: its peers get no answers any more, and are to see that.
+
+    The others of its adapter keep the port.
+    """
+    if len(hca.adapter.vhcas) == 1:
+        hca.port.set_link(up=False)
+    else:
+        hca.nic_vport.admin_up = False
     announce(hca)
+
+
+def _links(hca: Hca) -> list[tuple[Hca, bool]]:
+    """The functions of an adapter, and which of them can send and receive."""
+    return [(node, node.vport.is_up) for node in hca.adapter.nodes()]
+
+
+def _follow_link(before: list[tuple[Hca, bool]]) -> None:
+    for hca, was_up in before:
+        up = hca.vport.is_up
+        if up == was_up:
+            continue
+        log.info("%s: link %s", hca.model.name, "up" if up else "down")
+        _raise_port_change(hca, PortChange.ACTIVE if up else PortChange.DOWN)
+        announce(hca)
 
 
 def announce(hca: Hca) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.cmdif.icmd import ToolCommands
 from emu.device.cmdif.interface import CommandInterface, CommandTracer
 from emu.device.cmdif.registry import Command
@@ -54,8 +55,12 @@ class Function:
         wire: IbWire[Hca],
         tracer: Tracer | None = None,
         eth_wire: EthWire[Hca] | None = None,
+        vhca: Vhca[Hca] | None = None,
     ) -> None:
+        """``vhca`` is its place in an adapter; without one it gets an adapter of its own."""
         self.model = model
+        vhca = vhca if vhca is not None else Adapter[Hca](model, options.guid).manager
+        self.adapter = vhca.adapter
         self.tracer = tracer
         self.memory = memory
         self.interrupts = interrupts
@@ -72,12 +77,12 @@ class Function:
         self.restarts = 0
         self._commands = commands
         self._make_hca = partial(
-            Hca, model, options, memory, interrupts, clock, wire, tracer, self.unhandled,
-            self._on_failure, self.remains, eth_wire,
+            Hca, model, options, memory, interrupts, clock, wire, vhca,
+            tracer, self.unhandled, self._on_failure, self.remains, eth_wire,
         )  # fmt: skip
         self._recovery = Recovery(clock, self._start_anew)
         self.config = ConfigSpace(
-            model.identity.with_guid(options.guid),
+            model.identity.with_guid(self.adapter.guid),
             bar0_size=model.bar0_size,
             msix_vectors=MSIX_VECTORS,
             msix_table_offset=MSIX_TABLE,
@@ -278,8 +283,7 @@ class Function:
         try:
             lifecycle.quiesce(hca)
             self.cmdif.forget()
-            hca.port.set_link(up=False)
-            lifecycle.announce(hca)
+            lifecycle.take_down(hca)
         except Exception:
             log.exception("%s: internal error while stopping", self.model.name)
         self.bar0.report_fatal()

@@ -78,9 +78,10 @@ class Caps:
     """Capability pages of one function.
 
     ``values`` gives each group's fields by their PRM names; a nested structure is a mapping.
+    ``vhca_id`` is the function's in its adapter.
     """
 
-    def __init__(self, values: Mapping[CapType, Mapping[str, Any]]) -> None:
+    def __init__(self, values: Mapping[CapType, Mapping[str, Any]], vhca_id: int = 0) -> None:
         self._pages = {
             (group, mode): self._page(prm, values.get(group, {}))
             for group, prm in GROUPS.items()
@@ -94,6 +95,8 @@ class Caps:
         self.roce = self._view(CapType.ROCE, CapMode.CUR)
         self.debug = self._view(CapType.DEBUG, CapMode.CUR)
         self.device_memory = self._view(CapType.DEV_MEM, CapMode.CUR)
+        for mode in CapMode:
+            self._view(CapType.GENERAL, mode).vhca_id = vhca_id
         for group, fields in _OFF_AT_RESET.items():
             self._view(group, CapMode.CUR).assign(fields)
 

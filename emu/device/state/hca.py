@@ -16,6 +16,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.errors import CmdError
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.eq import Eq
@@ -88,18 +89,22 @@ class Hca(ObjectTables):
         interrupts: Interrupts,
         clock: Clock,
         wire: IbWire[Hca],
+        vhca: Vhca[Hca],
         tracer: DeviceTracer | None = None,
         unhandled: Unhandled | None = None,
         on_failure: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
         eth_wire: EthWire[Hca] | None = None,
     ) -> None:
-        """``on_failure`` is called when the function fails because of a bug in the emulator.
+        """``vhca`` is the function's place in its adapter.
 
+        ``on_failure`` is called when the function fails because of a bug in the emulator.
         ``remains`` receives the objects that are dropped; they may outlive this Hca. ``eth_wire``
         is what an Ethernet port is plugged into.
         """
-        super().__init__(model)
+        super().__init__(model, vhca.number)
+        self.vhca = vhca
+        vhca.node = self
         self.options = options
         self.memory = memory
         self.interrupts = interrupts
@@ -108,7 +113,10 @@ class Hca(ObjectTables):
         self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
         self._ib = _ib_port(model, options) if model.port_type is PortType.IB else None
-        self._nic_vport = _nic_vport(model, options) if model.port_type is PortType.ETH else None
+        if self._ib is not None:
+            vhca.adapter.ports = [self._ib]
+        is_eth = model.port_type is PortType.ETH
+        self._nic_vport = _nic_vport(model, options, vhca) if is_eth else None
         self.gids = GidTable(self.caps.roce.roce_address_table_size)
         """The GID table of an Ethernet port."""
         self._roce = RoceLink(self._nic_vport, self.gids) if self._nic_vport is not None else None
@@ -163,6 +171,11 @@ class Hca(ObjectTables):
         self.wire.attach(self)
         if self._nic_vport is not None:
             self.eth_wire.attach(self)
+
+    @property
+    def adapter(self) -> Adapter[Hca]:
+        """The adapter that it is a function of."""
+        return self.vhca.adapter
 
     @property
     def port(self) -> Port:
@@ -274,10 +287,9 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
     )
 
 
-def _nic_vport(model: Model, options: HcaOptions) -> NicVport:
+def _nic_vport(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> NicVport:
     mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
-    port = EthPort(model.eth_speed)
-    return NicVport(port, options.guid, mac, node_description=_described(model))
+    return vhca.start_ethernet(options.guid, mac, _described(model))
 
 
 def _described(model: Model) -> bytes:

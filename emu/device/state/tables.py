@@ -67,9 +67,9 @@ class ByClass(Protocol):
 class ObjectTables:
     """What a driver's commands have made, and what it takes of the host's memory."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, vhca_id: int) -> None:
         self.model = model
-        self.caps = Caps(model.capabilities)
+        self.caps = Caps(model.capabilities, vhca_id)
         self.ledger = Ledger(model.host_bytes)
         """Host memory in use on behalf of the guest."""
         self.caller = Caller()

@@ -1,0 +1,1 @@
+"""An adapter: the board behind one or several PCI functions."""

@@ -1,0 +1,128 @@
+"""An adapter: what its functions share, and which functions it has.
+
+A function has a vhca id, by which the firmware knows it, and the number of its vPort, which is also
+the ``function_id`` by which the manager's commands name it. The manager is the physical function:
+it has vPort 0. A function that is served by itself, a virtual one as well, is the manager of an
+adapter of its own.
+
+Source: PRM "Vport commands", "ENABLE_HCA"; mlx5_ifc.h: cmd_hca_cap.vhca_id,
+vport_group_manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Generic
+
+from emu.device.port.base import Port
+from emu.device.port.eth.port import EthPort
+from emu.device.port.eth.vport import NicVport
+from emu.device.ports import NodeT
+from layouts.enums import PortType
+
+if TYPE_CHECKING:
+    from emu.device.models import Model
+
+MANAGER = 0
+"""The number of the manager's vPort."""
+
+MOST_VHCAS = 1 << 10
+"""Most functions of an adapter."""
+
+
+class Vhca(Generic[NodeT]):
+    """A function's place in its adapter, which it keeps over resets."""
+
+    __slots__ = ("adapter", "nic_vport", "node", "number", "vport_number")
+
+    def __init__(self, adapter: Adapter[NodeT], number: int, vport_number: int) -> None:
+        self.adapter = adapter
+        self.number = number
+        """The vhca id."""
+        self.vport_number = vport_number
+        self.node: NodeT | None = None
+        """The function's state since its last reset; None before it has power."""
+        self.nic_vport: NicVport | None = None
+        """Its vPort since then, if that is an Ethernet one."""
+
+    @property
+    def is_manager(self) -> bool:
+        """Whether it may name the other functions of the adapter and their vPorts."""
+        return self.vport_number == MANAGER
+
+    def other(self, vport_number: int) -> NodeT | None:
+        """The function of another vPort of the adapter, if it has power; only for the manager."""
+        vhca = self.adapter.by_vport(vport_number) if self.is_manager else None
+        return None if vhca is None or vhca is self else vhca.node
+
+    def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
+        """The vPort of the function, which starts now."""
+        port = self.adapter.start_port()
+        self.nic_vport = NicVport(port, guid, mac, node_description)
+        return self.nic_vport
+
+
+class Adapter(Generic[NodeT]):
+    """One adapter, with one physical port."""
+
+    def __init__(self, model: Model, guid: int) -> None:
+        """``model`` is its manager's, ``guid`` its system image GUID."""
+        self.model = model
+        self.guid = guid
+        self.ports: list[Port] = []
+        """The physical ports, from number 1 on; none before a function has power."""
+        self._eth: EthPort | None = None
+        self.manager: Vhca[NodeT] = Vhca(self, 0, MANAGER)
+        self.vhcas = {0: self.manager}
+        """The functions, by vhca id."""
+
+    @property
+    def serial(self) -> str:
+        """The board's serial number, as its vital product data have it."""
+        return self.model.identity.with_guid(self.guid).serial_number
+
+    @property
+    def firmware(self) -> str:
+        """The version of the firmware, which all functions run."""
+        return self.model.firmware
+
+    def add(self, vport_number: int) -> Vhca[NodeT]:
+        """A place for one more function, with a vPort of this number.
+
+        Raises ValueError for a number that is in use, for too many functions, and with an
+        InfiniBand port, which belongs to one function.
+        """
+        if self.model.port_type is not PortType.ETH:
+            raise ValueError("an InfiniBand port belongs to one function")
+        if self.by_vport(vport_number) is not None:
+            raise ValueError(f"vPort {vport_number} is another function's")
+        if len(self.vhcas) >= MOST_VHCAS:
+            raise ValueError("no more functions")
+        number = next(number for number in range(MOST_VHCAS) if number not in self.vhcas)
+        vhca = self.vhcas[number] = Vhca(self, number, vport_number)
+        return vhca
+
+    def remove(self, vhca: Vhca[NodeT]) -> None:
+        """The function is no more. The caller has stopped it; the manager stays."""
+        assert vhca is not self.manager
+        del self.vhcas[vhca.number]
+        vhca.node = vhca.nic_vport = None
+
+    def by_vport(self, vport_number: int) -> Vhca[NodeT] | None:
+        """The function with the vPort of a number, if there is one."""
+        vhcas = self.vhcas.values()
+        return next((vhca for vhca in vhcas if vhca.vport_number == vport_number), None)
+
+    def nodes(self) -> Iterator[NodeT]:
+        """The functions that have power."""
+        return (vhca.node for vhca in self.vhcas.values() if vhca.node is not None)
+
+    def start_port(self) -> EthPort:
+        """The Ethernet port for a function that starts.
+
+        It starts anew with the only function. The others' link goes on while one of several starts.
+        """
+        if self._eth is None or len(self.vhcas) == 1:
+            self._eth = EthPort(self.model.eth_speed)
+            self.ports = [self._eth]
+        return self._eth

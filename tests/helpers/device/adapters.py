@@ -1,0 +1,42 @@
+"""An adapter with two functions, each with a driver of its own."""
+
+from __future__ import annotations
+
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
+from firmware_cmds import TABLE
+from layouts.enums import EventType, PortType
+
+GUID = 0x0002_C903_00AD_0000
+PF, VF = (LINKS[name][PortType.ETH] for name in ("connectx6", "connectx6-vf"))
+
+
+class Member:
+    """A function of the adapter, and its driver after a probe."""
+
+    def __init__(self, vhca, clock, wire):
+        self.memory, irqs = Memory(), IrqList()
+        options = HcaOptions(guid=GUID + vhca.number + 1)
+        self.function = Function(
+            PF if vhca.is_manager else VF, options, TABLE, self.memory, irqs, clock, None,
+            eth_wire=wire, vhca=vhca,
+        )  # fmt: skip
+        self.driver = Driver(FunctionBar(self.function), self.memory, irqs)
+        self.driver.probe(is_vf=not vhca.is_manager)
+        self.node = Node(self.function, self.driver)
+        self.eqn = self.driver.create_eq(events=[EventType.PORT_CHANGE])
+
+    @property
+    def hca(self):
+        """The function's state since the last reset."""
+        return self.function.hca
+
+    def port_events(self):
+        """What the driver has been told of the port since it last asked."""
+        return [entry.sub_type for entry in self.driver.eqs[self.eqn].drain()]
