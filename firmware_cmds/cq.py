@@ -15,7 +15,7 @@ from emu.device.turns import Turns
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import cq as layout
-from layouts.enums import Op, Status
+from layouts.enums import CqPeriodMode, Op, Status
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
@@ -27,7 +27,7 @@ CQE_BYTES = (64, 128, 128)
 NS_PER_US = 1000
 _OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1
 
-_NOT_BUILT = ("apu_cq", "cc", "cq_period_mode", "scqe_break_moderation_en")
+_NOT_BUILT = ("apu_cq", "cc", "scqe_break_moderation_en")
 """Fields of cqc whose features have capability bits, none of which is set.
 
 ``cqe_comp_en`` is not among them: it allows the device to compress entries, which this one never
@@ -60,6 +60,7 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
     if ctx.cqe_sz >= len(CQE_BYTES):
         raise CmdError(Status.BAD_PARAM_ERR, "cqe_sz not supported", f"{ctx.cqe_sz}")
+    _check_period_mode(hca.caps, ctx.cq_period_mode)
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
     hca.uars.need(ctx.uar_page)
     hca.cqs.check_room()
@@ -97,7 +98,8 @@ def _moderation(caps: Caps, ctx: Any) -> Moderation | None:
         return None
     if not caps.general.cq_moderation:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ moderation is not supported")
-    return Moderation(ctx.cq_max_count, ctx.cq_period * NS_PER_US)
+    starts_from_cqe = ctx.cq_period_mode == CqPeriodMode.START_FROM_CQE
+    return Moderation(ctx.cq_max_count, ctx.cq_period * NS_PER_US, starts_from_cqe)
 
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
@@ -115,7 +117,9 @@ def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select & ModifyCq.PERIOD_MODE:
-        _check_period_mode(hca.caps, given)
+        if not hca.caps.general.cq_period_mode_modify:
+            raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", "cq_period_mode")
+        _check_period_mode(hca.caps, given.cq_period_mode)
     if unknown := select & ~sum(ModifyCq):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
     changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
@@ -123,22 +127,24 @@ def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
         (ModifyCq.PERIOD, "cq_period"),
         (ModifyCq.COUNT, "cq_max_count"),
         (ModifyCq.OVERRUN, "oi"),
+        (ModifyCq.PERIOD_MODE, "cq_period_mode"),
     ):
         if select & flag:
             setattr(changed, name, getattr(given, name))
     moderation = _moderation(hca.caps, changed)
     cq.ctx = changed
     cq.ignores_overrun = bool(changed.oi)
-    if select & (ModifyCq.PERIOD | ModifyCq.COUNT):
+    if select & (ModifyCq.PERIOD | ModifyCq.COUNT | ModifyCq.PERIOD_MODE):
         cq_engine.moderate(hca, cq, moderation)
 
 
-def _check_period_mode(caps: Caps, given: Any) -> None:
-    """The period can be set to begin with the last event, as it does (START_FROM_EQE)."""
-    if not caps.general.cq_period_mode_modify or given.cq_period_mode:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "period mode is not supported", f"{given.cq_period_mode}"
-        )
+def _check_period_mode(caps: Caps, mode: int) -> None:
+    """The period begins with the first entry after an event, or where there is the capability
+    (cq_period_start_from_cqe) with each entry.
+    """
+    modes = (CqPeriodMode.START_FROM_EQE, CqPeriodMode.START_FROM_CQE)
+    if mode not in modes[: 1 + caps.general.cq_period_start_from_cqe]:
+        raise CmdError(Status.BAD_PARAM_ERR, "cq_period_mode not supported", f"{mode}")
 
 
 def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:

@@ -516,6 +516,7 @@ class Opcode(IntEnum):
     SET_PSV = 0x20
     DUMP = 0x23
     UMR = 0x25
+    ENHANCED_MPSW = 0x29
 
 
 class UmrFlag(IntFlag):
@@ -577,6 +578,13 @@ class CqStatus(IntEnum):
     OK = 0x0
     CQ_OVERFLOW = 0x9
     CQ_WRITE_FAIL = 0xA
+
+
+class CqPeriodMode(IntEnum):
+    """When the period of a CQ's moderation begins (MLX5_CQ_PERIOD_MODE_*)."""
+
+    START_FROM_EQE = 0x0
+    START_FROM_CQE = 0x1
 
 
 class CqNotification(IntEnum):

@@ -54,6 +54,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "basic_cyclic_rcv_wqe": 0,
         "cqe_version": 0,
         "cq_moderation": 1,
+        # mlx5e then makes its receive CQs so (core/en/params.c: mlx5e_set_rx_cq_mode_params).
+        "cq_period_start_from_cqe": 1,
         "cq_resize": 1,
         "cq_oi": 1,
         "cqe_128_always": 1,

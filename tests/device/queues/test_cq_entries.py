@@ -403,6 +403,31 @@ def test_destroyed_queue_forgets_its_event(node, driver, clock):
     assert queue.events() == 0
 
 
+@pytest.mark.parametrize("context", [{"cq_period": 100, "cq_max_count": 9, "cq_period_mode": 1}])
+def test_each_entry_starts_the_period_anew(pair, queue, clock):
+    """START_FROM_CQE: the event comes a period after the last entry, or with enough of them."""
+    queue.arm()
+    for _ in range(3):
+        pair.send()
+        clock.advance(60 * US)
+    assert queue.events() == 0
+    clock.advance(39 * US)
+    assert queue.events() == 0
+    clock.advance(1 * US)
+    assert queue.events() == 1
+    queue.drain()
+    queue.arm()
+    pair.send(9)
+    assert queue.events() == 1
+    assert clock.waiting() == 0
+
+
+@pytest.mark.parametrize("limits", [{"cq_period_start_from_cqe": 0}])
+def test_period_mode_without_the_capability(node, driver, refused):
+    fields = driver.cq_fields(node.eqn, cq_period_mode=1)
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_CQ, **fields)
+
+
 def test_query_shows_moderation(queue, driver):
     moderate(driver, queue.cqn, 5, 7)
     moderate(driver, queue.cqn, 9, 8, select=PERIOD)
@@ -433,7 +458,7 @@ def test_field_that_cannot_be_modified(queue, refused, select):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["apu_cq", "cc", "cq_period_mode", "scqe_break_moderation_en"])
+@pytest.mark.parametrize("name", ["apu_cq", "cc", "scqe_break_moderation_en"])
 def test_option_that_nobody_built(node, driver, refused, name):
     fields = driver.cq_fields(node.eqn, **{name: 1})
     refused(Status.BAD_PARAM_ERR, Op.CREATE_CQ, **fields)

@@ -163,8 +163,23 @@ def _notify(hca: Hca, cq: Cq, entries: int) -> None:
     held.entries += entries
     if held.entries >= held.max_count or held.period_ns <= MODERATION_UNMEASURED_NS:
         _fire(hca, cq)
-    elif held.timer is None:
-        held.timer = hca.clock.call_later(held.period_ns, lambda: _fire(hca, cq))
+        return
+    if held.starts_from_cqe:
+        held.due_ns = hca.clock.now_ns() + held.period_ns
+    if held.timer is None:
+        held.timer = hca.clock.call_later(held.period_ns, lambda: _period_is_over(hca, cq, held))
+
+
+def _period_is_over(hca: Hca, cq: Cq, held: Moderation) -> None:
+    """Raise the event, unless entries have started the period anew: then wait for the rest of it.
+
+    An entry does not move the timer, as that would cost more than the entry.
+    """
+    rest_ns = held.due_ns - hca.clock.now_ns() if held.starts_from_cqe else 0
+    if rest_ns > 0:
+        held.timer = hca.clock.call_later(rest_ns, lambda: _period_is_over(hca, cq, held))
+    else:
+        _fire(hca, cq)
 
 
 def _fire(hca: Hca, cq: Cq) -> None:

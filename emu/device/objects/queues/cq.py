@@ -96,10 +96,14 @@ class Moderation:
 
     max_count: int
     period_ns: int
+    starts_from_cqe: bool = False
+    """Whether each entry starts the period anew (cq_period_mode START_FROM_CQE)."""
     entries: int = 0
     """Entries since the last event."""
     timer: Timer | None = None
     """Runs from the first of these entries on."""
+    due_ns: int = 0
+    """When the period of the newest entry ends, if each one starts it."""
 
     def restart(self) -> None:
         """Start over: an event has been sent, or none will be."""
