@@ -48,6 +48,9 @@ class _Product:
     """Speed of the Ethernet port, Mb/s."""
     odp: Capabilities = field(default_factory=lambda: TRANSPORT_ODP)
     limits: Capabilities = field(default_factory=dict)
+    """General capabilities where it differs."""
+    ethernet: Capabilities = field(default_factory=dict)
+    """Those of ETHERNET_OFFLOADS."""
 
 
 _PRODUCTS = (
@@ -64,6 +67,7 @@ _PRODUCTS = (
         pcie=LinkSpeed.GT_8,
         eth=25_000,
         limits={"log_max_qp": 17, "log_max_cq": 17, "device_memory": 0},
+        ethernet={"enhanced_multi_pkt_send_wqe": 0},
     ),
     _Product(
         name="connectx5",
@@ -150,7 +154,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         atomic=BASE_ATOMIC,
         odp=product.odp,
         general_2=BASE_GENERAL_2,
-        ethernet=ETHERNET_OFFLOADS if is_eth else {},
+        ethernet={**ETHERNET_OFFLOADS, **product.ethernet} if is_eth else {},
         flow_table=NIC_FLOW_TABLES if is_eth else {},
         roce=ROCE if is_eth else {},
         debug={} if is_vf else DEBUG,

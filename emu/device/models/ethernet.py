@@ -83,6 +83,8 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         "wqe_vlan_insert": 1,
         "wqe_inline_mode": InlineModeCap.NOT_REQUIRED,
         "max_lso_cap": 18,
+        # Several frames in one request: private flags skb_tx_mpwqe and xdp_tx_mpwqe of mlx5e.
+        "enhanced_multi_pkt_send_wqe": 1,
         "rss_ind_tbl_cap": 8,
         "self_lb_en_modifiable": 1,
     }

@@ -5,6 +5,7 @@ Source: PRM "Send and receive queue WQE formats"; core/en_tx.c: mlx5e_txwqe_buil
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import access
@@ -23,6 +24,29 @@ _PAD = DS - 1
 
 class TooLongError(Exception):
     """A request names more bytes than any frame has: LOCAL_LENGTH_ERR."""
+
+
+def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[bytes]:
+    """The bytes of each of the data segments from byte ``at`` of the WQE on.
+
+    Raises as :func:`gather`, when it gets to the segment concerned.
+    """
+    buf, end = wqe.buf, wqe.ds * DS
+    while at < end:
+        byte_count, lkey, address = _data(buf, at)
+        length = byte_count & INLINE_LENGTH if byte_count & INLINE else byte_count
+        if not 0 < length <= most:
+            raise TooLongError(f"packet of {length} bytes")
+        if byte_count & INLINE:
+            if at + 4 + length > end:
+                raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
+            yield buf[at + 4 : at + 4 + length]
+            at += 4 + length + _PAD & ~_PAD
+        else:
+            limit = hca.round.steps + MOST_STEPS
+            views = access(hca, sq.pd, sq.handle, lkey, (address, length, LOCAL_READ), 0, limit)
+            yield b"".join(views)
+            at += DS
 
 
 def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> bytes:

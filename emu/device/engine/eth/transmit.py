@@ -37,9 +37,9 @@ FRAME_TX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.tx")
 STEPS_PER_FRAME = 4
 """What a packet counts among the steps of a round, before anybody receives it."""
 
-_ETH_AT = DS
-_INLINE_AT = _ETH_AT + INLINE_HDR_START
-_SEGMENTS_AT = _ETH_AT + ETH.size
+ETH_AT = DS
+_INLINE_AT = ETH_AT + INLINE_HDR_START
+SEGMENTS_AT = ETH_AT + ETH.size
 _PAD = DS - 1
 _GROUP_BIT = 1
 """Of a MAC address's first byte."""
@@ -57,10 +57,10 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
 
     Raises BadWqeError, TooLongError or AccessError; nothing has been sent then.
     """
-    if wqe.ds * DS < _SEGMENTS_AT:
+    if wqe.ds * DS < SEGMENTS_AT:
         raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
-    cs_flags, mss, _, trailer = _eth(wqe.buf, _ETH_AT)
-    header, at = b"", _SEGMENTS_AT
+    cs_flags, mss, _, trailer = _eth(wqe.buf, ETH_AT)
+    header, at = b"", SEGMENTS_AT
     if trailer and not trailer & INSERT_VLAN:
         header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
     if wqe.opcode == _LSO:
@@ -68,6 +68,14 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
         _send_large(hca, sq, header, gather(hca, sq, wqe, at, b"", most), mss)
         return
     data = gather(hca, sq, wqe, at, header, MAX_BYTES)
+    send_frame(hca, sq, data, cs_flags, trailer)
+
+
+def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int) -> None:
+    """Send a frame with the tag and the checksums that the Ethernet segment asks for.
+
+    Raises BadWqeError for less than an Ethernet header.
+    """
     if len(data) < ETHERNET_BYTES:
         raise BadWqeError(f"frame of {len(data)} bytes")
     if trailer & INSERT_VLAN:
@@ -85,7 +93,7 @@ def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
     """The headers in the WQE, and where the segments after them begin."""
     if _INLINE_AT + size > wqe.ds * DS:
         raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
-    at = _SEGMENTS_AT + (max(size - (_SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
+    at = SEGMENTS_AT + (max(size - (SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
     return wqe.buf[_INLINE_AT : _INLINE_AT + size], at
 
 
