@@ -9,9 +9,16 @@ from emu.device.engine.eth import queues
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.rq import Rq, RqParts
+from emu.device.objects.eth.strides import Strides
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
-from emu.device.objects.queues.receive_queue import PacketRing, RecvQueue, SharedRecvList
+from emu.device.objects.queues.receive_queue import (
+    PacketRing,
+    RecvQueue,
+    SharedRecvList,
+    SharedRecvQueue,
+    SharedRecvRing,
+)
 from emu.device.objects.queues.srq import Srq, SrqForm
 from emu.device.turns import Turns
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
@@ -20,6 +27,7 @@ from layouts.enums import Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
 LOG_DS = 4
@@ -32,8 +40,16 @@ _NOT_BUILT = ("rlky", "delay_drop_en", "scatter_fcs", "hairpin", "reservation_ti
 _WQ_TYPES: dict[int, type[RecvQueue]] = {
     WqType.LINKED_LIST: SharedRecvList,
     WqType.CYCLIC: PacketRing,
+    WqType.LINKED_LIST_STRIDING_RQ: SharedRecvList,
+    WqType.CYCLIC_STRIDING_RQ: SharedRecvRing,
 }
-"""The striding types have a capability bit, which is not set."""
+"""The requests of a cyclic queue have no link, but those of a striding one have room for it."""
+_STRIDING = (WqType.LINKED_LIST_STRIDING_RQ, WqType.CYCLIC_STRIDING_RQ)
+_LOG_STRIDING_WQE = 5
+"""A link and a data segment."""
+
+_LOG_COUNT_BASE, _LOG_COUNT_LEAST, _LOG_SIZE_BASE = 9, 3, 6
+"""device.h: MLX5_MPWQE_LOG_NUM_STRIDES_BASE, _EXT_MIN_..., MLX5_MPWQE_LOG_STRIDE_SZ_BASE."""
 
 
 @command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
@@ -75,14 +91,40 @@ def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | No
         )
     if 1 << wq.log_wq_stride > hca.caps.general.max_wqe_sz_rq:
         raise CmdError(Status.LIM_ERR, "stride above max_wqe_sz_rq", f"{wq.log_wq_stride}")
+    strides = _strides(hca.caps, wq) if wq.wq_type in _STRIDING else None
     pd: Pd | None = hca.pds.need(wq.pd) if wq.pd else None
     with holding(cq, counter, pd):
         found = yield from work_queue(hca, wq)
     queue = kind(hca.memory, found.buffer, pd, found.geometry)
-    lists = queue.host_bytes if isinstance(queue, SharedRecvList) else found.buffer.host_bytes
-    rq = Rq(ctx, RqParts(cq, pd, umems=found.umems), counter, queue, lists)
+    lists = queue.host_bytes if isinstance(queue, SharedRecvQueue) else found.buffer.host_bytes
+    rq = Rq(ctx, RqParts(cq, pd, umems=found.umems), counter, queue, lists, strides)
     rq.uidx = user_index(hca.caps, ctx)
     return rq
+
+
+def _strides(caps: Caps, wq: Any) -> Strides:
+    """How a striding queue cuts its requests (core/en/params.c: mlx5e_build_rq_param).
+
+    log_wqe_num_of_strides is signed, and counted from 9. Less than 9 is a capability of its own.
+    """
+    if not caps.general.striding_rq:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
+        )
+    if wq.log_wq_stride < _LOG_STRIDING_WQE:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "stride shorter than link and segment", f"{wq.log_wq_stride}"
+        )
+    log_count = _LOG_COUNT_BASE + ((wq.log_wqe_num_of_strides ^ 8) - 8)
+    least = _LOG_COUNT_LEAST if caps.general.ext_stride_num_range else _LOG_COUNT_BASE
+    if log_count < least:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "log_wqe_num_of_strides not supported",
+            f"{log_count}, at least {least}",
+        )
+    log_size = _LOG_SIZE_BASE + wq.log_wqe_stride_size
+    return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
 
 
 def _rmp(hca: Hca, number: int) -> Srq:

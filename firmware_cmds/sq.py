@@ -25,7 +25,7 @@ _REAL_TIME = 2
 """ts_format of a clock that the driver sets; others are the free-running one."""
 
 _NOT_BUILT = (
-    "cd_master", "reg_umr", "allow_swp", "hairpin", "non_wire",
+    "cd_master", "allow_swp", "hairpin", "non_wire",
     "ts_cqe_to_dest_cqn", "packet_pacing_rate_limit_index", "qos_queue_group_id",
 )  # fmt: skip
 """Fields of sqc whose features have capability bits, none of which is set."""
@@ -50,6 +50,8 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         )  # fmt: skip
     if ctx.ts_format >= _REAL_TIME:
         raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
+    if ctx.reg_umr and not hca.caps.ethernet.reg_umr_sq:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "reg_umr")
     if ctx.allow_multi_pkt_send_wqe and not hca.caps.ethernet.enhanced_multi_pkt_send_wqe:
         raise CmdError(
             Status.BAD_PARAM_ERR, "queue option not supported", "allow_multi_pkt_send_wqe"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NOT_BUILT = (
     "wq_signature", "cd_slave", "hds_skip_first_sge", "log_hairpin_num_packets",
-    "log_hairpin_data_sz", "two_byte_shift_en", "shampo_enable",
+    "log_hairpin_data_sz", "shampo_enable",
 )  # fmt: skip
 """Fields of a wq whose features have capability bits, none of which is set."""
 

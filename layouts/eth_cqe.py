@@ -9,7 +9,7 @@ from __future__ import annotations
 from layouts.cqe import OP_OWN, cqe64
 
 ETH_CQE = cqe64.packer(
-    "rss_hash_result", "rss_hash_type", "ml_path", "check_sum", "flags_rqpn", "hds_ip_ext",
-    "l4_l3_hdr_type", "vlan_info", "srqn", "immediate", "byte_cnt", "timestamp_h", "timestamp_l",
-    "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
+    "wqe_id", "rss_hash_result", "rss_hash_type", "ml_path", "check_sum", "flags_rqpn",
+    "hds_ip_ext", "l4_l3_hdr_type", "vlan_info", "srqn", "immediate", "byte_cnt", "timestamp_h",
+    "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
 )  # fmt: skip

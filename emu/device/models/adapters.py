@@ -66,7 +66,12 @@ _PRODUCTS = (
         hw_id=0x20B,
         pcie=LinkSpeed.GT_8,
         eth=25_000,
-        limits={"log_max_qp": 17, "log_max_cq": 17, "device_memory": 0},
+        limits={
+            "log_max_qp": 17,
+            "log_max_cq": 17,
+            "device_memory": 0,
+            "ext_stride_num_range": 0,
+        },
         ethernet={"enhanced_multi_pkt_send_wqe": 0},
     ),
     _Product(

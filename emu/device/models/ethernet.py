@@ -41,6 +41,11 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "log_max_rqt_size": 11,
         "log_max_transport_domain": 12,
         "log_max_wq_sz": 15,
+        # Striding receive queues, also with few strides: mlx5e then gives packets of up to a page
+        # one each (core/en/params.c: mlx5e_build_rq_params).
+        "striding_rq": 1,
+        "umr_ptr_rlky": 1,
+        "ext_stride_num_range": 1,
         # Registers about the port, of which PCAM tells: error correction.
         "pcam_reg": 1,
         # The physical function manages the port: pause frames, and by the next four what dcb sets
@@ -85,6 +90,8 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         "max_lso_cap": 18,
         # Several frames in one request: private flags skb_tx_mpwqe and xdp_tx_mpwqe of mlx5e.
         "enhanced_multi_pkt_send_wqe": 1,
+        # Send queues that map the pages of striding receive queues (ICOSQ).
+        "reg_umr_sq": 1,
         "rss_ind_tbl_cap": 8,
         "self_lb_en_modifiable": 1,
     }

@@ -49,12 +49,12 @@ class SendQueue:
         """The context of now."""
         return self.node.driver.must(Op.QUERY_SQ, sqn=self.sqn).sq_context
 
-    def post(self, opcode, body=b"", *, flags=SIGNALED, ring=True, ds=None, sqn=None):
+    def post(self, opcode, body=b"", *, flags=SIGNALED, ring=True, ds=None, sqn=None, imm=0):
         """Post segments behind a control segment; returns the request's wqe_counter."""
         index = self.sent & 0xFFFF
         ds = 1 + -(-len(body) // DS) if ds is None else ds
         sqn = self.sqn if sqn is None else sqn
-        wqe = CTRL.pack(index << 8 | opcode, sqn << 8 | ds, flags, 0) + body
+        wqe = CTRL.pack(index << 8 | opcode, sqn << 8 | ds, flags, imm) + body
         wqe = wqe.ljust(-(-len(wqe) // WQEBB) * WQEBB, b"\0")
         for number in range(len(wqe) // WQEBB):
             at = (self.sent + number & (1 << self.log_size) - 1) * WQEBB

@@ -9,6 +9,7 @@ from emu.driver.ethernet.rings import rq_fields
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 
+LIST_STRIDING, CYCLIC_STRIDING = WqType.LINKED_LIST_STRIDING_RQ, WqType.CYCLIC_STRIDING_RQ
 RST, RDY, ERR = RqState.RST, RqState.RDY, RqState.ERR
 
 
@@ -75,8 +76,9 @@ def test_number_that_is_no_memory_pool(node, cq, refused):
         ({"hairpin": 1}, Status.BAD_PARAM_ERR),
         ({"rlky": 1}, Status.BAD_PARAM_ERR),
         ({"wq": {"pd": 0x77}}, Status.BAD_RES_ERR),
-        ({"wq": {"wq_type": WqType.LINKED_LIST_STRIDING_RQ}}, Status.BAD_PARAM_ERR),
-        ({"wq": {"wq_type": WqType.CYCLIC_STRIDING_RQ}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"wq_type": LIST_STRIDING, "log_wq_stride": 4}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"wq_type": LIST_STRIDING, "log_wqe_num_of_strides": 8}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"wq_type": CYCLIC_STRIDING, "log_wqe_num_of_strides": 9}}, Status.BAD_PARAM_ERR),
         ({"wq": {"wq_type": 15}}, Status.BAD_PARAM_ERR),
         ({"wq": {"log_wq_stride": 3}}, Status.BAD_PARAM_ERR),
         ({"wq": {"log_wq_stride": 10}}, Status.LIM_ERR),

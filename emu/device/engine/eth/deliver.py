@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth import queues
 from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.engine.eth.steering.route import Delivery
+from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
 from emu.device.engine.events import completions
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.rights import LOCAL_WRITE, MOST_STEPS, AccessError, InPieces
@@ -81,18 +82,6 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     rq, rss_hash_result, rss_hash_type, flow_tag, rewrites = to
     if rq.state is not _RDY:
         return
-    try:
-        queue = rq.queue
-        before = queue.read_ahead
-        wqe = queue.take()
-        if queue.read_ahead != before:
-            hca.round.steps += (queue.read_ahead - before >> _LOG_SEGMENTS) + 1
-    except (DmaError, ListBrokenError) as error:
-        queues.break_rq(hca, rq, error)
-        return
-    if wqe is None:
-        rq.count("out_of_buffer")
-        return
     header_type = tci = metadata = 0
     if rewrites:
         changed = rewrite(headers, rewrites)
@@ -106,19 +95,15 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
             headers, header_type = parse(data), _STRIPPED
     data = headers.frame
     length = len(data)
-    try:
-        target = _room(hca, wqe, length)
-    except InPieces:
-        hca.round.steps += _STEPS_IN_VAIN
-        rq.queue.give_back(wqe)
-        hca.nic_vport.received.discards += 1
+    strides = rq.strides
+    if strides is None:
+        wqe, offset = _request(hca, rq), 0
+    else:
+        wqe, offset = request_for(hca, rq, strides, length), strides.offset
+    if wqe is None:
         return
-    except AccessError as error:
-        queues.fail_receive(hca, rq, wqe.index, str(error))
-        return
+    target = _target(hca, rq, wqe, offset, length)
     if target is None:
-        rq.queue.give_back(wqe)
-        hca.nic_vport.wqe_too_small += 1
         return
     if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
         return
@@ -137,11 +122,16 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
         marks = data[headers.l3 + 1] if version == 4 else data[headers.l3 + 1] >> 4
         if marks & _CONGESTED == _CONGESTED:
             ecn = _ECN_CE
+    wqe_id, counter, byte_cnt = 0, wqe.index, length
+    if strides is not None:
+        wqe_id = wqe.index
+        counter, count = strides.take(length)
+        byte_cnt |= count << STRIDES_SHIFT
     now = hca.clock.now_ns()
     entry = _pack(
-        rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
-        header_type | _kind(headers), tci, rq.uidx or 0, metadata, length, now >> 32 & _WORD,
-        now & _WORD, flow_tag, wqe.index,
+        wqe_id, rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
+        header_type | _kind(headers), tci, rq.uidx or 0, metadata, byte_cnt, now >> 32 & _WORD,
+        now & _WORD, flow_tag, counter,
     )  # fmt: skip
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
@@ -166,17 +156,59 @@ def _kind(headers: Headers) -> int:
     return kind | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)
 
 
-def _room(hca: Hca, wqe: RecvWqe, length: int) -> Views | None:
-    """The first ``length`` bytes of the scatter list; None when it is shorter.
+def _request(hca: Hca, rq: Rq) -> RecvWqe | None:
+    """The queue's next request; None when there is none, which is counted."""
+    queue = rq.queue
+    before = queue.read_ahead
+    try:
+        wqe = queue.take()
+    except (DmaError, ListBrokenError) as error:
+        queues.break_rq(hca, rq, error)
+        return None
+    if queue.read_ahead != before:
+        hca.round.steps += (queue.read_ahead - before >> _LOG_SEGMENTS) + 1
+    if wqe is None:
+        rq.count("out_of_buffer")
+    return wqe
 
-    Raises InPieces when it takes more than MOST_STEPS.
+
+def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
+    """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
+    try:
+        target = _room(hca, wqe, offset, length)
+    except InPieces:
+        hca.round.steps += _STEPS_IN_VAIN
+        hca.nic_vport.received.discards += 1
+    except AccessError as error:
+        queues.fail_receive(hca, rq, wqe.index, str(error))
+        return None
+    else:
+        if target is not None:
+            return target
+        if rq.strides is not None:
+            queues.fail_receive(hca, rq, wqe.index, "its memory is shorter than its strides")
+            return None
+        hca.nic_vport.wqe_too_small += 1
+    if rq.strides is None:
+        rq.queue.give_back(wqe)
+    return None
+
+
+def _room(hca: Hca, wqe: RecvWqe, offset: int, length: int) -> Views | None:
+    """``length`` bytes at ``offset`` of the scatter list; None when it is shorter.
+
+    Raises InPieces when they take more than MOST_STEPS.
     """
     views: list[memoryview] = []
     most = hca.round.steps + MOST_STEPS
     for byte_count, lkey, address in wqe.segments:
-        room = byte_count & _LENGTH or SEGMENT_2GIB
+        room = (byte_count & _LENGTH or SEGMENT_2GIB) - offset
+        if room <= 0:
+            offset = -room
+            continue
         size = room if room < length else length
-        span = (address, size, LOCAL_WRITE)
+        span = (address + offset, size, LOCAL_WRITE)
+        offset = 0
         found = access(hca, wqe.pd, ANY_QPN, lkey, span, 0, most)
         length -= size
         if not length:

@@ -135,6 +135,8 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     rq.stop_waiting()
     if state is RqState.RST and rq.rmp is None:
         rq.queue.restart()
+        if rq.strides is not None:
+            rq.strides.abandon()
     elif state is RqState.ERR:
         _begin_flush(hca, rq)
 
@@ -153,6 +155,8 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
     The driver then takes the queue through RST (core/en/reporter_rx.c).
     """
     log.warning("%r: receive request %d fails: %s", rq, index, why)
+    if rq.strides is not None:
+        rq.strides.abandon()
     completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index)
     stop_rq(hca, rq)
 
@@ -181,6 +185,10 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     if rq.state is not RqState.ERR or rq.rmp is not None or not rq.ctx.flush_in_error_en:
         return False
     found = 0
+    begun = rq.strides.abandon() if rq.strides is not None else None
+    if begun is not None:
+        found += 1
+        completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, begun.index)
     try:
         for _ in range(min(rq.queue.posted(), FLUSHED_AT_ONCE)):
             wqe = rq.queue.take()
@@ -191,7 +199,7 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
         return False
-    if found == FLUSHED_AT_ONCE:
+    if found >= FLUSHED_AT_ONCE:
         return True
     rq.look_ns = FIRST_LOOK_NS if found else min(rq.look_ns * 2, LAST_LOOK_NS)
     rq.stop_waiting()

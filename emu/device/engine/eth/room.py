@@ -28,9 +28,9 @@ def room(hca: Hca) -> int:
     least = MANY
     for rq in islice(hca.rqs, MOST_LOOKED_AT):
         queue = rq.queue
-        if rq.state is RqState.RDY and queue.is_used and queue.size >= LEAST_SIZE:
+        if rq.state is RqState.RDY and queue.is_used and rq.size_frames >= LEAST_SIZE:
             try:
-                least = min(least, queue.posted())
+                least = min(least, rq.frames(hca.nic_vport.oper_mtu))
             except DmaError:
                 continue  # the next frame breaks the queue
     return least

@@ -17,6 +17,7 @@ from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
 from emu.device.engine.qp.send_requests import WQE_POINT, LocalError
+from emu.device.engine.wqe.umr import BindError, change_key
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.ports import DmaError
@@ -36,10 +37,11 @@ CE_ALWAYS = 0b10 << 2
 _RDY, _ERR = SqState.RDY, SqState.ERR
 _BAD = CqeSyndrome.LOCAL_QP_OP_ERR
 _NOP = int(Opcode.NOP)
-_WORK: Mapping[int, Callable[[Hca, Sq, Wqe], None]] = {
+_WORK: Mapping[int, Callable[[Hca, Sq, Wqe], object]] = {
     int(Opcode.SEND): transmit,
     int(Opcode.LSO): transmit,
     int(Opcode.ENHANCED_MPSW): transmit_each,
+    int(Opcode.UMR): change_key,
 }
 """By plain numbers: up to CPython 3.11 an enumeration's attribute costs five times as much."""
 
@@ -93,12 +95,14 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     if wqe.opcode == _NOP:
         return
     work = _WORK.get(wqe.opcode)
-    if work is None or sq.tis is None:
+    if work is None or not (sq.registers if work is change_key else sq.tis):
         raise LocalError(_BAD, f"opcode {wqe.opcode:#x} is not for this queue")
     try:
         work(hca, sq, wqe)
     except BadWqeError as error:
         raise LocalError(_BAD, str(error)) from None
+    except BindError as error:
+        raise LocalError(CqeSyndrome.MW_BIND_ERR, str(error)) from None
     except TooLongError as error:
         raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, str(error)) from None
     except AccessError as error:

@@ -19,6 +19,7 @@ from emu.device.engine.mr.signature import Signature
 from emu.device.engine.wqe.registry import Work, wqe_op
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd
+from emu.device.objects.eth.sq import Sq
 from emu.device.objects.memory.mkey import OCTWORD, KeySignature, Mkey
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
 from emu.device.objects.memory.psv import Psv
@@ -89,7 +90,16 @@ _MASKED_FIELDS = tuple(
 
 @wqe_op(Opcode.UMR, SERVICES)
 def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Check everything, then change context and translations together."""
+    """A queue pair's UMR."""
+    change_key(hca, qp, wqe)
+    return None
+
+
+def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
+    """Check everything, then change context and translations together.
+
+    Raises BindError, BadWqeError or AccessError; the key is as before then.
+    """
     if wqe.ds * OCTWORD < _DATA_AT:
         raise BadWqeError(f"ds {wqe.ds} is too short for a UMR")
     flags, octwords, low, mask, offset_high = UMR_CTRL.unpack_from(wqe.buf, _CTRL_AT)
@@ -121,19 +131,28 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
         hca.round.steps += mkey.write_translations(offset * OCTWORD, xlt) >> _LOG_STEP_BYTES
         if mkey.is_sparse:
             hca.mkeys.recharge(mkey)
-    return None
 
 
-def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
+def _may_register(queue: Qp | Sq) -> bool:
+    """Whether the queue may name physical addresses: fast registration of a queue pair, reg_umr."""
+    return queue.registers if isinstance(queue, Sq) else bool(queue.ctx.fre)
+
+
+def _is_drivers_own(queue: Qp | Sq) -> bool:
+    """Whether it is the queue pair by which the driver changes keys of all domains."""
+    return isinstance(queue, Qp) and queue.st is _REG_UMR
+
+
+def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     """The key that the request names; checks that it is in the state that the request needs."""
     mkey = hca.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR")
-    if mkey.mode in _PHYSICAL and not qp.ctx.fre:
+    if mkey.mode in _PHYSICAL and not _may_register(qp):
         # Such a list holds physical addresses. Kernels set this bit on all their own queue
         # pairs and on no others (hw/qp.c: _create_kernel_qp).
         raise BindError(f"{mkey!r} is {mkey.mode.name}, {qp!r} has no fast registration")
-    if qp.st is not _REG_UMR and mkey.pd is not qp.pd:
+    if not _is_drivers_own(qp) and mkey.pd is not qp.pd:
         raise BindError(f"{mkey!r} belongs to another domain")
     if flags & _MUST_BE_FREE and not mkey.free:
         raise BindError(f"{mkey!r} is not free")
@@ -163,10 +182,10 @@ def _new_page_size(mkey: Mkey, given: Any, mask: int) -> int:
     return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
 
 
-def _new_domain(pds: Table[Pd], qp: Qp, mkey: Mkey, given: Any) -> Pd:
+def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Any) -> Pd:
     """Only the driver's own queue pair may move a key to another domain."""
     pd = pds.get(given.pd)
-    if pd is None or (qp.st is not _REG_UMR and pd is not mkey.pd):
+    if pd is None or (not _is_drivers_own(qp) and pd is not mkey.pd):
         raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
     return pd
 
@@ -203,7 +222,7 @@ def _signature(
 
 
 @wqe_op(Opcode.SET_PSV, SERVICES)
-def set_psv(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+def set_psv(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> Work:
     """ctrl, seg_set_psv: set a PSV of the queue pair's domain, where signatures start from."""
     if wqe.ds * OCTWORD < _CTRL_AT + SET_PSV.size:
         raise BadWqeError(f"ds {wqe.ds} is too short for a SET_PSV")
@@ -215,7 +234,7 @@ def set_psv(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     return None
 
 
-def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
+def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> bytes:
     """The translation entries in the request."""
     if not length:
         return b""
@@ -227,7 +246,7 @@ def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
         raise BadWqeError("no data segment for the translations")
     _, lkey, address = DATA.unpack_from(wqe.buf, _DATA_AT)
     pd = qp.pd
-    if qp.st is _REG_UMR:
+    if _is_drivers_own(qp):
         source = hca.mkeys.get(lkey >> 8)
         pd = source.pd if source is not None else None
     return b"".join(access(hca, pd, qp.handle, lkey, (address, length, LOCAL_READ)))

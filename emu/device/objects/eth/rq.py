@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.eth.strides import Strides
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
@@ -48,6 +49,7 @@ class Rq(Queue):
         "queue",
         "rmp",
         "state",
+        "strides",
         "strips",
         "timer",
     )
@@ -64,6 +66,7 @@ class Rq(Queue):
         counter: QCounter | None,
         queue: RecvQueue,
         host_bytes: int = 0,
+        strides: Strides | None = None,
     ) -> None:
         """``host_bytes`` is what lists of its own cost the host."""
         super().__init__()
@@ -73,6 +76,8 @@ class Rq(Queue):
         self.rmp = parts.rmp
         self.counter = counter
         self.queue = queue
+        self.strides = strides
+        """How its requests are cut; None for a queue with a request for each packet."""
         self.state = RqState.RST
         self.strips = False
         """Whether it takes the VLAN tag off each frame and puts it into the completion."""
@@ -94,6 +99,16 @@ class Rq(Queue):
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""
         self.ctx.state = self.state
+
+    @property
+    def size_frames(self) -> int:
+        """How many short packets it has room for when all requests are posted."""
+        return self.queue.size * (1 if self.strides is None else self.strides.count)
+
+    def frames(self, longest: int) -> int:
+        """How many packets of ``longest`` bytes it has receive requests for. Raises DmaError."""
+        posted = self.queue.posted()
+        return posted if self.strides is None else self.strides.frames(posted, longest)
 
     def stop_waiting(self) -> None:
         """Forget the timer."""

@@ -21,7 +21,7 @@ class Sq(Queue):
     ``tis`` is what its frames leave through; a queue for the driver's own requests has none.
     """
 
-    __slots__ = ("buffer", "cq", "ctx", "pd", "ring", "state", "tis", "umems")
+    __slots__ = ("buffer", "cq", "ctx", "pd", "registers", "ring", "state", "tis", "umems")
     kind = "sq"
     numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
     BASE_BYTES = 2048
@@ -44,6 +44,8 @@ class Sq(Queue):
         self.buffer = buffer
         self.tis = tis
         self.umems = umems
+        self.registers = bool(ctx.reg_umr)
+        """Whether its requests may change memory keys, also those over physical addresses."""
         self.state = SqState.RST
 
     @property

@@ -1,0 +1,70 @@
+"""A packet at a striding receive queue: the strides that it takes, and fillers before it.
+
+A packet that does not fit into what is left of a request goes into the next one, and a completion
+with the filler bit takes what is left (core/en_rx.c: mpwrq_is_filler_cqe). Without a next request
+the packet is dropped and nothing is taken.
+
+Source: PRM "Striding RQ"; device.h: mpwrq_get_cqe_consumed_strides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth import queues
+from emu.device.engine.events import completions
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.strides import Strides
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
+from emu.device.ports import DmaError
+from layouts.enums import CqeOpcode
+from layouts.eth_cqe import ETH_CQE
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+FILLER = 1 << 31
+"""byte_cnt: the strides have no packet."""
+STRIDES_SHIFT = 16
+"""byte_cnt: number of strides above it, the packet's length below."""
+
+_OP_OWN = CqeOpcode.RESP_SEND << 4
+_WORD = 0xFFFFFFFF
+
+
+def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | None:
+    """The request whose next strides a packet of so many bytes takes; None when it is dropped.
+
+    A new request is taken, and what is left of the old one filled, only when the packet needs it.
+    """
+    if strides.has_room(length):
+        return strides.wqe
+    if strides.needed(length) > strides.count:
+        hca.nic_vport.wqe_too_small += 1
+        return None
+    try:
+        following = rq.queue.take()
+    except (DmaError, ListBrokenError) as error:
+        queues.break_rq(hca, rq, error)
+        return None
+    if following is None:
+        rq.count("out_of_buffer")
+        return None
+    _fill(hca, rq, strides)
+    strides.begin(following)
+    return following
+
+
+def _fill(hca: Hca, rq: Rq, strides: Strides) -> None:
+    """Complete what is left of the request in use without a packet."""
+    wqe = strides.wqe
+    if wqe is None:
+        return
+    now = hca.clock.now_ns()
+    for first, count in strides.rest():
+        byte_cnt = FILLER | count << STRIDES_SHIFT
+        entry = ETH_CQE.pack(
+            wqe.index, 0, 0, 0, 0, 0, 0, 0, 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD,
+            now & _WORD, 0, first,
+        )  # fmt: skip
+        completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)

@@ -1,0 +1,94 @@
+"""Striding receive queues as mlx5e keeps them: linked requests over one key, strides in CQEs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from layouts.cqe import cqe64
+from layouts.enums import CqeOpcode
+from layouts.eth_enums import RqState, WqType
+from layouts.wqe import DATA, NEXT
+
+FILLER = 1 << 31
+LOG_COUNT_BASE, LOG_SIZE_BASE = 9, 6
+SHIFT_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a completion tells: the request, its strides, and the packet if it has one."""
+
+    wqe_id: int
+    first: int
+    strides: int
+    is_filler: bool
+    data: bytes
+    entry: Any
+
+
+class StridingQueue(ReceiveQueue):
+    """A queue of requests with memory of ``count`` strides each, at the front of one key."""
+
+    def __init__(self, node, *, log_size=3, log_count=3, log_stride_size=6, is_cyclic=False,
+                 headroom=0, is_shifted=False, **options):  # fmt: skip
+        wq = {
+            "wq_type": WqType.CYCLIC_STRIDING_RQ if is_cyclic else WqType.LINKED_LIST_STRIDING_RQ,
+            "log_wqe_num_of_strides": log_count - LOG_COUNT_BASE & 0xF,
+            "log_wqe_stride_size": log_stride_size - LOG_SIZE_BASE,
+            "two_byte_shift_en": int(is_shifted),
+        }
+        self.count, self.stride_bytes = 1 << log_count, 1 << log_stride_size
+        self.headroom, self.shift = headroom, SHIFT_BYTES if is_shifted else 0
+        self.request_bytes = self.count * self.stride_bytes
+        super().__init__(node, log_size=log_size, log_stride=5, wq=wq, **options)
+        self.region = node.region(self.request_bytes * self.size + headroom, va=0x100000)
+        self.consumed = [0] * self.size
+        self.tail = 0
+        for index in range(self.size):
+            self._write(index, (index + 1) % self.size)
+
+    def _write(self, index, following):
+        """A request as mlx5e writes it once and for all (core/en_main.c: mlx5e_alloc_rq)."""
+        at = self.region.va + index * self.request_bytes + self.headroom
+        segment = DATA.pack(self.request_bytes, self.region.key, at)
+        self.ring.write(index * self.stride, NEXT.pack(following) + segment)
+
+    def post_more(self, count=1):
+        """Post the next requests; ring and links are as they were made."""
+        self.posted += count
+        self.tell()
+
+    def modify(self, state, ctx=(), **fields):
+        """To another state; back in RST requests are those of the beginning."""
+        super().modify(state, ctx, **fields)
+        if state is RqState.RST and hasattr(self, "consumed"):
+            self.consumed = [0] * self.size
+
+    def drain(self):
+        """What has come; checks the sums that the driver relies on.
+
+        A request whose strides are all consumed is free: it may be posted again.
+        """
+        found = []
+        while (raw := self.cq.peek()) is not None:
+            self.cq.poll()
+            entry = cqe64.view(raw)
+            if entry.op_own >> 4 == CqeOpcode.RESP_SEND:
+                found.append(self._piece(entry))
+            else:
+                found.append(Piece(entry.wqe_id, 0, entry.byte_cnt >> 16, False, b"", entry))
+        return found
+
+    def _piece(self, entry):
+        strides, length = entry.byte_cnt >> 16 & 0x7FFF, entry.byte_cnt & 0xFFFF
+        index, first = entry.wqe_id % self.size, entry.wqe_counter
+        assert strides > 0
+        assert first == self.consumed[index]
+        assert first + strides <= self.count
+        self.consumed[index] = (first + strides) % self.count
+        at = index * self.request_bytes + first * self.stride_bytes + self.headroom + self.shift
+        is_filler = bool(entry.byte_cnt & FILLER)
+        data = b"" if is_filler else self.region.read(at, length)
+        return Piece(entry.wqe_id, first, strides, is_filler, data, entry)
