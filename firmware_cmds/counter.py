@@ -38,7 +38,7 @@ def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
         counter.values.clear()
 
 
-@command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out)
+@command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out, of_others=True)
 def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
     """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c)."""
     env = out.vport_env

@@ -113,6 +113,7 @@ def _current(hca: Hca, cmd: Any) -> bytes | None:
     caps.query_hca_cap_out,
     needs=HcaState.ENABLED,
     opened=OpenField("capability", _group),
+    of_others=True,
 )
 def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """Return a group of capabilities, or the front of its page; op_mod is ``group << 1 | mode``."""
@@ -129,6 +130,7 @@ def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     needs=HcaState.ENABLED,
     opened=OpenField("capability", _group, _current),
     privileged=True,
+    of_others=True,
 )
 def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """Let the driver choose capabilities below their maximum, before INIT_HCA only."""

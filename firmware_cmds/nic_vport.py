@@ -38,6 +38,7 @@ _NOT_SETTABLE = (
     Op.QUERY_NIC_VPORT_CONTEXT,
     layout.query_nic_vport_context_in,
     layout.query_nic_vport_context_out,
+    of_others=True,
 )
 def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context, with as much of the chosen list as the output has room for."""
@@ -86,6 +87,7 @@ def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
     layout.modify_nic_vport_context_in,
     layout.modify_nic_vport_context_out,
     privileged=True,
+    of_others=True,
 )
 def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE."""
@@ -166,6 +168,7 @@ def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
     layout.modify_vport_state_in,
     layout.modify_vport_state_out,
     privileged=True,
+    of_others=True,
 )
 def modify_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     """Enable or disable the function's virtual port; AUTO means the same as UP."""

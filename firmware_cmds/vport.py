@@ -123,7 +123,9 @@ def _indices(index: int, entries: int, room: int) -> range:
     return range(index, index + 1)
 
 
-@command(Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out)
+@command(
+    Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out, of_others=True
+)
 def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     """Return UP while frames can pass: there is a link and the driver has not disabled the port."""
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
@@ -131,7 +133,12 @@ def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     out.admin_state = out.state = int(hca.vport.is_up)
 
 
-@command(Op.QUERY_VPORT_COUNTER, layout.query_vport_counter_in, layout.query_vport_counter_out)
+@command(
+    Op.QUERY_VPORT_COUNTER,
+    layout.query_vport_counter_in,
+    layout.query_vport_counter_out,
+    of_others=True,
+)
 def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """Return packets and octets since the driver last cleared them."""
     for name, traffic in counts.since_cleared(hca.vport).items():

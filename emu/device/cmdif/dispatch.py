@@ -35,7 +35,9 @@ def dispatch(hca: Hca, request: Request, command: Command | None) -> Turns[None]
     whole = bytearray(command.layout_out.size) if is_cut else request.out
     out = command.layout_out.view(whole)
     given = command.layout_in.view(request.data)
-    target = meant(hca, given, command.scope) if command.scope else hca
+    target = hca
+    if command.scope:
+        target = meant(hca, given, command.scope, of_others=command.of_others)
     work = command.handler(target, given, out)
     if work is not None:
         yield from _in_turns(hca, request, command, work)

@@ -59,6 +59,11 @@ class Command:
     """An input field that drivers leave out if they are older than it."""
     privileged: bool = False
     """Only the driver itself may send it; with the uid of a user context it is refused."""
+    of_others: bool = False
+    """The manager of an adapter may send it about another function.
+
+    Never where objects are made: those are the sender's.
+    """
     least_in: int = field(init=False)
     """Bytes of the shortest input that is accepted; bytes missing from the layout count as zero.
 
@@ -108,6 +113,7 @@ def command(
     opened: OpenField | None = None,
     newer: str = "",
     privileged: bool = False,
+    of_others: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register the handler of a command. Raises ValueError for an opcode that has one.
 
@@ -119,7 +125,9 @@ def command(
     def register(handler: Handler) -> Handler:
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
-        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened, newer, privileged)
+        COMMANDS[op] = Command(
+            op, layout_in, layout_out, handler, needs, opened, newer, privileged, of_others
+        )
         return handler
 
     return register

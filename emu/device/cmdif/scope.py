@@ -3,8 +3,9 @@
 A command names another function by ``function_id``, another virtual port by ``other_vport`` and
 ``vport_number``, and a port by its number; a register names a port as well. The dispatcher resolves
 what a command's structure can name before the handler runs, and hands the handler the function that
-is meant, so that no handler asks by itself. An adapter with several functions or ports would answer
-here.
+is meant, so that no handler asks by itself. Who is there is up to the adapter
+(``emu.device.adapter``): the manager may name its other functions, in commands that say so
+(``Command.of_others``). Whoever may not is told the same as of a function that is not there.
 
 Source: PRM "Vport commands", "ENABLE_HCA"; core/vport.c, core/pagealloc.c: mlx5_get_ec_function.
 """
@@ -25,22 +26,22 @@ Resolver = Callable[[Hca, Any], Hca]
 NUM_PORTS = 1
 
 
-def function(hca: Hca, function_id: int) -> Hca:
-    """The function with a number. Raises BAD_PARAM_ERR: a function has none below it."""
-    if function_id:
+def other_function(hca: Hca, function_id: int) -> Hca:
+    """Another function, by its number. Raises BAD_PARAM_ERR when the sender manages none such."""
+    found = hca.vhca.other(function_id)
+    if found is None:
         raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "a function may only manage itself",
-            f"function_id {function_id:#x}",
+            Status.BAD_PARAM_ERR, "no such function to manage", f"function_id {function_id:#x}"
         )
-    return hca
+    return found
 
 
-def vport(hca: Hca, number: int) -> Hca:
-    """The function of a virtual port. Raises BAD_PARAM_ERR: each has only its own, number 0."""
-    if number:
+def other_vport(hca: Hca, number: int) -> Hca:
+    """The function of another virtual port. Raises BAD_PARAM_ERR when the sender manages none."""
+    found = hca.vhca.other(number)
+    if found is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
-    return hca
+    return found
 
 
 def port(hca: Hca, number: int) -> Hca:
@@ -58,23 +59,29 @@ def _embedded(hca: Hca, flag: int) -> Hca:
     return hca
 
 
+def _vport(hca: Hca, flag: int, number: int) -> Hca:
+    """The sender's own virtual port is number 0, without the flag."""
+    return other_vport(hca, number) if flag or number else hca
+
+
 def _other_vport(hca: Hca, cmd: Any) -> Hca:
-    return vport(hca, cmd.vport_number or cmd.other_vport)
+    return _vport(hca, cmd.other_vport, cmd.vport_number)
 
 
 def _other_table_vport(hca: Hca, cmd: Any) -> Hca:
-    return vport(hca, cmd.table_vport_number or cmd.table_of_other_vport)
+    return _vport(hca, cmd.table_of_other_vport, cmd.table_vport_number)
 
 
 def _other_function(hca: Hca, cmd: Any) -> Hca:
     """``function_id`` counts only with ``other_function``, which is never the sender."""
     if not cmd.other_function:
         return hca
-    return function(_embedded(hca, cmd.ec_vf_function), cmd.function_id or 1)
+    return other_function(_embedded(hca, cmd.ec_vf_function), cmd.function_id)
 
 
 def _function(hca: Hca, cmd: Any) -> Hca:
-    return function(_embedded(hca, cmd.embedded_cpu_function), cmd.function_id)
+    hca = _embedded(hca, cmd.embedded_cpu_function)
+    return other_function(hca, cmd.function_id) if cmd.function_id else hca
 
 
 _BY_FIELD: dict[str, Resolver] = {
@@ -96,8 +103,18 @@ def resolvers(layout: Prm) -> tuple[Resolver, ...]:
     return tuple(resolve for name, resolve in _BY_FIELD.items() if name in names)
 
 
-def meant(hca: Hca, view: Any, by: tuple[Resolver, ...]) -> Hca:
-    """The function that a command or register means. Raises CmdError when there is none."""
+def meant(hca: Hca, view: Any, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
+    """The function that a command or register means. Raises CmdError when there is none.
+
+    ``of_others``: it may be another one than the sender.
+    """
+    target = hca
     for resolve in by:
-        hca = resolve(hca, view)
-    return hca
+        target = resolve(target, view)
+    if target is not hca and not of_others:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "command is only about the function that sends it",
+            f"vport {target.vhca.vport_number}",
+        )
+    return target

@@ -67,7 +67,7 @@ class ByClass(Protocol):
 class ObjectTables:
     """What a driver's commands have made, and what it takes of the host's memory."""
 
-    def __init__(self, model: Model, vhca_id: int) -> None:
+    def __init__(self, model: Model, vhca_id: int = 0) -> None:
         self.model = model
         self.caps = Caps(model.capabilities, vhca_id)
         self.ledger = Ledger(model.host_bytes)

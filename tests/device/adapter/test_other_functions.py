@@ -1,0 +1,115 @@
+"""Commands that the manager of an adapter sends about its other functions, and nobody else."""
+
+import pytest
+from helpers.device.adapters import GUID, PF, Member
+from helpers.device.snapshot import snapshot
+
+from emu.device.adapter.adapter import Adapter
+from emu.device.cmdif.registry import COMMANDS
+from emu.device.port.eth.wire import NoWire
+from layouts.caps import cmd_hca_cap
+from layouts.enums import Op, PortChange, Status
+from layouts.eth_enums import VportAdminState
+
+VPORT = 5
+OTHER = {"other_vport": 1, "vport_number": VPORT}
+MAC = 0x0200_0000_0005
+
+
+@pytest.fixture
+def members(clock):
+    adapter = Adapter(PF, GUID)
+    places = adapter.manager, adapter.add(VPORT)
+    return [Member(place, clock, NoWire()) for place in places]
+
+
+@pytest.fixture
+def manager(members):
+    return members[0].driver
+
+
+def test_vport_context(members, manager):
+    given = {"mac_addr_47_32": MAC >> 32, "mac_addr_31_0": MAC & 0xFFFFFFFF}
+    manager.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"permanent_address": 1},
+        nic_vport_context={"permanent_address": given}, **OTHER,
+    )  # fmt: skip
+    assert members[1].hca.nic_vport.permanent_address == MAC.to_bytes(6, "big")
+    assert members[0].hca.nic_vport.permanent_address != MAC.to_bytes(6, "big")
+    context = manager.must(Op.QUERY_NIC_VPORT_CONTEXT, **OTHER).nic_vport_context
+    assert context.permanent_address.mac_addr_31_0 == MAC & 0xFFFFFFFF
+    assert context.port_guid == members[1].hca.options.guid
+
+
+def test_vport_state(members, manager):
+    manager.must(Op.MODIFY_VPORT_STATE, admin_state=VportAdminState.DOWN, **OTHER)
+    assert [member.port_events() for member in members] == [[], [PortChange.DOWN]]
+    assert manager.must(Op.QUERY_VPORT_STATE, **OTHER).state == 0
+    assert manager.must(Op.QUERY_VPORT_STATE).state == 1
+
+
+def test_vport_counters(members, manager):
+    vport = members[1].hca.nic_vport
+    vport.sent.unicast.packets, vport.steering_discards = 7, 3
+    answer = manager.must(Op.QUERY_VPORT_COUNTER, clear=1, **OTHER)
+    assert answer.transmitted_eth_unicast.packets == 7
+    assert not manager.must(Op.QUERY_VPORT_COUNTER).transmitted_eth_unicast.packets
+    own = members[1].driver.must(Op.QUERY_VPORT_COUNTER)
+    assert not own.transmitted_eth_unicast.packets
+    env = manager.must(Op.QUERY_VNIC_ENV, **OTHER).vport_env
+    assert env.nic_receive_steering_discard == 3
+
+
+def test_capabilities(members, manager):
+    page = manager.must(Op.QUERY_HCA_CAP, op_mod=1, other_function=1, function_id=VPORT).capability
+    general = cmd_hca_cap.view(page)
+    assert (general.vhca_id, general.vport_group_manager) == (1, 0)
+
+
+def named():
+    """Every command that can name another function, by the fields in which it does."""
+    for op, command in COMMANDS.items():
+        fields = {field.name for field in command.layout_in.fields}
+        ways = (
+            OTHER, {"other_function": 1, "function_id": VPORT}, {"function_id": VPORT},
+            {"table_of_other_vport": 1, "table_vport_number": VPORT},
+        )  # fmt: skip
+        way = next((way for way in ways if fields >= way.keys()), None)
+        if way is not None:
+            yield pytest.param(op, way, id=Op(op).name)
+
+
+@pytest.mark.parametrize(("op", "way"), [*named()])
+def test_others_are_not_for_a_function_that_is_no_manager(members, op, way):
+    """A virtual function reaches neither the manager nor itself by such a name."""
+    virtual = members[1]
+    for number in (0, VPORT):
+        numbered = {key: number if value == VPORT else value for key, value in way.items()}
+        if numbered == {"function_id": 0}:
+            continue
+        before = [snapshot(member.hca) for member in members]
+        answer = virtual.driver.command(op, **numbered)
+        assert answer.status == Status.BAD_PARAM_ERR
+        assert [snapshot(member.hca) for member in members] == before
+
+
+@pytest.mark.parametrize(
+    ("op", "way"), [case for case in named() if not COMMANDS[case.values[0]].of_others]
+)
+def test_what_is_only_about_the_sender(members, manager, op, way):
+    """Objects are their maker's: a command that makes one is not carried out for another."""
+    before = [snapshot(member.hca) for member in members]
+    assert manager.command(op, **way).status == Status.BAD_PARAM_ERR
+    assert [snapshot(member.hca) for member in members] == before
+
+
+@pytest.mark.parametrize("number", [0, VPORT + 1, 0xFFFF])
+def test_who_is_not_there(manager, number):
+    answer = manager.command(Op.QUERY_VPORT_STATE, other_vport=1, vport_number=number)
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
+def test_a_place_without_a_function(members, manager):
+    members[0].hca.adapter.add(9)
+    answer = manager.command(Op.QUERY_VPORT_STATE, other_vport=1, vport_number=9)
+    assert answer.status == Status.BAD_PARAM_ERR
