@@ -1,13 +1,15 @@
 """CONTRIBUTING's walks, walked on a copy of the sources.
 
 A firmware command, a kind of object, a queue type and a fault point: each is added by files alone,
-and by the one line that says a capability or shows the point's events.
+and by the one line that says a capability or shows the point's events. They are the files of the
+walk's table, at most five with the test.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -475,10 +477,51 @@ def insert_after(path, anchor, text):
     path.write_text(source.replace(anchor, anchor + text))
 
 
+MOST_FILES = 5
+"""What a walk opens, its test among them."""
+WALKS = {
+    title: re.findall(r"^\| (.*?) \|", rows, re.M)[1:]
+    for title, rows in re.findall(
+        r"^\*\*(Add .*?)\*\*.*?\n\n((?:\|.*\n)+)", (ROOT / "CONTRIBUTING.md").read_text(), re.M
+    )
+}
+"""The first column of each walk's table."""
+
+
+def opened(tree):
+    """The files that the copy has and the sources have not, or not with this text."""
+    found = (path.relative_to(tree).as_posix() for path in tree.rglob("*.py"))
+    return {
+        name for name in found
+        if not (ROOT / name).exists() or (ROOT / name).read_bytes() != (tree / name).read_bytes()
+    }  # fmt: skip
+
+
+def assert_promised(tree, walk, *others):
+    """A walk has opened files of each place that its table promises, and no others.
+
+    ``others`` are files that the table has in words.
+    """
+    places = [place for row in WALKS[walk] for place in re.findall(r"`([\w<>/.]+/[\w<>.]*)`", row)]
+    patterns = [
+        re.compile(re.sub(r"<\w+>", "[^/]+", place) + (".*" if place.endswith("/") else ""))
+        for place in places
+        if not place.startswith("tests/")
+    ]
+    files = opened(tree)
+    assert len(files) < MOST_FILES, "with the test, these are too many"
+    promised = [next((one for one in patterns if one.fullmatch(name)), None) for name in files]
+    unpromised = {name for name, one in zip(files, promised) if one is None}
+    assert unpromised == set(others)
+    assert set(promised) - {None} == set(patterns)
+    assert any(place.startswith("tests/") for place in places)
+
+
 def test_a_fault_point(tree):
     (tree / "emu/device/faults/points/link.py").write_text(POINT)
     for anchor, text in (SHOWN, KEY, IMPORT):
         insert_after(tree / "emu/device/engine/lifecycle.py", anchor, text)
+    assert_promised(tree, "Add a fault point", "emu/device/engine/lifecycle.py")
 
     told = carried_out(tree, FIRE)
 
@@ -502,6 +545,7 @@ def test_a_firmware_command(tree):
     assert not (tree / "layouts/gen_eqe.py").exists(), "it is answered now: walk with another one"
     (tree / "layouts/gen_eqe.py").write_text(LAYOUT)
     (tree / "firmware_cmds/gen_eqe.py").write_text(HANDLER)
+    assert_promised(tree, "Add a firmware command.")
 
     told = carried_out(tree, ANSWER)
 
@@ -514,6 +558,7 @@ def test_a_kind_of_object(tree):
     (tree / "emu/device/objects/eth/packet_reformat.py").write_text(OBJECT)
     (tree / "firmware_cmds/packet_reformat.py").write_text(OBJECT_HANDLERS)
     insert_after(tree / "emu/device/models/ethernet.py", *ADVERTISED)
+    assert_promised(tree, "Add a kind of object")
 
     told = carried_out(tree, MAKE)
 
@@ -531,6 +576,7 @@ def test_a_queue_type(tree):
     (tree / "emu/device/objects/queues/fpga_qp.py").write_text(QUEUE)
     (tree / "emu/device/engine/qp/fpga.py").write_text(QUEUE_TURN)
     (tree / "firmware_cmds/fpga_qp.py").write_text(QUEUE_HANDLER)
+    assert_promised(tree, "Add a queue type")
 
     told = carried_out(tree, RING)
 
