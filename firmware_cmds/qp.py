@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.cmdif.registry import Handler, OpenField, command
@@ -15,7 +14,7 @@ from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.geometry import RqGeometry
-from emu.device.objects.queues.qp import Qp, QpParts
+from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvRing
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.state.tables import MULTICAST
@@ -29,8 +28,9 @@ from layouts.prm import Prm
 from layouts.wqe import WQEBB
 
 if TYPE_CHECKING:
-    from emu.device.objects.domains import QCounter
-    from emu.device.objects.table import Table
+    from emu.device.objects.domains import Pd, QCounter
+    from emu.device.objects.queues.cq import Cq
+    from emu.device.objects.queues.srq import Srq
     from emu.device.state.hca import Hca
 
 RQ_STRIDE_SHIFT = 4
@@ -51,11 +51,19 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """Make a queue pair in state RST. In its buffer the receive queue comes first."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
-    parts = _parts(hca, ctx)
+    if not ctx.no_sq:
+        hca.uars.need(ctx.uar_page)
+    pd = hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None
+    scq, rcq, srq = _queues(hca, ctx)
+    xrcd = hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None
+    counter = _counter(hca, ctx)
     hca.qps.check_room()
-    with holding(*parts.all()):
-        rings = yield from _rings(hca, cmd, ctx, parts)
-    qp = Qp(ctx, replace(parts, umems=rings.umems), rings.buffer, rings.sq, rings.rq)
+    with holding(pd, scq, rcq, srq, xrcd, counter):
+        buffer, sq, rq, umems = yield from _rings(hca, cmd, ctx, pd)
+    qp = Qp(
+        ctx, buffer, sq, rq,
+        pd=pd, scq=scq, rcq=rcq, srq=srq, xrcd=xrcd, counter=counter, umems=umems,
+    )  # fmt: skip
     qp.uidx = user_index(hca.caps, ctx)
     out.qpn = hca.qps.add(qp)
     qp.serial = hca.qps.added
@@ -83,23 +91,22 @@ def _check_type(hca: Hca, ctx: Any) -> None:
         )
 
 
-def _parts(hca: Hca, ctx: Any) -> QpParts:
-    """What the queue pair refers to. Raises BAD_RES_ERR for a number that names nothing.
+def _counter(hca: Hca, ctx: Any) -> QCounter | None:
+    return hca.counters.need(ctx.counter_set_id) if ctx.counter_set_id else None
+
+
+def _queues(hca: Hca, ctx: Any) -> tuple[Cq | None, Cq | None, Srq | None]:
+    """The CQs of both halves, and the shared receive queue.
 
     A DC initiator receives nothing: without a shared queue of the user's, its context names one of
     the driver's own (hw/qp.c: create_dci).
     """
     receives = ctx.st != QpType.DCI
     has_rq, has_sq = receives and ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
-    if has_sq:
-        hca.uars.need(ctx.uar_page)
-    return QpParts(
-        pd=hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None,
-        scq=hca.cqs.need(ctx.cqn_snd) if has_sq else None,
-        rcq=hca.cqs.need(ctx.cqn_rcv) if has_rq else None,
-        srq=hca.srqs.need(ctx.srqn_rmpn_xrqn) if has_rq and ctx.rq_type == RqType.SRQ else None,
-        xrcd=hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None,
-        counter=hca.counters.need(ctx.counter_set_id) if ctx.counter_set_id else None,
+    return (
+        hca.cqs.need(ctx.cqn_snd) if has_sq else None,
+        hca.cqs.need(ctx.cqn_rcv) if has_rq else None,
+        hca.srqs.need(ctx.srqn_rmpn_xrqn) if has_rq and ctx.rq_type == RqType.SRQ else None,
     )
 
 
@@ -110,7 +117,7 @@ class _Rings(NamedTuple):
     umems: tuple[Umem, ...]
 
 
-def _rings(hca: Hca, cmd: Any, ctx: Any, parts: QpParts) -> Turns[_Rings]:
+def _rings(hca: Hca, cmd: Any, ctx: Any, pd: Pd | None) -> Turns[_Rings]:
     """The queue pair's buffer and the rings in it, receive ring first."""
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
@@ -132,9 +139,9 @@ def _rings(hca: Hca, cmd: Any, ctx: Any, parts: QpParts) -> Turns[_Rings]:
     sq = rq = None
     if sq_bytes:
         sq = SendRing(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
-    if rq_bytes and parts.pd is not None:
+    if rq_bytes and pd is not None:
         geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
-        rq = RecvRing(hca.memory, buffer, parts.pd, geometry)
+        rq = RecvRing(hca.memory, buffer, pd, geometry)
     return _Rings(buffer, sq, rq, umems)
 
 
@@ -180,7 +187,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
         qp.encode()
         if what is not None:
             qp_state.apply(qp.ctx, cmd.qpc, what)
-            _count_into(hca.counters, qp)
+            qp.count_into(_counter(hca, qp.ctx))
         qp.state = row.target
         qp_life.entered(hca, qp, source)
 
@@ -200,17 +207,6 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Any) -> qp_state.Taken:
     if high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
         _reset_stream(qp, cmd)
     return what
-
-
-def _count_into(counters: Table[QCounter], qp: Qp) -> None:
-    """Refer to the counter set that the context names now."""
-    number = qp.ctx.counter_set_id
-    counter = counters.need(number) if number else None
-    for held in qp.holds():
-        held.refs -= 1
-    qp.parts, qp.counter = replace(qp.parts, counter=counter), counter
-    for held in qp.holds():
-        held.refs += 1
 
 
 _WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)

@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd, QCounter
-from emu.device.objects.eth.rq import Rq, RqParts
+from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
@@ -69,7 +69,7 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     hca.rqs.check_room()
     if ctx.mem_rq_type == MemRqType.RMP:
         rmp = _rmp(hca, ctx.rmpn)
-        rq = Rq(ctx, RqParts(cq, rmp=rmp), counter, rmp.queue)
+        rq = Rq(ctx, rmp.queue, cq, counter, rmp=rmp)
         rq.uidx = user_index(hca.caps, ctx)
         out.rqn = hca.rqs.add(rq)
     elif ctx.mem_rq_type == MemRqType.INLINE:
@@ -97,7 +97,10 @@ def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | No
         found = yield from work_queue(hca, wq)
     queue = kind(hca.memory, found.buffer, pd, found.geometry)
     lists = queue.host_bytes if isinstance(queue, SharedRecvQueue) else found.buffer.host_bytes
-    rq = Rq(ctx, RqParts(cq, pd, umems=found.umems), counter, queue, lists, strides)
+    rq = Rq(
+        ctx, queue, cq, counter,
+        pd=pd, umems=found.umems, host_bytes=lists, strides=strides,
+    )  # fmt: skip
     rq.uidx = user_index(hca.caps, ctx)
     return rq
 
@@ -154,21 +157,12 @@ def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
     if mask & ModifyRq.SCATTER_FCS and cmd.ctx.scatter_fcs:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
     if mask & ModifyRq.RQ_COUNTER_SET_ID:
-        _count_into(rq, _counter(hca, cmd.ctx.counter_set_id))
+        rq.count_into(_counter(hca, cmd.ctx.counter_set_id))
         rq.ctx.counter_set_id = cmd.ctx.counter_set_id
     if mask & ModifyRq.VSD:
         rq.ctx.vsd = cmd.ctx.vsd
     rq.decode()
     queues.enter_rq(hca, rq, state)
-
-
-def _count_into(rq: Rq, counter: QCounter | None) -> None:
-    """Refer to another counter set, or none."""
-    for held in rq.holds():
-        held.refs -= 1
-    rq.counter = counter
-    for held in rq.holds():
-        held.refs += 1
 
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)

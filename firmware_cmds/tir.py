@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.eth.tir import Tir
+from emu.device.objects.eth.tir import Rqt, Tir
 from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
 from layouts import tir as layout
@@ -65,9 +65,9 @@ def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
     _check_options(ctx)
     td = hca.tds.need(ctx.transport_domain) if ctx.transport_domain else None
     if ctx.disp_type == DispType.DIRECT:
-        tir = Tir(ctx, td, rq=hca.rqs.need(ctx.inline_rqn))
+        tir = Tir(ctx, td, hca.rqs.need(ctx.inline_rqn))
     elif ctx.disp_type == DispType.INDIRECT:
-        tir = Tir(ctx, td, rqt=hca.rqts.need(ctx.indirect_table), hasher=_hasher(ctx))
+        tir = Tir(ctx, td, hca.rqts.need(ctx.indirect_table), _hasher(ctx))
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "disp_type not supported", f"{ctx.disp_type}")
     out.tirn = hca.tirs.add(tir)
@@ -94,7 +94,7 @@ def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
     _check_options(changed)
     hasher = tir.hasher
     if cmd.bitmask.hash:
-        hasher = _hasher(changed) if tir.rqt is not None else None
+        hasher = _hasher(changed) if isinstance(tir.target, Rqt) else None
     more = Tir.HASHER_BYTES * ((hasher is not None) - (tir.hasher is not None))
 
     def apply() -> None:

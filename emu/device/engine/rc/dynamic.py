@@ -24,7 +24,7 @@ from emu.device.engine.rc.validation import check_whole_length
 from emu.device.objects.memory.pages import no_pages
 from emu.device.objects.queues.dct import Dct
 from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.qp import Qp, QpParts
+from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
 from layouts.enums import CqeSyndrome, QpState, QpType, RqType
@@ -50,8 +50,9 @@ class Dcr(Qp):
         given = {name: getattr(dct.ctx, name) for name in _SAME}
         ctx = qpc.new(st=QpType.DCT, rq_type=RqType.SRQ, remote_qpn=initiator.handle, **given)
         ctx.log_msg_max = node.caps.general.log_max_msg
-        parts = QpParts(pd=dct.pd, rcq=dct.cq, srq=dct.srq, counter=dct.counter)
-        super().__init__(ctx, parts, no_pages(node.memory), None, None)
+        super().__init__(
+            ctx, no_pages(node.memory), pd=dct.pd, rcq=dct.cq, srq=dct.srq, counter=dct.counter
+        )
         self.node = node
         self.dct = dct
         self.initiator = initiator

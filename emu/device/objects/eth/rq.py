@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from emu.device.objects.domains import Pd, QCounter
@@ -17,22 +16,6 @@ from emu.device.ports import Timer
 from layouts.eth_enums import RqState
 
 
-@dataclass(frozen=True, slots=True)
-class RqParts:
-    """The objects that a receive queue refers to."""
-
-    cq: Cq
-    pd: Pd | None = None
-    """None for a queue that only drops: mlx5e creates one without a protection domain."""
-    rmp: Srq | None = None
-    umems: tuple[Umem, ...] = ()
-
-    def all(self) -> tuple[Object, ...]:
-        """All of them that are set."""
-        held = (self.cq, self.pd, self.rmp)
-        return (*(part for part in held if part is not None), *self.umems)
-
-
 class Rq(Queue):
     """A receive queue, with WQEs of its own or those of an RMP.
 
@@ -41,18 +24,9 @@ class Rq(Queue):
     """
 
     __slots__ = (
-        "_list_bytes",
-        "cq",
-        "ctx",
-        "look_ns",
-        "parts",
-        "queue",
-        "rmp",
-        "state",
-        "strides",
-        "strips",
-        "timer",
-    )
+        "_list_bytes", "cq", "ctx", "look_ns", "pd", "queue", "rmp", "state", "strides", "strips",
+        "timer", "umems",
+    )  # fmt: skip
     kind = "rq"
     numbering = QUEUE_NUMBERS.at_most(
         lambda made: FIRST_QPN - 1 + (1 << made.caps.general.log_max_rq)
@@ -62,18 +36,26 @@ class Rq(Queue):
     def __init__(
         self,
         ctx: Any,
-        parts: RqParts,
-        counter: QCounter | None,
         queue: RecvQueue,
+        cq: Cq,
+        counter: QCounter | None,
+        *,
+        pd: Pd | None = None,
+        rmp: Srq | None = None,
+        umems: tuple[Umem, ...] = (),
         host_bytes: int = 0,
         strides: Strides | None = None,
     ) -> None:
-        """``host_bytes`` is what lists of its own cost the host."""
+        """``host_bytes`` is what lists of its own cost the host.
+
+        A queue that only drops has no protection domain: mlx5e creates one without.
+        """
         super().__init__()
         self.ctx = ctx
-        self.parts = parts
-        self.cq = parts.cq
-        self.rmp = parts.rmp
+        self.cq = cq
+        self.pd = pd
+        self.rmp = rmp
+        self.umems = umems
         self.counter = counter
         self.queue = queue
         self.strides = strides
@@ -117,5 +99,5 @@ class Rq(Queue):
             self.timer = None
 
     def holds(self) -> tuple[Object, ...]:
-        counter = () if self.counter is None else (self.counter,)
-        return (*self.parts.all(), *counter)
+        held = (self.cq, self.pd, self.rmp, self.counter)
+        return (*(part for part in held if part is not None), *self.umems)

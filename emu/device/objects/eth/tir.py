@@ -82,7 +82,7 @@ class Rqt(Object):
 class Tir(Object):
     """Where received packets go: to one receive queue, or to one of a table's by their hash."""
 
-    __slots__ = ("ctx", "hasher", "rq", "rqt", "td")
+    __slots__ = ("ctx", "hasher", "target", "td")
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
@@ -93,19 +93,17 @@ class Tir(Object):
         self,
         ctx: Any,
         td: TransportDomain | None,
-        rq: Rq | None = None,
-        rqt: Rqt | None = None,
+        target: Rq | Rqt,
         hasher: FlowHash | None = None,
     ) -> None:
-        """``rq`` for a direct TIR, ``rqt`` for an indirect one, which may hash.
+        """An indirect TIR, whose target is an RQT, may hash.
 
         Without a transport domain it takes the packets of all.
         """
         super().__init__()
         self.ctx = ctx
         self.td = td
-        self.rq = rq
-        self.rqt = rqt
+        self.target = target
         self.hasher = hasher
 
     @property
@@ -119,22 +117,21 @@ class Tir(Object):
 
     def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
         """The receive queue of a packet, and its rss_hash_result and rss_hash_type."""
-        if self.rq is not None:
-            return self.rq, 0, 0
-        assert self.rqt is not None  # a TIR leads to the one or the other
+        target = self.target
+        if isinstance(target, Rq):
+            return target, 0, 0
         value, kind = self.hasher(headers) if self.hasher is not None else (0, 0)
-        rqs = self.rqt.rqs
+        rqs = target.rqs
         return rqs[value % len(rqs)], value, kind
 
     def about(self) -> dict[str, Any]:
         return {
-            "td": self.td.handle if self.td else None, "rqn": self.rq.handle if self.rq else None,
-            "rqtn": self.rqt.handle if self.rqt else None,
+            "td": self.td.handle if self.td else None,
+            "rqn": self.target.handle if isinstance(self.target, Rq) else None,
+            "rqtn": self.target.handle if isinstance(self.target, Rqt) else None,
             "hash": RxHashFn(self.ctx.rx_hash_fn).name if self.hasher else None,
             "self_lb": int(self.ctx.self_lb_block),
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
-        target = self.rq if self.rq is not None else self.rqt
-        assert target is not None
-        return (target,) if self.td is None else (self.td, target)
+        return (self.target,) if self.td is None else (self.td, self.target)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -61,24 +60,6 @@ class Connection(Protocol):
         """Execute and answer some of the requests that have arrived; True when there are more."""
 
 
-@dataclass(frozen=True, slots=True)
-class QpParts:
-    """The objects that a queue pair refers to."""
-
-    pd: Pd | None = None
-    scq: Cq | None = None
-    rcq: Cq | None = None
-    srq: Srq | None = None
-    xrcd: Xrcd | None = None
-    counter: QCounter | None = None
-    umems: tuple[Umem, ...] = ()
-
-    def all(self) -> tuple[Object, ...]:
-        """All of them that are set."""
-        held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
-        return (*(part for part in held if part is not None), *self.umems)
-
-
 class Marks(NamedTuple):
     """What the headers of packets say about their priority."""
 
@@ -107,11 +88,11 @@ class Qp(Queue):
     __slots__ = (
         "ack_timeout", "agreed", "begun", "buffer", "connection", "ctx", "destination", "epsn",
         "header_bytes", "held_by", "is_draining", "is_established", "kept", "log_msg_max", "marks",
-        "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd",
+        "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "pd",
         "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
         "repeated_page_faults", "responder", "retries", "retry_count", "revision", "rnr_retries",
         "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state",
-        "streams", "timer", "xrcd",
+        "streams", "timer", "umems", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -120,22 +101,30 @@ class Qp(Queue):
     def __init__(
         self,
         ctx: Any,
-        parts: QpParts,
         buffer: PageList,
-        sq: SendRing | None,
-        rq: RecvRing | None,
+        sq: SendRing | None = None,
+        rq: RecvRing | None = None,
+        *,
+        pd: Pd | None = None,
+        scq: Cq | None = None,
+        rcq: Cq | None = None,
+        srq: Srq | None = None,
+        xrcd: Xrcd | None = None,
+        counter: QCounter | None = None,
+        umems: tuple[Umem, ...] = (),
     ) -> None:
+        """The rings lie in ``buffer``; the others are what it refers to as long as it exists."""
         super().__init__()
         self.ctx = ctx
         self.buffer = buffer
-        self.parts = parts
         self.st = QpType(ctx.st)
-        self.pd = parts.pd
-        self.scq = parts.scq
-        self.rcq = parts.rcq
-        self.srq = parts.srq
-        self.xrcd = parts.xrcd
-        self.counter = parts.counter
+        self.pd = pd
+        self.scq = scq
+        self.rcq = rcq
+        self.srq = srq
+        self.xrcd = xrcd
+        self.counter = counter
+        self.umems = umems
         self.sq = sq
         self.rq = rq
         self.serial = 0
@@ -268,4 +257,5 @@ class Qp(Queue):
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
-        return self.parts.all()
+        held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
+        return (*(part for part in held if part is not None), *self.umems)

@@ -48,6 +48,14 @@ class Queue(Object):
         """Where its send requests are, if it has any."""
         return None
 
+    def count_into(self, counter: QCounter | None) -> None:
+        """Refer to another counter set from now on, or to none; the queue is in a table."""
+        if counter is not None:
+            counter.refs += 1
+        if self.counter is not None:
+            self.counter.refs -= 1
+        self.counter = counter
+
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter of the queue's set."""
         if self.counter is not None:
