@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from emu.driver.verbs.completions import ERRORS
+from typing import Any
+
+from emu.driver.command.answer import expect
+from emu.driver.verbs.completions import Found
 from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.verbs.outcomes import all_good, first_error
+from emu.driver.verbs.segments import Remote, Sge
 from emu.driver.verbs.shared_queue import SharedQueue
+from emu.driver.world.clock import HandClock
 from layouts.enums import CqeOpcode, Op, QpType, RqType
 
 GRH_BYTES = 40
@@ -15,18 +22,19 @@ _STEP_NS = 1_000_000
 class Channel:
     """``sender`` and ``receiver`` are queue pairs; ``recv_cq`` takes the receiver's completions."""
 
-    def __init__(self, service, left, right, **options):
+    def __init__(self, service: QpType, left: Node, right: Node, **options: Any) -> None:
+        """From ``left`` to ``right``; ``options`` are those of ``connect``."""
         self.service, self.left, self.right = service, left, right
-        self.srqn = None
+        self.srqn: int | None = None
         {QpType.XRC: self._open_xrc, QpType.UD: self._open_ud}.get(service, self._open)(options)
 
-    def _open(self, options):
+    def _open(self, options: dict[str, Any]) -> None:
         self.recv_cq = self.right.completion_queue()
         self.sender = self.left.queue_pair(self.service)
         self.receiver = self.right.queue_pair(self.service, rcq=self.recv_cq)
         connect(self.sender, self.receiver, **options)
 
-    def _open_ud(self, _options):
+    def _open_ud(self, _options: dict[str, Any]) -> None:
         self.recv_cq = self.right.completion_queue()
         self.sender = self.left.queue_pair(QpType.UD)
         self.receiver = self.right.queue_pair(QpType.UD, rcq=self.recv_cq)
@@ -35,7 +43,7 @@ class Channel:
             qp.to_rtr(mtu=0, log_msg_max=0)
             qp.to_rts(0x10)
 
-    def _open_xrc(self, options):
+    def _open_xrc(self, options: dict[str, Any]) -> None:
         """``log_cq_size`` is that of the CQ which the shared queue reports to."""
         self.recv_cq = self.right.completion_queue(*filter(None, [options.pop("log_cq_size", 0)]))
         domain = self.right.driver.must(Op.ALLOC_XRCD).xrcd
@@ -50,76 +58,79 @@ class Channel:
         connect(self.sender, self.receiver, **options)
 
     @property
-    def header(self):
+    def header(self) -> int:
         """Bytes in front of a received message."""
         return GRH_BYTES if self.service is QpType.UD else 0
 
-    def post_recv(self, *sges):
-        queue = self.receiver if self.srqn is None else self.srq
-        return queue.post_recv(*sges) if self.srqn is None else queue.post(*sges)
+    def post_recv(self, *sges: Sge) -> int | None:
+        """Post a receive request; of a shared queue, its index comes back."""
+        if self.srqn is not None:
+            return self.srq.post(*sges)
+        self.receiver.post_recv(*sges)
+        return None
 
-    def send(self, *sges, **options):
+    def send(self, *sges: Sge | bytes, **options: Any) -> int:
+        """SEND, or a datagram. Like every verb it returns the request's wqe_counter."""
         if self.service is QpType.UD:
             to = {"dqp_dct": self.receiver.qpn, "key": QKEY << 32}
             to |= self.left.vector_to(self.right)
             return self.sender.datagram(to | options.pop("to", {}), *sges, **options)
         return self.sender.send(*sges, xrc_srqn=self.srqn, **options)
 
-    def write(self, *args, **options):
-        return self.sender.write(*args, xrc_srqn=self.srqn, **options)
+    def write(self, remote: Remote, *sges: Sge | bytes, **options: Any) -> int:
+        """RDMA_WRITE."""
+        return self.sender.write(remote, *sges, xrc_srqn=self.srqn, **options)
 
-    def read(self, *args, **options):
-        return self.sender.read(*args, xrc_srqn=self.srqn, **options)
+    def read(self, remote: Remote, *sges: Sge | bytes, **options: Any) -> int:
+        """RDMA_READ."""
+        return self.sender.read(remote, *sges, xrc_srqn=self.srqn, **options)
 
-    def compare_swap(self, *args, **options):
+    def compare_swap(self, *args: Any, **options: Any) -> int:
+        """As :meth:`WorkRequests.compare_swap`."""
         return self.sender.compare_swap(*args, xrc_srqn=self.srqn, **options)
 
-    def fetch_add(self, *args, **options):
+    def fetch_add(self, *args: Any, **options: Any) -> int:
+        """As :meth:`WorkRequests.fetch_add`."""
         return self.sender.fetch_add(*args, xrc_srqn=self.srqn, **options)
 
-    def masked_compare_swap(self, *args, **options):
+    def masked_compare_swap(self, *args: Any, **options: Any) -> int:
+        """As :meth:`WorkRequests.masked_compare_swap`."""
         return self.sender.masked_compare_swap(*args, xrc_srqn=self.srqn, **options)
 
-    def masked_fetch_add(self, *args, **options):
+    def masked_fetch_add(self, *args: Any, **options: Any) -> int:
+        """As :meth:`WorkRequests.masked_fetch_add`."""
         return self.sender.masked_fetch_add(*args, xrc_srqn=self.srqn, **options)
 
-    def settle(self):
+    def settle(self) -> None:
+        """Let the devices do all their work."""
         self.left.settle()
 
-    def sent(self):
+    def sent(self) -> list[Found]:
         """Completions of the sender, which must all be good."""
-        found = self.sender.cq.drain()
-        assert not [completion for completion in found if completion.opcode in ERRORS], found
-        return found
+        return all_good(self.sender.cq)
 
-    def received(self):
+    def received(self) -> list[Found]:
         """Completions of the receiver, which must all be good."""
-        found = self.recv_cq.drain()
-        assert not [completion for completion in found if completion.opcode in ERRORS], found
-        return found
+        return all_good(self.recv_cq)
 
-    def until_sent(self, clock, requests, most_ns):
-        """Let time go by until so many requests are complete; return how much, in nanoseconds."""
+    def until_sent(self, clock: HandClock, requests: int, most_ns: int) -> int:
+        """Let time go by until so many requests are complete; return how much, in nanoseconds.
+
+        Raises DriverError when that takes ``most_ns``.
+        """
         begin = clock.ns
         self.settle()
         while requests := requests - len(self.sent()):
-            assert clock.ns - begin < most_ns, "it never completes"
+            expect(clock.ns - begin < most_ns, "it never completes")
             clock.advance(_STEP_NS)
             self.settle()
         return clock.ns - begin
 
-    def failure(self):
+    def failure(self) -> int:
         """The syndrome of the one request that failed; what follows it was flushed."""
         self.settle()
-        return _first_error(self.sender.cq, CqeOpcode.REQ_ERR)
+        return first_error(self.sender.cq, CqeOpcode.REQ_ERR)
 
-    def receive_failure(self):
+    def receive_failure(self) -> int:
         """The syndrome of the one receive request that failed."""
-        return _first_error(self.recv_cq, CqeOpcode.RESP_ERR)
-
-
-def _first_error(queue, opcode):
-    errors = [found for found in queue.drain() if found.opcode in ERRORS]
-    assert errors, "nothing failed"
-    assert errors[0].opcode == opcode
-    return errors[0].syndrome
+        return first_error(self.recv_cq, CqeOpcode.RESP_ERR)

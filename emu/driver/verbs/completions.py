@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from emu.driver.command.answer import Answer, expect
 from emu.driver.command.words import pack64, unpack64
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.segments import PAGE
 from layouts.cqe import cqe64, err_cqe, sig_err_cqe
 from layouts.enums import CqeOpcode, EventType, Op
 from layouts.eqe import eqe_comp
 
-PAGE = 4096
 CQE_BYTES = 64
 SOLICITED_ONLY = 1 << 24
 RESIZE, RESIZE_FIELDS = 1, 0b111
@@ -18,11 +21,12 @@ ERRORS = (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR)
 
 @dataclass
 class Completion:
-    """A CQE, as far as a test looks at it."""
+    """A CQE, as far as verbs look at it; numbers of what it does not have are 0."""
 
     opcode: CqeOpcode
     qpn: int
     wqe_counter: int
+    """Of the request, as posting it has returned it; of a shared queue, the request's index."""
     byte_cnt: int = 0
     wqe_opcode: int = 0
     syndrome: int = 0
@@ -51,10 +55,17 @@ class SignatureError:
     computed: int
 
 
-class CompletionQueue:
-    """A CQ of the driver's."""
+Found = Completion | SignatureError
 
-    def __init__(self, node, log_size=8, cqe_sz=0, **context):
+
+class CompletionQueue:
+    """A CQ of the driver's; ``ci`` is its consumer index."""
+
+    def __init__(self, node: Endpoint, log_size: int = 8, cqe_sz: int = 0, **context: Any) -> None:
+        """``1 << log_size`` entries, of 64 bytes or with ``cqe_sz`` 1 or 2 of 128.
+
+        ``context`` are fields of cqc.
+        """
         self.node, self.log_size, self.cqe_sz = node, log_size, cqe_sz
         self.cqe_size = (64, 128, 128)[cqe_sz]
         self.ci = self.arm_sn = 0
@@ -63,17 +74,17 @@ class CompletionQueue:
         fields = node.driver.cq_fields(node.eqn, log_size=log_size + wide, cqe_sz=cqe_sz, **context)
         fields["cq_context"]["log_cq_size"] = log_size
         self.pages, self.record = unpack64(fields["extra"]), fields["cq_context"]["dbr_addr"]
-        self.cqn = node.driver.must(Op.CREATE_CQ, **fields).cqn
+        self.cqn: int = node.driver.must(Op.CREATE_CQ, **fields).cqn
 
-    def entry(self, index):
+    def entry(self, index: int) -> bytes:
         """The bytes of an entry; of a wide one, the second half is the CQE."""
         at = self._at(index)
         return self.node.memory.read(self.pages[at // PAGE] + at % PAGE, CQE_BYTES)
 
-    def _at(self, index):
+    def _at(self, index: int) -> int:
         return (index & (1 << self.log_size) - 1) * self.cqe_size + self.cqe_size - CQE_BYTES
 
-    def peek(self):
+    def peek(self) -> bytes | None:
         """The bytes of the next entry, or None while it is the device's."""
         raw = self.entry(self.ci)
         opcode, owner = raw[63] >> 4, raw[63] & 1
@@ -81,7 +92,7 @@ class CompletionQueue:
             return None
         return raw
 
-    def poll(self, *, tell=True):
+    def poll(self, *, tell: bool = True) -> Found | None:
         """The next completion, or None. The device is told by the doorbell record."""
         raw = self.peek()
         if raw is None:
@@ -91,18 +102,18 @@ class CompletionQueue:
             self.tell()
         return _completion(raw)
 
-    def tell(self):
+    def tell(self) -> None:
         """The consumer index into the doorbell record."""
         self.node.memory.write(self.record, (self.ci & 0xFFFFFF).to_bytes(4, "big"))
 
-    def drain(self):
+    def drain(self) -> list[Found]:
         """All completions that wait."""
         found = []
         while completion := self.poll():
             found.append(completion)
         return found
 
-    def arm(self, *, solicited=False):
+    def arm(self, *, solicited: bool = False) -> None:
         """Ask for one event (include/linux/mlx5/cq.h: mlx5_cq_arm)."""
         word = (self.arm_sn & 3) << 28 | (SOLICITED_ONLY if solicited else 0) | self.ci & 0xFFFFFF
         self.node.memory.write(self.record + 4, word.to_bytes(4, "big"))
@@ -112,17 +123,20 @@ class CompletionQueue:
         )
         self.node.driver.bar.settle()
 
-    def events(self):
-        """How often the EQ has told about this queue since the last look."""
+    def events(self) -> int:
+        """How often the EQ has told about this queue since the last look.
+
+        Raises DriverError for an event of another type.
+        """
         count = 0
         for entry in self.node.driver.eqs[self.node.eqn].drain():
-            assert entry.type == EventType.COMP
+            expect(entry.type == EventType.COMP, f"event {entry.type} on a completion EQ")
             if eqe_comp.view(entry.data).cqn == self.cqn:
                 count += 1
         self.arm_sn += count
         return count
 
-    def resize(self, log_size):
+    def resize(self, log_size: int) -> Answer:
         """MODIFY_CQ with another buffer; unread entries move there (hw/cq.c: mlx5_ib_resize_cq)."""
         pages = self.node.memory.pages(self.cqe_size << log_size)
         for page in pages:
@@ -137,11 +151,12 @@ class CompletionQueue:
             self._copy_unread(pages, log_size)
         return answer
 
-    def _copy_unread(self, pages, log_size):
-        unread = []
+    def _copy_unread(self, pages: list[int], log_size: int) -> None:
+        unread: list[bytes] = []
         while True:
             raw = self.entry(self.ci + len(unread))
-            assert raw[63] & 1 == (self.ci + len(unread)) >> self.log_size & 1
+            is_ours = raw[63] & 1 == (self.ci + len(unread)) >> self.log_size & 1
+            expect(is_ours, "the old buffer ends without a mark")
             if raw[63] >> 4 == CqeOpcode.RESIZE_CQ:
                 break
             unread.append(raw)
@@ -154,7 +169,7 @@ class CompletionQueue:
             self.node.memory.write(pages[at // PAGE] + at % PAGE, owned)
 
 
-def _completion(raw):
+def _completion(raw: bytes) -> Found:
     opcode = CqeOpcode(raw[63] >> 4)
     if opcode in ERRORS:
         entry = err_cqe.view(raw)

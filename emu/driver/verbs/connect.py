@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
 
-def connect(one, two, *, psns=(0x10, 0xFFFFF0), **options):
-    """Two queue pairs to RTS, with each other; ``options`` go to both, each by its step."""
+from emu.driver.verbs.queue_pair import QueuePair
+
+
+def connect(
+    one: QueuePair, two: QueuePair, *, psns: tuple[int, int] = (0x10, 0xFFFFF0), **options: Any
+) -> None:
+    """Two queue pairs to RTS, with each other; ``options`` go to both, each by its step.
+
+    ``psns`` are the first packet numbers of the one and of the two.
+    """
     steps = _by_step(options)
     for qp, peer, (mine, its) in ((one, two, psns), (two, one, psns[::-1])):
         qp.init(**steps["init"])
@@ -17,8 +26,8 @@ _RTS_OPTIONS = {"ack_timeout", "log_sra_max", "retry_count", "rnr_retry"}
 _INIT_OPTIONS = {"rre", "rwe", "rae", "rlky"}
 
 
-def _by_step(options):
-    steps = {"init": {}, "rtr": {}, "rts": {}}
+def _by_step(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    steps: dict[str, dict[str, Any]] = {"init": {}, "rtr": {}, "rts": {}}
     for name, value in options.items():
         step = "rts" if name in _RTS_OPTIONS else "init" if name in _INIT_OPTIONS else "rtr"
         steps[step][name] = value

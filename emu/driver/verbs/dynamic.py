@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from emu.driver.command.answer import Answer, DriverError
 from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import Op, QpType, RqType
 from layouts.wqe import av
@@ -11,19 +15,20 @@ ACCESS_KEY = 0x5A5A_0000_1234_5678
 NOT_THE_USERS = 0x777
 """The shared queue that the context of an initiator names: one that its user may not refer to."""
 _EXTENDED = 1 << 31
-_STREAM = slice(9, 11)
+_STREAM_AT = 9
 
 
 class Target:
     """A DC target with a shared receive queue and a completion queue."""
 
-    def __init__(self, node, **context):
+    def __init__(self, node: Node, **context: Any) -> None:
+        """``context`` are fields of dctc."""
         self.node = node
         self.cq = CompletionQueue(node)
         self.srq = node.shared_queue()
-        self.dctn = node.driver.must(Op.CREATE_DCT, **self.fields(**context)).dctn
+        self.dctn: int = node.driver.must(Op.CREATE_DCT, **self.fields(**context)).dctn
 
-    def fields(self, **context):
+    def fields(self, **context: Any) -> dict[str, Any]:
         """What CREATE_DCT takes."""
         return {
             "dct_context_entry": {
@@ -33,49 +38,53 @@ class Target:
             } | context,
         }  # fmt: skip
 
-    def drain(self):
+    def drain(self) -> Answer:
+        """DRAIN_DCT."""
         return self.node.driver.must(Op.DRAIN_DCT, dctn=self.dctn)
 
-    def destroy(self):
+    def destroy(self) -> Answer:
+        """DESTROY_DCT."""
         return self.node.driver.must(Op.DESTROY_DCT, dctn=self.dctn)
 
-    def query(self):
+    def query(self) -> Any:
+        """The context of now, as a view."""
         return self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
 
 
 class Initiator(QueuePair):
     """A queue pair whose requests go to ``to``, a target, in ``stream``."""
 
-    def __init__(self, node, to=None, *, streams=None, ack_timeout=14, **rts):
+    def __init__(
+        self, node: Node, to: Target | None = None, *, streams: tuple[int, int] = (0, 0),
+        ack_timeout: int = 14, **rts: Any,
+    ) -> None:  # fmt: skip
         """``streams`` are logarithms: of how many there are, and of how many may fail."""
-        own = dict(
-            zip(
-                ("log_num_dci_stream_channels", "log_num_dci_errored_streams"),
-                streams or (0, 0),
-                strict=True,
-            )
-        )
+        channels, errored = streams
         super().__init__(
             node, QpType.DCI, rq_type=RqType.SRQ, srqn_rmpn_xrqn=NOT_THE_USERS, log_rq_size=0,
-            log_rq_stride=0, **own,
+            log_rq_stride=0, log_num_dci_stream_channels=channels,
+            log_num_dci_errored_streams=errored,
         )  # fmt: skip
         self.to, self.key, self.stream = to, ACCESS_KEY, 0
         self.rts = {"ack_timeout": ack_timeout} | rts
         self.start()
 
-    def start(self):
+    def start(self) -> None:
         """From RST to RTS; without a peer."""
         self.init()
         self.to_rtr()
         self.to_rts(**self.rts)
 
-    def post(self, opcode, *segments, **options):
+    def post(self, opcode: int, *segments: bytes, **options: Any) -> int:
+        """As of any queue pair, behind the address vector of the target."""
+        if self.to is None:
+            raise DriverError("there is no target")
         vector = {"key": self.key, "dqp_dct": self.to.dctn | _EXTENDED}
         vector |= self.node.vector_to(self.to.node)
         return super().post(opcode, bytes(av.new(**vector).buf), *segments, **options)
 
-    def ring(self, wqe=None):
+    def ring(self, wqe: bytes = b"") -> None:
         """The stream's number is put into the control segment last."""
         at = (self.sent - len(wqe) // 64) % self.sq_size * 64
-        self._ring(self.sq_offset + at + _STREAM.start, self.stream.to_bytes(2, "big"))
+        self.put(self.sq_offset + at + _STREAM_AT, self.stream.to_bytes(2, "big"))
         super().ring(wqe)

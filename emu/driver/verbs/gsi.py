@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from emu.device.port.datagram import GSI_QKEY
 from emu.device.port.ib.port import SM_LID
+from emu.driver.command.answer import DriverError, expect
+from emu.driver.verbs.completions import Completion
+from emu.driver.verbs.node import Node
 from layouts import sa
 from layouts.enums import CqeOpcode, QpType
 from layouts.mads import MAD_BYTES, Method, MgmtClass, pma_mad
+from layouts.prm import Prm
 from layouts.sa import JoinState, RmppFlags, RmppType, SaAttr, sa_mad
 
 GRH_BYTES = 40
@@ -16,7 +22,7 @@ RECEIVES = 16
 class Gsi:
     """A node's QP1, or another special queue pair, with receive requests posted."""
 
-    def __init__(self, node, qp_type=QpType.QP1):
+    def __init__(self, node: Node, qp_type: QpType = QpType.QP1) -> None:
         self.node = node
         self.qp = node.queue_pair(qp_type)
         self.qp.init(q_key=GSI_QKEY, mtu=1, log_msg_max=8)
@@ -29,50 +35,64 @@ class Gsi:
         for number in range(RECEIVES):
             self.qp.post_recv(self.inbox.sge(number * 512, GRH_BYTES + MAD_BYTES))
 
-    def send(self, mad, lid=SM_LID, **to):
-        """Send a MAD to QP1 of a LID, and let the device work."""
+    def send(self, mad: Any, lid: int = SM_LID, **to: Any) -> None:
+        """Send a MAD of 256 bytes to QP1 of a LID, and let the device work.
+
+        ``to`` are fields of the address vector.
+        """
         self.out.write(bytes(mad))
         vector = {"rlid": lid, "dqp_dct": 1, "key": GSI_QKEY << 32} | to
         self.qp.datagram(vector, self.out.sge(0, MAD_BYTES))
         self.node.settle()
 
-    def take(self):
-        """(completion, MAD) of all that has arrived; each receive request is posted again."""
-        found = []
+    def take(self) -> list[tuple[Completion, bytes]]:
+        """(completion, MAD) of all that has arrived; each receive request is posted again.
+
+        Raises DriverError for a completion that is no good receive.
+        """
+        found: list[tuple[Completion, bytes]] = []
         for completion in self.qp.cq.drain():
             if completion.opcode is CqeOpcode.REQ:
                 continue
-            assert completion.opcode is CqeOpcode.RESP_SEND
-            assert completion.byte_cnt == GRH_BYTES + MAD_BYTES
+            if not isinstance(completion, Completion):
+                raise DriverError(f"{completion} on a management queue")
+            expect(completion.opcode is CqeOpcode.RESP_SEND, f"no receive: {completion}")
+            expect(completion.byte_cnt == GRH_BYTES + MAD_BYTES, f"no MAD: {completion}")
             at = self.received % RECEIVES * 512
             found.append((completion, self.inbox.read(at + GRH_BYTES, MAD_BYTES)))
             self.qp.post_recv(self.inbox.sge(at, GRH_BYTES + MAD_BYTES))
             self.received += 1
         return found
 
-    def header(self, mgmt_class, class_version, method, attr):
+    def header(self, mgmt_class: int, class_version: int, method: int, attr: int) -> dict[str, int]:
+        """The fields of a request's mad_hdr, with a transaction of its own."""
         self.tid += 1
         return {
             "base_version": 1, "mgmt_class": mgmt_class, "class_version": class_version,
             "method": method, "attr_id": attr, "tid": self.tid,
         }  # fmt: skip
 
-    def ask_sa(self, method, attr, prm, **fields):
-        """The administrator's answer: its MAD, and the records in it."""
+    def ask_sa(self, method: int, attr: int, prm: Prm, **fields: Any) -> tuple[Any, list[Any]]:
+        """The administrator's answer: its MAD, and the records in it, as views.
+
+        ``fields`` of a record of ``prm`` are asked for, and are the components of the mask.
+        """
         hdr = self.header(MgmtClass.SUBN_ADM, sa.CLASS_VERSION, method, attr)
         request = sa_mad.new(mad_hdr=hdr, comp_mask=sa.Components(prm).mask_of(*fields))
         request.data = bytes(prm.new(**fields)).ljust(sa.DATA_BYTES, b"\0")
         self.send(request)
         ((completion, data),) = self.take()
-        assert (completion.slid, completion.flags_rqpn & 0xFFFFFF) == (SM_LID, 1)
-        assert completion.immediate == 0xFFFF  # the P_Key (hw/cq.c:handle_responder)
+        source = (completion.slid, completion.flags_rqpn & 0xFFFFFF)
+        expect(source == (SM_LID, 1), f"an answer of {source}")
+        pkey = completion.immediate  # hw/cq.c:handle_responder
+        expect(pkey == 0xFFFF, f"P_Key {pkey:#x}")
         answer = sa_mad.view(data)
         if not answer.rmpp_hdr.rmpp_flags & RmppFlags.ACTIVE:
             return answer, [prm.view(answer.data)]
         table, step = self._collect(hdr, answer), answer.attr_offset * 8
         return answer, [prm.view(table, at) for at in range(0, len(table), step)]
 
-    def _collect(self, hdr, first):
+    def _collect(self, hdr: dict[str, int], first: Any) -> bytes:
         segments = [first]
         while True:
             done = len(segments)
@@ -88,20 +108,20 @@ class Gsi:
         length = first.rmpp_hdr.paylen_newwin - len(segments) * sa.SA_HDR_BYTES
         return b"".join(part.data for part in segments)[:length]
 
-    def pma(self, method, attr, lid, prm=None, **fields):
+    def pma(self, method: int, attr: int, lid: int, prm: Prm | None = None, **fields: Any) -> Any:
         """What a port's performance management agent answers, as a MAD."""
         hdr = self.header(MgmtClass.PERF_MGMT, 1, method, attr)
         data = bytes(prm.new(**fields)) if prm else b""
         request = pma_mad.new(mad_hdr=hdr, data=data.ljust(192, b"\0"))
         self.send(request, lid)
         ((completion, data),) = self.take()
-        assert completion.slid == lid
+        expect(completion.slid == lid, f"an answer of {completion.slid}")
         answer = pma_mad.view(data)
-        assert answer.mad_hdr.tid == hdr["tid"]
+        expect(answer.mad_hdr.tid == hdr["tid"], "an answer to something else")
         return answer
 
 
-def joined(node, mgid, join_state=JoinState.FULL_MEMBER, **fields):
+def joined(node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER, **fields: Any) -> int:
     """Have a node's port join a multicast group, which is made if there is none; its MLID."""
     record = {
         "mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state, "pkey": 0xFFFF,
@@ -109,15 +129,15 @@ def joined(node, mgid, join_state=JoinState.FULL_MEMBER, **fields):
     } | fields  # fmt: skip
     gsi = Gsi(node)
     answer, (found,) = gsi.ask_sa(Method.SET, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)
-    assert not answer.mad_hdr.status, hex(answer.mad_hdr.status)
+    expect(not answer.mad_hdr.status, f"status {answer.mad_hdr.status:#x}")
     gsi.qp.destroy()
-    return found.mlid
+    return int(found.mlid)
 
 
-def left(node, mgid, join_state=JoinState.FULL_MEMBER):
+def left(node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER) -> None:
     """Have a node's port leave a group."""
     gsi = Gsi(node)
     record = {"mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state}
     answer, _ = gsi.ask_sa(Method.DELETE, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)
-    assert not answer.mad_hdr.status, hex(answer.mad_hdr.status)
+    expect(not answer.mad_hdr.status, f"status {answer.mad_hdr.status:#x}")
     gsi.qp.destroy()

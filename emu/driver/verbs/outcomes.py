@@ -1,27 +1,43 @@
-"""How work requests ended, as a test wants to say it."""
+"""How work requests ended. What is not as it should be raises DriverError."""
 
 from __future__ import annotations
 
+from emu.driver.command.answer import expect
+from emu.driver.verbs.completions import ERRORS, CompletionQueue, Found
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import CqeOpcode
 
-_ERRORS = (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR)
 
-
-def settle(node):
+def settle(node: Endpoint) -> None:
     """Let the device do all its work."""
     node.driver.bar.settle()
 
 
-def good(qp):
+def all_good(cq: CompletionQueue) -> list[Found]:
     """All completions that wait; each must be a success."""
-    found = qp.cq.drain()
-    assert not [completion for completion in found if completion.opcode in _ERRORS], found
+    found = cq.drain()
+    errors = [completion for completion in found if completion.opcode in ERRORS]
+    expect(not errors, f"completions with errors: {errors}")
     return found
 
 
-def failure(qp):
+def good(qp: QueuePair) -> list[Found]:
+    """The same of a queue pair's CQ."""
+    return all_good(qp.cq)
+
+
+def failure(qp: QueuePair) -> int:
     """The syndrome of the first request that failed."""
     settle(qp.node)
     errors = [found for found in qp.cq.drain() if found.opcode == CqeOpcode.REQ_ERR]
-    assert errors, "nothing failed"
+    expect(errors, "nothing failed")
+    return errors[0].syndrome
+
+
+def first_error(cq: CompletionQueue, opcode: CqeOpcode) -> int:
+    """The syndrome of the first error that waits, which is of this kind."""
+    errors = [found for found in cq.drain() if found.opcode in ERRORS]
+    expect(errors, "nothing failed")
+    expect(errors[0].opcode == opcode, f"{errors[0].opcode!r}, not {opcode!r}")
     return errors[0].syndrome

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from emu.driver.command.driver import Driver, Fields
 from layouts.enums import Op, QpState
 
-INIT = {"rre": 1, "rwe": 1, "primary_address_path": {"pkey_index": 0, "vhca_port_num": 1}}
-RTR = {
+INIT: Fields = {"rre": 1, "rwe": 1, "primary_address_path": {"pkey_index": 0, "vhca_port_num": 1}}
+RTR: Fields = {
     "mtu": 5,
     "log_msg_max": 30,
     "remote_qpn": 0x123,
@@ -17,7 +20,7 @@ RTR = {
         "rgid_rip": bytes(range(16)), "flow_label": 0x12345, "tclass": 9,
     },
 }  # fmt: skip
-RTS = {
+RTS: Fields = {
     "next_send_psn": 0x789,
     "log_sra_max": 3,
     "retry_count": 5,
@@ -35,16 +38,18 @@ STEPS = {
 class Parts:
     """A protection domain, an EQ and a CQ, and the queue pairs that use them."""
 
-    def __init__(self, driver, **cq_context):
+    def __init__(self, driver: Driver, **cq_context: Any) -> None:
+        """``cq_context`` are fields of cqc."""
         self.driver = driver
         self.pdn = driver.alloc_pd()
         self.cqn = driver.create_cq(driver.create_eq(), **cq_context)
 
-    def fields(self, **context):
+    def fields(self, **context: Any) -> Fields:
+        """What CREATE_QP takes."""
         return self.driver.qp_fields(self.pdn, self.cqn, **context)
 
-    def make(self, state=QpState.RST, **context):
-        """A new queue pair, taken as far as ``state``."""
+    def make(self, state: QpState = QpState.RST, **context: Any) -> int:
+        """The number of a new queue pair, taken as far as ``state``."""
         qpn = self.driver.create_qp(self.pdn, self.cqn, **context)
         if state is QpState.ERR:
             self.driver.must(Op._2ERR_QP, qpn=qpn)
@@ -53,12 +58,12 @@ class Parts:
                 self.driver.must(op, qpn=qpn, qpc=self.on_this_link(qpc))
         return qpn
 
-    def on_this_link(self, qpc):
+    def on_this_link(self, qpc: Fields) -> Fields:
         """The same without an address where there is no GID: an Ethernet port's path leads back."""
         if not self.driver.caps.port_type or "remote_qpn" not in qpc:
             return qpc
         return {**qpc, "primary_address_path": {"fl": 1}}
 
-    def query(self, qpn):
-        """The context of now."""
+    def query(self, qpn: int) -> Any:
+        """The context of now, as a view."""
         return self.driver.must(Op.QUERY_QP, qpn=qpn).qpc

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from emu.driver.command.words import pack64
-from emu.driver.verbs.segments import PAGE
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.segments import PAGE, Sge
 from layouts.enums import AccessMode, Op
 
 RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
@@ -12,9 +16,15 @@ READ_ONLY = {"rw": 0, "a": 0}
 
 
 class Region:
-    """Registered memory: scattered pages behind one key, at a virtual address of its own."""
+    """Registered memory: scattered pages behind one key, at a virtual address of its own.
 
-    def __init__(self, node, size, va=0x7F00_0000_0000, **context):
+    ``key`` is lkey and rkey; ``at`` is always an offset in bytes from the region's beginning.
+    """
+
+    def __init__(
+        self, node: Endpoint, size: int, va: int = 0x7F00_0000_0000, **context: Any
+    ) -> None:
+        """``context`` are fields of mkc; all rights are given unless it takes some away."""
         self.node, self.size, self.va = node, size, va
         self.pages = node.memory.pages(size + va % PAGE)
         entries = pack64(self.pages)
@@ -30,24 +40,28 @@ class Region:
             translations_octword_actual_size=-(-len(self.pages) // 2),
             extra=entries.ljust(-(-len(entries) // 16) * 16, b"\0"),
         )
-        self.index = answer.mkey_index
-        self.key = answer.mkey_index << 8
+        self.index: int = answer.mkey_index
+        self.key = self.index << 8
 
-    def _pieces(self, at, length):
+    def _pieces(self, at: int, length: int) -> Iterator[tuple[int, int]]:
+        """(IOVA, bytes) of the parts of pages."""
         at += self.va % PAGE
         while length:
             size = min(length, PAGE - at % PAGE)
             yield self.pages[at // PAGE] + at % PAGE, size
             at, length = at + size, length - size
 
-    def read(self, at=0, length=None):
+    def read(self, at: int = 0, length: int | None = None) -> bytes:
+        """The process's own look at its memory; to the end without a length."""
         length = self.size - at if length is None else length
         return b"".join(self.node.memory.read(*piece) for piece in self._pieces(at, length))
 
-    def write(self, data, at=0):
+    def write(self, data: bytes, at: int = 0) -> None:
+        """The process writes into its memory."""
         for iova, size in self._pieces(at, len(data)):
             self.node.memory.write(iova, data[:size])
             data = data[size:]
 
-    def sge(self, at=0, length=None):
+    def sge(self, at: int = 0, length: int | None = None) -> Sge:
+        """A part of the region for a work request; to the end without a length."""
         return (self.size - at if length is None else length, self.key, self.va + at)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from layouts.wqe import (
-    DATA,
-    DS,
-    XRC,
-)
+from collections.abc import Iterable
+
+from layouts.wqe import DATA, DS, XRC
 
 PAGE = 4096
 SIGNALED = 0b10 << 2
 SOLICITED = 1 << 1
 FENCE = 2 << 5
-_END_OF_LIST = DATA.pack(0, 0x100, 0)
+END_OF_LIST = DATA.pack(0, 0x100, 0)
+"""Behind the last data segment of a receive request that is not full."""
+
+Sge = tuple[int, int, int]
+"""A piece of memory: bytes, key, virtual address."""
+Remote = tuple[int, int]
+"""Where a peer's memory begins: rkey, virtual address."""
 
 
-def inline(data):
+def inline(data: bytes) -> bytes:
     """An inline data segment: its header, the bytes, padding."""
     segment = (1 << 31 | len(data)).to_bytes(4, "big") + data
     return segment.ljust(-(-len(segment) // DS) * DS, b"\0")
 
 
-def _data(sges):
+def data_segments(sges: Iterable[Sge | bytes]) -> list[bytes]:
     """Data segments; bytes go inline. A provider leaves out empty ones, for 0 means 2 GiB."""
     return [
         inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge)
@@ -30,5 +34,6 @@ def _data(sges):
     ]
 
 
-def _xrc(srqn):
+def xrc_segments(srqn: int | None) -> list[bytes]:
+    """The segment that names a shared queue, of requests that need one."""
     return [] if srqn is None else [XRC.pack(srqn)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from emu.driver.command.answer import expect
 from emu.driver.command.words import unpack64
+from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.segments import END_OF_LIST, PAGE, Sge
 from layouts.enums import Op
 from layouts.wqe import DATA, DS, NEXT
-
-PAGE = 4096
-_END_OF_LIST = DATA.pack(0, 0x100, 0)
 
 
 class SharedQueue:
@@ -17,26 +21,35 @@ class SharedQueue:
     requests are used in order, whatever their links say, and whose indices go on counting.
     """
 
-    def __init__(self, node, log_size=6, log_stride=6, xrcd=None, cq=None, form=None):
+    def __init__(
+        self, node: Endpoint, log_size: int = 6, log_stride: int = 6, xrcd: int | None = None,
+        cq: CompletionQueue | None = None, form: str | None = None,
+    ) -> None:  # fmt: skip
+        """``1 << log_size`` requests of ``1 << log_stride`` bytes."""
         self.node, self.log_stride, self.size = node, log_stride, 1 << log_size
         self.posted = 0
         self.form = form or ("rmp" if xrcd is None else "xrc")
-        forms = {"rmp": self._rmp, "ring": self._rmp, "xrc": self._xrc, "srq": self._srq}
+        forms: dict[str, Callable[..., int]] = {
+            "rmp": self._rmp,
+            "ring": self._rmp,
+            "xrc": self._xrc,
+            "srq": self._srq,
+        }
         self.srqn = forms[self.form](log_size, log_stride, xrcd, cq)
         self.is_ring = self.form == "ring"
         for index in range(self.size):
             self._link(index, 0xFFFF if self.is_ring else (index + 1) % self.size)
         self.head, self.tail = 0, self.size - 1
 
-    def _rmp(self, log_size, log_stride, _xrcd, _cq):
+    def _rmp(self, log_size: int, log_stride: int, _xrcd: object, _cq: object) -> int:
         driver, wq_type = self.node.driver, int(self.form == "ring")
         fields = driver.rmp_fields(
             self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=wq_type
         )
         self.pages, self.record = unpack64(fields["extra"]), fields["ctx"]["wq"]["dbr_addr"]
-        return driver.must(Op.CREATE_RMP, **fields).rmpn
+        return int(driver.must(Op.CREATE_RMP, **fields).rmpn)
 
-    def _xrc(self, log_size, log_stride, xrcd, cq):
+    def _xrc(self, log_size: int, log_stride: int, xrcd: int, cq: CompletionQueue) -> int:
         driver, stride = self.node.driver, log_stride - 4
         fields = driver.xrc_srq_fields(
             self.node.pdn, xrcd, cq.cqn, log_size=log_size, log_rq_stride=stride
@@ -44,64 +57,68 @@ class SharedQueue:
         entry = fields["xrc_srq_context_entry"]
         self.pages = unpack64(fields["extra"])
         self.record = entry["db_record_addr_h"] << 32 | entry["db_record_addr_l"] << 2
-        return driver.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
+        return int(driver.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn)
 
-    def _srq(self, log_size, log_stride, xrcd, cq):
+    def _srq(
+        self, log_size: int, log_stride: int, xrcd: int | None, cq: CompletionQueue | None
+    ) -> int:
         driver, stride = self.node.driver, log_stride - 4
-        domain = {} if xrcd is None else {"xrcd": xrcd, "cqn": cq.cqn}
+        domain = {} if xrcd is None or cq is None else {"xrcd": xrcd, "cqn": cq.cqn}
         fields = driver.srq_fields(self.node.pdn, log_size=log_size, log_rq_stride=stride, **domain)
         self.pages, self.record = unpack64(fields["extra"]), fields["srq_context_entry"]["dbr_addr"]
-        return driver.must(Op.CREATE_SRQ, **fields).srqn
+        return int(driver.must(Op.CREATE_SRQ, **fields).srqn)
 
-    def _address(self, index):
+    def _address(self, index: int) -> int:
         at = index << self.log_stride
         return self.pages[at // PAGE] + at % PAGE
 
-    def _link(self, index, following):
+    def _link(self, index: int, following: int) -> None:
         self.node.memory.write(self._address(index), NEXT.pack(following))
 
-    def _following(self, index):
-        return NEXT.unpack_from(self.node.memory.read(self._address(index), DS))[0]
+    def _following(self, index: int) -> int:
+        (following, *_) = NEXT.unpack_from(self.node.memory.read(self._address(index), DS))
+        return int(following)
 
-    def post(self, *sges):
-        """The first free request; returns its index."""
+    def post(self, *sges: Sge) -> int:
+        """Fill the first free request; returns its index. Raises DriverError if none is."""
         index = self._free_index()
-        body = b"".join(DATA.pack(*sge) for sge in sges) + _END_OF_LIST
+        body = b"".join(DATA.pack(*sge) for sge in sges) + END_OF_LIST
         at = self._address(index % self.size) + DS
         self.node.memory.write(at, body[: (1 << self.log_stride) - DS])
         self.posted += 1
         self.count(self.posted)
         return index
 
-    def _free_index(self):
+    def _free_index(self) -> int:
         if self.is_ring:
             return self.posted & 0xFFFF
         index = self.head
-        assert index != self.tail, "the queue is full"
+        expect(index != self.tail, "the queue is full")
         self.head = self._following(index)
         return index
 
-    def count(self, posted):
+    def count(self, posted: int) -> None:
         """The counter in the doorbell record."""
         self.node.memory.write(self.record, (posted & 0xFFFF).to_bytes(4, "big"))
 
-    def free(self, index):
+    def free(self, index: int) -> None:
         """The request has completed: it goes to the list's end. A ring has no list."""
         if not self.is_ring:
             self._link(self.tail, index)
             self.tail = index
 
-    def link(self, index, following):
+    def link(self, index: int, following: int) -> None:
         """Set a link that the driver would not."""
         self._link(index, following)
 
-    def arm(self, mark):
-        """Ask for the limit event."""
+    def arm(self, mark: int) -> None:
+        """Ask for the limit event, when fewer than ``mark`` requests are left."""
         limit = {"bitmask": {"lwm": 1}, "ctx": {"wq": {"lwm": mark}}}
-        op, fields = {
+        forms: dict[str, tuple[Op, dict[str, Any]]] = {
             "rmp": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),
             "ring": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),
             "xrc": (Op.ARM_XRC_SRQ, {"xrc_srqn": self.srqn, "lwm": mark}),
             "srq": (Op.ARM_RQ, {"srq_number": self.srqn, "lwm": mark}),
-        }[self.form]  # fmt: skip
+        }  # fmt: skip
+        op, fields = forms[self.form]
         self.node.driver.must(op, **fields)

@@ -171,7 +171,7 @@ def raw(qp, opcode, ds, body=b"", *, blocks=1, qpn=None):
     )
     for number in range(blocks):
         at = (qp.sent + number) % qp.sq_size * 64
-        qp._ring(qp.sq_offset + at, wqe[64 * number :][:64])
+        qp.put(qp.sq_offset + at, wqe[64 * number :][:64])
     qp.sent += blocks
     qp.node.memory.write(qp.record + 4, (qp.sent & 0xFFFF).to_bytes(4, "big"))
     qp.ring()

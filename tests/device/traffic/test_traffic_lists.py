@@ -154,7 +154,7 @@ def test_message_longer_than_the_receive_request(channel, source, target, room, 
 def test_nothing_behind_the_end_mark_is_used(channel, source, target):
     channel.post_recv(target.sge(0, 50))
     body = DATA.pack(*target.sge(0, 50)) + DATA.pack(*END_OF_LIST) + DATA.pack(*target.sge(100, 50))
-    channel.receiver._ring(0, body)
+    channel.receiver.put(0, body)
     channel.send(source.sge(0, 51))
     assert channel.failure() == CqeSyndrome.REMOTE_INVAL_REQ_ERR
     assert channel.receive_failure() == CqeSyndrome.LOCAL_LENGTH_ERR
@@ -242,7 +242,7 @@ def test_inline_data_do_not_change_after_the_doorbell(channel, target):
     channel.post_recv(target.sge())
     channel.send(b"before")
     channel.settle()
-    channel.sender._ring(channel.sender.sq_offset + 16, inline(b"behind"))
+    channel.sender.put(channel.sender.sq_offset + 16, inline(b"behind"))
     assert target.read(0, 6) == b"before"
 
 

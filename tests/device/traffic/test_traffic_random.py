@@ -227,7 +227,7 @@ OPCODES = {
 def post(qp, wqe):
     for number in range(len(wqe) // WQEBB):
         at = (qp.sent + number) % qp.sq_size * WQEBB
-        qp._ring(qp.sq_offset + at, wqe[number * WQEBB :][:WQEBB])
+        qp.put(qp.sq_offset + at, wqe[number * WQEBB :][:WQEBB])
     qp.sent += len(wqe) // WQEBB
     qp.node.memory.write(qp.record + 4, (qp.sent & 0xFFFF).to_bytes(4, "big"))
 
@@ -236,7 +236,7 @@ def post_receive(channel, body):
     channel.post_recv()
     if channel.srqn is None:
         qp = channel.receiver
-        qp._ring((qp.received - 1) % qp.rq_size * qp.rq_stride, body)
+        qp.put((qp.received - 1) % qp.rq_size * qp.rq_stride, body)
     else:
         address = channel.srq._address(channel.srq.posted - 1)
         channel.srq.node.memory.write(address + DS, body)
@@ -288,7 +288,7 @@ def test_rings_and_records_may_hold_anything(service, rng):
     world = World()
     channel = Channel(service, world.node, world.node)
     qp = channel.sender
-    qp._ring(qp.sq_offset, rng.randbytes(rng.randrange(64, 2048)))
+    qp.put(qp.sq_offset, rng.randbytes(rng.randrange(64, 2048)))
     world.memory.write(qp.record, rng.randbytes(8))
     world.memory.write(channel.receiver.record, rng.randbytes(8))
     before = world.ungranted(channel)
