@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.verbs.region import Region
 from layouts.cqe import cqe64
 from layouts.enums import CqeOpcode
 
@@ -9,27 +14,27 @@ from layouts.enums import CqeOpcode
 class Buffers:
     """Receive buffers of an RQ: what was posted, and the packets that completions tell of."""
 
-    def __init__(self, rq, *sizes, count=8):
-        """``sizes`` of a request's fragments, which do not lie together."""
+    def __init__(self, rq: ReceiveQueue, *sizes: int, count: int = 8) -> None:
+        """``count`` requests are posted, with fragments of ``sizes`` that do not lie together."""
         self.rq, self.sizes = rq, sizes or (2048,)
         self.slot = sum(self.sizes) + 64 * len(self.sizes)
-        self.region = rq.node.region(self.slot * rq.size, va=0x40000)
+        self.region = Region(rq.node, self.slot * rq.size, va=0x40000)
         for _ in range(count):
             self.post()
 
-    def _places(self, index):
+    def _places(self, index: int) -> Iterator[tuple[int, int]]:
         at = index % self.rq.size * self.slot
         for size in self.sizes:
             yield at, size
             at += size + 64
 
-    def post(self):
+    def post(self) -> None:
         """One more request."""
         sges = [(size, self.region.key, self.region.va + at) for at, size in
                 self._places(self.rq.posted)]  # fmt: skip
         self.rq.post(*sges)
 
-    def drain(self):
+    def drain(self) -> list[tuple[Any, bytes]]:
         """(the completion's fields, the packet's bytes) of what has come; errors have no bytes."""
         found = []
         while (raw := self.rq.cq.peek()) is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from emu.driver.command.driver import Fields
 from layouts.eth_enums import FlowAction, FlowDestination, ModifyAction, TableMissAction
 from layouts.flow_match import fte_match_param
 from layouts.fte import dest_format_struct, flow_counter_list
@@ -10,7 +14,7 @@ from layouts.modify_header import add_action_in, copy_action_in, set_action_in
 OUTER = 1
 
 
-def match(**outer):
+def match(**outer: int) -> bytes:
     """An fte_match_param with these fields of the outer headers."""
     param = fte_match_param.new()
     for name, value in outer.items():
@@ -19,39 +23,44 @@ def match(**outer):
     return bytes(param)
 
 
-def mac_fields(mac):
+def mac_fields(mac: bytes) -> dict[str, int]:
     """A MAC address in the two fields of its own."""
     number = int.from_bytes(mac, "big")
     return {"dmac_47_16": number >> 16, "dmac_15_0": number & 0xFFFF}
 
 
-def to_tir(number):
+def to_tir(number: int) -> bytes:
+    """A destination of an entry."""
     return bytes(
         dest_format_struct.new(destination_type=FlowDestination.TIR, destination_id=number)
     )
 
 
-def to_table(number):
+def to_table(number: int) -> bytes:
+    """A destination of an entry."""
     return bytes(
         dest_format_struct.new(destination_type=FlowDestination.FLOW_TABLE, destination_id=number)
     )
 
 
-def miss_fields(miss):
+def miss_fields(miss: int | None) -> Fields:
     """Where a table's miss goes: a table's number, or None for the default."""
     if miss is None:
         return {"table_miss_action": TableMissAction.DEF}
     return {"table_miss_action": TableMissAction.FWD, "table_miss_id": miss}
 
 
-def table_fields(level, log_size=4, miss=None, **context):
+def table_fields(level: int, log_size: int = 4, miss: int | None = None, **context: Any) -> Fields:
     """What CREATE_FLOW_TABLE takes."""
     fields = {"level": level, "log_size": log_size, **miss_fields(miss), **context}
     return {"flow_table_context": fields}
 
 
-def group_fields(table, first, last, enable=None, match_criteria=None, **masks):
-    """What CREATE_FLOW_GROUP takes."""
+def group_fields(
+    table: int, first: int, last: int, enable: int | None = None,
+    match_criteria: bytes | None = None, **masks: int,
+) -> Fields:  # fmt: skip
+    """What CREATE_FLOW_GROUP takes; ``masks`` are of fields of the outer headers."""
     return {
         "table_id": table, "start_flow_index": first, "end_flow_index": last,
         "match_criteria_enable": (OUTER if masks else 0) if enable is None else enable,
@@ -60,9 +69,13 @@ def group_fields(table, first, last, enable=None, match_criteria=None, **masks):
 
 
 def entry_fields(
-    table, index, group, *destinations, action=None, tag=0, counters=(), modify=0, **values
-):
-    """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards."""
+    table: int, index: int, group: int, *destinations: bytes, action: FlowAction | None = None,
+    tag: int = 0, counters: Sequence[int] = (), modify: int = 0, **values: int,
+) -> Fields:  # fmt: skip
+    """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards.
+
+    ``counters`` and ``modify`` are numbers; ``values`` are of fields of the outer headers.
+    """
     if action is None:
         action = FlowAction.FWD_DEST
     if counters:
@@ -79,8 +92,8 @@ def entry_fields(
     return {"table_id": table, "flow_index": index, "flow_context": context, "extra": extra}
 
 
-def set_field(field, data, length, offset=0):
-    """An action that sets some bits of a field."""
+def set_field(field: int, data: int, length: int, offset: int = 0) -> bytes:
+    """An action that sets ``length`` bits of a field, from bit ``offset`` on."""
     return bytes(
         set_action_in.new(
             action_type=ModifyAction.SET, field=field, offset=offset, length=length % 32, data=data
@@ -88,13 +101,15 @@ def set_field(field, data, length, offset=0):
     )
 
 
-def add_to_field(field, data):
+def add_to_field(field: int, data: int) -> bytes:
     """An action that adds to a field."""
     return bytes(add_action_in.new(action_type=ModifyAction.ADD, field=field, data=data))
 
 
-def copy_field(source, target, length, source_offset=0, offset=0):
-    """An action that copies some bits of a field to another one."""
+def copy_field(
+    source: int, target: int, length: int, source_offset: int = 0, offset: int = 0
+) -> bytes:
+    """An action that copies ``length`` bits of a field to another one."""
     return bytes(
         copy_action_in.new(
             action_type=ModifyAction.COPY, src_field=source, src_offset=source_offset,
@@ -103,7 +118,7 @@ def copy_field(source, target, length, source_offset=0, offset=0):
     )  # fmt: skip
 
 
-def context_fields(*actions, number=None):
+def context_fields(*actions: bytes, number: int | None = None) -> Fields:
     """What ALLOC_MODIFY_HEADER_CONTEXT takes."""
     number = len(actions) if number is None else number
     return {"num_of_actions": number, "extra": b"".join(actions)}

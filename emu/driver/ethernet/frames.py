@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from struct import pack
 
 TCP, UDP = 6, 17
+"""Protocol numbers."""
 MACS = bytes.fromhex("021122334455 0266778899aa".replace(" ", ""))
 
 
-def ones_complement_sum(data):
+def ones_complement_sum(data: bytes) -> int:
     """Word by word, the carry added at once; an odd byte is a word's upper one."""
     value = 0
     for at in range(0, len(data), 2):
@@ -20,7 +21,8 @@ def ones_complement_sum(data):
     return value
 
 
-def checksum(data):
+def checksum(data: bytes) -> int:
+    """The Internet checksum, 16 bits."""
     return ones_complement_sum(data) ^ 0xFFFF
 
 
@@ -28,7 +30,7 @@ def checksum(data):
 class Packet:
     """A packet's parts; :meth:`frame` puts them together with checksums that are right."""
 
-    tags: tuple = ()
+    tags: tuple[tuple[int, int], ...] = ()
     """(TPID, TCI) of each VLAN tag."""
     version: int = 4
     source: bytes = bytes.fromhex("0a000001")
@@ -52,22 +54,25 @@ class Packet:
     """Whether the transport has a checksum."""
 
     @property
-    def front(self):
+    def front(self) -> bytes:
+        """MAC addresses, tags, EtherType."""
         tags = b"".join(pack(">HH", *tag) for tag in self.tags)
         return MACS + tags + (b"\x08\x00" if self.version == 4 else b"\x86\xdd")
 
-    def pseudo(self, length):
+    def pseudo(self, length: int) -> bytes:
+        """The pseudo-header of ``length`` bytes of transport."""
         if self.version == 4:
             return self.source + self.destination + pack(">BBH", 0, self.protocol, length)
         return self.source + self.destination + pack(">IHBB", length, 0, 0, self.protocol)
 
-    def transport(self):
+    def transport(self) -> bytes:
+        """Transport header and payload, with their checksum."""
         value = checksum(self.pseudo(len(self._l4(0))) + self._l4(0)) if self.checked else 0
         if self.protocol == UDP and self.checked:
             value = value or 0xFFFF
         return self._l4(value)
 
-    def _l4(self, value):
+    def _l4(self, value: int) -> bytes:
         if self.protocol == TCP:
             offset = (20 + len(self.options)) // 4 << 12
             rest = pack(">IIHHHH", self.sequence, 7, offset | self.flags, 1000, value, 0)
@@ -76,7 +81,8 @@ class Packet:
             return self.ports + pack(">HH", 8 + len(self.payload), value) + self.payload
         return self.payload
 
-    def network(self, length):
+    def network(self, length: int) -> bytes:
+        """IP header and what extends it, in front of ``length`` bytes."""
         if self.version == 6:
             first = pack(
                 ">IHBB", 6 << 28 | self.tos << 20, len(self.extra) + length, self.chain, 64
@@ -89,18 +95,21 @@ class Packet:
         return parts + pack(">H", checksum(parts + b"\0\0" + rest)) + rest
 
     @property
-    def l3(self):
+    def l3(self) -> int:
+        """Where the IP header begins."""
         return len(self.front)
 
     @property
-    def l4(self):
+    def l4(self) -> int:
+        """Where the transport begins."""
         return self.l3 + len(self.network(0))
 
-    def frame(self):
+    def frame(self) -> bytes:
+        """All of it, without frame check sequence."""
         transport = self.transport()
         return self.front + self.network(len(transport)) + transport + self.padding
 
-    def header(self):
+    def header(self) -> bytes:
         """What a large send gives inline: all before the payload."""
         whole = self.front + self.network(len(self.transport())) + self.transport()
         return whole[: len(whole) - len(self.payload)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from emu.driver.command.driver import Driver, Fields
 from emu.driver.ethernet.rings import rq_fields
 from layouts.enums import Op
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
@@ -13,42 +17,45 @@ KEY = bytes.fromhex(
 """The Toeplitz key of Microsoft's examples."""
 
 
-def alloc_td(driver):
-    return driver.must(Op.ALLOC_TRANSPORT_DOMAIN).transport_domain
+def alloc_td(driver: Driver) -> int:
+    """The number of a transport domain."""
+    return int(driver.must(Op.ALLOC_TRANSPORT_DOMAIN).transport_domain)
 
 
-def create_tis(driver, td, **context):
-    """en_common.c: mlx5e_create_tises."""
-    return driver.must(Op.CREATE_TIS, ctx={"transport_domain": td, **context}).tisn
+def create_tis(driver: Driver, td: int, **context: Any) -> int:
+    """The number of a TIS (en_common.c: mlx5e_create_tises)."""
+    return int(driver.must(Op.CREATE_TIS, ctx={"transport_domain": td, **context}).tisn)
 
 
-def create_rq(driver):
-    """en_main.c: mlx5e_alloc_drop_rq."""
+def create_rq(driver: Driver) -> int:
+    """The number of an RQ that stays in RST (en_main.c: mlx5e_alloc_drop_rq)."""
     cqn = driver.create_cq(driver.create_eq(), log_size=0)
     fields, _ = rq_fields(driver, 0, cqn, log_size=0)
-    return driver.must(Op.CREATE_RQ, **fields).rqn
+    return int(driver.must(Op.CREATE_RQ, **fields).rqn)
 
 
-def rqt_context(rqns, most=None, **context):
+def rqt_context(
+    rqns: Sequence[int], most: int | None = None, **context: Any
+) -> tuple[Fields, bytes]:
     """What CREATE_RQT and MODIFY_RQT take: the fields, and what is behind them."""
     fields = {"rqt_max_size": most or len(rqns), "rqt_actual_size": len(rqns), **context}
     return fields, b"".join(bytes(rq_num.new(rq_num=rqn)) for rqn in rqns)
 
 
-def create_rqt(driver, rqns, most=None, **context):
-    """en/rqt.c: mlx5e_rqt_init."""
+def create_rqt(driver: Driver, rqns: Sequence[int], most: int | None = None, **context: Any) -> int:
+    """The number of an RQT with room for ``most`` RQs (en/rqt.c: mlx5e_rqt_init)."""
     fields, extra = rqt_context(rqns, most, **context)
-    return driver.must(Op.CREATE_RQT, rqt_context=fields, extra=extra).rqtn
+    return int(driver.must(Op.CREATE_RQT, rqt_context=fields, extra=extra).rqtn)
 
 
-def modify_rqt(driver, rqtn, rqns):
+def modify_rqt(driver: Driver, rqtn: int, rqns: Sequence[int]) -> None:
     """en/rqt.c: mlx5e_rqt_redirect."""
     fields, extra = rqt_context(rqns)
     del fields["rqt_max_size"]
     driver.must(Op.MODIFY_RQT, rqtn=rqtn, bitmask={"rqn_list": 1}, ctx=fields, extra=extra)
 
 
-def listed(driver, rqtn, room=256):
+def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[int]]:
     """QUERY_RQT: (rqt_max_size, rqt_actual_size, RQ numbers)."""
     answer = driver.must(Op.QUERY_RQT, rqtn=rqtn, out_extra=4 * room)
     found = rqtc.view(answer.raw, len(answer.raw) - rqtc.size - 4 * room)
@@ -56,8 +63,8 @@ def listed(driver, rqtn, room=256):
     return found.rqt_max_size, size, [found.rq_num[n].rq_num for n in range(min(size, room))]
 
 
-def rss(version=4, protocol="TCP", fields=0xF, **context):
-    """en/tir.c: mlx5e_tir_builder_build_rss."""
+def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: Any) -> Fields:
+    """A TIR's fields for the hash of these packets (en/tir.c: mlx5e_tir_builder_build_rss)."""
     return {
         "rx_hash_fn": RxHashFn.TOEPLITZ, "rx_hash_symmetric": 1, "rx_hash_toeplitz_key": KEY,
         "rx_hash_field_selector_outer": {
@@ -67,15 +74,15 @@ def rss(version=4, protocol="TCP", fields=0xF, **context):
     } | context  # fmt: skip
 
 
-def create_direct_tir(driver, td, rqn, **context):
-    """qp.c: create_raw_packet_qp_tir."""
+def create_direct_tir(driver: Driver, td: int, rqn: int, **context: Any) -> int:
+    """The number of a TIR to one RQ (qp.c: create_raw_packet_qp_tir)."""
     fields = {"disp_type": DispType.DIRECT, "transport_domain": td, "inline_rqn": rqn, **context}
-    return driver.must(Op.CREATE_TIR, ctx=fields).tirn
+    return int(driver.must(Op.CREATE_TIR, ctx=fields).tirn)
 
 
-def create_indirect_tir(driver, td, rqtn, **context):
-    """en/tir.c: mlx5e_tir_builder_build_rqt."""
+def create_indirect_tir(driver: Driver, td: int, rqtn: int, **context: Any) -> int:
+    """The number of a TIR to an RQT (en/tir.c: mlx5e_tir_builder_build_rqt)."""
     fields = {
         "disp_type": DispType.INDIRECT, "transport_domain": td, "indirect_table": rqtn, **context,
     }  # fmt: skip
-    return driver.must(Op.CREATE_TIR, ctx=fields).tirn
+    return int(driver.must(Op.CREATE_TIR, ctx=fields).tirn)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from emu.device.objects.eth.rq import Rq
 from emu.driver.ethernet.rings import rq_fields
+from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.segments import END_OF_LIST, Sge
 from layouts.enums import Op
 from layouts.eth_enums import RqState, WqType
 from layouts.eth_wqe import (
@@ -10,34 +17,36 @@ from layouts.eth_wqe import (
 )
 from layouts.wqe import DATA, NEXT
 
-END_OF_LIST = DATA.pack(0, 0x100, 0)
-
 
 class ReceiveQueue:
     """An RQ with a CQ of its own, unless it is given one."""
 
-    def __init__(self, node, *, cq=None, log_size=4, log_stride=5, ready=True, **context):
+    def __init__(
+        self, node: Endpoint, *, cq: CompletionQueue | None = None, log_size: int = 4,
+        log_stride: int = 5, ready: bool = True, **context: Any,
+    ) -> None:  # fmt: skip
+        """``ready`` takes it to RDY; for the rest see :func:`rq_fields`."""
         self.node, self.stride, self.size = node, 1 << log_stride, 1 << log_size
-        self.cq = cq or node.completion_queue()
+        self.cq = cq or CompletionQueue(node)
         fields, self.ring = rq_fields(
             node.driver, node.pdn, self.cq.cqn, log_size=log_size, log_stride=log_stride, **context
         )
         self.is_list = fields["ctx"]["wq"]["wq_type"] == WqType.LINKED_LIST
-        self.rqn = node.driver.must(Op.CREATE_RQ, **fields).rqn
+        self.rqn: int = node.driver.must(Op.CREATE_RQ, **fields).rqn
         self.state = RqState.RST
         self.posted = 0
         if ready:
             self.modify(RqState.RDY)
 
     @property
-    def object(self):
+    def object(self) -> Rq:
         """The device's side."""
         return self.node.hca.rqs.need(self.rqn)
 
-    def modify(self, state, ctx=(), **fields):
+    def modify(self, state: RqState, ctx: Mapping[str, Any] | None = None, **fields: Any) -> None:
         """To another state; back in RST both sides count from 0."""
         self.node.driver.must(
-            Op.MODIFY_RQ, rqn=self.rqn, rq_state=self.state, ctx={"state": state} | dict(ctx),
+            Op.MODIFY_RQ, rqn=self.rqn, rq_state=self.state, ctx={"state": state} | dict(ctx or {}),
             **fields,
         )  # fmt: skip
         self.state = state
@@ -45,11 +54,11 @@ class ReceiveQueue:
             self.posted = 0
             self.node.memory.write(self.ring.record, bytes(8))
 
-    def query(self):
-        """The context of now."""
+    def query(self) -> Any:
+        """The context of now, as a view."""
         return self.node.driver.must(Op.QUERY_RQ, rqn=self.rqn).rq_context
 
-    def post(self, *sges, tell=True):
+    def post(self, *sges: Sge, tell: bool = True) -> None:
         """Post one WQE: (byte_count, lkey, address) each, with the bit that mlx5e sets."""
         index = self.posted % self.size
         wqe = NEXT.pack((index + 1) % self.size) if self.is_list else b""
@@ -61,6 +70,6 @@ class ReceiveQueue:
         if tell:
             self.tell()
 
-    def tell(self):
+    def tell(self) -> None:
         """The producer counter into the doorbell record."""
         self.node.memory.write(self.ring.record, (self.posted & 0xFFFF).to_bytes(4, "big"))

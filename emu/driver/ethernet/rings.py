@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from emu.driver.command.driver import Driver, Fields
 from emu.driver.command.words import pack64
+from emu.driver.verbs.segments import PAGE
+from emu.driver.world.memory import Memory
 from layouts.eth_enums import WqType
 from layouts.wqe import WQEBB
-
-PAGE = 4096
 
 
 class Ring:
     """Pages of a queue's buffer, and its doorbell record."""
 
-    def __init__(self, memory, size):
+    def __init__(self, memory: Memory, size: int) -> None:
+        """A buffer of ``size`` bytes."""
         self.memory = memory
         self.pages = memory.pages(size)
         self.record = memory.alloc(64, 64)
 
-    def write(self, at, data):
+    def write(self, at: int, data: bytes) -> None:
         """Write into the buffer, over page ends."""
         while data:
             room = PAGE - at % PAGE
@@ -25,25 +29,33 @@ class Ring:
             at, data = at + room, data[room:]
 
 
-def sq_fields(driver, pdn, cqn, *, log_size=6, tisn=None, **context):
-    """What CREATE_SQ takes, and the ring behind it."""
+def sq_fields(
+    driver: Driver, pdn: int, cqn: int, *, log_size: int = 6, tisn: int | None = None,
+    **context: Any,
+) -> tuple[Fields, Ring]:  # fmt: skip
+    """What CREATE_SQ takes, and the ring behind it: ``1 << log_size`` WQEBBs of 64 bytes.
+
+    ``context`` are fields of sqc; of its ``wq`` those that are to differ.
+    """
     ring = Ring(driver.memory, WQEBB << log_size)
     wq = {
         "wq_type": WqType.CYCLIC, "pd": pdn, "uar_page": driver.uar,
         "dbr_addr": ring.record, "log_wq_stride": 6, "log_wq_sz": log_size,
     } | context.pop("wq", {})  # fmt: skip
-    ctx = {"cqn": cqn, "flush_in_error_en": 1, "wq": wq}
+    ctx: Fields = {"cqn": cqn, "flush_in_error_en": 1, "wq": wq}
     if tisn is not None:
         ctx |= {"tis_lst_sz": 1, "tis_num_0": tisn}
     return {"ctx": ctx | context, "extra": pack64(ring.pages)}, ring
 
 
-def rq_fields(driver, pdn, cqn, *, log_size=4, log_stride=5, **context):
+def rq_fields(
+    driver: Driver, pdn: int, cqn: int, *, log_size: int = 4, log_stride: int = 5, **context: Any
+) -> tuple[Fields, Ring]:
     """What CREATE_RQ takes, and the ring behind it; a WQE has ``1 << log_stride`` bytes."""
     ring = Ring(driver.memory, 1 << log_size + log_stride)
     wq = {
         "wq_type": WqType.CYCLIC, "pd": pdn, "dbr_addr": ring.record,
         "log_wq_stride": log_stride, "log_wq_sz": log_size,
     } | context.pop("wq", {})  # fmt: skip
-    ctx = {"cqn": cqn, "flush_in_error_en": 1, "vsd": 1, "wq": wq}
+    ctx: Fields = {"cqn": cqn, "flush_in_error_en": 1, "vsd": 1, "wq": wq}
     return {"ctx": ctx | context, "extra": pack64(ring.pages)}, ring

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from emu.driver.ethernet.rings import PAGE, sq_fields
+from typing import Any
+
+from emu.device.objects.eth.sq import Sq
+from emu.driver.ethernet.rings import sq_fields
+from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.segments import PAGE, SIGNALED, Sge, inline
 from layouts.enums import Op, Opcode
 from layouts.eth_enums import SqState
 from layouts.eth_wqe import (
@@ -13,30 +19,32 @@ from layouts.eth_wqe import (
 )
 from layouts.wqe import CTRL, DATA, DS, WQEBB
 
-SIGNALED = 0b10 << 2
-
 
 class SendQueue:
     """An SQ with a CQ of its own, unless it is given one."""
 
-    def __init__(self, node, *, cq=None, log_size=6, ready=True, **context):
+    def __init__(
+        self, node: Endpoint, *, cq: CompletionQueue | None = None, log_size: int = 6,
+        ready: bool = True, **context: Any,
+    ) -> None:  # fmt: skip
+        """``ready`` takes it to RDY; for the rest see :func:`sq_fields`."""
         self.node, self.log_size = node, log_size
-        self.cq = cq or node.completion_queue()
+        self.cq = cq or CompletionQueue(node)
         fields, self.ring = sq_fields(
             node.driver, node.pdn, self.cq.cqn, log_size=log_size, **context
         )
-        self.sqn = node.driver.must(Op.CREATE_SQ, **fields).sqn
+        self.sqn: int = node.driver.must(Op.CREATE_SQ, **fields).sqn
         self.state = SqState.RST
         self.sent = 0
         if ready:
             self.modify(SqState.RDY)
 
     @property
-    def object(self):
+    def object(self) -> Sq:
         """The device's side."""
         return self.node.hca.sqs.need(self.sqn)
 
-    def modify(self, state, **fields):
+    def modify(self, state: SqState, **fields: Any) -> None:
         """To another state; back in RST both sides count from 0, but the record stays as it is."""
         self.node.driver.must(
             Op.MODIFY_SQ, sqn=self.sqn, sq_state=self.state, ctx={"state": state}, **fields
@@ -45,12 +53,18 @@ class SendQueue:
         if state is SqState.RST:
             self.sent = 0
 
-    def query(self):
-        """The context of now."""
+    def query(self) -> Any:
+        """The context of now, as a view."""
         return self.node.driver.must(Op.QUERY_SQ, sqn=self.sqn).sq_context
 
-    def post(self, opcode, body=b"", *, flags=SIGNALED, ring=True, ds=None, sqn=None, imm=0):
-        """Post segments behind a control segment; returns the request's wqe_counter."""
+    def post(
+        self, opcode: int, body: bytes = b"", *, flags: int = SIGNALED, ring: bool = True,
+        ds: int | None = None, sqn: int | None = None, imm: int = 0,
+    ) -> int:  # fmt: skip
+        """Post segments behind a control segment; returns the request's wqe_counter.
+
+        ``ds`` and ``sqn`` are what the control segment says, if not the truth; ``imm`` ends it.
+        """
         index = self.sent & 0xFFFF
         ds = 1 + -(-len(body) // DS) if ds is None else ds
         sqn = self.sqn if sqn is None else sqn
@@ -65,37 +79,43 @@ class SendQueue:
             self.ring_doorbell()
         return index
 
-    def send(self, *sges, opcode=Opcode.SEND, ring=True, flags=SIGNALED, **segment):
-        """A frame: data segments (byte_count, lkey, address), or bytes that go inline."""
+    def send(
+        self, *sges: Sge | bytes, opcode: Opcode = Opcode.SEND, ring: bool = True,
+        flags: int = SIGNALED, **segment: Any,
+    ) -> int:  # fmt: skip
+        """A frame: data segments (byte_count, lkey, address), or bytes that go inline.
+
+        ``segment`` is for :func:`eth_segment`.
+        """
         data = [inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge) for sge in sges]
         body = eth_segment(**segment) + b"".join(data)
         return self.post(opcode, body, flags=flags, ring=ring)
 
-    def nop(self, **options):
+    def nop(self, **options: Any) -> int:
         """A request that does nothing (core/en/txrx.h: mlx5e_post_nop)."""
         return self.post(Opcode.NOP, **options)
 
-    def tell(self):
+    def tell(self) -> None:
         """The producer counter into the doorbell record."""
         self.node.memory.write(self.ring.record + 4, (self.sent & 0xFFFF).to_bytes(4, "big"))
 
-    def ring_doorbell(self):
+    def ring_doorbell(self) -> None:
         """Work is done when the node runs."""
         data = bytes(4) + (self.sqn << 8).to_bytes(4, "big")
         self.node.driver.bar.write(self.node.driver.uar * PAGE + 0x800, data)
 
 
-def eth_segment(*, cs_flags=0, mss=0, headers=b"", vlan=None, svlan=False):
-    """The Ethernet segment, with inline headers behind it or a tag to insert."""
+def eth_segment(
+    *, cs_flags: int = 0, mss: int = 0, headers: bytes = b"", vlan: int | None = None,
+    svlan: bool = False,
+) -> bytes:  # fmt: skip
+    """The Ethernet segment, with inline headers behind it or a tag to insert.
+
+    ``mss`` in bytes makes a large send; ``vlan`` is the tag's TCI, with ``svlan`` of 802.1ad.
+    """
     if vlan is not None:
         trailer = INSERT_VLAN | (INSERT_SVLAN if svlan else 0) | vlan
         return ETH.pack(cs_flags, mss, 0, trailer)
     whole = ETH.pack(cs_flags, mss, 0, len(headers) << 16)
     segment = whole[:INLINE_HDR_START] + headers
-    return segment.ljust(-(-len(segment) // DS) * DS, b"\0")
-
-
-def inline(data):
-    """An inline data segment: its header, the bytes, padding."""
-    segment = (1 << 31 | len(data)).to_bytes(4, "big") + data
     return segment.ljust(-(-len(segment) // DS) * DS, b"\0")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.verbs.node import Node
 from layouts.cqe import cqe64
 from layouts.enums import CqeOpcode
 from layouts.eth_enums import RqState, WqType
@@ -31,8 +33,15 @@ class Piece:
 class StridingQueue(ReceiveQueue):
     """A queue of requests with memory of ``count`` strides each, at the front of one key."""
 
-    def __init__(self, node, *, log_size=3, log_count=3, log_stride_size=6, is_cyclic=False,
-                 headroom=0, is_shifted=False, **options):  # fmt: skip
+    def __init__(
+        self, node: Node, *, log_size: int = 3, log_count: int = 3, log_stride_size: int = 6,
+        is_cyclic: bool = False, headroom: int = 0, is_shifted: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
+        """A request has ``1 << log_count`` strides of ``1 << log_stride_size`` bytes.
+
+        The requests' memory begins ``headroom`` bytes into the region; if ``is_shifted``, a packet
+        begins two bytes into its first stride. For the rest see :class:`ReceiveQueue`.
+        """
         wq = {
             "wq_type": WqType.CYCLIC_STRIDING_RQ if is_cyclic else WqType.LINKED_LIST_STRIDING_RQ,
             "log_wqe_num_of_strides": log_count - LOG_COUNT_BASE & 0xF,
@@ -49,24 +58,24 @@ class StridingQueue(ReceiveQueue):
         for index in range(self.size):
             self._write(index, (index + 1) % self.size)
 
-    def _write(self, index, following):
+    def _write(self, index: int, following: int) -> None:
         """A request as mlx5e writes it once and for all (core/en_main.c: mlx5e_alloc_rq)."""
         at = self.region.va + index * self.request_bytes + self.headroom
         segment = DATA.pack(self.request_bytes, self.region.key, at)
         self.ring.write(index * self.stride, NEXT.pack(following) + segment)
 
-    def post_more(self, count=1):
+    def post_more(self, count: int = 1) -> None:
         """Post the next requests; ring and links are as they were made."""
         self.posted += count
         self.tell()
 
-    def modify(self, state, ctx=(), **fields):
+    def modify(self, state: RqState, ctx: Mapping[str, Any] | None = None, **fields: Any) -> None:
         """To another state; back in RST requests are those of the beginning."""
         super().modify(state, ctx, **fields)
         if state is RqState.RST and hasattr(self, "consumed"):
             self.consumed = [0] * self.size
 
-    def drain(self):
+    def drain(self) -> list[Piece]:
         """What has come; checks the sums that the driver relies on.
 
         A request whose strides are all consumed is free: it may be posted again.
@@ -81,7 +90,7 @@ class StridingQueue(ReceiveQueue):
                 found.append(Piece(entry.wqe_id, 0, entry.byte_cnt >> 16, False, b"", entry))
         return found
 
-    def _piece(self, entry):
+    def _piece(self, entry: Any) -> Piece:
         strides, length = entry.byte_cnt >> 16 & 0x7FFF, entry.byte_cnt & 0xFFFF
         index, first = entry.wqe_id % self.size, entry.wqe_counter
         assert strides > 0

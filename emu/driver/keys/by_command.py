@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from emu.driver.keys.umr import ANY_QPN
-from layouts.enums import Op
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.segments import Sge
+from layouts.enums import AccessMode, Op
 from layouts.wqe import KLM
 
 
-def indirect_key(node, mode, entries, length, **context):
-    """A key over other keys, from address 0 on; ``entries`` are (length, key, address)."""
+def indirect_key(
+    node: Endpoint, mode: AccessMode, entries: Sequence[Sge], length: int, **context: Any
+) -> int:
+    """A key over ``length`` bytes of other keys, from address 0 on: KLMS or KSM."""
     xlt = b"".join(KLM.pack(*entry) for entry in entries)
     answer = node.driver.must(
         Op.CREATE_MKEY,
@@ -19,9 +26,9 @@ def indirect_key(node, mode, entries, length, **context):
         translations_octword_actual_size=len(entries),
         extra=xlt,
     )  # fmt: skip
-    return answer.mkey_index << 8
+    return int(answer.mkey_index) << 8
 
 
-def dma_key(node):
+def dma_key(node: Endpoint) -> int:
     """The domain's key over all memory (hw/mr.c: mlx5_ib_get_dma_mr)."""
     return node.driver.create_mkey(node.pdn, rr=0, rw=0) << 8

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from emu.driver.command.answer import expect
 from layouts.enums import EventType, PageFaultSubtype
 from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 
 @dataclass(frozen=True)
 class FaultEvent:
-    """What a page-fault event says, of all three kinds."""
+    """What a page-fault event says; what its kind does not have is 0. Sizes are bytes."""
 
     subtype: PageFaultSubtype
     token: int
@@ -25,13 +27,14 @@ class FaultEvent:
     is_last: bool = False
 
 
-def _event(entry):
-    assert entry.type == EventType.PAGE_FAULT
+def fault_event(entry: Any) -> FaultEvent:
+    """What an EQE says. Raises DriverError for one of another type."""
+    expect(entry.type == EventType.PAGE_FAULT, f"event {entry.type} on a pager's EQ")
     subtype = PageFaultSubtype(entry.sub_type)
     if subtype is PageFaultSubtype.MEMORY:
         view = eqe_page_fault_memory.view(entry.data)
-        assert not view.pre_demand_fault_pages
-        assert not view.post_demand_fault_pages
+        around = (view.pre_demand_fault_pages, view.post_demand_fault_pages)
+        expect(around == (0, 0), f"{around} pages around those in demand")
         return FaultEvent(
             subtype, view.token47_32 << 32 | view.token31_0, r_key=view.mkey, va=view.va,
             length=(view.demand_fault_pages >> 12) * 4096, is_last=bool(view.flags & 0x80),
@@ -51,5 +54,6 @@ def _event(entry):
     )  # fmt: skip
 
 
-def _type(view):
-    return view.rdma << 2 | view.write << 1 | view.requestor
+def _type(view: Any) -> int:
+    """The page-fault type, as PAGE_FAULT_RESUME wants it back."""
+    return int(view.rdma << 2 | view.write << 1 | view.requestor)

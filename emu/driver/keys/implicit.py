@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from emu.driver.keys.paging import PagedRegion
+from typing import Any
+
+from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.umr import MUST_NOT_BE_FREE, OFFSET, umr
 from layouts.enums import AccessMode, Op
 from layouts.wqe import KLM
@@ -13,12 +15,15 @@ class ImplicitKey:
 
     CHILDREN = 8
 
-    def __init__(self, pager, log_child=14):
+    def __init__(self, pager: Pager, log_child: int = 14) -> None:
+        """A child is a region of ``1 << log_child`` bytes; there are none at first."""
         self.pager, self.node, self.log_child = pager, pager.node, log_child
         self.null = self._null()
-        self.entries = [(0, *self.absent(number)) for number in range(self.CHILDREN)]
+        self.entries: list[tuple[int, int, int]] = [
+            (0, *self.absent(number)) for number in range(self.CHILDREN)
+        ]
         rights = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
-        fields = {
+        fields: dict[str, Any] = {
             "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.KSM, "umr_en": 1,
             "length64": 1, "log_page_size": self.log_child,
             "translations_octword_size": self.CHILDREN,
@@ -29,11 +34,11 @@ class ImplicitKey:
         )  # fmt: skip
         self.index, self.key = answer.mkey_index, answer.mkey_index << 8
 
-    def _null(self):
+    def _null(self) -> int:
         """The null key, or in the memory scheme one of its own that has no page at all."""
         if not self.node.hca.caps.odp.mem_page_fault:
-            return self.node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).null_mkey
-        fields = {
+            return int(self.node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).null_mkey)
+        fields: dict[str, Any] = {
             "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "length64": 1,
             "lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1, "log_page_size": 61,
             "translations_octword_size": 4,
@@ -42,17 +47,18 @@ class ImplicitKey:
             Op.CREATE_MKEY, memory_key_mkey_entry=fields, pg_access=1, extra=bytes(64),
             translations_octword_actual_size=4,
         )  # fmt: skip
-        return answer.mkey_index << 8
+        return int(answer.mkey_index) << 8
 
-    def absent(self, number):
+    def absent(self, number: int) -> tuple[int, int]:
+        """Key and address where a child is not there."""
         is_memory = self.node.hca.caps.odp.mem_page_fault
         return self.null, number << self.log_child if is_memory else 0
 
-    def _xlt(self):
+    def _xlt(self) -> bytes:
         return b"".join(KLM.pack(*entry) for entry in self.entries)
 
-    def put(self, number, key=None):
-        """A child takes its place in the parent, or leaves it."""
+    def put(self, number: int, key: int | None = None) -> None:
+        """A child takes its place in the parent, or leaves it. Raises DriverError."""
         va = number << self.log_child
         self.entries[number] = (0, *(self.absent(number) if key is None else (key, va)))
         block = number // 4 * 4
@@ -61,10 +67,9 @@ class ImplicitKey:
             self.pager.updater, self.key, flags=MUST_NOT_BE_FREE | OFFSET, mask=0, xlt=xlt,
             offset=block,
         )  # fmt: skip
-        self.node.settle()
-        (done,) = self.pager.updater.cq.drain()
-        assert not done.syndrome
+        self.pager.finish()
 
-    def child(self, number):
+    def child(self, number: int) -> PagedRegion:
+        """The memory of a child, of which nothing is present; ``put`` has to follow."""
         size = 1 << self.log_child
         return PagedRegion(self.pager, size, va=number * size)

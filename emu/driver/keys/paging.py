@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from emu.driver.command.answer import expect
 from emu.driver.command.words import pack64
-from emu.driver.keys.fault_events import _event
+from emu.driver.keys.fault_events import FaultEvent, fault_event
 from emu.driver.keys.umr import MUST_NOT_BE_FREE, OFFSET, umr
+from emu.driver.verbs.node import Node
+from emu.driver.verbs.outcomes import good
 from emu.driver.verbs.region import Region
-from layouts.enums import EventType, Op, PageFaultSubtype, Status
+from layouts.enums import CqeOpcode, EventType, Op, PageFaultSubtype, Status
 from layouts.odp import mem_page_fault_info, trans_page_fault_info
 
 READ, WRITE, BOTH = 1, 2, 3
+"""Rights of a page, as in its translation."""
 _BLOCK = 8
 """MTT entries that one UMR replaces: translations are updated in multiples of 64 bytes."""
 
 
 class Pager:
-    """The side of a driver that takes page faults."""
+    """The side of a driver that takes page faults; ``updater`` is the queue pair of its UMRs."""
 
-    def __init__(self, node, log_size=6):
+    def __init__(self, node: Node, log_size: int = 6) -> None:
+        """The EQ has ``1 << log_size`` entries."""
         self.node = node
         self.eqn = node.driver.create_eq(log_size=log_size, events=[EventType.PAGE_FAULT])
         node.driver.eqs[self.eqn].arm()
         self.updater = node.queue_pair()
         self.updater.init().to_rtr(node.lid, self.updater.qpn).to_rts()
 
-    def faults(self):
+    def faults(self) -> list[FaultEvent]:
         """The events since the last look."""
         self.node.settle()
-        return [_event(entry) for entry in self.node.driver.eqs[self.eqn].drain()]
+        return [fault_event(entry) for entry in self.node.driver.eqs[self.eqn].drain()]
 
-    def fault(self):
-        """The one event there is."""
-        (event,) = self.faults()
+    def fault(self) -> FaultEvent:
+        """The one event there is. Raises DriverError if there are none or several."""
+        found = self.faults()
+        expect(len(found) == 1, f"page faults: {found}")
+        (event,) = found
         return event
 
-    def resume(self, event, *, error=False, **changes):
-        """PAGE_FAULT_RESUME as hw/odp.c does it; the command's status."""
+    def resume(self, event: FaultEvent, *, error: bool = False, **changes: Any) -> Status:
+        """PAGE_FAULT_RESUME as hw/odp.c does it; the command's status.
+
+        ``changes`` replace fields that follow from the event.
+        """
         if event.subtype is PageFaultSubtype.MEMORY:
             token = changes.get("token", event.token)
             info = mem_page_fault_info.new(
@@ -52,45 +65,52 @@ class Pager:
         self.node.settle()
         return answer.status
 
-    def must_resume(self, event, **options):
-        assert self.resume(event, **options) == Status.OK
+    def must_resume(self, event: FaultEvent, **options: Any) -> None:
+        """The same; raises DriverError if it is refused."""
+        status = self.resume(event, **options)
+        expect(status == Status.OK, f"PAGE_FAULT_RESUME: {status!r}")
 
-    def update(self, region, index, entries):
-        """Translations from ``index`` on, which is a multiple of eight."""
+    def update(self, region: Region, index: int, entries: Sequence[int]) -> None:
+        """Eight translations from ``index`` on, a multiple of eight. Raises DriverError."""
         xlt = pack64(entries).ljust(_BLOCK * 8, b"\0")
         umr(
             self.updater, region.key, flags=MUST_NOT_BE_FREE | OFFSET, mask=0, xlt=xlt,
             offset=index // 2,
         )  # fmt: skip
+        self.finish()
+
+    def finish(self) -> None:
+        """The updater's one request is done. Raises DriverError if it failed."""
         self.node.settle()
-        (done,) = self.updater.cq.drain()
-        assert not done.syndrome
+        (done,) = good(self.updater)
+        expect(done.opcode is CqeOpcode.REQ, f"{done}")
 
 
 class PagedRegion(Region):
     """Registered memory of which nothing is present until ``bring_in`` says so."""
 
-    def __init__(self, pager, size, **context):
+    def __init__(self, pager: Pager, size: int, **context: Any) -> None:
+        """As for a region; ``rights`` are those of each page."""
         super().__init__(pager.node, size, **{"umr_en": 1} | context)
         self.pager = pager
         self.rights = [0] * len(self.pages)
         self._write(range(len(self.pages)))
 
-    def bring_in(self, *indexes, rights=BOTH):
+    def bring_in(self, *indexes: int, rights: int = BOTH) -> None:
         """Pages become present; all of them when none is named."""
         self._set(indexes, rights)
 
-    def take_away(self, *indexes):
+    def take_away(self, *indexes: int) -> None:
         """Pages go, as after madvise(MADV_DONTNEED)."""
         self._set(indexes, 0)
 
-    def _set(self, indexes, rights):
-        indexes = indexes or range(len(self.pages))
-        for index in indexes:
+    def _set(self, indexes: Sequence[int], rights: int) -> None:
+        chosen = indexes or range(len(self.pages))
+        for index in chosen:
             self.rights[index] = rights
-        self._write(indexes)
+        self._write(chosen)
 
-    def _write(self, indexes):
+    def _write(self, indexes: Iterable[int]) -> None:
         for block in sorted({index // _BLOCK * _BLOCK for index in indexes}):
             entries = [
                 page | rights if rights else 0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from emu.driver.keys.umr import ANY_QPN, FREE, KEY, LEN, LW, RR, RW, START, A, pad64, umr
+from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.outcomes import good, settle
+from emu.driver.verbs.queue_pair import QueuePair
+from emu.driver.verbs.segments import Sge
 from layouts.enums import AccessMode, Op, Opcode
 from layouts.wqe import KLM, SET_PSV, bsf
 
@@ -29,8 +34,10 @@ class Dif:
     increments: bool = True
     escape: int = 0
     app_mask: int = 0xFFFF
+    bfs: ClassVar[int] = 0
 
-    def inline(self):
+    def inline(self) -> dict[str, int]:
+        """Fields of the inline part of a BSF."""
         return {
             "vld_refresh": 0xC000, "dif_apptag": self.app, "dif_reftag": self.ref,
             "sig_type": self.kind, "rp_inv_seed": 0x80 | (8 if self.seed else 0),
@@ -38,10 +45,9 @@ class Dif:
             "dif_app_bitmask_check": self.app_mask,
         }  # fmt: skip
 
-    bfs = 0
-
     @property
-    def transient(self):
+    def transient(self) -> int:
+        """The transient signature of the PSV, 64 bits."""
         return self.seed << 48 | self.app << 32 | self.ref
 
 
@@ -53,18 +59,25 @@ class Crc:
     bfs: int = CRC32
     seed: int = 0xFFFFFFFF
 
-    def inline(self):
+    def inline(self) -> dict[str, int]:
+        """A CRC has nothing there."""
         return {}
 
     @property
-    def transient(self):
+    def transient(self) -> int:
+        """The transient signature of the PSV, 64 bits."""
         return self.seed if self.bfs == CRC64 else self.seed << 32
+
+
+Domain = Dif | Crc
+"""The signature of one of a key's two domains, memory and wire."""
 
 
 class SignatureKey:
     """What mlx5dv_create_mkey makes with block signatures."""
 
-    def __init__(self, node, **context):
+    def __init__(self, node: Endpoint, **context: Any) -> None:
+        """``context`` are fields of mkc."""
         self.node = node
         psvs = node.driver.must(Op.CREATE_PSV, pd=node.pdn, num_psv=2)
         self.mem_psv, self.wire_psv = psvs.psv0_index, psvs.psv1_index
@@ -73,12 +86,18 @@ class SignatureKey:
             "access_mode_1_0": AccessMode.KLMS, "translations_octword_size": 4,
             "bsf_octword_size": 4,
         } | context  # fmt: skip
-        self.index = node.driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=fields).mkey_index
+        self.index: int = node.driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=fields).mkey_index
         self.key = self.index << 8
         self.sigerr = 0
 
-    def configure(self, qp, ranges, *, mem=None, wire=None, check=CHECK_ALL, **options):
-        """A UMR with list and BSF, then the PSVs; the first byte has address 0."""
+    def configure(
+        self, qp: QueuePair, ranges: Sequence[Sge], *, mem: Domain | None = None,
+        wire: Domain | None = None, check: int = CHECK_ALL, **options: Any,
+    ) -> Self:  # fmt: skip
+        """A UMR with list and BSF, then the PSVs; the first byte has address 0.
+
+        ``options`` are those of ``post``. Raises DriverError if a request fails.
+        """
         self.post(qp, ranges, mem, wire, check, **options)
         for domain, number in ((mem, self.mem_psv), (wire, self.wire_psv)):
             if domain is not None:
@@ -88,7 +107,11 @@ class SignatureKey:
         good(qp)
         return self
 
-    def post(self, qp, ranges, mem, wire, check=CHECK_ALL, copy=None, wrong=()):
+    def post(
+        self, qp: QueuePair, ranges: Sequence[Sge], mem: Domain | None, wire: Domain | None,
+        check: int = CHECK_ALL, copy: int | None = None, wrong: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """The UMR alone. ``copy`` masks what a domain takes from the other one as it is."""
         self.sigerr ^= 1
         xlt = pad64(b"".join(KLM.pack(size, key, va) for size, key, va in ranges))
         umr(
@@ -98,14 +121,17 @@ class SignatureKey:
             expected_sigerr_count=self.sigerr,
         )  # fmt: skip
 
-    def bsf(self, mem, wire, check, copy, wrong):
+    def bsf(
+        self, mem: Domain | None, wire: Domain | None, check: int, copy: int | None,
+        wrong: Mapping[str, Any] | None = None,
+    ) -> bytes:  # fmt: skip
         """The BSF; ``wrong`` replaces fields of its basic part."""
         same = copy is not None
-        basic = {
+        basic: dict[str, Any] = {
             "bsf_size_sbs": 2 << 6 | (same << 4), "check_byte_mask": check,
             "raw_data_size": 0xFFFFFFFF,
         }  # fmt: skip
-        inline = {}
+        inline: dict[str, Any] = {}
         if mem is not None:
             basic |= {"mem": SELECTORS[mem.block], "m_bfs_psv": mem.bfs << 24 | self.mem_psv}
             inline["m_inl"] = mem.inline()
@@ -113,4 +139,4 @@ class SignatureKey:
             basic |= {"wire": copy if same else SELECTORS[wire.block]}
             basic |= {"w_bfs_psv": wire.bfs << 24 | self.wire_psv}
             inline["w_inl"] = wire.inline()
-        return bytes(bsf.new(basic=basic | dict(wrong), **inline).buf)
+        return bytes(bsf.new(basic=basic | dict(wrong or {}), **inline).buf)

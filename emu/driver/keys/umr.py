@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from emu.driver.command.words import pack64
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.region import Region
+from emu.driver.verbs.requests import WorkRequests
+from emu.driver.verbs.segments import Sge
 from layouts.enums import AccessMode, Op, Opcode
 from layouts.mkey import mkc
 from layouts.wqe import DATA, KLM, wqe_umr_ctrl_seg
@@ -18,12 +25,15 @@ MTT_ALL = 3
 
 
 def umr(
-    qp, key, *, flags, mask, xlt=b"", offset=0, pointer=None, octwords=None, bsf=b"", ring=True,
-    **context,
-):  # fmt: skip
-    """Post a UMR for ``key``. ``pointer`` is a data segment; otherwise translations go inline.
+    qp: WorkRequests, key: int, *, flags: int, mask: int, xlt: bytes = b"", offset: int = 0,
+    pointer: Sge | None = None, octwords: int | None = None, bsf: bytes = b"",
+    ring: bool = True, **context: Any,
+) -> int:  # fmt: skip
+    """Post a UMR for ``key``; returns the request's wqe_counter.
 
-    A BSF takes the place of the offset.
+    ``mask`` says which fields of ``context``, of mkc, replace those of the key. ``pointer`` is a
+    data segment; otherwise the translations ``xlt`` go inline. ``offset`` and ``octwords`` are in
+    units of 16 bytes; a BSF takes the place of the offset.
     """
     octwords = len(xlt) // 16 if octwords is None else octwords
     ctrl = wqe_umr_ctrl_seg.new(
@@ -38,25 +48,36 @@ def umr(
     return qp.post(Opcode.UMR, *segments, body, bsf, imm=key, ring=ring)
 
 
-def pad64(data):
+def pad64(data: bytes) -> bytes:
+    """Zeros up to a multiple of 64 bytes, as inline translations need."""
     return data.ljust(-(-len(data) // 64) * 64, b"\0")
 
 
 class FastRegKey:
     """What ib_alloc_mr makes: a free key with room for a list of pages or of key ranges."""
 
-    def __init__(self, node, entries=16, mode=AccessMode.MTT, **context):
+    def __init__(
+        self, node: Endpoint, entries: int = 16, mode: AccessMode = AccessMode.MTT, **context: Any
+    ) -> None:
+        """``mode`` is MTT or KLMS; ``context`` are fields of mkc."""
         self.node, self.mode = node, mode
         size = 8 if mode == AccessMode.MTT else 16
         fields = {
             "pd": node.pdn, "free": 1, "umr_en": 1, "qpn": ANY_QPN, "access_mode_1_0": mode,
             "translations_octword_size": -(-entries * size // 64) * 4,
         } | context  # fmt: skip
-        self.index = node.driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=fields).mkey_index
+        self.index: int = node.driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=fields).mkey_index
         self.key = self.index << 8
 
-    def register(self, qp, entries, iova, length, *, variant, by_pointer=None, **rights):
-        """IB_WR_REG_MR; ``entries`` are page addresses, or (length, key, address) ranges."""
+    def register(
+        self, qp: WorkRequests, entries: Sequence[Any], iova: int, length: int, *, variant: int,
+        by_pointer: int | None = None, **rights: Any,
+    ) -> int:  # fmt: skip
+        """IB_WR_REG_MR; ``entries`` are page addresses, or (length, key, address) ranges.
+
+        ``variant`` is the key's low byte. With ``by_pointer``, a key over all memory, the list is
+        put into memory of its own.
+        """
         if self.mode == AccessMode.MTT:
             xlt = pad64(pack64([page | MTT_ALL for page in entries]))
         else:
@@ -66,14 +87,14 @@ class FastRegKey:
             "umr_en": 1, "qpn": ANY_QPN, "mkey_7_0": variant, "en_rinval": 1, "start_addr": iova,
             "len": length, "log_page_size": 12, "lr": 1, "lw": 1, "rr": 1, "rw": 1,
         } | rights  # fmt: skip
-        options = {"xlt": xlt}
+        options: dict[str, Any] = {"xlt": xlt}
         if by_pointer:
             address = self.node.memory.alloc(len(xlt), 64)
             self.node.memory.write(address, xlt)
             options = {"pointer": (len(xlt), by_pointer, address), "octwords": len(xlt) // 16}
         return umr(qp, self.key, flags=MUST_BE_FREE, mask=FAST_REG_MASK, **options, **context)
 
-    def invalidate(self, qp, **options):
+    def invalidate(self, qp: WorkRequests, **options: Any) -> int:
         """IB_WR_LOCAL_INV."""
         return umr(qp, self.key, flags=0, mask=FREE, free=1, **options)
 
@@ -81,17 +102,21 @@ class FastRegKey:
 class Window:
     """A memory window. Type 1 belongs to the domain, type 2 to the queue pair that binds it."""
 
-    def __init__(self, node, kind):
+    def __init__(self, node: Endpoint, kind: int) -> None:
+        """``kind`` is 1 or 2."""
         self.node, self.kind = node, kind
         fields = {
             "pd": node.pdn, "free": 1, "umr_en": 1, "lr": 1, "qpn": ANY_QPN,
             "access_mode_1_0": AccessMode.KLMS, "translations_octword_size": 4,
             "en_rinval": int(kind == 2),
         }  # fmt: skip
-        self.index = node.driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=fields).mkey_index
+        self.index: int = node.driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=fields).mkey_index
         self.key = self.index << 8
 
-    def bind(self, qp, region, at, length, *, start=None, **rights):
+    def bind(
+        self, qp: WorkRequests, region: Region, at: int, length: int, *, start: int | None = None,
+        **rights: Any,
+    ) -> int:  # fmt: skip
         """Bind to a part of a region; the tag advances. ``start`` 0 makes it zero-based."""
         old, self.key = self.key, self.index << 8 | (self.key + 1) & 0xFF
         two = self.kind == 2
@@ -104,7 +129,7 @@ class Window:
         flags = OFFSET | (MUST_BE_FREE if two else 0)
         return umr(qp, old, flags=flags, mask=mask, xlt=xlt, **context)
 
-    def unbind(self, qp):
+    def unbind(self, qp: WorkRequests) -> int:
         """Length 0; for type 2 this is also IBV_WR_LOCAL_INV."""
         two = self.kind == 2
         old, self.key = self.key, self.index << 8 | (self.key + 1) & 0xFF
@@ -112,6 +137,6 @@ class Window:
         flags = OFFSET | (CHECK_QPN if two else 0)
         return umr(qp, old, flags=flags, mask=mask, free=1, qpn=ANY_QPN, mkey_7_0=self.key & 0xFF)
 
-    def free(self):
+    def free(self) -> None:
         """ib_dealloc_mw, bound or not."""
         self.node.driver.must(Op.DESTROY_MKEY, mkey_index=self.index)

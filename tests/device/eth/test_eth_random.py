@@ -22,9 +22,10 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
-from emu.driver.ethernet.send_queue import SendQueue, eth_segment, inline
+from emu.driver.ethernet.send_queue import SendQueue, eth_segment
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.nodes.roce import on_one_segment
+from emu.driver.verbs.segments import inline
 from emu.driver.world.clock import HandClock
 from layouts.enums import AccessMode, Opcode
 from layouts.eth_enums import RqState, SqState

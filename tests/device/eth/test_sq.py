@@ -7,7 +7,8 @@ from emu.device.models import MODELS
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import rq_fields, sq_fields
-from emu.driver.ethernet.send_queue import SIGNALED, SendQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.verbs.segments import SIGNALED
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, Status
 from layouts.eth_enums import SqState
 
