@@ -52,12 +52,15 @@ class Function:
         memory: GuestMemory,
         interrupts: Interrupts,
         clock: Clock,
-        wire: IbWire[Hca],
+        wire: IbWire[Hca] | None,
         tracer: Tracer | None = None,
         eth_wire: EthWire[Hca] | None = None,
         vhca: Vhca[Hca] | None = None,
     ) -> None:
-        """``vhca`` is its place in an adapter; without one it gets an adapter of its own."""
+        """Only an Ethernet function may be without a ``wire``; its cable is ``eth_wire``.
+
+        ``vhca`` is its place in an adapter; without one it gets an adapter of its own.
+        """
         self.model = model
         vhca = vhca if vhca is not None else Adapter[Hca](model, options.guid).manager
         self.adapter = vhca.adapter
@@ -68,7 +71,9 @@ class Function:
         if model.port_type is PortType.ETH:
             eth_wire = eth_wire or NoWire()
             wire = RoceWire(eth_wire)
-        self.wire = wire
+        if wire is None:
+            raise ValueError("an InfiniBand function needs a wire")
+        self.wire: IbWire[Hca] = wire
         """What carries transport packets; an Ethernet function's are frames on ``eth_wire``."""
         self._injector: FaultInjector | None = None
         self.unhandled = Unhandled()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from emu.device.engine.eth.receive import arrive
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.wire import EthWire
+from emu.device.state.hca import Hca
+from emu.driver.world.clock import HandClock
 
 
-class Cable:
-    """An ``EthWire`` in the test's hand: frames wait until the test lets them through.
+class Cable(EthWire[Hca]):
+    """A wire in the caller's hand: frames wait until :meth:`run` lets them through.
 
     The functions on it do not see each other, as if they were in different processes. ``tap`` sees
     every frame on its way and gives the frames that arrive instead.
@@ -18,50 +23,58 @@ class Cable:
     changes = 0
     wants_packets = False
 
-    def __init__(self, clock, frames=None, cables=None):
-        self.clock = clock
-        self.hca = None
-        self.frames = deque() if frames is None else frames
-        self.cables = [] if cables is None else cables
+    def __init__(
+        self, frames: deque[tuple[Cable, Frame]] | None = None, cables: list[Cable] | None = None
+    ) -> None:
+        """``frames`` and ``cables`` are what the ends of a cable have in common."""
+        self.hca: Hca | None = None
+        self.frames: deque[tuple[Cable, Frame]] = deque() if frames is None else frames
+        self.cables: list[Cable] = [] if cables is None else cables
         self.cables.append(self)
-        self.tap = lambda frame: [frame]
-        self.sent = []
+        self.tap: Callable[[bytes], Iterable[bytes]] = lambda frame: [frame]
+        self.sent: list[bytes] = []
         self.room = 1 << 30
         """How many frames fit before senders should wait."""
-        self.waiting = []
+        self.waiting: list[Callable[[], None]] = []
 
-    def other(self):
+    def other(self) -> Cable:
         """The other end of the same cable."""
-        return Cable(self.clock, self.frames, self.cables)
+        return Cable(self.frames, self.cables)
 
-    def nodes(self):
-        return [self.hca]
+    def nodes(self) -> Iterable[Hca]:
+        """The function at this end alone."""
+        return [] if self.hca is None else [self.hca]
 
-    def attach(self, hca):
-        self.hca = hca
+    def attach(self, node: Hca, /) -> None:
+        """The function at this end, or its new state after a reset."""
+        self.hca = node
         self.changes += 1
 
-    def port_changed(self, hca):
+    def port_changed(self, node: Hca, /) -> None:
+        """As for ``attach``."""
         self.changes += 1
 
-    def is_pausing_to(self, mac):
+    def is_pausing_to(self, mac: bytes, /) -> bool:
+        """Whether ``room`` is used up, whoever the frames are for."""
         return len(self.frames) >= self.room
 
-    def when_room_to(self, mac, callback):
+    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+        """Call it in the next :meth:`run`."""
         self.waiting.append(callback)
 
-    def transmit(self, source, frame):
+    def transmit(self, source: Hca, frame: Frame, /) -> None:
+        """Keep the frame for the next :meth:`run`."""
         self.sent.append(frame.data)
         self.frames.append((self, frame))
 
-    def run(self):
+    def run(self) -> bool:
         """Let everything through that is on its way now; False when nothing was."""
         waiting = len(self.frames)
         for _ in range(waiting):
             source, frame = self.frames.popleft()
             for data in source.tap(frame.data):
                 for cable in self.cables:
-                    if cable is not source:
+                    if cable is not source and cable.hca is not None:
                         arrive(cable.hca, replace(frame, data=data))
         for cable in self.cables:
             callbacks, cable.waiting = cable.waiting, []
@@ -73,10 +86,10 @@ class Cable:
 class DueTimers:
     """Lets run, with the functions, what they want done in the next round."""
 
-    def __init__(self, clock):
+    def __init__(self, clock: HandClock) -> None:
         self._clock = clock
 
-    def run(self):
+    def run(self) -> bool:
         """Move no time, and run what is due."""
         before = self._clock.waiting()
         self._clock.advance(0)

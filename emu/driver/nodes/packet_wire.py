@@ -3,55 +3,66 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 
 from emu.device.engine import lifecycle
 from emu.device.engine.rc.packets.intake import receive
 from emu.device.engine.ud import delivery
+from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
 from emu.device.port.ib.framing import parse
+from emu.device.port.ib.wire import IbWire
+from emu.device.state.hca import Hca
 from emu.server.net.poller import PACKETS_PER_ROUND
 from layouts.bth import Service
 
 
-class PacketWire:
-    """Implements ``emu.device.ports.Wire`` with packets between all its functions.
+class PacketWire(IbWire[Hca]):
+    """A wire that carries packets between all its functions, whole messages never.
 
     ``tap`` sees every frame on its way and gives the frames that arrive instead: none to lose it,
     two to double it. ``room`` is how many frames fit before senders have to wait.
     """
 
-    def __init__(self):
-        self.nodes = {}
-        self.frames = deque()
-        self.tap = lambda frame: [frame]
+    def __init__(self) -> None:
+        self.nodes: dict[int, Hca] = {}
+        self.frames: deque[bytes] = deque()
+        self.tap: Callable[[bytes], Iterable[bytes]] = lambda frame: [frame]
         self.room = 1 << 30
         self.sent = 0
-        self._waiting = []
+        """How many frames have been sent."""
+        self._waiting: list[Callable[[], None]] = []
 
-    def attach(self, hca):
-        self.nodes[hca.port.lid] = hca
+    def attach(self, node: Hca, /) -> None:
+        """The function is present under its LID; after a reset, its new state is."""
+        self.nodes[node.ib.lid] = node
 
-    def port_changed(self, hca):
-        pass
+    def port_changed(self, node: Hca, /) -> None:
+        """Nobody is told."""
 
-    def node(self, lid):
+    def node(self, address: int, /) -> Hca | None:
+        """None: no function is reached directly."""
         return None
 
-    def reaches(self, lid):
-        return lid in self.nodes
+    def reaches(self, address: int, /) -> bool:
+        """Whether frames to this LID arrive."""
+        return address in self.nodes
 
-    def transmit(self, source, frame, _sqn=0):
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0, /) -> bool:
+        """Keep the frame; False when there is no room for another one."""
         self.sent += 1
         self.frames.append(frame)
         return len(self.frames) < self.room
 
-    def when_room(self, lid, callback):
+    def when_room(self, address: int, callback: Callable[[], None], /) -> None:
+        """Call it when a frame has been let through and there is room."""
         self._waiting.append(callback)
 
-    def datagram(self, source, packet, origin):
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin, /) -> None:
+        """Carry it as a packet."""
         self.transmit(source, frame_of(packet, origin))
 
-    def deliver(self):
+    def deliver(self) -> bool:
         """Let one frame through; False when none waits."""
         if not self.frames:
             return False
@@ -63,7 +74,7 @@ class PacketWire:
                 callback()
         return True
 
-    def arrive(self, frame):
+    def arrive(self, frame: bytes) -> None:
         """A frame reaches whoever it is for."""
         packet = parse(memoryview(frame))
         for lid, hca in list(self.nodes.items()):
@@ -74,15 +85,18 @@ class PacketWire:
             else:
                 receive(hca, packet, len(frame))
 
-    def run(self):
+    def run(self) -> bool:
         """Let through what is on its way now, as much as in a round; False when nothing was."""
         waiting = min(len(self.frames), PACKETS_PER_ROUND)
         for _ in range(waiting):
             self.deliver()
         return waiting > 0
 
-    def settle(self, most=100_000):
-        """Run functions and deliver frames until nothing moves any more."""
+    def settle(self, most: int = 100_000) -> None:
+        """Run functions and deliver frames until nothing moves any more.
+
+        Raises AssertionError after ``most`` rounds.
+        """
         for _ in range(most):
             for hca in self.nodes.values():
                 hca.round.begin()

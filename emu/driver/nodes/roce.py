@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from emu.device.function.function import Function
-from emu.device.models import MODELS
+from emu.device.models import MODELS, Model
 from emu.device.port.eth.roce.framing import MAPPED_PREFIX
-from emu.device.state.hca import HcaOptions
+from emu.device.port.eth.wire import EthWire
+from emu.device.state.hca import Hca, HcaOptions
+from emu.driver.command.answer import Answer
+from emu.driver.command.driver import Driver, Fields
 from emu.driver.nodes.cable import Cable, DueTimers
 from emu.driver.nodes.two_nodes import GUID, brought_up
+from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
@@ -23,21 +31,24 @@ HOP_LIMIT = 64
 SPORT = 0xC123
 
 
-def ipv4(last):
+def ipv4(last: int) -> bytes:
     """The GID of 10.0.0.``last``."""
     return MAPPED_PREFIX + bytes((10, 0, 0, last))
 
 
-def ipv6(last):
+def ipv6(last: int) -> bytes:
     """A link-local address as a GID."""
     return bytes.fromhex("fe80") + bytes(13) + bytes((last,))
 
 
-def set_address(driver, index, gid, mac=bytes(6), vlan=None, **fields):
+def set_address(
+    driver: Driver, index: int, gid: bytes, mac: bytes = bytes(6), vlan: int | None = None,
+    **fields: Any,
+) -> Answer:  # fmt: skip
     """SET_ROCE_ADDRESS as mlx5_core_roce_gid_set sends it; returns the answer."""
     number = int.from_bytes(mac, "big")
     is_ipv4 = gid.startswith(MAPPED_PREFIX)
-    address = {
+    address: Fields = {
         "source_l3_address": gid, "vlan_valid": int(vlan is not None), "vlan_id": vlan or 0,
         "source_mac_47_32": number >> 32, "source_mac_31_0": number & 0xFFFFFFFF,
         "roce_l3_type": RoceL3Type.IPV4 if is_ipv4 else RoceL3Type.IPV6,
@@ -46,7 +57,7 @@ def set_address(driver, index, gid, mac=bytes(6), vlan=None, **fields):
     return driver.command(Op.SET_ROCE_ADDRESS, roce_address_index=index, roce_address=address)
 
 
-def clear_address(driver, index):
+def clear_address(driver: Driver, index: int) -> Answer:
     """The driver leaves version and type of an entry that it empties."""
     return set_address(driver, index, bytes(16))
 
@@ -56,10 +67,10 @@ class RoceNode(Node):
 
     VLAN = 100
 
-    def __init__(self, function, driver, index=1):
+    def __init__(self, function: Function, driver: Driver, index: int = 1) -> None:
+        """``index`` is the GID that paths begin and end with: 0 to 2."""
         super().__init__(function, driver)
         self.index = index
-        """The GID that paths begin and end with."""
         self.mac = self.hca.nic_vport.permanent_address
         number = self.hca.options.guid & 0xFF
         self.gids = [ipv6(number), ipv4(number), ipv4(100 + number)]
@@ -72,7 +83,9 @@ class RoceNode(Node):
             assert not set_address(driver, at, gid, self.mac, vlan).status
         self.hca.eth.admin_mtu = PORT_MTU
 
-    def path_to(self, peer):
+    def path_to(self, peer: Endpoint) -> Fields:
+        """The address path to a peer, which is a node with RoCE: fields of ads."""
+        peer = _with_roce(peer)
         return {
             "src_addr_index": self.index, "rgid_rip": peer.gids[peer.index],
             "rmac_47_32": int.from_bytes(peer.mac[:2], "big"),
@@ -80,15 +93,25 @@ class RoceNode(Node):
             "hop_limit": HOP_LIMIT, "udp_sport": SPORT, "tclass": 2, "eth_prio": 3,
         }  # fmt: skip
 
-    def vector_to(self, peer):
+    def vector_to(self, peer: Endpoint) -> Fields:
+        """The same as fields of an address vector."""
+        peer = _with_roce(peer)
         return {
             "rmac": peer.mac, "rgid": peer.gids[peer.index], "rlid": SPORT, "hop_limit": HOP_LIMIT,
             "grh_gid_fl": 1 << 30 | self.index << 20, "tclass": 2, "stat_rate_sl": 3 << 1,
         }  # fmt: skip
 
 
-def functions_on(wires, clock, model=MODEL, make_memory=Memory):
-    """A function at each of the wires."""
+def _with_roce(peer: Endpoint) -> RoceNode:
+    assert isinstance(peer, RoceNode)
+    return peer
+
+
+def functions_on(
+    wires: Iterable[EthWire[Hca] | None], clock: HandClock, model: Model = MODEL,
+    make_memory: Callable[[], Memory] = Memory,
+) -> list[Function]:  # fmt: skip
+    """A function at each of the wires; None is a wire that leads nowhere."""
     found = []
     for number, wire in enumerate(wires, 1):
         options = HcaOptions(guid=GUID + number)
@@ -97,15 +120,15 @@ def functions_on(wires, clock, model=MODEL, make_memory=Memory):
     return found
 
 
-def on_one_segment(clock, count=2):
+def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
     """Nodes of one process, on one segment."""
     switch = Switch(clock)
     ports = [FunctionPort(f"function {number}", switch) for number in range(count)]
     return brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
 
 
-def on_a_cable(clock):
+def on_a_cable(clock: HandClock) -> list[RoceNode]:
     """Two nodes that reach each other by frames only."""
-    cable = Cable(clock)
+    cable = Cable()
     wires = [cable, cable.other()]
     return brought_up(RoceNode, functions_on(wires, clock), *wires[:1], DueTimers(clock))

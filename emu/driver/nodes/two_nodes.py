@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from emu.device.function.function import Function
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.bar import FunctionBar
+from emu.device.models import Model
+from emu.device.port.ib.wire import IbWire
+from emu.device.state.hca import Hca, HcaOptions
+from emu.driver.command.bar import FunctionBar, Runs
 from emu.driver.command.driver import Driver
 from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
 
 GUID = 0x0002_C903_00AB_CD01
+NodeT = TypeVar("NodeT", bound=Node)
 
 
-def two_nodes(model, clock, wire, *carriers, make_memory=Memory):
+def two_nodes(
+    model: Model, clock: HandClock, wire: IbWire[Hca], *carriers: Runs,
+    make_memory: Callable[[], Memory] = Memory,
+) -> list[Node]:  # fmt: skip
     """The functions on a wire; ``carriers`` run when the functions do."""
     functions = []
     for number in (1, 2):
@@ -24,12 +34,16 @@ def two_nodes(model, clock, wire, *carriers, make_memory=Memory):
     return brought_up(Node, functions, *carriers)
 
 
-def brought_up(make_node, functions, *carriers):
+def brought_up(
+    make_node: Callable[[Function, Driver], NodeT], functions: Sequence[Function], *carriers: Runs
+) -> list[NodeT]:
     """Nodes of functions; all of them and the ``carriers`` run when one does."""
     nodes = []
     for function in functions:
         others = [other for other in functions if other is not function]
         bar = FunctionBar(function, *others, *carriers)
-        driver = Driver(bar, function.hca.memory, function.hca.interrupts)
+        memory = function.hca.memory
+        assert isinstance(memory, Memory)
+        driver = Driver(bar, memory, function.hca.interrupts)
         nodes.append(make_node(function, driver.probe()))
     return nodes

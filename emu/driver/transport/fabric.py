@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
+from typing import Self, TypeVar
 
 from emu.device.engine import lifecycle
 from emu.device.function.function import Function
@@ -11,7 +13,9 @@ from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
+from emu.driver.verbs.completions import Found
 from emu.driver.verbs.node import Node
+from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.fabric import protocol
@@ -24,32 +28,36 @@ from layouts.eqe import eqe_port_state
 MODEL = MODELS["connectx6"]
 SECONDS = 20
 STEP_NS = 5_000_000
+FoundT = TypeVar("FoundT")
 
 
 class SkippingLoop(Loop):
     """Time passes by itself, and at once when a test says so."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._skipped_ns = 0
 
-    def now_ns(self):
+    def now_ns(self) -> int:
+        """The time of now, with all that was skipped."""
         return super().now_ns() + self._skipped_ns
 
-    def skip(self, ns):
+    def skip(self, ns: int) -> None:
+        """Let so many nanoseconds have passed."""
         self._skipped_ns += ns
 
 
 class Fabric:
     """Members by the order of their coming; the first one to come is the hub."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
+        """``name`` is the fabric's address, ``unix:PATH`` or ``tcp:HOST:PORT``."""
         self.name = name
         self.loop = SkippingLoop()
-        self.members = []
+        self.members: list[Member] = []
         self.cleanup = contextlib.ExitStack()
 
-    def join(self, *wanted):
+    def join(self, *wanted: protocol.Identity) -> Member:
         """A process with a function for each of these identities, any numbers when none is given.
 
         Raises FabricError.
@@ -58,53 +66,62 @@ class Fabric:
         self.members.append(member)
         return member
 
-    def step(self):
+    def step(self) -> None:
         """Run every function, then wait a little for sockets and timers if none had work."""
         self.loop.round.begin()
         busy = [lifecycle.run(node.hca) for member in self.members for node in member.nodes]
         self.loop.step(0 if any(busy) else STEP_NS)
 
-    def until(self, condition):
-        """Step until it holds; what it gives."""
+    def until(self, condition: Callable[[], FoundT]) -> FoundT:
+        """Step until it holds; what it gives. Raises AssertionError when that takes too long."""
         end = time.monotonic() + SECONDS
         while not (found := condition()):
             assert time.monotonic() < end, "it does not come to pass"
             self.step()
         return found
 
-    def settle(self):
+    def settle(self) -> None:
         """Until nobody has heard anything for a while."""
         for _ in range(10):
             self.step()
 
-    def completions(self, qp, count=1):
+    def completions(self, qp: QueuePair, count: int = 1) -> list[Found]:
         """The next ``count`` completions of a queue pair's CQ."""
-        found = []
+        found: list[Found] = []
 
-        def enough():
+        def enough() -> bool:
             found.extend(qp.cq.drain())
             return len(found) >= count
 
         self.until(enough)
         return found
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for member in [*self.members]:
             member.leave()
         self.cleanup.close()
         self.loop.close()
 
 
+class FabricNode(Node):
+    """A function of a member; ``port_eqn`` is the EQ of what happens to its port."""
+
+    def __init__(self, function: Function, driver: Driver) -> None:
+        super().__init__(function, driver)
+        self.port_eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
+
+
 class Member:
     """A process: its place on the fabric, and a node for each of its functions."""
 
-    def __init__(self, lab, wanted):
+    def __init__(self, lab: Fabric, wanted: tuple[protocol.Identity, ...]) -> None:
+        """Raises FabricError."""
         self.lab = lab
         self.wire = SocketFabric(lab.name, lab.loop, [*wanted])
-        self.nodes = []
+        self.nodes: list[FabricNode] = []
         try:
             identities = self.wire.join()
         except BaseException:
@@ -112,27 +129,26 @@ class Member:
             raise
         self.nodes += [self._node(identity) for identity in identities]
 
-    def _node(self, identity):
+    def _node(self, identity: protocol.Identity) -> FabricNode:
         memory, irqs = Memory(), IrqList()
         options = HcaOptions(guid=identity.guid, lid=identity.lid)
         wire, clock = self.wire, self.lab.loop
         function = Function(MODEL, options, TABLE, memory, irqs, clock, wire)
-        node = Node(function, Driver(FunctionBar(function), memory, irqs).probe())
-        node.port_eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
-        return node
+        return FabricNode(function, Driver(FunctionBar(function), memory, irqs).probe())
 
     @property
-    def node(self):
+    def node(self) -> FabricNode:
+        """The first function's."""
         return self.nodes[0]
 
-    def leave(self):
+    def leave(self) -> None:
         """The process ends: its sockets are closed, and nothing of it runs any more."""
         if self in self.lab.members:
             self.lab.members.remove(self)
             self.wire.close()
 
 
-def port_events(node):
+def port_events(node: FabricNode) -> list[int]:
     """What the driver has been told about its port since the last look."""
     return [
         entry.sub_type

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
+from typing import Self
 
+from emu.driver.transport.fabric import Fabric
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.protocol import HEADER, FrameKind
 
@@ -11,21 +14,23 @@ from emu.server.net.fabric.protocol import HEADER, FrameKind
 class Stranger:
     """A socket that says to a hub, or as a hub, whatever a test wants."""
 
-    def __init__(self, lab, sock):
+    def __init__(self, lab: Fabric, sock: socket.socket) -> None:
         self.lab, self.sock = lab, sock
+        self.identities: Sequence[protocol.Identity] = ()
         lab.cleanup.callback(sock.close)
         sock.setblocking(False)
         self._buffer = b""
 
     @classmethod
-    def connected(cls, lab):
+    def connected(cls, lab: Fabric) -> Self:
+        """One that has connected, and has said nothing."""
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(lab.name.removeprefix("unix:"))
         lab.step()
         return cls(lab, sock)
 
     @classmethod
-    def member(cls, lab, *wanted):
+    def member(cls, lab: Fabric, *wanted: protocol.Identity) -> Self:
         """One that has been welcomed; ``identities`` are its numbers."""
         stranger = cls.connected(lab)
         wanted = wanted or (protocol.Identity(),)
@@ -35,10 +40,11 @@ class Stranger:
         stranger.identities = protocol.read_welcome(memoryview(body), wanted)
         return stranger
 
-    def say(self, kind, body):
+    def say(self, kind: FrameKind, body: bytes) -> None:
+        """A frame of the protocol."""
         self.send(protocol.frame(kind, body))
 
-    def send(self, data):
+    def send(self, data: bytes) -> bool:
         """All of it, while the others go on; False when the other side has closed."""
         view = memoryview(data)
         while view:
@@ -51,11 +57,13 @@ class Stranger:
             self.lab.step()
         return True
 
-    def hear(self):
-        """The next frame: its kind and its body; None at the end."""
-        return self.lab.until(self._frame) or None
+    def hear(self) -> tuple[FrameKind, bytes]:
+        """The next frame: its kind and its body. Raises EOFError at the end."""
+        found = self.lab.until(self._frame)
+        assert found is not None
+        return found
 
-    def _frame(self):
+    def _frame(self) -> tuple[FrameKind, bytes] | None:
         while len(self._buffer) < HEADER.size or len(self._buffer) < self._size():
             try:
                 data = self.sock.recv(1 << 16)
@@ -71,13 +79,14 @@ class Stranger:
         body, self._buffer = self._buffer[HEADER.size : size], self._buffer[size:]
         return FrameKind(code), body
 
-    def _size(self):
-        return HEADER.size + HEADER.unpack_from(self._buffer)[0]
+    def _size(self) -> int:
+        length: int = HEADER.unpack_from(self._buffer)[0]
+        return HEADER.size + length
 
-    def is_dropped(self):
+    def is_dropped(self) -> bool:
         """Whether the other side ends the connection; what it says before is not listened to."""
 
-        def gone():
+        def gone() -> bool:
             try:
                 return not self.sock.recv(1 << 16)
             except BlockingIOError:
@@ -87,5 +96,6 @@ class Stranger:
 
         return self.lab.until(gone)
 
-    def close(self):
+    def close(self) -> None:
+        """Leave without a word."""
         self.sock.close()

@@ -5,8 +5,12 @@ from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.engine.events import eq as eq_engine
+from emu.device.function.function import Function
+from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions, HcaState
 from emu.driver.verbs.parts import Parts
+from emu.driver.world.interrupts import IrqList
+from firmware_cmds import TABLE
 from layouts import caps
 from layouts.enums import (
     CapMode,
@@ -385,3 +389,15 @@ def test_adapter_names_vendor_and_board(driver, model):
     block = driver.must(Op.QUERY_ADAPTER).query_adapter_struct
     assert block.ieee_vendor_id == 0x0002C9
     assert block.vsd_contd_psid.rstrip(b"\0").decode() == model.psid
+
+
+@pytest.mark.parametrize("name", ["connectx6", "connectx6dx"])
+def test_only_an_ethernet_function_may_be_without_a_wire(memory, clock, name):
+    def make():
+        return Function(MODELS[name], HcaOptions(guid=1), TABLE, memory, IrqList(), clock, None)
+
+    if name == "connectx6dx":
+        assert make().hca.state is HcaState.DISABLED
+    else:
+        with pytest.raises(ValueError, match="needs a wire"):
+            make()

@@ -33,7 +33,7 @@ class Line:
     """Two nodes on a cable; the packets of ``kind`` whose numbers are in ``lost`` do not arrive."""
 
     def __init__(self, clock, selective):
-        cable = Cable(clock)
+        cable = Cable()
         wires = cable, cable.other()
         self.nodes = brought_up(RoceNode, functions_on(wires, clock), cable, DueTimers(clock))
         for node, on in zip(self.nodes, selective):
