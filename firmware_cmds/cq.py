@@ -11,7 +11,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq, Moderation
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import cq as layout
@@ -53,7 +53,7 @@ class ResizeCq(IntFlag):
 
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
-def create_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a ring for completions that reports to an existing EQ."""
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
     if name := first_set(ctx, _NOT_BUILT):
@@ -86,7 +86,7 @@ def _size(caps: Caps, ctx: Any, stride: int) -> int:
     return stride << int(ctx.log_cq_size)
 
 
-def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> Turns[PageList]:
+def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> Portions[PageList]:
     """The ring that a context and the page list behind it describe."""
     size = _size(hca.caps, ctx, stride)
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
@@ -103,7 +103,7 @@ def _moderation(caps: Caps, ctx: Any) -> Moderation | None:
 
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
-def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def modify_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Change moderation or the overrun bit, or give the CQ another ring for entries to come."""
     cq = hca.cqs.subject(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
@@ -147,7 +147,7 @@ def _check_period_mode(caps: Caps, mode: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "cq_period_mode not supported", f"{mode}")
 
 
-def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
+def _resize(hca: Hca, cq: Cq, cmd: Any) -> Portions[None]:
     if not hca.caps.general.cq_resize:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context

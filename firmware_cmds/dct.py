@@ -11,7 +11,7 @@ from emu.device.engine.rc.dynamic import end_some
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.dct import Dct
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from firmware_cmds.wq import user_index
 from layouts import dct as layout
 from layouts.enums import EventType, Op, Status
@@ -64,7 +64,7 @@ def drain_dct(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
-def destroy_dct(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def destroy_dct(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Destroy the target; an initiator that has begun a message gets no response.
 
     It may have a responder for each initiator of all functions.

@@ -9,8 +9,8 @@ from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import queue_buffer
 from emu.device.objects.queues.eq import Eq
+from emu.device.rounds.portions import finish
 from emu.device.state.hca import MSIX_VECTORS
-from emu.device.turns import finish
 from layouts import eq as layout
 from layouts.enums import Op, Status
 from layouts.eqe import EQE_BYTES

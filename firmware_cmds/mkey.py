@@ -14,7 +14,7 @@ from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntries
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from firmware_cmds import mkey_context
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
@@ -33,7 +33,7 @@ _MTT, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KLMS, AccessMode.MEMIC
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
-def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_mkey(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a key over all addresses (PA), or over a list of pages or of other keys.
 
     The list may be shorter than the room that the key reserves: a key that starts out free gets
@@ -124,7 +124,7 @@ def _most_entries(hca: Hca, mode: int) -> int:
     return MOST_MTT_ENTRIES if mode == _MTT else MOST_KSM_ENTRIES
 
 
-def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
+def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Portions[None]:
     """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:

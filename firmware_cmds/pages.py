@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PAGES_PER_TURN, check_pages
+from emu.device.rounds.portions import Portions
 from emu.device.state.fwpages import MOST_PAGES
 from emu.device.state.hca import HcaState
-from emu.device.turns import Turns
 from layouts import pages as layout
 from layouts.enums import BootPages, Op, PageOp, Status
 
@@ -40,7 +40,7 @@ def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
     needs=HcaState.ENABLED,
     privileged=True,
 )
-def manage_pages(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def manage_pages(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Take pages from the driver, give them back, or learn that it has none to give."""
     if cmd.op_mod == PageOp.GIVE:
         yield from _give(hca, cmd)
@@ -52,7 +52,7 @@ def manage_pages(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
 
 
-def _give(hca: Hca, cmd: Any) -> Turns[None]:
+def _give(hca: Hca, cmd: Any) -> Portions[None]:
     count = cmd.input_num_entries
     if count > len(cmd.pas):
         raise CmdError(

@@ -17,8 +17,8 @@ from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvRing
 from emu.device.objects.queues.send_queue import SendRing
+from emu.device.rounds.portions import Portions
 from emu.device.state.tables import MULTICAST
-from emu.device.turns import Turns
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from firmware_cmds.wq import user_index
@@ -47,7 +47,7 @@ _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
-def create_qp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_qp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a queue pair in state RST. In its buffer the receive queue comes first."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
@@ -117,7 +117,7 @@ class _Rings(NamedTuple):
     umems: tuple[Umem, ...]
 
 
-def _rings(hca: Hca, cmd: Any, ctx: Any, pd: Pd | None) -> Turns[_Rings]:
+def _rings(hca: Hca, cmd: Any, ctx: Any, pd: Pd | None) -> Portions[_Rings]:
     """The queue pair's buffer and the rings in it, receive ring first."""
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")

@@ -20,7 +20,7 @@ from emu.device.objects.queues.receive_queue import (
     SharedRecvRing,
 )
 from emu.device.objects.queues.srq import Srq, SrqForm
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import rq as layout
 from layouts.enums import Op, Status
@@ -53,7 +53,7 @@ _LOG_COUNT_BASE, _LOG_COUNT_LEAST, _LOG_SIZE_BASE = 9, 3, 6
 
 
 @command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
-def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_rq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a receive queue in state RST, with WQEs of its own or those of an RMP.
 
     Without protection domain it can only drop what it is given (core/en_main.c:
@@ -79,7 +79,7 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
 
 
-def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | None) -> Turns[Rq]:
+def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | None) -> Portions[Rq]:
     kind = _WQ_TYPES.get(wq.wq_type)
     if kind is None:
         raise CmdError(

@@ -11,7 +11,7 @@ from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Tis
 from emu.device.objects.object import holding
 from emu.device.objects.queues.send_queue import SendRing
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import sq as layout
 from layouts.enums import Op, Status
@@ -35,7 +35,7 @@ _REACHES_ALL = ("rlky", "fre")
 
 
 @command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
-def create_sq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_sq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a send queue in state RST. No queue pair has the same number."""
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq

@@ -16,7 +16,7 @@ from emu.device.objects.object import holding
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.objects.queues.receive_queue import SharedRecvList, SharedRecvQueue, SharedRecvRing
 from emu.device.objects.queues.srq import Srq, SrqForm
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from firmware_cmds.umem import buffer_in, record_in
 from firmware_cmds.wq import user_index
 from layouts import srq as layout
@@ -39,7 +39,7 @@ def _queue(
     pas: Any,
     buffer: PageList | None = None,
     kind: type[SharedRecvQueue] = SharedRecvList,
-) -> Turns[SharedRecvQueue]:
+) -> Portions[SharedRecvQueue]:
     """Check what the three forms have in common and lay the queue over its pages, or a buffer."""
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
@@ -96,7 +96,7 @@ def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
 
 
 @command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
-def create_rmp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_rmp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
     WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
@@ -145,7 +145,7 @@ def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
-def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a shared receive queue that remote XRC senders name by its number."""
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
@@ -184,7 +184,7 @@ def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
-def create_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Make a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
     ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
     pd = hca.pds.need(ctx.pd)

@@ -23,7 +23,7 @@ from emu.device.objects.memory.pages import (
 )
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.device.objects.memory.umem import Umem
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from layouts import umem as layout
 from layouts.enums import Op, Status
 
@@ -60,7 +60,7 @@ def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
-def create_umem(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+def create_umem(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """Register pages with rights in their low bits; the memory begins at byte ``page_offset``."""
     given = cmd.umem
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT
@@ -81,7 +81,7 @@ def create_umem(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     out.umem_id = hca.umems.add(Umem(memory, is_writable=is_writable))
 
 
-def _take_rights(pages: array[int]) -> Turns[bool]:
+def _take_rights(pages: array[int]) -> Portions[bool]:
     """Make addresses of entries; whether all of them may be written.
 
     Raises BAD_PARAM_ERR for one that is not present.

@@ -10,7 +10,7 @@ from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import holding
 from emu.device.objects.queues.geometry import RqGeometry
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from layouts.enums import Status
@@ -56,7 +56,7 @@ def refuse_set(ctx: Any, names: tuple[str, ...]) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
 
 
-def work_queue(hca: Hca, wq: Any) -> Turns[WorkQueue]:
+def work_queue(hca: Hca, wq: Any) -> Portions[WorkQueue]:
     """The queue that the context and the page list behind it describe.
 
     The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from emu.device.rounds import Round
+from emu.device.rounds.budget import Round
 
 Buffer = bytes | bytearray | memoryview
 

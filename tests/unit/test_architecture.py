@@ -21,7 +21,7 @@ def below(package, names):
 ORDER = (
     "layouts",
     "emu.toml_lines",
-    *below("emu.device", "errors turns rounds ports pci objects"),
+    *below("emu.device", "errors rounds ports pci objects"),
     *below("emu.device.objects", "memory queues eth"),
     *below("emu.device", "models port adapter state"),
     *below("emu.device.engine", "events mr wqe qp ud rc rc.packets eth"),
@@ -43,7 +43,7 @@ ORDER = (
 )
 """From the bottom to the top. A module imports what stands in its own line or in one above it in
 this list; imports for types count as well. What stands in a package and has no line of its own
-(``emu.device.engine.turn``) belongs to the package's line."""
+(``emu.device.engine.qp_turn``) belongs to the package's line."""
 PLACES = {name: number for number, name in enumerate(ORDER)}
 BARE = ("emu", "emu.device", "emu.driver", "emu.server", "emu.instruments")
 """Packages that are folders and nothing else."""

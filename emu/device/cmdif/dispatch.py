@@ -13,7 +13,7 @@ from emu.device.cmdif.request import Request
 from emu.device.cmdif.scope import meant
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID, SHARED_UID
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from layouts.enums import Op, Status, op_name
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def dispatch(hca: Hca, request: Request, command: Command | None) -> Turns[None]:
+def dispatch(hca: Hca, request: Request, command: Command | None) -> Portions[None]:
     """Check a command and run its handler; its output is in ``request.out`` then.
 
     ``command`` is None for an opcode that nothing answers. Raises CmdError.
@@ -40,7 +40,7 @@ def dispatch(hca: Hca, request: Request, command: Command | None) -> Turns[None]
         target = meant(hca, given, command.scope, of_others=command.of_others)
     work = command.handler(target, given, out)
     if work is not None:
-        yield from _in_turns(hca, request, command, work)
+        yield from _in_portions(hca, request, command, work)
     if is_cut:
         request.out[:] = whole[: len(request.out)]
 
@@ -63,8 +63,10 @@ def _check_standing(hca: Hca, uid: int, command: Command) -> None:
         )
 
 
-def _in_turns(hca: Hca, request: Request, command: Command, work: Turns[None]) -> Turns[None]:
-    """Continue a handler turn by turn, as long as the state that it began with still exists."""
+def _in_portions(
+    hca: Hca, request: Request, command: Command, work: Portions[None]
+) -> Portions[None]:
+    """Do a handler's portions, as long as the state that it began with still exists."""
     teardowns = hca.teardowns
     try:
         for _ in work:

@@ -13,7 +13,7 @@ from emu.device.cmdif import mailbox
 from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
 from emu.device.cmdif.request import Request
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
 from layouts.enums import Delivery
 
@@ -30,7 +30,7 @@ _IN_LENGTH, _OUT_LENGTH = Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
 
 def take(
     hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: Any
-) -> Turns[Request]:
+) -> Portions[Request]:
     """Check the entry and both mailbox chains. Raises DeliveryError.
 
     Without a mailbox the input is what the entry has, whatever its length: iPXE's golan.c gives
@@ -65,7 +65,7 @@ def take(
     return request
 
 
-def give_back(hca: Hca, request: Request, delivery: int = Delivery.OK) -> Turns[None]:
+def give_back(hca: Hca, request: Request, delivery: int = Delivery.OK) -> Portions[None]:
     """Give the command's output and its slot back to the driver. Raises DmaError."""
     if request.out_blocks:
         yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)

@@ -4,9 +4,9 @@ A doorbell names slots. Each slot's command is taken from its entry (``entry.py`
 (``dispatch.py``), and is given back with its output. If the driver has an EQ for CMD events, one
 EQE then names all slots that were finished in this round.
 
-A command may carry megabytes, and a handler may have much to do. Such a command runs in turns, one
-per round, while short commands in other slots overtake it. Only the first of the long commands is
-in progress; the input of the others has not been read yet.
+A command may carry megabytes, and a handler may have much to do. Such a command runs in portions,
+one per round, while short commands in other slots overtake it. Only the first of the long commands
+is in progress; the input of the others has not been read yet.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.portions import Portions, goes_on
 from emu.device.state.points import FaultPoint, FaultPoints
-from emu.device.turns import Turns
 from layouts.cmd import cmd_layout
 from layouts.enums import Delivery, EventType, Status, op_name
 from layouts.eqe import eqe_cmd
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMMAND_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd")
+COMMAND_POINT: FaultPoint[[CommandInterface, Request], Portions[bool]] = FaultPoint("cmd")
 """A delivered command; tells whether it is done and its completion may be reported."""
 
 LOG_SLOTS = 5
@@ -83,8 +83,8 @@ class CommandInterface:
         """Slots whose doorbell has rung, one bit each."""
         self._working = 0
         """Slots whose command has begun and not ended."""
-        self.line: deque[Turns[None]] = deque()
-        """Commands that take several turns; only the first one is in progress.
+        self.line: deque[Portions[None]] = deque()
+        """Commands of several portions; only the first one is in progress.
 
         All that belongs to one driver's command queue: another line is another driver's."""
         self._finished = 0
@@ -153,16 +153,16 @@ class CommandInterface:
         line = self.line
         self._hca.round.steps += _STEPS_PER_TURN
         work = line.popleft()
-        if _is_left(work):
+        if goes_on(work):
             line.appendleft(work)
 
-    def begin(self, work: Turns[None]) -> None:
-        """Run the first turn of some work; queue it if it is not finished then."""
+    def begin(self, work: Portions[None]) -> None:
+        """Do the first portion of some work; queue it if it is not finished then."""
         line = self.line
-        if _is_left(work):
+        if goes_on(work):
             line.append(work)
 
-    def _serve(self, slot: int) -> Turns[None]:
+    def _serve(self, slot: int) -> Portions[None]:
         """Process a slot's command from its entry to its completion."""
         by_event = self._hca.event_eq(_CMD)
         address = self._address + (slot << LOG_STRIDE)
@@ -176,7 +176,7 @@ class CommandInterface:
         if is_done and by_event is not None and by_event is self._hca.event_eq(_CMD):
             self._finished |= 1 << slot
 
-    def _serve_entry(self, slot: int, address: int) -> Turns[bool]:
+    def _serve_entry(self, slot: int, address: int) -> Portions[bool]:
         """False when nothing is returned to the driver, or only later. Raises DmaError."""
         entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
         if not entry.buf[STATUS_OWN_OFFSET] & 1:
@@ -191,7 +191,7 @@ class CommandInterface:
         with self._hca.ledger.at_work(size):
             return (yield from self._answer(slot, address, entry))
 
-    def _answer(self, slot: int, address: int, entry: Any) -> Turns[bool]:
+    def _answer(self, slot: int, address: int, entry: Any) -> Portions[bool]:
         """As ``_serve_entry``, for an entry that the device owns."""
         try:
             request = yield from take(self._hca, self._commands, slot, address, entry)
@@ -207,11 +207,11 @@ class CommandInterface:
         yield from give_back(self._hca, request)
         return True
 
-    def _show(self, faults: FaultPoints, request: Request) -> Turns[bool]:
+    def _show(self, faults: FaultPoints, request: Request) -> Portions[bool]:
         """As ``_answer``, for a command that fault rules may match."""
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
-    def deliver(self, request: Request, delivery: int = Delivery.OK) -> Turns[None]:
+    def deliver(self, request: Request, delivery: int = Delivery.OK) -> Portions[None]:
         """As :func:`emu.device.cmdif.entry.give_back`."""
         return give_back(self._hca, request, delivery)
 
@@ -220,7 +220,7 @@ class CommandInterface:
         if self._hca.event_eq(_CMD) is not None:
             self._finished |= 1 << slot
 
-    def execute(self, request: Request, refusal: CmdError | None = None) -> Turns[None]:
+    def execute(self, request: Request, refusal: CmdError | None = None) -> Portions[None]:
         """Run one delivered command; its output, status and syndrome are in ``request.out``.
 
         With a ``refusal``, the command does not run and is answered with that refusal.
@@ -258,12 +258,3 @@ class CommandInterface:
         finished, self._finished = self._finished, 0
         if finished:
             eq_engine.raise_event(self._hca, _CMD, bytes(eqe_cmd.new(vector=finished)))
-
-
-def _is_left(work: Turns[None]) -> bool:
-    """Run one turn of the work; returns whether it needs another."""
-    try:
-        next(work)
-    except StopIteration:
-        return False
-    return True

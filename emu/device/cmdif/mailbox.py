@@ -4,7 +4,7 @@ A command's first 16 bytes are in the queue entry, the rest in blocks of 512 byt
 has linked beforehand (PRM "Command mailboxes"; core/cmd.c:mlx5_copy_to_msg, calc_block_sig). A
 chain is walked once, before the command runs, and every link is checked on the way; a circular
 chain fails on a wrong block number. A chain may have thousands of blocks, so all work on it is done
-in turns.
+in portions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emu.device.ports import Buffer, DmaError, GuestMemory
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
 from layouts.enums import Delivery
 
@@ -20,7 +20,7 @@ MAX_COMMAND_BYTES = 8 << 20
 """Longest input or output taken: twice what the largest page list of CREATE_MKEY needs."""
 
 BLOCKS_PER_TURN = 512
-"""How many blocks of a chain are walked, read, written or signed in one turn."""
+"""How many blocks of a chain are walked, read, written or signed in one portion."""
 
 _LINK = cmd_prot_block.packer("next", "block_num", "token")
 _CTRL_OFFSET = MAILBOX_DATA_BYTES
@@ -47,7 +47,7 @@ def xor8(data: Buffer) -> int:
 
 def walk(
     memory: GuestMemory, pointer: int, length: int, token: int, side: Delivery
-) -> Turns[list[int]]:
+) -> Portions[list[int]]:
     """The addresses of the blocks that carry ``length`` bytes beyond the inline ones.
 
     ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR; it identifies the side in the error raised.
@@ -91,7 +91,7 @@ def _next_block(memory: GuestMemory, address: int, number: int, token: int, side
 
 def gather(
     memory: GuestMemory, inline: bytes, blocks: Sequence[int], length: int
-) -> Turns[bytearray]:
+) -> Portions[bytearray]:
     """The whole input: the inline bytes and the contents of the blocks."""
     data = bytearray(inline[:length])
     for first in range(0, len(blocks), BLOCKS_PER_TURN):
@@ -103,7 +103,7 @@ def gather(
     return data
 
 
-def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Turns[None]:
+def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Portions[None]:
     """Write the part of an output beyond the inline bytes into its blocks."""
     at = INLINE_BYTES
     for first in range(0, len(blocks), BLOCKS_PER_TURN):
@@ -114,7 +114,7 @@ def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Turns
             at += MAILBOX_DATA_BYTES
 
 
-def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Turns[None]:
+def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
     """Raise SIGNAT_ERR for a block whose control part, or the whole of it, has a bad signature."""
     for first in range(0, len(blocks), BLOCKS_PER_TURN):
         if first:
@@ -125,7 +125,7 @@ def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Turns[None]:
                 raise DeliveryError(Delivery.SIGNAT_ERR, f"mailbox block at {address:#x}")
 
 
-def sign(memory: GuestMemory, blocks: Sequence[int]) -> Turns[None]:
+def sign(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
     """Sign the blocks of an output."""
     for first in range(0, len(blocks), BLOCKS_PER_TURN):
         if first:

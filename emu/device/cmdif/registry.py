@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emu.device.cmdif.scope import Resolver, resolvers
+from emu.device.rounds.portions import Portions
 from emu.device.state.hca import Hca, HcaState
-from emu.device.turns import Turns
 from layouts.cmd import INLINE_BYTES
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
-Handler = Callable[[Hca, Any, Any], Turns[None] | None]
+Handler = Callable[[Hca, Any, Any], Portions[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output.
 
 ``hca`` is the function that the command means (``emu.device.cmdif.scope``), mostly the sender.

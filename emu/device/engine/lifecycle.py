@@ -19,7 +19,7 @@ from emu.device.engine.rc import dynamic
 from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.turns import TURNS
 from layouts.enums import EventType, PortChange, QpState

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 
 MOST_DEPTH = 16
 """Brackets inside brackets."""
@@ -54,7 +54,7 @@ class TooComplexError(ValueError):
         self.line = line
 
 
-def cuts(text: str) -> Turns[list[int]]:
+def cuts(text: str) -> Portions[list[int]]:
     """Where a TOML text can be cut into pieces that are parsed one by one: at every ``[[name]]``.
 
     Returns the offsets of the pieces, 0 first. Raises TooComplexError for a text that goes too deep

@@ -14,7 +14,7 @@ from emu.device.faults.link import Link
 from emu.device.faults.plan import Plan
 from emu.device.faults.rule import Rule
 from emu.device.faults.shape import TooComplexError, cuts, header_name, unfit
-from emu.device.turns import Turns, finish
+from emu.device.rounds.portions import Portions, finish
 from emu.toml_lines import Place, TomlLines
 
 MOST_BYTES = 1 << 20
@@ -33,8 +33,8 @@ def load(text: str, source: str = "plan") -> Plan:
     return finish(loading(text, source))
 
 
-def loading(text: str, source: str = "plan") -> Turns[Plan]:
-    """As :func:`load`, in turns of some milliseconds."""
+def loading(text: str, source: str = "plan") -> Portions[Plan]:
+    """As :func:`load`, in portions of some milliseconds."""
     if len(text) > MOST_BYTES:
         raise PlanError(f"{source}: more than {MOST_BYTES >> 20} MiB")
     try:
@@ -47,7 +47,7 @@ def loading(text: str, source: str = "plan") -> Turns[Plan]:
     return (yield from _made(table, source, text))
 
 
-def _parsed(text: str, found: Sequence[int]) -> Turns[dict[str, Any]]:
+def _parsed(text: str, found: Sequence[int]) -> Portions[dict[str, Any]]:
     """What a text says whose pieces begin at these offsets. Raises ValueError for no TOML."""
     table: dict[str, Any] = {}
     named = {header_name(text, start) for start in found[1:]}
@@ -75,14 +75,14 @@ def from_table(table: Any, source: str = "plan") -> Plan:
     return finish(_made(table, source))
 
 
-def _made(table: Any, source: str, text: str = "") -> Turns[Plan]:
+def _made(table: Any, source: str, text: str = "") -> Portions[Plan]:
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     plan = yield from _checked(table, source, text)
     return _named(plan)
 
 
-def _checked(table: Any, source: str, text: str = "") -> Turns[Plan]:
+def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
     """A plan without mistakes. ``text``, if there is one, tells their lines."""
     plan, found = _validated(table)
     yield
@@ -146,7 +146,7 @@ def _validated(table: Any) -> tuple[Plan | None, list[tuple[Place, str]]]:
         return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
 
 
-def _misfits(plan: Plan) -> Turns[list[tuple[Place, str]]]:
+def _misfits(plan: Plan) -> Portions[list[tuple[Place, str]]]:
     """Place the parts of rules do not fit together."""
     found: list[tuple[Place, str]] = []
     taken: set[str] = set()

@@ -33,7 +33,7 @@ from emu.device.port.eth.wire import EthWire, NoWire
 from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Clock, GuestMemory, Interrupts
-from emu.device.rounds import Line
+from emu.device.rounds.line import Line
 from emu.device.state.containment import ContainedClock, contain
 from emu.device.state.fwpages import FirmwarePages
 from emu.device.state.held import HeldRoom

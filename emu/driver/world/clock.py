@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 
-from emu.device.rounds import Round
+from emu.device.rounds.budget import Round
 
 
 class HandClock:

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from emu.device.rounds.portions import Portions
 from emu.device.state.containment import ContainedClock, contain
-from emu.device.turns import Turns
 from emu.host.listening import Acceptor, listen
 from emu.server.control import protocol
 from emu.server.control.protocol import MessageError
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 Result = Mapping[str, Any]
 Streamed = Generator[bytes, None, None]
 """A long result: the parts of its JSON text, one for each round of the loop."""
-Method = Callable[[dict[str, Any]], Result | Turns[Result] | Streamed]
-"""Takes the params and returns the result, or works it out in turns, one for each round.
+Method = Callable[[dict[str, Any]], Result | Portions[Result] | Streamed]
+"""Takes the params and returns the result, or works it out in portions, one for each round.
 
 Raises :class:`RequestError`; a streamed result only before its first part.
 """
@@ -102,7 +102,7 @@ class ControlServer:
             client.sock.close()
 
     def begin(self, message: Mapping[str, Any]) -> Generator[bytes | None, None, None]:
-        """Execute a request in turns; each yields a part of the answer's line, if there is one.
+        """Execute a request in portions; each yields a part of the answer's line, if there is one.
 
         Raises MessageError for an invalid request.
         """
@@ -186,7 +186,7 @@ class _Client:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Execute requests: the first turn of each at once, further ones in the next rounds.
+        """Execute requests: the first portion of each at once, further ones in the next rounds.
 
         When the round has done enough, the others wait for the next one.
         """
@@ -232,7 +232,7 @@ class _Client:
         return self.sock.fileno() >= 0
 
     def _turn(self) -> None:
-        """One turn of the request, unless the client has much to read before."""
+        """One portion of the request, unless the client has much to read before."""
         work = self._work
         assert work is not None
         if len(self._out) <= _CHUNK:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from emu.device.ports import Clock, Timer
-from emu.device.rounds import ENOUGH_STEPS, STEPS_PER_ROUND, Round
+from emu.device.rounds.budget import ENOUGH_STEPS, STEPS_PER_ROUND, Round
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from emu.device.function.function import Function
 from emu.device.ports import Clock
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from emu.server.control.server import Method, RequestError, Streamed
 from emu.server.net.eth.segments import Segments
 from emu.server.service import views
@@ -79,7 +79,7 @@ class _Methods:
             yield b"}"
         yield b'],"segments":%s}' % json.dumps(segments).encode()
 
-    def census(self, params: dict[str, Any]) -> Turns[Mapping[str, Any]]:
+    def census(self, params: dict[str, Any]) -> Portions[Mapping[str, Any]]:
         _only(params)
         return {"objects": (yield from views.census(self._functions))}
 
@@ -102,7 +102,7 @@ class _Methods:
             raise RequestError(f"no rule {params.get('name')!r}")
         return {}
 
-    def fault_load(self, params: dict[str, Any]) -> Turns[Mapping[str, Any]]:
+    def fault_load(self, params: dict[str, Any]) -> Portions[Mapping[str, Any]]:
         from emu.device.faults.text import PlanError, loading
 
         _only(params, "plan")

@@ -13,8 +13,8 @@ from emu.device.objects.eth.flow import FlowTable
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.object import MOST_CHILDREN, Object
 from emu.device.objects.queues.qp import Qp
+from emu.device.rounds.portions import Portions
 from emu.device.state.hca import Hca
-from emu.device.turns import Turns
 from layouts.enums import AccessMode, PortType
 
 _ITEMS_PER_PART = 256
@@ -107,7 +107,7 @@ def _by_kind(function: Function, kind: str | None) -> Iterator[tuple[str, Any]]:
             yield name, items(function)
 
 
-def census(functions: Sequence[Function]) -> Turns[dict[str, int]]:
+def census(functions: Sequence[Function]) -> Portions[dict[str, int]]:
     """How many objects of each kind are in use, of all functions together.
 
     A memory key that is free is not: drivers keep such keys in caches of theirs, and take another

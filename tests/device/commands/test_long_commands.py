@@ -8,7 +8,7 @@ from emu.device.cmdif import mailbox
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
 from emu.device.objects.memory import pages
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar, enable
 from emu.driver.command.driver import Driver

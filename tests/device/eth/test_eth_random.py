@@ -15,7 +15,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.engine.mr.rights import MOST_STEPS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.rounds import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from emu.device.rounds.budget import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows

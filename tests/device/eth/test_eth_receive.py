@@ -15,7 +15,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import unsegmented
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows

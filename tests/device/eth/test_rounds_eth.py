@@ -6,7 +6,7 @@ from emu.device.engine.eth.steering.domain import MAX_CHANGES
 from emu.device.faults.link import Link
 from emu.device.function.function import Function
 from emu.device.models import MODELS
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver

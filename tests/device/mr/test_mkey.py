@@ -3,7 +3,7 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.turns import finish
+from emu.device.rounds.portions import finish
 from emu.driver.command.words import pack64
 from emu.server.service import views
 from firmware_cmds.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES

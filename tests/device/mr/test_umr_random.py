@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from emu.device.engine.mr.rights import MOST_STEPS
 from emu.device.function.function import Function
 from emu.device.models import MODELS
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver

@@ -12,7 +12,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.framing import network_header, parse
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
 from layouts import congestion as layout

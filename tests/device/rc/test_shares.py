@@ -8,7 +8,7 @@ import random
 import pytest
 
 from emu.device.engine.mr.rights import MOST_STEPS, PACKET_BYTES
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.signatures import CRC64, Crc, Dif, SignatureKey

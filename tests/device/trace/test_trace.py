@@ -14,7 +14,7 @@ from emu.device.cmdif.reasons import collect
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.errors import CmdError, syndrome_of
 from emu.device.function.function import Function
-from emu.device.rounds import Round
+from emu.device.rounds.budget import Round
 from emu.device.state.hca import HcaOptions
 from emu.device.trace import decode
 from emu.device.trace.event import MOST_ITEMS, Event, Point

@@ -13,7 +13,7 @@ from emu.device.engine.mr.rights import MOST_STEPS, PACKET_BYTES
 from emu.device.engine.rc.remote import LOOK_AHEAD_STEPS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
-from emu.device.rounds import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from emu.device.rounds.budget import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows

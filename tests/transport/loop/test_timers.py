@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.rounds import ENOUGH_STEPS
+from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.server.vfio.waits.timers import STEPS_PER_CALL, TimerQueue
 
 

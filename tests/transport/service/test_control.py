@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.device.port.eth.frame import Frame
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.transport.vfio_client import VfioClient
 from emu.server.control import Client, ControlError, protocol
 from emu.server.control.server import MOST_CLIENTS

@@ -2,14 +2,8 @@
 
 import pytest
 
-from emu.device.rounds import (
-    MOST_STEPS_RECEIVED,
-    MOST_WAITING,
-    MOST_WAITING_BYTES,
-    STEPS_PER_ROUND,
-    Line,
-    Round,
-)
+from emu.device.rounds.budget import MOST_STEPS_RECEIVED, STEPS_PER_ROUND, Round
+from emu.device.rounds.line import MOST_WAITING, MOST_WAITING_BYTES, Line
 
 
 class World:

@@ -24,8 +24,8 @@ from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, segment
 from emu.device.port.eth.traffic import FCS_BYTES
+from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
-from emu.device.turns import Turns
 
 if TYPE_CHECKING:
     from emu.device.objects.domains import TransportDomain
@@ -140,7 +140,9 @@ def _count_looped(hca: Hca, data: bytes, packets: int, octets: int) -> None:
     hca.nic_vport.looped_in.add(data, packets, octets)
 
 
-def _rest(hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]) -> Turns[None]:
+def _rest(
+    hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]
+) -> Portions[None]:
     """Deliver a packet to queues that have not got it yet."""
     for to in queues:
         while hca.round.steps > hca.round.most:
@@ -188,7 +190,7 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
 
 def _each(
     hca: Hca, headers: Headers, cut: Sequence[bytes], queues: Sequence[Delivery]
-) -> Turns[None]:
+) -> Portions[None]:
     """Deliver the packets of a super-frame."""
     round_ = hca.round
     for one in cut:

@@ -23,7 +23,7 @@ from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
 from emu.device.port.eth.roce.link import parts_of
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
-from emu.device.rounds import ENOUGH_STEPS
+from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.device.state.containment import contain
 from emu.device.state.recall import Recall
 

@@ -21,7 +21,7 @@ from emu.device.engine.wqe.umr import BindError, change_key
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.ports import DmaError
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.state.turns import turn_of
 from layouts.enums import CqeSyndrome, Opcode
 from layouts.eth_enums import SqState

@@ -16,7 +16,7 @@ from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from layouts import bth
 from layouts.bth import PSN_MASK
 from layouts.enums import QpType

@@ -26,7 +26,7 @@ from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:

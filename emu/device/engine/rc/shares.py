@@ -16,7 +16,7 @@ from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

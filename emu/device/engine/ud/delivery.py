@@ -16,8 +16,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib import pma, sma
 from emu.device.port.ib.datagram import answer_to, may_manage
+from emu.device.rounds.portions import Portions
 from emu.device.state.containment import contain
-from emu.device.turns import Turns
 from layouts.enums import PortType, QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
 
@@ -87,7 +87,7 @@ def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) 
             ud.receive(hca, member, packet, origin)
 
 
-def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Turns[None]:
+def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Portions[None]:
     """Give a datagram to the members that have not got it yet, as far as they still exist."""
     for member in members:
         while hca.round.steps > hca.round.most:

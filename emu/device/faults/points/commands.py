@@ -18,15 +18,15 @@ from emu.device.faults.names import number_of
 from emu.device.faults.parameters import COUNT, DATA, MS, has_field, names_in, near, one_of
 from emu.device.faults.rule import Assignments, Rule
 from emu.device.ports import DmaError
+from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
-from emu.device.turns import Turns
 from layouts.codec import View
 from layouts.enums import Delivery, Op, Status
 from layouts.prm import Prm
 
 log = logging.getLogger(__name__)
 
-DONE_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd.done")
+DONE_POINT: FaultPoint[[CommandInterface, Request], Portions[bool]] = FaultPoint("cmd.done")
 COMPLETION_POINT: FaultPoint[[CommandInterface, Request], bool] = FaultPoint("cmd.completion")
 
 _STARVED = "CREATE_"
@@ -163,12 +163,12 @@ class _OfCommand(Event[Result]):
             self.cmdif.finish(self.request.slot)
             self.cmdif.report()
 
-    def _begin_late(self, work: Turns[None]) -> None:
+    def _begin_late(self, work: Portions[None]) -> None:
         """Go on later; the slot's memory may be gone by then, which is only logged."""
         if self._is_dropped:
             return
 
-        def guarded() -> Turns[None]:
+        def guarded() -> Portions[None]:
             try:
                 yield from work
             except DmaError as error:
@@ -178,41 +178,41 @@ class _OfCommand(Event[Result]):
         self.cmdif.begin(guarded())
 
 
-def _never() -> Turns[bool]:
+def _never() -> Portions[bool]:
     """Not done: the slot stays the device's for now."""
     yield from ()
     return False
 
 
 @point(COMMAND_POINT, "a command is about to run", *_FIELDS, opened=_INPUT)
-class CommandRuns(_OfCommand[Turns[bool]]):
+class CommandRuns(_OfCommand[Portions[bool]]):
     """A delivered command."""
 
     __slots__ = ()
 
-    def go_on(self) -> Turns[bool]:
+    def go_on(self) -> Portions[bool]:
         """Run it and give its output to the driver."""
         return self._followed(self._run(self._starved()))
 
     @action("the command does not run and gets status and syndrome", takes=[STATUS, SYNDROME])
-    def fail(self, rule: Rule) -> Turns[bool]:
+    def fail(self, rule: Rule) -> Portions[bool]:
         """Refuse it."""
         return self._followed(self._run(InjectedError(rule)))
 
     @action("the command does not run and never completes")
-    def drop(self, _rule: Rule) -> Turns[bool]:
+    def drop(self, _rule: Rule) -> Portions[bool]:
         """Do nothing: its slot stays the device's."""
         return self._followed(_never())
 
     @action("it is delayed by ms", needs=[MS])
-    def delay(self, rule: Rule) -> Turns[bool]:
+    def delay(self, rule: Rule) -> Portions[bool]:
         """Run it after ``ms``."""
         self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return self._followed(_never())
 
     @action("fields of the command's input get the values in set",
             needs=[_new_fields(is_out=False)])  # fmt: skip
-    def corrupt(self, rule: Rule) -> Turns[bool]:
+    def corrupt(self, rule: Rule) -> Portions[bool]:
         """Change its input and run it."""
         self._set(rule, is_out=False)
         return self._followed(self._run(None))
@@ -223,17 +223,17 @@ class CommandRuns(_OfCommand[Turns[bool]]):
             return None
         return CmdError(Status.NO_RES_ERR, "firmware has too few pages")
 
-    def _run(self, refusal: CmdError | None) -> Turns[bool]:
+    def _run(self, refusal: CmdError | None) -> Portions[bool]:
         yield from self.cmdif.execute(self.request, refusal)
         return (yield from self.faults.show(DONE_POINT, self.cmdif, self.request))
 
-    def _followed(self, work: Turns[bool]) -> Turns[bool]:
+    def _followed(self, work: Portions[bool]) -> Portions[bool]:
         """The command has run, or never will: rules that count commands look again."""
         is_done = yield from work
         self.faults.follow()
         return is_done
 
-    def _late(self) -> Turns[None]:
+    def _late(self) -> Portions[None]:
         if (yield from self._run(None)):
             self._finish()
         self.faults.follow()
@@ -243,7 +243,7 @@ class CommandRuns(_OfCommand[Turns[bool]]):
     DONE_POINT, "a command has run; its output is not written yet", *_FIELDS,
     Field("status", Status), opened=_INPUT,
 )  # fmt: skip
-class CommandHasRun(_OfCommand[Turns[bool]]):
+class CommandHasRun(_OfCommand[Portions[bool]]):
     """A command that has run and whose output has not been delivered."""
 
     __slots__ = ()
@@ -254,13 +254,13 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
         status = self.request.out[0]
         return Status(status) if status in Status._value2member_map_ else status
 
-    def go_on(self) -> Turns[bool]:
+    def go_on(self) -> Portions[bool]:
         """Deliver its output and return its slot to the driver."""
         return self._deliver(int(Delivery.OK))
 
     @action("the command has run and gets status and syndrome instead of its output, or a delivery"
             " status beside it", takes=[STATUS, SYNDROME, _DELIVERY])  # fmt: skip
-    def fail(self, rule: Rule) -> Turns[bool]:
+    def fail(self, rule: Rule) -> Portions[bool]:
         """Replace its output by an error."""
         if rule["delivery"] is not None:
             return self._deliver(number_of(rule["delivery"], Delivery))
@@ -271,12 +271,12 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
         return self.go_on()
 
     @action("the command has run and never completes")
-    def drop(self, _rule: Rule) -> Turns[bool]:
+    def drop(self, _rule: Rule) -> Portions[bool]:
         """Do nothing: its slot stays the device's."""
         return _never()
 
     @action("it is delayed by ms", needs=[MS])
-    def delay(self, rule: Rule) -> Turns[bool]:
+    def delay(self, rule: Rule) -> Portions[bool]:
         """Deliver its output after ``ms``."""
         self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return _never()
@@ -284,24 +284,24 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
     @action("fields of the command's output get the values in set, also those of a page of"
             " capabilities (`capability.num_ports`) or of a register (`register_data.oper_mtu`)",
             needs=[_new_fields(is_out=True)])  # fmt: skip
-    def corrupt(self, rule: Rule) -> Turns[bool]:
+    def corrupt(self, rule: Rule) -> Portions[bool]:
         """Change its output and deliver it."""
         self._set(rule, is_out=True)
         return self.go_on()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
-    def replace(self, rule: Rule) -> Turns[bool]:
+    def replace(self, rule: Rule) -> Portions[bool]:
         """Replace bytes of its output and deliver it."""
         out = self.request.out
         data = bytes.fromhex(rule["data"])[: len(out)]
         out[: len(data)] = data
         return self.go_on()
 
-    def _deliver(self, delivery: int) -> Turns[bool]:
+    def _deliver(self, delivery: int) -> Portions[bool]:
         yield from self.cmdif.deliver(self.request, delivery)
         return self.faults.show(COMPLETION_POINT, self.cmdif, self.request)
 
-    def _late(self) -> Turns[None]:
+    def _late(self) -> Portions[None]:
         if (yield from self.go_on()):
             self._finish()
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from emu.device.errors import CmdError
 from emu.device.ports import Buffer, DmaError, GuestMemory
-from emu.device.turns import Turns
+from emu.device.rounds.portions import Portions
 from layouts.codec import ArrayView
 from layouts.enums import Status
 
 ADAPTER_PAGE_SHIFT = 12
 PAGES_PER_TURN = 4096
-"""Pages of a list that are checked in one turn, when no two of them are adjacent."""
+"""Pages of a list that are checked in one portion, when no two of them are adjacent."""
 _JOINED_COST = 16
 """This many adjacent pages take as long to check as one page that is not adjacent."""
 _MOST_JOINED = PAGES_PER_TURN * _JOINED_COST
@@ -120,7 +120,7 @@ def no_pages(memory: GuestMemory) -> PageList:
 
 def queue_buffer(
     memory: GuestMemory, pas: ArrayView, log_page_size: int, page_offset: int, length: int
-) -> Turns[PageList]:
+) -> Portions[PageList]:
     """The buffer that a create command describes.
 
     Raises BAD_PARAM_ERR if the list is too short for ``length`` bytes, or if a page is not aligned
@@ -142,7 +142,7 @@ def low_bytes(words: array[int]) -> memoryview:
     return memoryview(words).cast("B")[first :: words.itemsize]
 
 
-def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) -> Turns[None]:
+def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) -> Portions[None]:
     """Check that each page is aligned and that its used part is writable guest memory.
 
     ``pages`` have ``size`` bytes each; ``used`` is the number of bytes used in all of them

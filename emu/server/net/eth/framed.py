@@ -18,7 +18,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError
 from emu.device.port.eth.plain import plain
 from emu.device.ports import Buffer
-from emu.device.rounds import Line
+from emu.device.rounds.line import Line
 from emu.server.net.eth.port import Segment, SegmentPort, padded
 from emu.server.net.poller import READ, WRITE, Poller
 

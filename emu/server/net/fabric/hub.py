@@ -13,7 +13,7 @@ from functools import partial
 
 from emu.device.port.ib.endport import EndPort
 from emu.device.ports import Timer
-from emu.device.rounds import ENOUGH_STEPS
+from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.address import Listener
 from emu.server.net.fabric.connection import Connection

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from emu.device.ports import Clock
-from emu.device.rounds import ENOUGH_STEPS
+from emu.device.rounds.budget import ENOUGH_STEPS
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.objects.ledger import Ledger
 from emu.device.ports import Clock, Timer
-from emu.device.rounds import ENOUGH_STEPS, Line
-from emu.device.turns import Turns
+from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.device.rounds.line import Line
+from emu.device.rounds.portions import Portions
 from emu.server.net.link.fate import Dice
 from emu.server.net.link.parcel import Parcel
 
@@ -117,7 +118,7 @@ class Direction:
     def _begin(self, parcels: Iterator[Parcel], octets: int) -> None:
         self._line.begin(self._each(parcels), octets)
 
-    def _each(self, parcels: Iterator[Parcel]) -> Turns[None]:
+    def _each(self, parcels: Iterator[Parcel]) -> Portions[None]:
         round_ = self._clock.round
         for parcel in parcels:
             while round_.steps > round_.most:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from emu.device.rounds import ENOUGH_STEPS, Round
+from emu.device.rounds.budget import ENOUGH_STEPS, Round
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from emu.device.cmdif.mailbox import (
     walk,
     xor8,
 )
-from emu.device.turns import finish
+from emu.device.rounds.portions import finish
 from emu.driver.world.memory import Memory
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
 from layouts.enums import Delivery

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.world.clock import HandClock
 from emu.server.service.trace_file import FORMS, Trace, TraceFile
 

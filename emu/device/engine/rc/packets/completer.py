@@ -23,7 +23,7 @@ from emu.device.engine.wqe.registry import gather_piece
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.port.packet import Packet
-from emu.device.rounds import MOST_STEPS_RECEIVED
+from emu.device.rounds.budget import MOST_STEPS_RECEIVED
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType

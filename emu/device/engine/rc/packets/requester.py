@@ -20,7 +20,7 @@ from emu.device.engine.rc.packets.window import Request, SendWindow
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from layouts.bth import PSN_HALF, PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType
 

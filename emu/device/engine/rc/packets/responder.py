@@ -24,7 +24,7 @@ from emu.device.engine.rc.validation import (
 )
 from emu.device.objects.queues.page_fault import Held, PageFault, Side
 from emu.device.port.packet import Packet
-from emu.device.rounds import ENOUGH_STEPS
+from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind

@@ -18,7 +18,7 @@ from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
-from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState

@@ -1,0 +1,137 @@
+"""The budget of a round of the loop: one for everything that is done in it.
+
+All that share a clock share its round: the functions of a process, their links, segments and
+uplinks, captures, the subnet's administrator and the control socket. A turn is what one of them
+does before the next one may: a queue, a connection, a timer's call, a client's request, a long
+command, the line of a receiver. Whoever gives a turn asks the round whether there is room for one,
+whoever does the work charges it for that, and nobody else changes ``Round.steps``.
+
+What a turn may not do any more waits: in its queue, in the :class:`~emu.device.rounds.line.Line` of
+its receiver, or in the generator that does it (``portions.py``). Costs are in ``costs.py``, the
+sizes of turns and portions in ``sizes.py``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+STEPS_PER_ROUND = 4096
+"""From here on no turn begins: some 10 ms, at about 2.5 us for a step."""
+
+ENOUGH_STEPS = STEPS_PER_ROUND // 2
+"""From here on timers and responders leave the rest of the round to the queues' own turns."""
+
+MOST_STEPS_SERVED = STEPS_PER_ROUND + ENOUGH_STEPS
+"""From here on no connection is served: what queues leave by their turns, and as much again as
+timers may take."""
+
+MOST_STEPS_RECEIVED = 2 * STEPS_PER_ROUND + 64
+"""From here on what sockets bring waits in its receiver's line, or is dropped where nobody waits
+for it: READ data, which are asked for again. The queues' own turns end before, so they never keep
+out what arrives."""
+
+STEPS_PER_SHARE = STEPS_PER_ROUND // 4
+"""What a turn may take of which many would like a whole round: a portion of a long command or of a
+long message, the subnet's administrator. Three others still get theirs in the same round."""
+
+
+class Waiting(Protocol):
+    """Somebody with work for the next rounds."""
+
+    def go_on(self) -> None:
+        """Do some of the work, up to a round."""
+
+
+class Round:
+    """The round that is under way."""
+
+    __slots__ = ("_cycle", "_is_owed", "_later", "is_waiting", "most", "number", "steps")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        """Work done in this round, as far as it is counted."""
+        self.most = STEPS_PER_ROUND
+        """Above this what arrives waits."""
+        self.number = 0
+        """Rounds so far."""
+        self.is_waiting = False
+        """Whether something waits for the next rounds."""
+        self._cycle: deque[Waiting] = deque()
+        """Lines that get a share before the queues' turns."""
+        self._later: deque[Waiting] = deque()
+        """Lines that get theirs after these turns."""
+        self._is_owed = False
+        """The last lines of a cycle have taken their whole round: this one is the queues'."""
+
+    def charge(self, steps: int) -> None:
+        """Something has been done, or is about to be: what it costs (``costs.py``)."""
+        self.steps += steps
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether timers and responders should leave the rest to the queues' own turns."""
+        return self.steps > ENOUGH_STEPS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has done enough: no queue gets a turn any more."""
+        return self.steps > STEPS_PER_ROUND
+
+    @property
+    def has_served(self) -> bool:
+        """Whether the connections have had theirs: none is served any more."""
+        return self.steps > MOST_STEPS_SERVED
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what arrives now has to wait."""
+        return self.steps > self.most
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether what may be asked for again is not even taken in."""
+        return self.steps > MOST_STEPS_RECEIVED
+
+    def share(self) -> int:
+        """The value of ``steps`` at which a turn is over that begins now and takes a share."""
+        return min(self.steps + STEPS_PER_SHARE, STEPS_PER_ROUND)
+
+    def begin(self) -> None:
+        """A new round: some of the lines go on.
+
+        Each line gets a share, of a round at most, then all queues get their turns, then the lines
+        again: neither side waits longer than for one share of everybody else.
+        """
+        self.number += 1
+        self.steps = 0
+        self.most = STEPS_PER_ROUND
+        if self.is_waiting:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_owed:
+            self._is_owed = False
+            return
+        if not self._cycle:
+            self._cycle, self._later = self._later, self._cycle
+        while self._cycle and not self.is_over:
+            self._cycle.popleft().go_on()
+        self.is_waiting = bool(self._cycle or self._later)
+        self._is_owed = self.is_waiting and self.is_over and not self._cycle
+
+    def listen(self) -> None:
+        """The turns are over, now sockets are read: there is room left for what they bring."""
+        self.most = MOST_STEPS_RECEIVED
+
+    def wait(self, line: Waiting) -> None:
+        """A line has work for the next rounds."""
+        self._later.append(line)
+        self.is_waiting = True
+
+    def forget(self, line: Waiting) -> None:
+        """A line has no more work."""
+        for lines in (self._cycle, self._later):
+            if line in lines:
+                lines.remove(line)
+        self.is_waiting = bool(self._cycle or self._later)
