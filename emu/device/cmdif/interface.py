@@ -25,7 +25,8 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import STEPS_PER_SHARE
+from emu.device.rounds.costs import STEPS_PER_COMMAND
 from emu.device.rounds.portions import Portions, goes_on
 from emu.device.state.points import FaultPoint, FaultPoints
 from layouts.cmd import cmd_layout
@@ -46,10 +47,6 @@ COMMANDS_PER_ROUND = 8
 SHORT_BYTES = 16 << 10
 """Largest input plus output of a command that is served at once; a longer one is queued."""
 
-_STEPS_PER_COMMAND = 24
-"""What a command counts among the steps of a round."""
-_STEPS_PER_TURN = STEPS_PER_ROUND // 4
-"""What a turn of a long one does: thousands of pages, or hundreds of blocks with signatures."""
 
 _CMD = EventType.CMD
 
@@ -145,13 +142,13 @@ class CommandInterface:
             slot = (self._waiting & -self._waiting).bit_length() - 1
             self._waiting &= self._waiting - 1
             self._working |= 1 << slot
-            self._hca.round.steps += _STEPS_PER_COMMAND
+            self._hca.round.charge(STEPS_PER_COMMAND)
             self.begin(self._serve(slot))
         self.report()
 
     def _first_in_line(self) -> None:
         line = self.line
-        self._hca.round.steps += _STEPS_PER_TURN
+        self._hca.round.charge(STEPS_PER_SHARE)
         work = line.popleft()
         if goes_on(work):
             line.appendleft(work)

@@ -19,7 +19,7 @@ from emu.device.engine.rc import dynamic
 from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.costs import STEPS_PER_STOP
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.turns import TURNS
 from layouts.enums import EventType, PortChange, QpState
@@ -31,8 +31,6 @@ for _module in walk_packages(engine.__path__, f"{engine.__name__}."):
     import_module(_module.name)  # those with a turn register it
 
 QUEUES_PER_ROUND = 8
-_STEPS_PER_STOP = 16
-"""What it costs to stop a queue, in those that are only looked at."""
 
 
 def run(hca: Hca) -> bool:
@@ -43,7 +41,7 @@ def run(hca: Hca) -> bool:
     if not ready:
         return bool(hca.broken_cqs) or hca.stopping is not None
     for _ in range(min(len(ready), QUEUES_PER_ROUND)):
-        if round_.steps > STEPS_PER_ROUND:
+        if round_.is_over:
             break
         queue = ready.popleft()
         queue.is_ready = False
@@ -58,8 +56,8 @@ def _stop_users_of_broken_cqs(hca: Hca) -> None:
         broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
         hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
     for is_stopped in hca.stopping:
-        hca.round.steps += _STEPS_PER_STOP if is_stopped else 1
-        if hca.round.steps > STEPS_PER_ROUND:
+        hca.round.charge(STEPS_PER_STOP if is_stopped else 1)
+        if hca.round.is_over:
             return
     hca.stopping = None
 

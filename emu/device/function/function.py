@@ -266,7 +266,7 @@ class Function:
             if self.cmdif.busy and not round_.is_over:
                 self.cmdif.run()
             if self.remains.tables and not round_.is_over:
-                round_.steps += self.remains.free_some()
+                round_.charge(self.remains.free_some())
             return (
                 lifecycle.run(hca)
                 or self.cmdif.busy

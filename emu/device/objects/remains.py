@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from emu.device.objects.object import Object
+from emu.device.rounds.costs import LOG_FREED_PER_STEP
 
 FREED_PER_ROUND = 5000
-_FREED_PER_STEP = 2
 """Number of objects; each takes a microsecond or two."""
 
 
@@ -37,4 +37,4 @@ class Remains:
             objects.popitem()[1].unlink()
         if not objects:
             self.tables.popleft()
-        return count // _FREED_PER_STEP + 1
+        return (count >> LOG_FREED_PER_STEP) + 1

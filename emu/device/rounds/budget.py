@@ -4,11 +4,12 @@ All that share a clock share its round: the functions of a process, their links,
 uplinks, captures, the subnet's administrator and the control socket. A turn is what one of them
 does before the next one may: a queue, a connection, a timer's call, a client's request, a long
 command, the line of a receiver. Whoever gives a turn asks the round whether there is room for one,
-whoever does the work charges it for that, and nobody else changes ``Round.steps``.
+whoever does the work charges it for that, and nobody else changes ``Round.steps``. What each
+message or packet passes compares it with the levels below by itself: a question costs CPython 3.11
+as much as three of them.
 
 What a turn may not do any more waits: in its queue, in the :class:`~emu.device.rounds.line.Line` of
-its receiver, or in the generator that does it (``portions.py``). Costs are in ``costs.py``, the
-sizes of turns and portions in ``sizes.py``.
+its receiver, or in the generator that does it (``portions.py``). Costs are in ``costs.py``.
 """
 
 from __future__ import annotations

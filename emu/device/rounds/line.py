@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from emu.device.rounds.budget import Round
+from emu.device.rounds.costs import STEPS_PER_WAIT
 from emu.device.rounds.portions import Portions, goes_on
 
 MOST_WAITING = 1024
@@ -102,7 +103,7 @@ class Line:
             octets, call, arguments = work.popleft()
             self._octets -= octets
             self._hold(-octets - _ITEM_BYTES)
-            round_.charge(1)
+            round_.charge(STEPS_PER_WAIT)
             if arguments is None:
                 self._contain(partial(self.begin, call, octets))
             else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import Qp
+from emu.device.rounds.costs import STEPS_PER_EVENT
 from emu.device.trace import decode, mmio, work
 from emu.device.trace.event import Event, Point
 from emu.device.trace.text import TextForm
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_STEPS_PER_EVENT = 24
-"""What an event counts among the steps of a round: decoding it and writing its line."""
 
 _SUB_TYPES = {EventType.PORT_CHANGE: PortChange, EventType.PAGE_FAULT: PageFaultSubtype}
 
@@ -112,7 +111,7 @@ class Recorder:
         return self._sink.is_open
 
     def _record(self, point: Point, fields: dict[str, Any]) -> None:
-        self._clock.round.steps += _STEPS_PER_EVENT
+        self._clock.round.charge(STEPS_PER_EVENT)
         self._sink.write(Event(self._clock.now_ns(), self._function, point, fields))
 
     def power_on(self, model: str) -> None:

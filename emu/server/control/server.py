@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from emu.device.rounds.costs import LOG_ANSWER_BYTES_PER_STEP, STEPS_PER_REQUEST
 from emu.device.rounds.portions import Portions
 from emu.device.state.containment import ContainedClock, contain
 from emu.host.listening import Acceptor, listen
@@ -38,9 +39,6 @@ MOST_PER_SECOND: Final = 200
 _CHUNK: Final = 64 << 10
 _MOST_WAITING: Final = 2 * protocol.MOST_REQUEST
 """Bytes of requests behind one that takes several rounds."""
-_STEPS_PER_TURN: Final = 8
-_LOG_STEP: Final = 6
-"""Bytes of an answer that count as one step of a round, besides those of its turn."""
 _SECOND_NS: Final = 1_000_000_000
 _FLUSH_NS: Final = 5_000_000
 _PATIENCE_NS: Final = 10 * _SECOND_NS
@@ -192,7 +190,7 @@ class _Client:
         """
         round_ = self._clock.round
         while self._work is None and (end := self._in.find(b"\n")) >= 0:
-            if round_.steps > round_.most:
+            if round_.is_full:
                 if not self._is_late:
                     self._is_late = True
                     self._clock.call_later(0, self._go_on_late)
@@ -241,9 +239,9 @@ class _Client:
             except StopIteration:
                 self._work = None
                 return
-            self._clock.round.steps += _STEPS_PER_TURN
+            self._clock.round.charge(STEPS_PER_REQUEST)
             if part is not None:
-                self._clock.round.steps += len(part) >> _LOG_STEP
+                self._clock.round.charge(len(part) >> LOG_ANSWER_BYTES_PER_STEP)
                 self._send(part)
                 if part.endswith(b"\n"):
                     self._work = None

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from emu.device.ports import Clock, Timer
-from emu.device.rounds.budget import ENOUGH_STEPS, STEPS_PER_ROUND, Round
+from emu.device.rounds.budget import Round
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +23,6 @@ PACKETS_PER_TURN = 128
 """Limit for one connection."""
 PACKETS_PER_ROUND = 512
 """Limit for all connections together."""
-MOST_STEPS = STEPS_PER_ROUND + ENOUGH_STEPS
-"""Steps of a round from which on no connection is served: what queues leave by their turns, and as
-much again as timers may take."""
 
 
 class Reactor(Clock, Protocol):
@@ -155,7 +152,7 @@ class Poller:
         """Take packets from the waiting connections, up to the limits of a round."""
         left, round_ = PACKETS_PER_ROUND, self._loop.round
         for connection in list(self._waiting):
-            if left <= 0 or round_.steps > MOST_STEPS:
+            if left <= 0 or round_.has_served:
                 break
             del self._waiting[connection]
             left -= self._guarded(connection, partial(connection.take, min(left, PACKETS_PER_TURN)))

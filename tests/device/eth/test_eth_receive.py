@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.eth import receive
-from emu.device.engine.eth.deliver import STEPS_PER_DELIVERY
 from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.room import MANY, room
 from emu.device.port.eth.frame import Frame
@@ -16,6 +15,7 @@ from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.costs import STEPS_PER_DELIVERY
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows

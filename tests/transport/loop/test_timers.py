@@ -3,7 +3,8 @@
 import pytest
 
 from emu.device.rounds.budget import ENOUGH_STEPS
-from emu.server.vfio.waits.timers import STEPS_PER_CALL, TimerQueue
+from emu.device.rounds.costs import STEPS_PER_TIMER
+from emu.server.vfio.waits.timers import TimerQueue
 
 
 class ManualQueue(TimerQueue):
@@ -113,7 +114,7 @@ def test_many_timers_that_are_due_at_once_take_several_rounds(queue):
         queue.round.begin()
         before = len(calls)
         queue.run_due()
-        assert queue.round.steps <= ENOUGH_STEPS + STEPS_PER_CALL
+        assert queue.round.steps <= ENOUGH_STEPS + STEPS_PER_TIMER
         assert 64 <= len(calls) - before < 1000 or queue.next_ns() is None
         rounds += 1
     assert calls == list(range(10_000))

@@ -1,8 +1,18 @@
 """The budget of a round: what waits for the next ones, in which order, and who is next."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
-from emu.device.rounds.budget import MOST_STEPS_RECEIVED, STEPS_PER_ROUND, Round
+from emu.device.rounds.budget import (
+    ENOUGH_STEPS,
+    MOST_STEPS_RECEIVED,
+    MOST_STEPS_SERVED,
+    STEPS_PER_ROUND,
+    STEPS_PER_SHARE,
+    Round,
+)
 from emu.device.rounds.line import MOST_WAITING, MOST_WAITING_BYTES, Line
 
 
@@ -28,12 +38,12 @@ class World:
         self.held += size
 
     def work(self, name, cost):
-        self.round.steps += cost
+        self.round.charge(cost)
         self.done.append((self.round.number, name))
 
-    def in_turns(self, name, turns, cost):
+    def in_portions(self, name, turns, cost):
         for number in range(turns):
-            while self.round.steps > self.round.most:
+            while self.round.is_full:
                 yield
             self.work((name, number), cost)
 
@@ -88,9 +98,9 @@ def test_nothing_overtakes_what_waits(world):
     assert world.names == ["first", "second"]
 
 
-def test_work_in_turns_goes_on_before_what_came_after_it(world):
+def test_work_in_portions_goes_on_before_what_came_after_it(world):
     line = world.line()
-    line.begin(world.in_turns("a", 40, STEPS_PER_ROUND // 4))
+    line.begin(world.in_portions("a", 40, STEPS_PER_ROUND // 4))
     line.do(1, world.work, "b", 1)
     assert world.rounds() <= STEPS_PER_ROUND * 5 // 4 + 1
     assert world.names == [*(("a", number) for number in range(40)), "b"]
@@ -99,7 +109,7 @@ def test_work_in_turns_goes_on_before_what_came_after_it(world):
 def test_sixty_four_receivers_of_one_frame_share_the_rounds(world):
     lines, cost = [world.line() for _ in range(64)], 100
     for number, line in enumerate(lines):
-        line.do(1, line.begin, world.in_turns(number, 200, cost))
+        line.do(1, line.begin, world.in_portions(number, 200, cost))
     assert world.rounds(10_000) <= STEPS_PER_ROUND + cost + 64
     assert len(world.done) == 64 * 200
     for number in range(64):
@@ -120,7 +130,7 @@ def test_queues_get_a_round_between_two_shares_of_a_line(world):
 
 def test_a_line_waits_for_one_share_of_each_other_line(world):
     greedy, modest = world.line(), world.line()
-    greedy.begin(world.in_turns("greedy", 100, STEPS_PER_ROUND))
+    greedy.begin(world.in_portions("greedy", 100, STEPS_PER_ROUND))
     modest.do(1, world.work, "modest", 1)
     for _ in range(4):
         world.round.begin()
@@ -153,7 +163,7 @@ def test_an_exception_costs_one_item(world):
 
 def test_what_is_cleared_is_gone_and_nothing_refers_to_the_line(world):
     line = world.line()
-    line.begin(world.in_turns("a", 40, STEPS_PER_ROUND))
+    line.begin(world.in_portions("a", 40, STEPS_PER_ROUND))
     line.do(1, world.work, "b", 1)
     line.clear()
     assert (len(line), world.held, world.round.is_waiting) == (0, 0, False)
@@ -172,3 +182,68 @@ def test_sockets_have_room_behind_the_turns(world):
     assert not line.is_free
     world.round.begin()
     assert world.round.most == STEPS_PER_ROUND
+
+
+# One place that charges.
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def changes_of_steps(source):
+    """Where a round's count is changed by anything else than ``charge``."""
+    for node in ast.walk(ast.parse(source)):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Attribute) and target.attr == "steps":
+                of = ast.unparse(target.value)
+                if of.split(".")[-1].strip("_") == "round":
+                    yield node.lineno
+
+
+def test_only_the_round_itself_changes_its_count():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for folder in ("emu", "firmware_cmds")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line in changes_of_steps(path.read_text())
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "line", ["hca.round.steps += 1", "round_.steps = 4", "self._clock.round.steps -= 1"]
+)
+def test_rule_finds_who_charges_past_the_round(line):
+    assert list(changes_of_steps(line))
+
+
+def test_questions_have_their_levels(world):
+    """Each party stops at a level of its own, one after the other as the round gets on."""
+    found, round_ = [], world.round
+    for steps in (ENOUGH_STEPS, STEPS_PER_ROUND, MOST_STEPS_SERVED, MOST_STEPS_RECEIVED):
+        for more in (0, 1):
+            round_.begin()
+            round_.listen()
+            round_.charge(steps)
+            round_.charge(more)
+            found.append((
+                round_.has_enough, round_.is_over, round_.has_served, round_.is_full,
+                round_.is_closed,
+            ))  # fmt: skip
+    assert [sum(answers) for answers in found] == [0, 1, 1, 2, 2, 3, 3, 5]
+    assert all(answers == tuple(sorted(answers, reverse=True)) for answers in found)
+
+
+def test_what_arrives_waits_sooner_before_sockets_are_read(world):
+    world.round.charge(STEPS_PER_ROUND + 1)
+    assert world.round.is_full
+    assert not world.round.is_closed
+    world.round.listen()
+    assert not world.round.is_full
+
+
+def test_share_ends_with_the_round(world):
+    assert world.round.share() == STEPS_PER_SHARE
+    world.round.charge(STEPS_PER_ROUND - 10)
+    assert world.round.share() == STEPS_PER_ROUND

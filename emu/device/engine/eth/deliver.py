@@ -24,6 +24,13 @@ from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
 from emu.device.ports import DmaError
+from emu.device.rounds.costs import (
+    LOG_CHANGES_PER_STEP,
+    LOG_SEGMENTS_PER_STEP,
+    STEPS_IN_VAIN,
+    STEPS_PER_DELIVERY,
+    STEPS_PER_REWRITE,
+)
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode
 from layouts.eth_cqe import ETH_CQE
@@ -36,19 +43,10 @@ if TYPE_CHECKING:
 RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
 """A request, and the bytes of the packet that is to fill it; whether it may."""
 
-STEPS_PER_DELIVERY = 6
-"""What a packet counts among the steps of a round."""
-_STEPS_IN_VAIN = 64
-"""What one counts in addition whose request falls into too many pieces."""
 
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 
-_LOG_SEGMENTS = 3
-"""Segments of receive requests that count as one step, when they are read."""
-_STEPS_PER_REWRITE = 4
-_LOG_CHANGES = 1
-"""Changes to a packet that count as one step."""
 
 _RDY = RqState.RDY
 _REG_B = ModifyField.METADATA_REG_B
@@ -78,7 +76,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     ``is_vouched``: its transport checksum is right, so nobody needs to compute it. A packet is
     discarded when its request falls into too many pieces for one round.
     """
-    hca.round.steps += STEPS_PER_DELIVERY
+    hca.round.charge(STEPS_PER_DELIVERY)
     rq, rss_hash_result, rss_hash_type, flow_tag, rewrites = to
     if rq.state is not _RDY:
         return
@@ -87,7 +85,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
         changed = rewrite(headers, rewrites)
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
         changes = sum(len(context.changes) for context in rewrites)
-        hca.round.steps += _STEPS_PER_REWRITE + (changes >> _LOG_CHANGES)
+        hca.round.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
     if rq.strips and headers.l3 != ETHERNET_BYTES:
         without = strip_tag(headers.frame)
         if without is not None:
@@ -166,7 +164,7 @@ def _request(hca: Hca, rq: Rq) -> RecvWqe | None:
         queues.break_rq(hca, rq, error)
         return None
     if queue.read_ahead != before:
-        hca.round.steps += (queue.read_ahead - before >> _LOG_SEGMENTS) + 1
+        hca.round.charge((queue.read_ahead - before >> LOG_SEGMENTS_PER_STEP) + 1)
     if wqe is None:
         rq.count("out_of_buffer")
     return wqe
@@ -177,7 +175,7 @@ def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views |
     try:
         target = _room(hca, wqe, offset, length)
     except InPieces:
-        hca.round.steps += _STEPS_IN_VAIN
+        hca.round.charge(STEPS_IN_VAIN)
         hca.nic_vport.received.discards += 1
     except AccessError as error:
         queues.fail_receive(hca, rq, wqe.index, str(error))

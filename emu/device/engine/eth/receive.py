@@ -24,6 +24,7 @@ from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, segment
 from emu.device.port.eth.traffic import FCS_BYTES
+from emu.device.rounds.costs import LOG_CUT_PER_STEP
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 MOST_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
 
-_LOG_CUT = 2
-"""Packets whose cutting counts as one step."""
 
 _TYPE_AT = slice(12, 14)
 
@@ -145,7 +144,7 @@ def _rest(
 ) -> Portions[None]:
     """Deliver a packet to queues that have not got it yet."""
     for to in queues:
-        while hca.round.steps > hca.round.most:
+        while hca.round.is_full:
             yield
         deliver(hca, headers, is_vouched, to)
 
@@ -174,7 +173,7 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
     """Steer a super-frame by its headers, then give each of its packets to the same queues."""
     data, at, headers = large.data, large.header, large.headers
     cut = segment(data[:at], data[at:], large.size)
-    hca.round.steps += large.packets >> _LOG_CUT
+    hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
     queues = route(hca, headers, large.octets, large.packets, source)
     if not queues:
         if source is None:

@@ -23,7 +23,6 @@ from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
 from emu.device.port.eth.roce.link import parts_of
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
-from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.device.state.containment import contain
 from emu.device.state.recall import Recall
 
@@ -212,7 +211,7 @@ class RoceWire:
 
     def _run(self, hca: Hca) -> None:
         for _ in range(min(len(self._frames), FRAMES_PER_TURN)):
-            if hca.round.steps > ENOUGH_STEPS:
+            if hca.round.has_enough:
                 break
             self._deliver(hca, self._frames.popleft())
             if hca is not self._hca:

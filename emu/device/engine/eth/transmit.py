@@ -21,6 +21,7 @@ from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, Fram
 from emu.device.port.eth.segment import segment, unsegmented
 from emu.device.port.eth.traffic import FCS_BYTES, MAC_BYTES
 from emu.device.port.eth.vlan import insert_tag
+from emu.device.rounds.costs import STEPS_PER_FRAME
 from emu.device.state.points import FaultPoint
 from layouts.enums import Opcode
 from layouts.eth_enums import EthChecksum
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 FRAME_TX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.tx")
 
-STEPS_PER_FRAME = 4
-"""What a packet counts among the steps of a round, before anybody receives it."""
 
 ETH_AT = DS
 _INLINE_AT = ETH_AT + INLINE_HDR_START
@@ -122,7 +121,7 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
     an address of the function itself stays here, one to a group comes back as well; who takes them
     is up to the TIRs (tirc.self_lb_block).
     """
-    hca.round.steps += packets * STEPS_PER_FRAME
+    hca.round.charge(packets * STEPS_PER_FRAME)
     vport = hca.nic_vport
     if not vport.is_up:
         vport.sent.discards += packets

@@ -209,13 +209,13 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
             within = page.va - at if page.key == key else 0
             raise AbsentPageError(mkey.key, start + within, left - within) from None
         if size == length:
-            hca.round.steps += 1
+            hca.round.charge(1)
             return found
         views += found
         if len(views) + hca.round.steps > limit:
-            hca.round.steps += len(views)
+            hca.round.charge(len(views))
             raise InPieces(mkey.key, va, length, PIECE_BYTES)
-    hca.round.steps += len(views)
+    hca.round.charge(len(views))
     return views
 
 

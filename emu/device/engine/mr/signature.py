@@ -30,6 +30,7 @@ from emu.device.engine.mr.signed_stream import (
     to_stream,
 )
 from emu.device.objects.memory.views import Span, Views
+from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.mkey import Mkey
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 16 << 10
 """Longest access in one go: it is computed while the rest of the device waits."""
-
-_LOG_STEP_BYTES = 3
-"""How many bytes are signed in the time that a page takes to translate."""
 
 
 class Signature(SignatureState):
@@ -74,7 +72,7 @@ class Signature(SignatureState):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MOST_BYTES:
             raise InPieces(mkey.key, va, length, MOST_BYTES)
-        hca.round.steps += length >> _LOG_STEP_BYTES
+        hca.round.charge(length >> LOG_SIGNED_BYTES_PER_STEP)
         stream = SignedStream(hca, mkey, self, qpn, need, depth)
         stream.most = hca.round.steps + MOST_STEPS if most is None else most
         at = va - mkey.start

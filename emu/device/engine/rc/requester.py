@@ -27,6 +27,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
         waiting -= wqe.blocks
         budget -= sent
         if sent > _FEW_BYTES:
-            hca.round.steps += sent >> 12
+            hca.round.charge(sent >> LOG_BYTES_PER_STEP)
         if budget < 0 or hca.round.steps > STEPS_PER_ROUND:
             break
     return True

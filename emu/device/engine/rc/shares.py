@@ -16,16 +16,13 @@ from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 DIVISIBLE = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
 """Operations that can be moved in shares; an atomic cannot."""
-
-STEPS_PER_TURN = STEPS_PER_ROUND // 4
-_LOG_STEP_BYTES = 12
 
 
 def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
@@ -36,8 +33,9 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
     """
     if message.begun is not None and not direct.is_begun(peer, message):
         message.done, message.begun, message.taken = 0, None, None
-    limit = min(hca.round.steps + STEPS_PER_TURN, STEPS_PER_ROUND)
-    while hca.round.steps < limit:
+    round_ = hca.round
+    limit = round_.share()
+    while round_.steps < limit:
         length = min(message.most, message.length - message.done)
         try:
             _move(hca, qp, node, peer, message, length)
@@ -47,7 +45,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
             message.done += length
             if message.done == message.length:
                 return True
-        hca.round.steps += (length >> _LOG_STEP_BYTES) + 1
+        round_.charge((length >> LOG_BYTES_PER_STEP) + 1)
     return False
 
 

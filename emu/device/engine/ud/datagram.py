@@ -31,6 +31,7 @@ from emu.device.port.datagram import (
 )
 from emu.device.port.ib import partitions
 from emu.device.ports import DmaError
+from emu.device.rounds.costs import STEPS_PER_DATAGRAM
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
 """The QP numbers of the special queue pairs on the wire."""
 
-_STEPS_PER_DATAGRAM = 6
-"""What one counts among the steps of a round, beside the pieces of its request."""
 
 _UD = QpType.UD
 _QP0 = QpType.QP0
@@ -63,7 +62,7 @@ def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     """Take a datagram into the queue pair's next receive request; False when it is dropped."""
-    hca.round.steps += _STEPS_PER_DATAGRAM
+    hca.round.charge(STEPS_PER_DATAGRAM)
     if (
         qp.state not in RECEIVING
         or not _keys_match(hca.link, qp, origin)

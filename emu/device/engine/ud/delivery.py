@@ -79,7 +79,7 @@ def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
 def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
     """Give a group's datagram to its members, those for which the round is too short later."""
     for at, member in enumerate(members):
-        if hca.round.steps > hca.round.most:
+        if hca.round.is_full:
             rest = _rest(hca, members[at:], packet.kept(), origin)
             hca.arrivals.begin(rest, packet.octets)
             return
@@ -90,7 +90,7 @@ def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) 
 def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Portions[None]:
     """Give a datagram to the members that have not got it yet, as far as they still exist."""
     for member in members:
-        while hca.round.steps > hca.round.most:
+        while hca.round.is_full:
             yield
         if hca.qps.get(member.handle) is member and not _is_own(hca.link, member, origin):
             ud.receive(hca, member, packet, origin)

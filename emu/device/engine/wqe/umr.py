@@ -26,6 +26,7 @@ from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.translations import CHUNK, DENSE_BYTES
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.rounds.costs import LOG_TRANSLATION_BYTES_PER_STEP
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.mkey import mkc
 from layouts.wqe import DATA, SET_PSV, UMR_CTRL
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 _CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
 
-_LOG_STEP_BYTES = 8
-"""How many bytes of translations are taken over in the time that a page takes to translate."""
 
 SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
 _REG_UMR = QpType.REG_UMR
@@ -128,7 +127,9 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
     if signature is not None and mask & _EN_SIGERR:
         signature.rearm()
     if xlt:
-        hca.round.steps += mkey.write_translations(offset * OCTWORD, xlt) >> _LOG_STEP_BYTES
+        hca.round.charge(
+            mkey.write_translations(offset * OCTWORD, xlt) >> LOG_TRANSLATION_BYTES_PER_STEP
+        )
         if mkey.is_sparse:
             hca.mkeys.recharge(mkey)
 

@@ -18,6 +18,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError
 from emu.device.port.eth.plain import plain
 from emu.device.ports import Buffer
+from emu.device.rounds.costs import STEPS_PER_UPLINK_FRAME
 from emu.device.rounds.line import Line
 from emu.server.net.eth.port import Segment, SegmentPort, padded
 from emu.server.net.poller import READ, WRITE, Poller
@@ -31,8 +32,6 @@ PAUSE_NS = 500_000
 """How long to wait for a driver that has no receive requests; it does not say when it has."""
 _READ_BYTES = 1 << 18
 _FRAMES_PER_WRITE = 256
-_STEPS_PER_FRAME = 2
-"""What a frame counts among the steps of a round."""
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ class FramedUplink(SegmentPort):
         except FrameError:
             self.dropped["malformed"] += 1
             return
-        self._poller.round.steps += len(frames) * _STEPS_PER_FRAME
+        self._poller.round.charge(len(frames) * STEPS_PER_UPLINK_FRAME)
         for data in frames:
             if self._queued + len(data) > MOST_QUEUED:
                 self.dropped["queue full"] += 1

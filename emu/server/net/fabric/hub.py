@@ -13,7 +13,7 @@ from functools import partial
 
 from emu.device.port.ib.endport import EndPort
 from emu.device.ports import Timer
-from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.device.rounds.costs import LOG_NEWS_BYTES_PER_STEP, STEPS_PER_NEWS
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.address import Listener
 from emu.server.net.fabric.connection import Connection
@@ -32,9 +32,6 @@ NEWS_NS = 20_000_000
 """How often members are told of changed ports, at most."""
 MOST_MISSED = 3000
 """How often a member may not have read the last news when there is more: about a minute."""
-_STEPS_PER_NEWS = 64
-_LOG_STEP = 10
-"""Bytes of news that count as one step of a round, with what comes of them."""
 GREETING_NS = 5_000_000_000
 """A process that connects has to send HELLO within this time."""
 
@@ -283,7 +280,7 @@ class Hub:
         for connection, member in list(self._members.items()):
             if not member.is_greeted or member.is_informed:
                 continue
-            if clock.round.steps > ENOUGH_STEPS or not self._may_be_told(connection, member):
+            if clock.round.has_enough or not self._may_be_told(connection, member):
                 self._tell_later()
                 continue
             member.is_informed = True
@@ -294,7 +291,7 @@ class Hub:
             if guids != member.guids:
                 member.guids = guids
                 connection.send(FrameKind.GUIDS, guids)
-            clock.round.steps += _STEPS_PER_NEWS + (len(news) >> _LOG_STEP)
+            clock.round.charge(STEPS_PER_NEWS + (len(news) >> LOG_NEWS_BYTES_PER_STEP))
 
     def _may_be_told(self, connection: Connection, member: _Member) -> bool:
         """Whether a member has read what it was told before. One that never does has to go."""

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 
 from emu.device.ports import Clock
-from emu.device.rounds.budget import ENOUGH_STEPS
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ class PacketQueue:
 
     def _run(self) -> None:
         for _ in range(min(len(self._frames), PACKETS_PER_TURN)):
-            if self._clock.round.steps > ENOUGH_STEPS:
+            if self._clock.round.has_enough:
                 break
             self._arrive(self._frames.popleft())
         self._is_running = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.objects.ledger import Ledger
 from emu.device.ports import Clock, Timer
-from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.device.rounds.costs import STEPS_PER_LINK_PACKET
 from emu.device.rounds.line import Line
 from emu.device.rounds.portions import Portions
 from emu.server.net.link.fate import Dice
@@ -30,8 +30,6 @@ MOST_BYTES = 64 << 20
 PACKET_BYTES = 300
 """What the host needs for a packet on the way, besides its bytes."""
 PACKETS_PER_TURN = 64
-_STEPS_PER_PACKET = 8
-"""What the fate of a packet counts among the steps of a round."""
 ACCOUNT = "link"
 _NS_PER_S = 1_000_000_000
 
@@ -121,13 +119,13 @@ class Direction:
     def _each(self, parcels: Iterator[Parcel]) -> Portions[None]:
         round_ = self._clock.round
         for parcel in parcels:
-            while round_.steps > round_.most:
+            while round_.is_full:
                 yield
             self._take(parcel)
 
     def _take(self, parcel: Parcel, *, may_double: bool = True) -> None:
         link = self.link
-        self._clock.round.steps += _STEPS_PER_PACKET
+        self._clock.round.charge(STEPS_PER_LINK_PACKET)
         fate = self._dice.throw(link)
         self.counts["packets"] += 1
         arrives: Parcel | None = parcel
@@ -179,7 +177,7 @@ class Direction:
         self._timer = None
         now, round_ = self._clock.now_ns(), self._clock.round
         for _ in range(PACKETS_PER_TURN):
-            if not self._way or self._way[0].due_ns > now or round_.steps > ENOUGH_STEPS:
+            if not self._way or self._way[0].due_ns > now or round_.has_enough:
                 break
             entry = heapq.heappop(self._way)
             self._octets -= entry.octets

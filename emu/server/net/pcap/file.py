@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from emu.device.ports import Clock, Timer
+from emu.device.rounds.costs import LOG_BLOCK_BYTES_PER_STEP, STEPS_PER_BLOCK
 from emu.host.cut_short import LimitError
 from emu.host.userfiles import open_outfile
 from emu.server.net.pcap import blocks
@@ -31,9 +32,6 @@ DEFAULT_MIB = 1024
 _WRITTEN_AT_ONCE = 1 << 20
 """Bytes in one round of the loop, about."""
 _BLOCKS_PER_CALL = 256
-_STEPS_PER_BLOCK = 4
-_LOG_STEP = 13
-"""Bytes of a packet that count as one step of a round."""
 
 Place = list[bytes]
 """A block, in a list of its own so that it can be filled later."""
@@ -99,7 +97,7 @@ class PcapFile:
         self._reserved -= 1
         if self._fd < 0:
             return
-        self._clock.round.steps += (len(block) >> _LOG_STEP) + _STEPS_PER_BLOCK
+        self._clock.round.charge((len(block) >> LOG_BLOCK_BYTES_PER_STEP) + STEPS_PER_BLOCK)
         if not block or not self.has_room(len(block)):
             if self._blocks[-1] is place:
                 self._blocks.pop()

@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from emu.device.rounds.budget import ENOUGH_STEPS, Round
+from emu.device.rounds.budget import Round
+from emu.device.rounds.costs import STEPS_PER_TIMER
 
 logger = logging.getLogger(__name__)
 
 _COMPACT_AT: Final = 64
 _ALWAYS: Final = 64
 """Calls that are made in each round, whatever else has been done in it."""
-STEPS_PER_CALL: Final = 4
-"""What a call counts among the steps of a round."""
 
 
 class LoopTimer:
@@ -66,7 +65,7 @@ class TimerQueue:
             return
         new, round_, most = next(self._order), self.round, _ALWAYS
         while self._heap and self._heap[0][0] <= now and self._heap[0][1] < new:
-            if most <= 0 and round_.steps > ENOUGH_STEPS:
+            if most <= 0 and round_.has_enough:
                 return
             timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None
@@ -74,7 +73,7 @@ class TimerQueue:
                 self._cancelled -= 1
                 continue
             most -= 1
-            round_.steps += STEPS_PER_CALL
+            round_.charge(STEPS_PER_TIMER)
             try:
                 callback()
             except Exception:

@@ -30,6 +30,7 @@ from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.packet import BadPacketError
+from emu.device.rounds.budget import Round
 from emu.device.state import turns
 from emu.device.state.held import MOST_HELD, EarlyPackets
 from layouts.enums import AccessMode, Opcode, QpState, QpType
@@ -68,7 +69,7 @@ class TestDataSegments:
         cost = some(steps=0)
 
         def access(hca, pd, qpn, lkey, span, *limits):
-            hca.round.steps += cost.steps
+            hca.round.charge(cost.steps)
             return []
 
         monkeypatch.setattr(registry, "access", access)
@@ -79,7 +80,7 @@ class TestDataSegments:
         return some(ds=len(lengths), buf=b"".join(DATA.pack(length, 8, 0) for length in lengths))
 
     def test_too_long(self, cost):
-        hca = some(round=some(steps=0), has_signatures=False)
+        hca = some(round=Round(), has_signatures=False)
         half = MOST_BYTES // 2
         assert registry.gather(hca, self.QP, self.wqe(half, half), 0, LOCAL_READ) == []
         with pytest.raises(InPieces) as why:
@@ -87,7 +88,8 @@ class TestDataSegments:
         assert why.value.most == MOST_BYTES
 
     def test_too_many_pieces(self, cost):
-        hca = some(round=some(steps=7), has_signatures=False)
+        hca = some(round=Round(), has_signatures=False)
+        hca.round.charge(7)
         cost.steps = MOST_STEPS
         assert registry.gather(hca, self.QP, self.wqe(1), 0, LOCAL_READ) == []
         with pytest.raises(InPieces) as why:
@@ -95,7 +97,7 @@ class TestDataSegments:
         assert why.value.most == PIECE_BYTES
 
     def test_a_piece_is_cut_only_when_it_is_long(self, cost):
-        hca, size = some(round=some(steps=0), has_signatures=False), PIECE_BYTES
+        hca, size = some(round=Round(), has_signatures=False), PIECE_BYTES
         cost.steps = MOST_STEPS
         wqe = self.wqe(size, size)
         registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, size // 2, size)
@@ -105,7 +107,7 @@ class TestDataSegments:
         assert registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, 0, size + 1) == []
 
     def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost):
-        hca, size = some(round=some(steps=0), has_signatures=False), PIECE_BYTES
+        hca, size = some(round=Round(), has_signatures=False), PIECE_BYTES
         wqe = some(pd=None, segments=[(size, 8, 0), (size, 8, 0)])
         message = some(taken=some(wqe=wqe))
         cost.steps = MOST_STEPS
@@ -142,7 +144,7 @@ class TestKeys:
             raise InPieces(8, 0, length, PIECE_BYTES)
 
         monkeypatch.setattr(SignedStream, "outgoing", outgoing)
-        hca, key, span = some(round=some(steps=0)), some(key=8, start=0), (0, length, LOCAL_READ)
+        hca, key, span = some(round=Round()), some(key=8, start=0), (0, length, LOCAL_READ)
         with pytest.raises(AccessError) as why:
             Signature(None).views(hca, key, 5, span, 0, most)
         assert isinstance(why.value, InPieces) == is_cut
@@ -152,12 +154,12 @@ class TestKeys:
         """Also when one range after the other takes few."""
 
         def indirect(hca, mkey, span, depth, most):
-            hca.round.steps += steps
+            hca.round.charge(steps)
             return [memoryview(bytes(span[1]))]
 
         monkeypatch.setattr(signed_stream.memory, "indirect", indirect)
         key = some(key=8, start=0)
-        stream = SignedStream(some(round=some(steps=0)), key, some(blocks=None), 5, LOCAL_READ, 0)
+        stream = SignedStream(some(round=Round()), key, some(blocks=None), 5, LOCAL_READ, 0)
         stream.most = 9
         if is_refused:
             with pytest.raises(InPieces):
@@ -229,7 +231,7 @@ class TestReceiver:
     def test_a_datagram_to_one(self, monkeypatch, rq, rcq):
         monkeypatch.setattr(datagram, "_keys_match", lambda link, qp, origin: True)
         qp = some(st=QpType.UD, state=QpState.RTS, srq=None, rq=rq, rcq=rcq, page_faults={})
-        assert not datagram.receive(some(round=some(steps=0), link=None), qp, some(), some())
+        assert not datagram.receive(some(round=Round(), link=None), qp, some(), some())
 
     @pytest.mark.parametrize(
         ("state", "faults", "why"),

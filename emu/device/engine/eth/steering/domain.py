@@ -28,6 +28,7 @@ from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
+from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from layouts.enums import Status
 
 MAX_TABLES = 256
@@ -45,8 +46,6 @@ CACHED = 4096
 """Decisions that are kept."""
 CACHED_ITEMS = 1 << 16
 """Deliveries, counters and contexts in all decisions that are kept."""
-_LOG_STEP = 3
-"""Fields, groups, tables or counters that are one step of a round."""
 
 
 # -- packets
@@ -67,7 +66,7 @@ def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) 
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
-    domain.steps += len(decision.counters) >> _LOG_STEP
+    domain.steps += len(decision.counters) >> LOG_STEERED_PER_STEP
     return decision
 
 
@@ -137,7 +136,7 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
             deliveries, rewrites, missed = [], [], True
             break
     missed |= bool(ways)
-    domain.steps += tables + groups + fields + changes >> _LOG_STEP
+    domain.steps += tables + groups + fields + changes >> LOG_STEERED_PER_STEP
     return Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
         tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (),

@@ -68,7 +68,7 @@ def route(
         headers = parse(headers.frame, whole=False)
     before = domain.steps
     decision = decide(domain, headers, octets, packets)
-    hca.round.steps += domain.steps - before
+    hca.round.charge(domain.steps - before)
     if decision.rewrites:
         return _route_changed(decision, headers, source)
     found: list[Delivery] = []

@@ -23,7 +23,6 @@ from emu.device.engine.wqe.registry import gather_piece
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.port.packet import Packet
-from emu.device.rounds.budget import MOST_STEPS_RECEIVED
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
@@ -124,7 +123,7 @@ class PacketCompleter:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
         elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
-        elif self._connection.hca.round.steps > MOST_STEPS_RECEIVED:
+        elif self._connection.hca.round.is_closed:
             self._ask_again()
         else:
             self._take(request, packet.payload, offset)

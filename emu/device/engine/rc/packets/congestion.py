@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.packets.rate import FlowRate
+from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP, STEPS_PER_NOTICE
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _NS_PER_US = 1000
-_STEPS_PER_NOTICE = 4
-"""What a CNP counts among the steps of a round, beside those of time that it makes up for."""
 
 
 def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
@@ -51,4 +50,6 @@ def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
     assert connection.rate is not None
     before = connection.rate.made_up
     connection.rate.notified(now)
-    hca.round.steps += _STEPS_PER_NOTICE + (connection.rate.made_up - before >> 1)
+    hca.round.charge(
+        STEPS_PER_NOTICE + (connection.rate.made_up - before >> LOG_INTERVALS_PER_STEP)
+    )

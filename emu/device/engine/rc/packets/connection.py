@@ -18,6 +18,7 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.port.base import Route
 from emu.device.port.packet import Packet
+from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
 from emu.device.state.recall import Recall
 from layouts.enums import QpState
 
@@ -75,7 +76,7 @@ class PacketConnection:
         clock = self.hca.clock
         now, before = clock.now_ns(), rate.made_up
         is_over = rate.is_over(now)
-        self.hca.round.steps += rate.made_up - before >> 1
+        self.hca.round.charge(rate.made_up - before >> LOG_INTERVALS_PER_STEP)
         if is_over:
             self.limit(None)
         elif (pause := rate.sent(octets, now)) and not self.is_waiting:

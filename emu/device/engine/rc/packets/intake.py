@@ -14,6 +14,7 @@ from emu.device.engine.rc.headers import WRONG_PKEY, objection
 from emu.device.engine.rc.packets.congestion import answer_mark, obey
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.port.packet import Packet
+from emu.device.rounds.costs import STEPS_PER_PACKET
 from emu.device.state.points import FaultPoint
 from layouts.bth import RESPONSES, Kind
 from layouts.enums import QpState
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
-_STEPS_PER_PACKET = 2
-"""What a packet counts among the steps of a round, beside the pieces of its memory."""
 _RTR, _RTS, _CNP = QpState.RTR, QpState.RTS, Kind.CNP
 
 
@@ -44,7 +43,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     """As ``receive``, without the planned faults."""
     if not hca.link.is_up:
         return
-    hca.round.steps += _STEPS_PER_PACKET
+    hca.round.charge(STEPS_PER_PACKET)
     hca.link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
     why = objection(hca, qp, packet)

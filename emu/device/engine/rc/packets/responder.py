@@ -94,7 +94,7 @@ class PacketResponder:
         """Take a share of the held packets and send responses; True when there is more."""
         budget, hca = PACKETS_PER_TURN, self._connection.hca
         while self._held and budget and not self._is_waiting and not self.responses.is_full:
-            if hca.round.steps > ENOUGH_STEPS:
+            if hca.round.has_enough:
                 break
             budget -= 1
             packet = self._held.pop()
