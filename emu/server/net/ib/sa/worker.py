@@ -1,6 +1,6 @@
-"""The administrator's work, cut into steps: a bounded number in each round of the loop.
+"""The administrator's work, cut into steps: a share of each round of the loop.
 
-A job is an iterator. Each of its steps yields its cost; looking at one record costs 1.
+A job is an iterator. Each of its steps yields its cost; making or looking at one record costs 1.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from emu.device.ports import Clock
-
-STEPS_PER_ROUND = 256
-"""A step takes up to 80 us."""
+from emu.device.rounds.budget import STEPS_PER_SHARE
+from emu.device.rounds.costs import STEPS_PER_RECORD
 
 Job = Iterator[int]
 
@@ -22,8 +21,12 @@ class Worker:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._jobs: deque[Job] = deque()
-        self._left = STEPS_PER_ROUND
+        self._left = 0
+        """Steps of its share that are left in the round of this number."""
+        self._round = -1
         self._is_running = False
+        self._is_waiting = False
+        """A timer gives it its share of the next round."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -31,18 +34,23 @@ class Worker:
     def begin(self, job: Job) -> None:
         """Start a job: do as much as possible at once, and the rest in later rounds."""
         self._jobs.append(job)
-        if not self._is_running and self._left > 0:
+        if not self._is_running:
             self._run()
 
     def _run(self) -> None:
+        round_ = self._clock.round
+        if self._round != round_.number:
+            self._round, self._left = round_.number, STEPS_PER_SHARE
         self._is_running = True
         try:
-            while self._jobs and self._left > 0:
-                self._left -= self._step()
+            while self._jobs and self._left > 0 and not round_.is_full:
+                steps = self._step() * STEPS_PER_RECORD
+                round_.charge(steps)
+                self._left -= steps
         finally:
             self._is_running = False
-            if self._jobs or self._left <= 0:
-                self._left = 0
+            if self._jobs and not self._is_waiting:
+                self._is_waiting = True
                 self._clock.call_later(0, self._next_round)
 
     def _step(self) -> int:
@@ -60,5 +68,5 @@ class Worker:
         return cost
 
     def _next_round(self) -> None:
-        self._left = STEPS_PER_ROUND
+        self._is_waiting = False
         self._run()

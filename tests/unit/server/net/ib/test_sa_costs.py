@@ -7,9 +7,11 @@ import pytest
 from helpers.net.subnet import Subnet, end_port
 
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES
+from emu.device.rounds.budget import STEPS_PER_ROUND, STEPS_PER_SHARE
+from emu.device.rounds.costs import STEPS_PER_RECORD
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import administrator, events, multicast, records, rmpp
-from emu.server.net.ib.sa.worker import STEPS_PER_ROUND, Worker
+from emu.server.net.ib.sa.worker import Worker
 from layouts.mads import MadStatus, Method
 from layouts.sa import SaAttr
 
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.hostile
 
 GET_TABLE, SET = Method.GET_TABLE, Method.SET
 MOST_PORTS = 1023
+RECORDS_PER_ROUND = STEPS_PER_SHARE // STEPS_PER_RECORD
 CREATE = {"qkey": 1, "pkey": DEFAULT_PKEY, "traffic_class": 0, "flow_label": 0, "sl": 0}
 
 
@@ -33,6 +36,7 @@ class Counting:
 
 def one_round(clock):
     """What is due now; what that sets is the next round's."""
+    clock.round.begin()
     due = []
     while clock._timers and clock._timers[0][0] <= clock.ns:
         due.append(heapq.heappop(clock._timers)[2])
@@ -78,7 +82,7 @@ def test_table_is_made_in_pieces(big, made):
     ask_for_nodes(big, 1)
     found = rounds(big, lambda: made.count)
     assert sum(found) == MOST_PORTS + 1
-    assert max(found) <= STEPS_PER_ROUND
+    assert max(found) <= RECORDS_PER_ROUND
     assert len(big.take(1)) == 1
 
 
@@ -104,7 +108,7 @@ def test_requests_wait_in_a_bounded_queue(big, made):
         for _ in range(10):
             ask_for_nodes(big, lid)
     assert len(big.sa._requests) <= administrator.MAX_REQUESTS
-    assert max(rounds(big, lambda: made.count)) <= STEPS_PER_ROUND
+    assert max(rounds(big, lambda: made.count)) <= RECORDS_PER_ROUND
     assert big.take(2)[0].mad_hdr.status == MadStatus.SUCCESS
 
 
@@ -127,7 +131,7 @@ def test_paths_between_ports_with_many_partitions(monkeypatch):
     monkeypatch.setattr(Worker, "_step", lambda self: (steps.append(1), step(self))[1])
     subnet.send(1, subnet.request(GET_TABLE, SaAttr.PATH_REC, slid=1))
     found = rounds(subnet, lambda: len(steps))
-    assert max(found) <= STEPS_PER_ROUND + 1
+    assert max(found) <= RECORDS_PER_ROUND + 1
     assert sum(found) > MOST_PORTS
 
 
@@ -143,7 +147,7 @@ def test_window_that_is_wide_open(big):
         sent.extend(big.take(1))
         return len(sent)
 
-    assert max(rounds(big, count)) <= STEPS_PER_ROUND // 2 + 1
+    assert max(rounds(big, count)) <= RECORDS_PER_ROUND // 2 + 1
     assert [mad.rmpp_hdr.seg_num for mad in sent] == [*range(2, len(sent) + 2)]
     big.clock.advance(rmpp.ACK_TIMEOUT_NS)
     again = big.take(1)
@@ -184,13 +188,13 @@ def test_notices_of_many_ports_for_many_subscribers():
     subnet.ports += [end_port(lid) for lid in range(21, MOST_PORTS + 1)]
     subnet.sa.sweep()
     found = rounds(subnet, lambda: sum(map(len, subnet.inboxes.values())))
-    assert 0 < max(found) <= STEPS_PER_ROUND
+    assert 0 < max(found) <= RECORDS_PER_ROUND
     assert len(found) > 2
     for _ in range(events.MAX_TRIES):
         subnet.clock.ns += events.REPORT_TIMEOUT_NS
         one_round(subnet.clock)
         assert max(rounds(subnet, lambda: sum(map(len, subnet.inboxes.values())))[1:] or [0]) <= (
-            STEPS_PER_ROUND
+            RECORDS_PER_ROUND
         )
 
 
@@ -279,7 +283,7 @@ def test_job_that_fails_is_gone_and_the_next_is_done():
     worker = Worker(clock)
 
     def bad():
-        yield STEPS_PER_ROUND
+        yield RECORDS_PER_ROUND
         raise ZeroDivisionError
 
     def good():
@@ -292,3 +296,40 @@ def test_job_that_fails_is_gone_and_the_next_is_done():
         clock.advance(0)
     clock.advance(0)
     assert done == [1]
+
+
+def endless(done):
+    while True:
+        done.append(1)
+        yield 1
+
+
+def test_worker_charges_the_loop_for_its_share():
+    clock, done = HandClock(), []
+    worker = Worker(clock)
+    clock.round.charge(100)
+    worker.begin(endless(done))
+    assert len(done) == RECORDS_PER_ROUND
+    assert clock.round.steps == 100 + STEPS_PER_SHARE
+    worker.begin(endless(done))
+    assert len(done) == RECORDS_PER_ROUND
+    one_round(clock)
+    assert len(done) == 2 * RECORDS_PER_ROUND
+    assert clock.round.steps == STEPS_PER_SHARE
+    assert clock.waiting() == 1
+
+
+def test_worker_waits_when_others_have_had_the_round():
+    """What arrives late in a round is begun in the next one, and nothing is lost."""
+    clock, done = HandClock(), []
+    worker = Worker(clock)
+    clock.round.charge(STEPS_PER_ROUND + 1)
+    worker.begin(endless(done))
+    assert not done
+    assert len(worker) == 1
+    clock.round.begin()
+    clock.round.charge(STEPS_PER_ROUND - 2 * STEPS_PER_RECORD + 1)
+    worker.begin(endless(done))
+    assert len(done) == 2
+    one_round(clock)
+    assert len(done) == 2 + RECORDS_PER_ROUND
