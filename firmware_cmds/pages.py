@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.memory.pages import PAGES_PER_TURN, check_pages
+from emu.device.objects.memory.pages import check_pages
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import PAGES_PER_PORTION
 from emu.device.state.fwpages import MOST_PAGES
 from emu.device.state.hca import HcaState
 from layouts import pages as layout
@@ -63,8 +64,8 @@ def _give(hca: Hca, cmd: Any) -> Portions[None]:
     pages = cmd.pas.words(count)
     yield from check_pages(hca.memory, pages, PAGE, count * PAGE)
     different: dict[int, None] = {}
-    for first in range(0, count, PAGES_PER_TURN):
-        different.update(dict.fromkeys(pages[first : first + PAGES_PER_TURN]))
+    for first in range(0, count, PAGES_PER_PORTION):
+        different.update(dict.fromkeys(pages[first : first + PAGES_PER_PORTION]))
         yield
     if len(different) != count:
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")

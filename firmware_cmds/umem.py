@@ -24,6 +24,7 @@ from emu.device.objects.memory.pages import (
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.device.objects.memory.umem import Umem
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import RIGHTS_PER_PORTION
 from layouts import umem as layout
 from layouts.enums import Op, Status
 
@@ -38,8 +39,6 @@ _PRESENT = bytes(low for low in _LOW_BYTES if low & MTT_READ)
 _WRITABLE = bytes(low for low in _LOW_BYTES if low & MTT_WRITE)
 _WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
 """There may be a million page entries, so their lowest bytes are checked many at a time."""
-
-_RIGHTS_PER_TURN = 1 << 17
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
@@ -88,13 +87,13 @@ def _take_rights(pages: array[int]) -> Portions[bool]:
     """
     low = low_bytes(pages)
     is_writable = True
-    for first in range(0, len(low), _RIGHTS_PER_TURN):
+    for first in range(0, len(low), RIGHTS_PER_PORTION):
         if first:
             yield
-        share = low[first : first + _RIGHTS_PER_TURN].tobytes()
+        share = low[first : first + RIGHTS_PER_PORTION].tobytes()
         if share.translate(None, _PRESENT):
             raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
-        low[first : first + _RIGHTS_PER_TURN] = share.translate(_WITHOUT_RIGHTS)
+        low[first : first + RIGHTS_PER_PORTION] = share.translate(_WITHOUT_RIGHTS)
         is_writable &= not share.translate(None, _WRITABLE)
     return is_writable
 

@@ -28,6 +28,7 @@ from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_SHARE
 from emu.device.rounds.costs import STEPS_PER_COMMAND
 from emu.device.rounds.portions import Portions, goes_on
+from emu.device.rounds.sizes import COMMANDS_PER_ROUND
 from emu.device.state.points import FaultPoint, FaultPoints
 from layouts.cmd import cmd_layout
 from layouts.enums import Delivery, EventType, Status, op_name
@@ -43,7 +44,6 @@ COMMAND_POINT: FaultPoint[[CommandInterface, Request], Portions[bool]] = FaultPo
 
 LOG_SLOTS = 5
 LOG_STRIDE = 6
-COMMANDS_PER_ROUND = 8
 SHORT_BYTES = 16 << 10
 """Largest input plus output of a command that is served at once; a longer one is queued."""
 

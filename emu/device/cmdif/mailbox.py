@@ -13,14 +13,13 @@ from collections.abc import Sequence
 
 from emu.device.ports import Buffer, DmaError, GuestMemory
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import BLOCKS_PER_PORTION
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
 from layouts.enums import Delivery
 
 MAX_COMMAND_BYTES = 8 << 20
 """Longest input or output taken: twice what the largest page list of CREATE_MKEY needs."""
 
-BLOCKS_PER_TURN = 512
-"""How many blocks of a chain are walked, read, written or signed in one portion."""
 
 _LINK = cmd_prot_block.packer("next", "block_num", "token")
 _CTRL_OFFSET = MAILBOX_DATA_BYTES
@@ -59,7 +58,7 @@ def walk(
     )
     blocks: list[int] = []
     for number in range(-(-max(length - INLINE_BYTES, 0) // MAILBOX_DATA_BYTES)):
-        if number and not number % BLOCKS_PER_TURN:
+        if number and not number % BLOCKS_PER_PORTION:
             yield
         if not pointer:
             raise DeliveryError(side, f"mailbox chain ends before block {number}")
@@ -94,10 +93,10 @@ def gather(
 ) -> Portions[bytearray]:
     """The whole input: the inline bytes and the contents of the blocks."""
     data = bytearray(inline[:length])
-    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+    for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
             yield
-        for address in blocks[first : first + BLOCKS_PER_TURN]:
+        for address in blocks[first : first + BLOCKS_PER_PORTION]:
             size = min(MAILBOX_DATA_BYTES, length - len(data))
             data += memory.read(address, size)
     return data
@@ -106,20 +105,20 @@ def gather(
 def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Portions[None]:
     """Write the part of an output beyond the inline bytes into its blocks."""
     at = INLINE_BYTES
-    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+    for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
             yield
-        for address in blocks[first : first + BLOCKS_PER_TURN]:
+        for address in blocks[first : first + BLOCKS_PER_PORTION]:
             memory.write(address, output[at : at + MAILBOX_DATA_BYTES])
             at += MAILBOX_DATA_BYTES
 
 
 def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
     """Raise SIGNAT_ERR for a block whose control part, or the whole of it, has a bad signature."""
-    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+    for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
             yield
-        for address in blocks[first : first + BLOCKS_PER_TURN]:
+        for address in blocks[first : first + BLOCKS_PER_PORTION]:
             block = memory.read(address, cmd_prot_block.size)
             if xor8(block[_CTRL_OFFSET:-1]) != 0xFF or xor8(block) != 0xFF:
                 raise DeliveryError(Delivery.SIGNAT_ERR, f"mailbox block at {address:#x}")
@@ -127,10 +126,10 @@ def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[Non
 
 def sign(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
     """Sign the blocks of an output."""
-    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+    for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
             yield
-        for address in blocks[first : first + BLOCKS_PER_TURN]:
+        for address in blocks[first : first + BLOCKS_PER_PORTION]:
             block = cmd_prot_block.view(bytearray(memory.read(address, cmd_prot_block.size)))
             block.ctrl_sig = block.sig = 0
             block.ctrl_sig = ~xor8(block.buf[_CTRL_OFFSET:-1]) & 0xFF

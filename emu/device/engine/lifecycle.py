@@ -20,6 +20,7 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
 from emu.device.rounds.costs import STEPS_PER_STOP
+from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.turns import TURNS
 from layouts.enums import EventType, PortChange, QpState
@@ -29,8 +30,6 @@ log = logging.getLogger(__name__)
 
 for _module in walk_packages(engine.__path__, f"{engine.__name__}."):
     import_module(_module.name)  # those with a turn register it
-
-QUEUES_PER_ROUND = 8
 
 
 def run(hca: Hca) -> bool:

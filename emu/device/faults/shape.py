@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import TOKENS_PER_PORTION
 
 MOST_DEPTH = 16
 """Brackets inside brackets."""
@@ -25,7 +26,6 @@ MOST_TOKENS = 3000
 MOST_PIECE = 32 << 10
 """Words and characters of a rule with its tables, and of what stands before the first rule."""
 
-_TOKENS_PER_TURN = 4000
 _HEADER = re.compile(r"\[\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]\]")
 
 # Every alternative consumes what it looks at, an unclosed string up to the end: linear time.
@@ -64,7 +64,7 @@ def cuts(text: str) -> Portions[list[int]]:
     depth = dots = parts = 0
     is_fresh = True
     for count, token in enumerate(_TOKEN.finditer(text), 1):
-        if not count % _TOKENS_PER_TURN:
+        if not count % TOKENS_PER_PORTION:
             yield
         kind, start = token.lastgroup, token.start()
         parts += 1

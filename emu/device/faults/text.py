@@ -15,13 +15,12 @@ from emu.device.faults.plan import Plan
 from emu.device.faults.rule import Rule
 from emu.device.faults.shape import TooComplexError, cuts, header_name, unfit
 from emu.device.rounds.portions import Portions, finish
+from emu.device.rounds.sizes import CHARACTERS_PER_PORTION, RULES_PER_PORTION
 from emu.toml_lines import Place, TomlLines
 
 MOST_BYTES = 1 << 20
 _MOST_SHOWN = 20
 _LONGEST_VALUE = 60
-_CHARACTERS_PER_TURN = 8 << 10
-_RULES_PER_TURN = 64
 
 
 class PlanError(ValueError):
@@ -54,7 +53,7 @@ def _parsed(text: str, found: Sequence[int]) -> Portions[dict[str, Any]]:
     start = lines = 0
     # What stands before the first [[name]] cannot be continued by one, and is parsed with it.
     for end in (*found[2:], len(text)):
-        if end - start < _CHARACTERS_PER_TURN and end < len(text):
+        if end - start < CHARACTERS_PER_PORTION and end < len(text):
             continue
         # The empty lines make the parser's line numbers those of the whole text.
         for key, value in tomllib.loads("\n" * lines + text[start:end]).items():
@@ -155,7 +154,7 @@ def _misfits(plan: Plan) -> Portions[list[tuple[Place, str]]]:
         if rule.name in taken:
             found.append((("rule", number, "name"), f"{rule.name!r} is the name of another rule"))
         taken |= {rule.name} - {""}
-        if not (number + 1) % _RULES_PER_TURN:
+        if not (number + 1) % RULES_PER_PORTION:
             yield
     return found
 

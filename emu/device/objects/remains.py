@@ -6,9 +6,7 @@ from collections import deque
 
 from emu.device.objects.object import Object
 from emu.device.rounds.costs import LOG_FREED_PER_STEP
-
-FREED_PER_ROUND = 5000
-"""Number of objects; each takes a microsecond or two."""
+from emu.device.rounds.sizes import FREED_PER_ROUND
 
 
 class Remains:

@@ -9,7 +9,8 @@ message or packet passes compares it with the levels below by itself: a question
 as much as three of them.
 
 What a turn may not do any more waits: in its queue, in the :class:`~emu.device.rounds.line.Line` of
-its receiver, or in the generator that does it (``portions.py``). Costs are in ``costs.py``.
+its receiver, or in the generator that does it (``portions.py``). Costs are in
+``costs.py``, the sizes of turns and portions in ``sizes.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ out what arrives."""
 
 STEPS_PER_SHARE = STEPS_PER_ROUND // 4
 """What a turn may take of which many would like a whole round: a portion of a long command or of a
-long message, the subnet's administrator. Three others still get theirs in the same round."""
+long message, the pages that a message looks ahead for, the subnet's administrator. Three others
+still get theirs in the same round."""
+
+STEPS_PER_ACCESS = 4096 + 64
+"""What one access of a message to memory may take, if it is to more than a few bytes: a packet of
+single bytes. What takes more is moved in pieces, or fails."""
 
 
 class Waiting(Protocol):

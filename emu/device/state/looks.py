@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emu.device.ports import Clock, Timer
+from emu.device.rounds.sizes import LOOKS_PER_INTERVAL
 
 INTERVAL_NS = 1_000_000_000
-LOOKS_AT_ONCE = 256
-"""Queues that are looked at in each interval."""
 
 
 class SeldomLooks:
@@ -41,7 +40,7 @@ class SeldomLooks:
 
     def _run(self) -> None:
         self._timer = None
-        for look in [look for look, _ in zip(self._waiting, range(LOOKS_AT_ONCE))]:
+        for look in [look for look, _ in zip(self._waiting, range(LOOKS_PER_INTERVAL))]:
             if look in self._waiting:  # one before it may have ended it
                 del self._waiting[look]
                 look.call()

@@ -15,14 +15,11 @@ from typing import Protocol
 
 from emu.device.ports import Clock, Timer
 from emu.device.rounds.budget import Round
+from emu.device.rounds.sizes import PACKETS_PER_CONNECTION, PACKETS_PER_ROUND
 
 log = logging.getLogger(__name__)
 
 READ, WRITE = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
-PACKETS_PER_TURN = 128
-"""Limit for one connection."""
-PACKETS_PER_ROUND = 512
-"""Limit for all connections together."""
 
 
 class Reactor(Clock, Protocol):
@@ -155,7 +152,9 @@ class Poller:
             if left <= 0 or round_.has_served:
                 break
             del self._waiting[connection]
-            left -= self._guarded(connection, partial(connection.take, min(left, PACKETS_PER_TURN)))
+            left -= self._guarded(
+                connection, partial(connection.take, min(left, PACKETS_PER_CONNECTION))
+            )
             if connection.has_more and connection not in self._paused:
                 self._waiting[connection] = None
         if self._waiting:

@@ -14,11 +14,10 @@ from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.object import MOST_CHILDREN, Object
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import ITEMS_PER_PORTION, KEYS_PER_PORTION
 from emu.device.state.hca import Hca
 from layouts.enums import AccessMode, PortType
 
-_ITEMS_PER_PART = 256
-_KEYS_PER_TURN = 10_000
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -90,7 +89,7 @@ def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]
         for at, item in enumerate(chosen):
             told = _item(function, item) if isinstance(item, Object) else item
             parts.append("," * bool(at) + _json(told))
-            if len(parts) > _ITEMS_PER_PART:
+            if len(parts) > ITEMS_PER_PORTION:
                 yield "".join(parts).encode()
                 parts.clear()
         parts.append("]}")
@@ -120,7 +119,7 @@ def census(functions: Sequence[Function]) -> Portions[dict[str, int]]:
             counts[table.kind] += len(table)
         for number, key in enumerate(list(hca.mkeys), 1):
             counts[hca.mkeys.kind] -= key.free
-            if not number % _KEYS_PER_TURN:
+            if not number % KEYS_PER_PORTION:
                 yield
     return dict(counts)
 

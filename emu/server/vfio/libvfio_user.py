@@ -19,6 +19,7 @@ from struct import Struct
 from typing import Final
 
 from emu.device.ports import PciFunction
+from emu.device.rounds.sizes import REQUEST_BYTES_PER_TURN
 from emu.host.listening import OWNER_ONLY
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.libvfio_abi import load_library
@@ -34,7 +35,7 @@ from emu.server.vfio.protocol import (
     ProtocolError,
     command_name,
 )
-from emu.server.vfio.server import SLOW_BYTES, TURN_BYTES, Server
+from emu.server.vfio.server import SLOW_BYTES, Server
 from emu.server.vfio.waits.waiting import Waiter
 
 _SEND_LIMIT: Final = Struct("@ll").pack(0, 40_000)
@@ -170,7 +171,7 @@ class _Client:
         if not filled:
             raise EOFError
         commands: list[int] = []
-        head, left = 0, TURN_BYTES
+        head, left = 0, REQUEST_BYTES_PER_TURN
         while filled - head >= HEADER.size and left > 0:
             _, command, size, _, _ = HEADER.unpack_from(self._peeked, head)
             if not HEADER.size <= size <= MAX_MSG_SIZE:

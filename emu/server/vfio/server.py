@@ -19,8 +19,6 @@ from emu.server.vfio.protocol import ProtocolError
 
 logger = logging.getLogger(__name__)
 
-TURN_BYTES: Final = 16 << 10
-"""Bytes of requests that are handled in one turn: some 400 BAR accesses, about a millisecond."""
 SLOW_BYTES: Final = 256
 """Bytes that any other request counts as in addition; one of them, a reset, takes 0.3 ms."""
 

@@ -19,6 +19,7 @@ from array import array
 from typing import Final
 
 from emu.device.ports import PciFunction
+from emu.device.rounds.sizes import REQUEST_BYTES_PER_TURN
 from emu.server.vfio.negotiate import negotiate
 from emu.server.vfio.protocol import (
     HEADER,
@@ -33,7 +34,7 @@ from emu.server.vfio.protocol import (
     command_name,
 )
 from emu.server.vfio.requests import Requests
-from emu.server.vfio.server import SLOW_BYTES, TURN_BYTES
+from emu.server.vfio.server import SLOW_BYTES
 from emu.server.vfio.waits.waiting import Waiter
 
 logger = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class Session:
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
         function, send = self._function, self._send
         head = self._head
-        last = min(filled - _HEADER, head + TURN_BYTES)
+        last = min(filled - _HEADER, head + REQUEST_BYTES_PER_TURN)
         while head <= last:
             msg_id, cmd, size, flags, _, offset, bar, count = _unpack(buffer, head)
             end = head + size

@@ -53,8 +53,8 @@ def memory():
 def small_turns(monkeypatch):
     """A dozen pages are already many."""
     monkeypatch.setattr(cmdif, "SHORT_BYTES", 256)
-    monkeypatch.setattr(mailbox, "BLOCKS_PER_TURN", 1)
-    monkeypatch.setattr(pages, "PAGES_PER_TURN", 2)
+    monkeypatch.setattr(mailbox, "BLOCKS_PER_PORTION", 1)
+    monkeypatch.setattr(pages, "PAGES_PER_PORTION", 2)
     monkeypatch.setattr(pages, "_MOST_JOINED", 2)
 
 
@@ -331,7 +331,7 @@ class TestManyFunctions:
                     break
                 functions[at % self.COUNT].run()
             before, calls = calls, self.calls(drivers)
-            assert calls - before <= 6 * pages.PAGES_PER_TURN
+            assert calls - before <= 6 * pages.PAGES_PER_PORTION
             assert clock.round.steps < 2 * STEPS_PER_ROUND
             if all(one.is_done for one in sent):
                 break

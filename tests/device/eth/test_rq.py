@@ -184,7 +184,7 @@ def test_flush(node, clock, wq_type):
 
 @pytest.mark.hostile
 def test_a_long_flush_is_bounded(node, clock, monkeypatch):
-    monkeypatch.setattr(queues, "FLUSHED_AT_ONCE", 4)
+    monkeypatch.setattr(queues, "FLUSHED_PER_TURN", 4)
     rq = ReceiveQueue(node, log_size=6)
     cq = node.hca.cqs.need(rq.cq.cqn)
     for _ in range(40):

@@ -43,7 +43,7 @@ def test_everything_posted_is_flushed_in_order(node, qps, target):
 
 @pytest.mark.hostile
 def test_a_long_queue_is_flushed_bit_by_bit(node, qps, clock, target, monkeypatch):
-    monkeypatch.setattr(flushing, "FLUSHED_AT_ONCE", 4)
+    monkeypatch.setattr(flushing, "FLUSHED_PER_TURN", 4)
     left, _ = qps
     for _ in range(40):
         left.post_recv(target.sge())
@@ -278,7 +278,7 @@ class TestManyInError:
     def looked(self, monkeypatch):
         """The numbers of the queue pairs that have been looked at."""
         found, posted = [], flushing._has_receives
-        monkeypatch.setattr(looks, "LOOKS_AT_ONCE", self.AT_ONCE)
+        monkeypatch.setattr(looks, "LOOKS_PER_INTERVAL", self.AT_ONCE)
         monkeypatch.setattr(
             flushing, "_has_receives", lambda qp: found.append(qp.handle) or posted(qp)
         )

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from emu.device.engine.mr.rights import MOST_STEPS, PACKET_BYTES
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.engine.mr.rights import PACKET_BYTES
+from emu.device.rounds.budget import STEPS_PER_ACCESS, STEPS_PER_ROUND
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.signatures import CRC64, Crc, Dif, SignatureKey
@@ -25,7 +25,7 @@ LONG = 5 * MIB + 12345
 """More than moves in one go."""
 pytestmark = pytest.mark.hostile
 
-A_ROUND = STEPS_PER_ROUND + MOST_STEPS
+A_ROUND = STEPS_PER_ROUND + STEPS_PER_ACCESS
 """What a round may cost: what it begins, and one access that has begun by then."""
 
 

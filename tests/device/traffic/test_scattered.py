@@ -9,11 +9,15 @@ import pytest
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.steering import domain
-from emu.device.engine.mr.rights import MOST_STEPS, PACKET_BYTES
-from emu.device.engine.rc.remote import LOOK_AHEAD_STEPS
+from emu.device.engine.mr.rights import PACKET_BYTES
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
-from emu.device.rounds.budget import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from emu.device.rounds.budget import (
+    MOST_STEPS_RECEIVED,
+    STEPS_PER_ACCESS,
+    STEPS_PER_ROUND,
+    STEPS_PER_SHARE,
+)
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -96,7 +100,7 @@ def test_a_datagram_in_too_many_pieces_is_not_sent_without_data(channel, most_st
     channel.send((3000, scattered(channel.left, 3), 0))
     assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
     assert not channel.recv_cq.drain()
-    assert MOST_STEPS // 2 < most_steps(channel.left) <= MOST_STEPS + SLACK
+    assert STEPS_PER_ACCESS // 2 < most_steps(channel.left) <= STEPS_PER_ACCESS + SLACK
 
 
 def test_a_datagram_into_too_many_pieces(channel, most_steps):
@@ -126,7 +130,7 @@ def test_a_group_whose_members_are_all_scattered(channel, most_steps):
 
 # -- connected services
 
-A_ROUND = MOST_STEPS_RECEIVED + MOST_STEPS + SLACK
+A_ROUND = MOST_STEPS_RECEIVED + STEPS_PER_ACCESS + SLACK
 """What a function's own turns may take, and one packet that arrives after them."""
 
 
@@ -162,7 +166,7 @@ def test_a_message_of_single_bytes_inside_the_process(pair, most_steps, op, dept
     channel.settle()
     assert len(channel.sent()) == 3
     assert (source if op == "read" else target).read() == text
-    most = STEPS_PER_ROUND + MOST_STEPS + LOOK_AHEAD_STEPS + SLACK
+    most = STEPS_PER_ROUND + STEPS_PER_ACCESS + STEPS_PER_SHARE + SLACK
     assert max(most_steps(channel.left), most_steps(channel.right)) <= most
 
 
@@ -231,7 +235,7 @@ def test_a_frame_in_too_many_pieces_is_not_sent(node, most_steps):
     sq.send((1400, scattered(node, 4), 0))
     node.settle()
     assert [done.syndrome for done in sq.cq.drain()] == [CqeSyndrome.LOCAL_PROT_ERR]
-    assert MOST_STEPS // 2 < most_steps(node) <= MOST_STEPS + SLACK
+    assert STEPS_PER_ACCESS // 2 < most_steps(node) <= STEPS_PER_ACCESS + SLACK
     assert not node.hca.nic_vport.sent.packets
 
 
@@ -242,7 +246,7 @@ def test_a_large_send_in_too_many_pieces(node, most_steps):
     sq.send(*[(SIZE, key, 0)] * 8, opcode=Opcode.LSO, mss=1000, headers=header)
     node.settle()
     assert [done.syndrome for done in sq.cq.drain()] == [CqeSyndrome.LOCAL_PROT_ERR]
-    assert MOST_STEPS // 2 < most_steps(node) <= MOST_STEPS + SLACK
+    assert STEPS_PER_ACCESS // 2 < most_steps(node) <= STEPS_PER_ACCESS + SLACK
 
 
 def test_a_frame_of_single_bytes_is_sent(node):

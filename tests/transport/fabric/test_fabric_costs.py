@@ -57,8 +57,8 @@ def test_packets_of_one_member(fabric, hub_process, handled):
     for _ in range(20):
         fabric.loop.step(0)
         handled.append([])
-    assert max(map(len, handled)) <= 2 * poller.PACKETS_PER_TURN
-    assert sum(map(len, handled)) > 10 * poller.PACKETS_PER_TURN
+    assert max(map(len, handled)) <= 2 * poller.PACKETS_PER_CONNECTION
+    assert sum(map(len, handled)) > 10 * poller.PACKETS_PER_CONNECTION
 
 
 def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
@@ -72,7 +72,7 @@ def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
     assert max(map(len, handled)) <= 2 * poller.PACKETS_PER_ROUND
     counts = [sum(found.count(own.identities[0].lid) for found in handled) for own in crowd]
     assert min(counts) > 0
-    assert max(counts) - min(counts) <= 2 * poller.PACKETS_PER_TURN
+    assert max(counts) - min(counts) <= 2 * poller.PACKETS_PER_CONNECTION
 
 
 def test_multicast_counts_as_often_as_it_is_sent_on(fabric, hub_process, handled):
@@ -82,7 +82,7 @@ def test_multicast_counts_as_often_as_it_is_sent_on(fabric, hub_process, handled
     for _ in range(10):
         fabric.loop.step(0)
         handled.append([])
-    assert 0 < max(map(len, handled)) <= 2 * poller.PACKETS_PER_TURN // 8
+    assert 0 < max(map(len, handled)) <= 2 * poller.PACKETS_PER_CONNECTION // 8
 
 
 def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):

@@ -140,7 +140,7 @@ def test_super_frames_wait_in_the_socket_for_later_rounds(unix):
     hub.host.got.clear()
     data = Packet(payload=bytes(30_000), checked=False).frame()
     for _ in range(8):
-        one.host.send(data, gso_size=2 * len(data) // poller.PACKETS_PER_TURN, checked=True)
+        one.host.send(data, gso_size=2 * len(data) // poller.PACKETS_PER_CONNECTION, checked=True)
     seen = []
     while sum(seen) < 8:
         unix.loop.step(5_000_000)

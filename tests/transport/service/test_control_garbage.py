@@ -190,7 +190,7 @@ def test_what_is_no_plan_is_not_parsed_at_once(served, text, why):
 
 
 def test_objects_are_told_in_parts(served, monkeypatch):
-    monkeypatch.setattr(views, "_ITEMS_PER_PART", 2)
+    monkeypatch.setattr(views, "ITEMS_PER_PORTION", 2)
     in_rounds(served, "fault.load", plan=RULES)
     answer, rounds = in_rounds(served, "objects", kind="fault")
     (function,) = answer["result"]["functions"]

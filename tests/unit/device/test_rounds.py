@@ -1,6 +1,7 @@
 """The budget of a round: what waits for the next ones, in which order, and who is next."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -247,3 +248,20 @@ def test_share_ends_with_the_round(world):
     assert world.round.share() == STEPS_PER_SHARE
     world.round.charge(STEPS_PER_ROUND - 10)
     assert world.round.share() == STEPS_PER_ROUND
+
+
+SIZE = re.compile(r"^_?\w*(STEPS?_PER_|PER_(STEP|TURN|ROUND|PORTION)$|AT_ONCE$)")
+
+
+def test_costs_and_sizes_stand_together():
+    """What a round, a turn or a portion holds is declared in emu/device/rounds and nowhere else."""
+    found = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(target)}"
+        for folder in ("emu/device", "emu/server", "firmware_cmds")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.parent.name != "rounds"
+        for node in ast.parse(path.read_text()).body
+        for target in getattr(node, "targets", [getattr(node, "target", None)])
+        if isinstance(target, ast.Name) and SIZE.match(target.id)
+    ]
+    assert not found

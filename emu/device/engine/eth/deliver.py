@@ -14,7 +14,7 @@ from emu.device.engine.eth.steering.route import Delivery
 from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
 from emu.device.engine.events import completions
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE, MOST_STEPS, AccessError, InPieces
+from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError, InPieces
 from emu.device.engine.qp.events import check_srq_limit
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.mkey import ANY_QPN
@@ -24,6 +24,7 @@ from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
 from emu.device.ports import DmaError
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import (
     LOG_CHANGES_PER_STEP,
     LOG_SEGMENTS_PER_STEP,
@@ -195,10 +196,10 @@ def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views |
 def _room(hca: Hca, wqe: RecvWqe, offset: int, length: int) -> Views | None:
     """``length`` bytes at ``offset`` of the scatter list; None when it is shorter.
 
-    Raises InPieces when they take more than MOST_STEPS.
+    Raises InPieces when they take more than STEPS_PER_ACCESS.
     """
     views: list[memoryview] = []
-    most = hca.round.steps + MOST_STEPS
+    most = hca.round.steps + STEPS_PER_ACCESS
     for byte_count, lkey, address in wqe.segments:
         room = (byte_count & _LENGTH or SEGMENT_2GIB) - offset
         if room <= 0:

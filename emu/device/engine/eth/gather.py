@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_READ, MOST_STEPS
+from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.objects.queues.send_queue import BadWqeError
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[byte
             yield buf[at + 4 : at + 4 + length]
             at += 4 + length + _PAD & ~_PAD
         else:
-            limit = hca.round.steps + MOST_STEPS
+            limit = hca.round.steps + STEPS_PER_ACCESS
             views = access(hca, sq.pd, sq.handle, lkey, (address, length, LOCAL_READ), 0, limit)
             yield b"".join(views)
             at += DS
@@ -54,9 +55,9 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
 
     Raises TooLongError for more than ``most`` bytes of data, BadWqeError for a segment that leaves
     the WQE, and AccessError for a key that does not allow it, or when the segments fall into more
-    than MOST_STEPS pieces: a frame is put together in one turn.
+    than STEPS_PER_ACCESS pieces: a frame is put together in one turn.
     """
-    buf, end, limit = wqe.buf, wqe.ds * DS, hca.round.steps + MOST_STEPS
+    buf, end, limit = wqe.buf, wqe.ds * DS, hca.round.steps + STEPS_PER_ACCESS
     parts: list[bytes | memoryview] = [first]
     while at < end:
         byte_count, lkey, address = _data(buf, at)

@@ -26,6 +26,7 @@ from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.receive_queue import ListBrokenError
 from emu.device.ports import DmaError
+from emu.device.rounds.sizes import FLUSHED_PER_TURN
 from emu.device.state.looks import INTERVAL_NS
 from emu.device.state.turns import turn_of
 from layouts.enums import CqeSyndrome, EventType
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FLUSHED_AT_ONCE = 256
-"""Requests of a queue that complete with WR_FLUSH_ERR in one turn."""
 
 FIRST_LOOK_NS = 1_000_000
 LAST_LOOK_NS = INTERVAL_NS
@@ -111,9 +110,9 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
     """Complete some of what is posted with WR_FLUSH_ERR; True when there may be more."""
     if not sq.ctx.flush_in_error_en:
         return False
-    left = FLUSHED_AT_ONCE
+    left = FLUSHED_PER_TURN
     try:
-        for ctrl in islice(sq.ring.drain(), FLUSHED_AT_ONCE):
+        for ctrl in islice(sq.ring.drain(), FLUSHED_PER_TURN):
             left -= 1
             completions.fail_send(
                 hca, sq.cq, sq, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
@@ -190,7 +189,7 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
         found += 1
         completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, begun.index)
     try:
-        for _ in range(min(rq.queue.posted(), FLUSHED_AT_ONCE)):
+        for _ in range(min(rq.queue.posted(), FLUSHED_PER_TURN)):
             wqe = rq.queue.take()
             if wqe is None:
                 break
@@ -199,7 +198,7 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
         return False
-    if found >= FLUSHED_AT_ONCE:
+    if found >= FLUSHED_PER_TURN:
         return True
     rq.look_ns = FIRST_LOOK_NS if found else min(rq.look_ns * 2, LAST_LOOK_NS)
     rq.stop_waiting()

@@ -23,6 +23,7 @@ from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
 from emu.device.port.eth.roce.link import parts_of
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.device.state.containment import contain
 from emu.device.state.recall import Recall
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 ROOM = 256
 """Frames that may wait for functions of this process before the sender has to."""
-FRAMES_PER_TURN = 64
 MOST_HELD = 1024
 """Frames that are kept for functions of this process, and as many to other processes while the way
 there is full. Not everybody waits: datagrams never do."""
@@ -210,7 +210,7 @@ class RoceWire:
             self._next_run = self._hca.clock.call_later(0, partial(self._run, self._hca))
 
     def _run(self, hca: Hca) -> None:
-        for _ in range(min(len(self._frames), FRAMES_PER_TURN)):
+        for _ in range(min(len(self._frames), PACKETS_PER_TURN)):
             if hca.round.has_enough:
                 break
             self._deliver(hca, self._frames.popleft())

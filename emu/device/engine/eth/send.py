@@ -22,6 +22,7 @@ from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.sizes import FRAMES_PER_TURN
 from emu.device.state.turns import turn_of
 from layouts.enums import CqeSyndrome, Opcode
 from layouts.eth_enums import SqState
@@ -29,7 +30,6 @@ from layouts.eth_enums import SqState
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-WQES_PER_TURN = 64
 
 CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
@@ -63,7 +63,7 @@ def turn(hca: Hca, sq: Sq) -> bool:
 def _work(hca: Hca, sq: Sq) -> bool:
     ring = sq.ring
     waiting = ring.waiting()
-    for _ in range(WQES_PER_TURN):
+    for _ in range(FRAMES_PER_TURN):
         if waiting <= 0:  # requests posted meanwhile ring their own doorbell
             return False
         wqe = ring.fetch(waiting)

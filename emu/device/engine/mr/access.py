@@ -23,7 +23,6 @@ from emu.device.engine.mr.rights import (
     LOCAL_READ,
     LOCAL_WRITE,
     MOST_BYTES,
-    MOST_STEPS,
     PIECE_BYTES,
     WRITES,
     AbsentPageError,
@@ -37,6 +36,7 @@ from emu.device.objects.memory.mkey import ANY_QPN, Mkey
 from emu.device.objects.memory.views import Span, Views, length_of
 from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.enums import AccessMode
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def access(
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
     that can split or wait handles InPieces and AbsentPageError first. ``depth`` keys have led here.
     ``most`` is the value of ``hca.round.steps`` above which InPieces is raised; without it the
-    access may take MOST_STEPS, and any number of steps up to PIECE_BYTES.
+    access may take STEPS_PER_ACCESS, and any number of steps up to PIECE_BYTES.
     """
     if not span[1]:
         return ()
@@ -194,7 +194,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
     pieces = ksm_pieces if is_ksm else klm_pieces
     views: list[memoryview] = []
     if most is None:
-        limit = MOST_STEPS + hca.round.steps if length > PIECE_BYTES else _NO_LIMIT
+        limit = STEPS_PER_ACCESS + hca.round.steps if length > PIECE_BYTES else _NO_LIMIT
     else:
         limit = most
     for key, at, size in pieces(mkey, va, length):

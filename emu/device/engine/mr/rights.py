@@ -40,9 +40,6 @@ PIECE_BYTES = 256
 """Always translated in one call, however scattered it is. So much is moved at a time of a range
 that falls into too many pieces for one call."""
 
-MOST_STEPS = PACKET_BYTES
-"""How many steps an access to more than PIECE_BYTES may take: a packet of single bytes."""
-
 
 class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to split it
     """Key and range are valid as far as they were checked, but it is too much for one call.

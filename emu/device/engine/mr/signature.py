@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from emu.device.engine.mr.rights import (
-    MOST_STEPS,
     PIECE_BYTES,
     REMOTE_ATOMIC,
     WRITES,
@@ -30,6 +29,7 @@ from emu.device.engine.mr.signed_stream import (
     to_stream,
 )
 from emu.device.objects.memory.views import Span, Views
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Signature(SignatureState):
             raise InPieces(mkey.key, va, length, MOST_BYTES)
         hca.round.charge(length >> LOG_SIGNED_BYTES_PER_STEP)
         stream = SignedStream(hca, mkey, self, qpn, need, depth)
-        stream.most = hca.round.steps + MOST_STEPS if most is None else most
+        stream.most = hca.round.steps + STEPS_PER_ACCESS if most is None else most
         at = va - mkey.start
         try:
             if not need & WRITES:

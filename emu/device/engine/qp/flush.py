@@ -18,6 +18,7 @@ from emu.device.engine.qp.events import raise_qp_event
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.ports import DmaError
+from emu.device.rounds.sizes import FLUSHED_PER_TURN
 from emu.device.state.looks import INTERVAL_NS
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
@@ -28,8 +29,6 @@ log = logging.getLogger(__name__)
 
 FIRST_FLUSH_LOOK_NS = 1_000_000
 LAST_FLUSH_LOOK_NS = INTERVAL_NS
-FLUSHED_AT_ONCE = 256
-"""Requests of a queue that complete with WR_FLUSH_ERR in one turn; a ring may have 32,768."""
 
 
 def flush(hca: Hca, qp: Qp) -> None:
@@ -63,8 +62,8 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
         return
     assert cq is not None
     try:
-        left = FLUSHED_AT_ONCE
-        for ctrl in islice(sq.drain(), FLUSHED_AT_ONCE):
+        left = FLUSHED_PER_TURN
+        for ctrl in islice(sq.drain(), FLUSHED_PER_TURN):
             left -= 1
             completions.fail_send(
                 hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
@@ -114,7 +113,7 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
     if ring is None or cq is None:
         return
     try:
-        for _ in range(min(ring.posted(), FLUSHED_AT_ONCE)):
+        for _ in range(min(ring.posted(), FLUSHED_PER_TURN)):
             wqe = ring.take()
             if wqe is None:
                 break

@@ -27,14 +27,13 @@ from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
+from emu.device.rounds.sizes import ENDED_PER_TURN
 from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.qp import qpc
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-ENDED_AT_ONCE = 512
-"""Responders of a target that end in one turn of its destruction."""
 
 _SAME = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", "rlky")
 """Fields of a target's context that a qpc has as well."""
@@ -134,6 +133,6 @@ def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
 
 def end_some(dct: Dct) -> bool:
     """End some of a target's responders; True when there are more."""
-    for responder in list(islice(dct.responders, ENDED_AT_ONCE)):
+    for responder in list(islice(dct.responders, ENDED_PER_TURN)):
         responder.leave()
     return bool(dct.responders)

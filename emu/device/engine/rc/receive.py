@@ -15,7 +15,6 @@ from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, is_for, is_type_2a
 from emu.device.engine.mr.rights import (
     LOCAL_WRITE,
-    MOST_STEPS,
     PIECE_BYTES,
     AbsentPageError,
     AccessError,
@@ -34,6 +33,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, TakenWqe
 from emu.device.objects.queues.srq import Srq
 from emu.device.ports import DmaError
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
-    taken, skip, left, most = message.taken, offset, length, hca.round.steps + MOST_STEPS
+    taken, skip, left, most = message.taken, offset, length, hca.round.steps + STEPS_PER_ACCESS
     assert taken is not None
     wqe = taken.wqe
     assert wqe is not None

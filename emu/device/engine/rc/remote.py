@@ -30,6 +30,7 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
+from emu.device.rounds.budget import STEPS_PER_SHARE
 from layouts.enums import QpType
 
 if TYPE_CHECKING:
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 LOOK_AHEAD = 1 << 18
 """How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
 fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
-LOOK_AHEAD_STEPS = 1024
-"""How many steps that may take; beyond them nothing is looked at."""
-
 _XRC = QpType.XRC
 
 
@@ -111,7 +109,7 @@ def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int)
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> None:
-    most = hca.round.steps + LOOK_AHEAD_STEPS
+    most = hca.round.steps + STEPS_PER_SHARE
     with suppress(InPieces):
         map_piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), most)
 

@@ -28,6 +28,7 @@ from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
+from emu.device.rounds.sizes import BYTES_PER_TURN, WQES_PER_TURN
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WQES_PER_TURN = 16
-BYTES_PER_TURN = 4 << 20
 
 _FEW_BYTES = 1 << 16
 """A message up to this length is not counted among the steps of a round."""

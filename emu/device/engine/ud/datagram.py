@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.events import completions
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE, PACKET_BYTES, AbsentPageError, AccessError
+from emu.device.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.qp.lifecycle import break_receives, stop_over
 from emu.device.engine.qp.transitions import RECEIVING
@@ -31,6 +31,7 @@ from emu.device.port.datagram import (
 )
 from emu.device.port.ib import partitions
 from emu.device.ports import DmaError
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import STEPS_PER_DATAGRAM
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
@@ -160,7 +161,7 @@ def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
     Raises AccessError also when it falls into more pieces than a datagram has bytes.
     """
     views: list[memoryview] = []
-    most = hca.round.steps + PACKET_BYTES
+    most = hca.round.steps + STEPS_PER_ACCESS
     for byte_count, lkey, address in wqe.segments:
         size = min(byte_count or 1 << 31, length)
         views += access(hca, wqe.pd, qp.handle, lkey, (address, size, LOCAL_WRITE), 0, most)

@@ -18,7 +18,6 @@ from emu.device.engine.mr.access import access
 from emu.device.engine.mr.rights import (
     LOCAL_WRITE,
     MOST_BYTES,
-    MOST_STEPS,
     PIECE_BYTES,
     AccessError,
     InPieces,
@@ -30,6 +29,7 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.enums import Opcode, QpType
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
 
@@ -69,7 +69,7 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
     Raises InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
-    end, room, most = wqe.ds * DS, MOST_BYTES, hca.round.steps + MOST_STEPS
+    end, room, most = wqe.ds * DS, MOST_BYTES, hca.round.steps + STEPS_PER_ACCESS
     while at < end:
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         if byte_count & INLINE:
@@ -122,7 +122,7 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
     bytes on the wire, may have been turned off since the request was parsed.
     """
     views: list[memoryview] = []
-    end, most = wqe.ds * DS, hca.round.steps + MOST_STEPS
+    end, most = wqe.ds * DS, hca.round.steps + STEPS_PER_ACCESS
     lkey = address = 0
     is_long = length > PIECE_BYTES
     while length:

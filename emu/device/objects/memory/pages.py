@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from emu.device.errors import CmdError
 from emu.device.ports import Buffer, DmaError, GuestMemory
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import PAGES_PER_PORTION
 from layouts.codec import ArrayView
 from layouts.enums import Status
 
 ADAPTER_PAGE_SHIFT = 12
-PAGES_PER_TURN = 4096
-"""Pages of a list that are checked in one portion, when no two of them are adjacent."""
 _JOINED_COST = 16
 """This many adjacent pages take as long to check as one page that is not adjacent."""
-_MOST_JOINED = PAGES_PER_TURN * _JOINED_COST
+_MOST_JOINED = PAGES_PER_PORTION * _JOINED_COST
 LOG_OFFSETS_PER_PAGE = 6
 
 
@@ -94,12 +93,12 @@ class PageList:
         share = array("Q")
         while count:
             page, within = self._pages[at >> self._shift], at & self._mask
-            size = min(count, self._mask + 1 - within >> shift, PAGES_PER_TURN)
+            size = min(count, self._mask + 1 - within >> shift, PAGES_PER_PORTION)
             first = page + within
             share.extend(range(first, first + (size << shift), 1 << shift))
             at += size << shift
             count -= size
-            if len(share) >= PAGES_PER_TURN or not count:
+            if len(share) >= PAGES_PER_PORTION or not count:
                 yield share
                 share = array("Q")
 
@@ -154,7 +153,7 @@ def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) ->
             looked_at += len(memory.segments(start, length)) + count // _JOINED_COST
         except DmaError as error:
             raise CmdError(Status.BAD_PARAM_ERR, "page is not guest memory", str(error)) from None
-        if looked_at >= PAGES_PER_TURN:
+        if looked_at >= PAGES_PER_PORTION:
             looked_at = 0
             yield
 

@@ -14,6 +14,7 @@ from functools import partial
 from emu.device.port.ib.endport import EndPort
 from emu.device.ports import Timer
 from emu.device.rounds.costs import LOG_NEWS_BYTES_PER_STEP, STEPS_PER_NEWS
+from emu.device.rounds.sizes import ACCEPTS_PER_ROUND
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.address import Listener
 from emu.server.net.fabric.connection import Connection
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 MAX_MEMBERS = 64
 MAX_STRANGERS = 64
 """Limit of connections that have not sent HELLO; one more makes us close the oldest of them."""
-ACCEPTS_PER_ROUND = 16
 NEWS_NS = 20_000_000
 """How often members are told of changed ports, at most."""
 MOST_MISSED = 3000

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 
 from emu.device.ports import Clock
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 
 log = logging.getLogger(__name__)
 
 ROOM = 256
-PACKETS_PER_TURN = 64
 MOST_PACKETS = 4096
 """How many wait at most: each requester sends at least one before it learns that it should wait."""
 

@@ -17,6 +17,7 @@ from emu.device.ports import Clock, Timer
 from emu.device.rounds.costs import STEPS_PER_LINK_PACKET
 from emu.device.rounds.line import Line
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.server.net.link.fate import Dice
 from emu.server.net.link.parcel import Parcel
 
@@ -29,7 +30,6 @@ MOST_BYTES = 64 << 20
 """Bytes on the way in one direction."""
 PACKET_BYTES = 300
 """What the host needs for a packet on the way, besides its bytes."""
-PACKETS_PER_TURN = 64
 ACCOUNT = "link"
 _NS_PER_S = 1_000_000_000
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from emu.device.ports import Clock, Timer
 from emu.device.rounds.costs import LOG_BLOCK_BYTES_PER_STEP, STEPS_PER_BLOCK
+from emu.device.rounds.sizes import WRITTEN_PER_ROUND
 from emu.host.cut_short import LimitError
 from emu.host.userfiles import open_outfile
 from emu.server.net.pcap import blocks
@@ -29,8 +30,6 @@ FLUSH_NS = 200_000_000
 MOST_WAITING = 8 << 20
 """Bytes that may wait for the reader of a pipe."""
 DEFAULT_MIB = 1024
-_WRITTEN_AT_ONCE = 1 << 20
-"""Bytes in one round of the loop, about."""
 _BLOCKS_PER_CALL = 256
 
 Place = list[bytes]
@@ -126,7 +125,7 @@ class PcapFile:
 
     def _flush(self) -> None:
         """Write some of what waits. A pipe that is full is left alone until the timer looks."""
-        left = _WRITTEN_AT_ONCE
+        left = WRITTEN_PER_ROUND
         while self._blocks and left > 0 and self._fd >= 0 and not self._is_blocked:
             some = [place[0] for place in islice(self._blocks, _BLOCKS_PER_CALL)]
             try:

@@ -11,12 +11,11 @@ from typing import Final
 
 from emu.device.rounds.budget import Round
 from emu.device.rounds.costs import STEPS_PER_TIMER
+from emu.device.rounds.sizes import CALLS_PER_ROUND
 
 logger = logging.getLogger(__name__)
 
 _COMPACT_AT: Final = 64
-_ALWAYS: Final = 64
-"""Calls that are made in each round, whatever else has been done in it."""
 
 
 class LoopTimer:
@@ -63,7 +62,7 @@ class TimerQueue:
         """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return
-        new, round_, most = next(self._order), self.round, _ALWAYS
+        new, round_, most = next(self._order), self.round, CALLS_PER_ROUND
         while self._heap and self._heap[0][0] <= now and self._heap[0][1] < new:
             if most <= 0 and round_.has_enough:
                 return

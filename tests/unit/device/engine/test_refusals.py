@@ -10,7 +10,6 @@ from emu.device.engine.mr.block_signature import Syndrome
 from emu.device.engine.mr.rights import (
     LOCAL_READ,
     MOST_BYTES,
-    MOST_STEPS,
     PIECE_BYTES,
     REMOTE_ATOMIC,
     AbsentPageError,
@@ -30,7 +29,7 @@ from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.packet import BadPacketError
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import STEPS_PER_ACCESS, Round
 from emu.device.state import turns
 from emu.device.state.held import MOST_HELD, EarlyPackets
 from layouts.enums import AccessMode, Opcode, QpState, QpType
@@ -90,7 +89,7 @@ class TestDataSegments:
     def test_too_many_pieces(self, cost):
         hca = some(round=Round(), has_signatures=False)
         hca.round.charge(7)
-        cost.steps = MOST_STEPS
+        cost.steps = STEPS_PER_ACCESS
         assert registry.gather(hca, self.QP, self.wqe(1), 0, LOCAL_READ) == []
         with pytest.raises(InPieces) as why:
             registry.gather(hca, self.QP, self.wqe(1, 1), 0, LOCAL_READ)
@@ -98,7 +97,7 @@ class TestDataSegments:
 
     def test_a_piece_is_cut_only_when_it_is_long(self, cost):
         hca, size = some(round=Round(), has_signatures=False), PIECE_BYTES
-        cost.steps = MOST_STEPS
+        cost.steps = STEPS_PER_ACCESS
         wqe = self.wqe(size, size)
         registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, size // 2, size)
         with pytest.raises(InPieces):
@@ -110,7 +109,7 @@ class TestDataSegments:
         hca, size = some(round=Round(), has_signatures=False), PIECE_BYTES
         wqe = some(pd=None, segments=[(size, 8, 0), (size, 8, 0)])
         message = some(taken=some(wqe=wqe))
-        cost.steps = MOST_STEPS
+        cost.steps = STEPS_PER_ACCESS
         receive.scatter_to(hca, self.QP, message, size // 2, size)
         with pytest.raises(InPieces):
             receive.scatter_to(hca, self.QP, message, 0, size + 1)

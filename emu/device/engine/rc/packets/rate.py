@@ -16,7 +16,7 @@ BURST_NS = 50_000
 """A flow may be ahead of its rate by this much, so that it need not wait after each packet."""
 IDLE_NS = 1_000_000_000
 """A flow that has not sent for so long is forgotten."""
-MOST_STEPS = 256
+MOST_INTERVALS = 256
 """Steps of time that are made up for at once."""
 _UNIT = 64
 """Bytes of ``rpg_byte_reset``."""
@@ -81,7 +81,7 @@ class FlowRate:
         step_ns = self._congestion.rp.rpg_time_reset * _NS_PER_US
         if not step_ns:
             return
-        steps = min((now - self._step_ns) // step_ns, MOST_STEPS)
+        steps = min((now - self._step_ns) // step_ns, MOST_INTERVALS)
         self.made_up += steps
         for _ in range(steps):
             self._time_steps += 1

@@ -21,13 +21,13 @@ from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts.bth import PSN_HALF, PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
-PACKETS_PER_TURN = 64
 WINDOW_PACKETS = 128
 """Request packets that may be outstanding."""
 WINDOW_REQUESTS = 128

@@ -25,6 +25,7 @@ from emu.device.engine.rc.validation import (
 from emu.device.objects.queues.page_fault import Held, PageFault, Side
 from emu.device.port.packet import Packet
 from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 _UC = QpType.UC
 
-PACKETS_PER_TURN = 64
-"""How many held packets are taken in one turn."""
 
 PATIENCE_NS = 100_000_000
 """After waiting this long for a page, the responder sends an RNR NAK."""

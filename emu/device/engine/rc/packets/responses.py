@@ -19,6 +19,7 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
@@ -26,7 +27,6 @@ from layouts.enums import QpState
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
-PACKETS_PER_TURN = 64
 MOST = 256
 """With so many responses queued, further requests of this requester are dropped."""
 _SILENT = (QpState.RST, QpState.INIT)
