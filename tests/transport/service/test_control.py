@@ -206,7 +206,7 @@ def test_what_is_outstanding_is_told(serving):
 REFUSED = [
     ("what", {}, "no method 'what'; there are"),
     ("status", {"x": 1}, "no parameter 'x'"),
-    ("objects", {"kind": "cat"}, "kind is one of pd"),
+    ("objects", {"kind": "cat"}, "kind is one of counter set, cq, "),
     ("objects", {"function": 3}, "function is a number below 1"),
     ("objects", {"limit": -1}, "limit is a number"),
     ("fault.add", {"rule": {"point": "irq", "action": "delay"}}, "delay needs ms"),
