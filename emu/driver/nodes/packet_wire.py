@@ -12,8 +12,8 @@ from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
 from emu.device.port.ib.framing import parse
 from emu.device.port.ib.wire import IbWire
+from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.device.state.hca import Hca
-from emu.server.net.poller import PACKETS_PER_ROUND
 from layouts.bth import Service
 
 

@@ -18,6 +18,7 @@ from emu.device.rounds.budget import (
     STEPS_PER_ROUND,
     STEPS_PER_SHARE,
 )
+from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -31,7 +32,6 @@ from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.gsi import joined
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
-from emu.server.net.poller import PACKETS_PER_ROUND
 from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpType
 
 pytestmark = pytest.mark.hostile

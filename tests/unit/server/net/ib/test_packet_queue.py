@@ -2,8 +2,9 @@
 
 import pytest
 
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.driver.world.clock import HandClock
-from emu.server.net.ib.packet_queue import MOST_PACKETS, PACKETS_PER_TURN, ROOM, PacketQueue
+from emu.server.net.ib.packet_queue import MOST_PACKETS, ROOM, PacketQueue
 
 pytestmark = pytest.mark.hostile
 
