@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from helpers.each import for_each
 
 import firmware_cmds
 from emu.device.cmdif.registry import Command, command
@@ -24,40 +25,46 @@ OTHER_NAMES = {
 """Where mlx5_ifc.h calls the structures otherwise than the opcode."""
 
 
-@pytest.fixture(params=TABLE.values(), ids=lambda entry: entry.name)
-def entry(request):
-    return request.param
+ROWS = markdown(TABLE).splitlines()
+
+every_command = for_each({entry.name: entry for entry in TABLE.values()})
 
 
 def test_readme_is_current():
     assert README.read_text() == markdown(TABLE), "run scripts/gen-commands-table"
 
 
+@every_command
 def test_readme_has_a_line_for_each_command(entry):
-    (line,) = [line for line in markdown(TABLE).splitlines() if f"| {entry.op:#05x} |" in line]
+    (line,) = [line for line in ROWS if f"| {entry.op:#05x} |" in line]
     assert f"| {entry.name} |" in line
     assert entry.layout_in.prm_name in line
 
 
+@every_command
 def test_every_handler_says_what_it_does(entry):
     assert entry.handler.__doc__
 
 
+@every_command
 def test_structures_carry_the_opcodes_name(entry):
     name = OTHER_NAMES.get(entry.op, entry.op.name.lower())
     assert (entry.layout_in.prm_name, entry.layout_out.prm_name) == (f"{name}_in", f"{name}_out")
 
 
+@every_command
 def test_table_is_keyed_by_opcode(entry):
     assert TABLE[entry.op] is entry
     assert isinstance(entry, Command)
 
 
+@every_command
 def test_table_is_read_only(entry):
     with pytest.raises(TypeError):
         TABLE[entry.op] = entry
 
 
+@every_command
 def test_opcode_has_one_handler(entry):
     with pytest.raises(ValueError, match="is already answered by"):
         command(entry.op, entry.layout_in, entry.layout_out)(lambda hca, cmd, out: None)
@@ -66,13 +73,14 @@ def test_opcode_has_one_handler(entry):
 PARTS = {"set_action_in", "add_action_in", "copy_action_in", "packet_reformat_context_in"}
 """Parts of other commands' inputs that mlx5_ifc.h names as if they were inputs themselves."""
 
-INPUTS = [name for name in structures() if name.endswith("_in") and name not in PARTS]
+STRUCTURES = structures()
+INPUTS = [name for name in STRUCTURES if name.endswith("_in") and name not in PARTS]
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@for_each({name: name for name in INPUTS})
 def test_every_input_has_its_output(name):
     """And both begin as every command does."""
-    given, answered = structures()[name], structures()[name.removesuffix("_in") + "_out"]
+    given, answered = STRUCTURES[name], STRUCTURES[name.removesuffix("_in") + "_out"]
     assert given.fields[0].name == "opcode"
     assert {"op_mod"} <= {field.name for field in given.fields}
     assert [field.name for field in answered.fields[:2]] == ["status", "syndrome"]

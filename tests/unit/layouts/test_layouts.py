@@ -9,6 +9,7 @@ from random import Random
 
 import construct as c
 import pytest
+from helpers.each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from layouts.codec import ArrayView, View
 from layouts.prm import Prm, array, bits, octets, rsvd, tail
 from layouts.registry import structures
 
-every_structure = pytest.mark.parametrize("prm", structures().values(), ids=lambda p: p.prm_name)
+every_structure = for_each(structures())
 
 
 def plain(value):
