@@ -55,6 +55,7 @@ def test_the_elf_comes_out_whatever_it_was_packed_with(write, compress):
         gzip.compress(b"no ELF"),
         gzip.compress(ELF.replace(b"Xen", b"nex")),  # no PVH note: QEMU could not start it
     ],
+    ids=["a format not known", "a cut one", "no ELF", "no PVH note"],
 )
 def test_what_cannot_be_started_unpacked_is_left_packed(write, payload):
     assert binaries.extract_vmlinux(write(bzimage(payload))) is None
