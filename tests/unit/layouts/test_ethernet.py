@@ -28,6 +28,7 @@ def test_where_the_vlan_tag_and_inline_headers_are():
 
 def test_completion():
     values = {
+        "wqe_id": 0x1357,
         "rss_hash_result": 0x51CCC178,
         "rss_hash_type": 0x44,
         "ml_path": 0x80,
