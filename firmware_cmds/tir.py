@@ -14,24 +14,30 @@ from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
 from layouts import tir as layout
 from layouts.enums import Op, Status
-from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
+from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, PacketMerge, RxHashFn
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
-_NOT_BUILT = ("tls_en", "packet_merge_mask", "tunneled_offload_en")
+_NOT_BUILT = ("tls_en", "tunneled_offload_en")
 """Fields of tirc whose features have capability bits, none of which is set."""
 _HASH = (
     "rx_hash_symmetric", "rx_hash_fn", "rx_hash_toeplitz_key", "rx_hash_field_selector_outer",
     "rx_hash_field_selector_inner",
 )  # fmt: skip
 """What the bit ``hash`` of MODIFY_TIR brings."""
+_MERGING = ("packet_merge_mask", "lro_timeout_period_usecs", "lro_max_ip_payload_size")
+"""What the bit ``packet_merge`` brings."""
 _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1)
 
 
-def _check_options(ctx: Any) -> None:
+def _check_options(caps: Caps, ctx: Any) -> None:
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
+    known = sum(PacketMerge) if caps.ethernet.lro_cap else 0
+    if unknown := ctx.packet_merge_mask & ~known:
+        raise CmdError(Status.BAD_PARAM_ERR, "packet_merge_mask not supported", f"{unknown:#x}")
     if ctx.rx_hash_fn not in RxHashFn._value2member_map_:
         raise CmdError(Status.BAD_PARAM_ERR, "rx_hash_fn not supported", f"{ctx.rx_hash_fn}")
     for selector in (ctx.rx_hash_field_selector_outer, ctx.rx_hash_field_selector_inner):
@@ -62,7 +68,7 @@ def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
     tests/test_mlx5_dr.py: test_root_dest_tir).
     """
     ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
-    _check_options(ctx)
+    _check_options(hca.caps, ctx)
     td = hca.tds.need(ctx.transport_domain) if ctx.transport_domain else None
     if ctx.disp_type == DispType.DIRECT:
         tir = Tir(ctx, td, hca.rqs.need(ctx.inline_rqn))
@@ -75,9 +81,9 @@ def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
 def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
-    """Change hash and loopback for the next packet on (core/en/rss.c, core/en_common.c).
+    """Change hash, loopback and merging for the next packet on.
 
-    Packet merging can only be turned off, as it is.
+    Source: core/en/rss.c, core/en_common.c, core/en/tir.c.
     """
     tir = hca.tirs.subject(cmd.tirn)
     if any(given & ~known for given, known in zip(bytes(cmd.bitmask), bytes(_MODIFIABLE))):
@@ -88,10 +94,10 @@ def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
     if cmd.bitmask.hash:
         changed.assign({name: getattr(cmd.ctx, name) for name in _HASH})
     if cmd.bitmask.packet_merge:
-        changed.packet_merge_mask = cmd.ctx.packet_merge_mask
+        changed.assign({name: getattr(cmd.ctx, name) for name in _MERGING})
     if cmd.bitmask.self_lb_en:
         changed.self_lb_block = cmd.ctx.self_lb_block
-    _check_options(changed)
+    _check_options(hca.caps, changed)
     hasher = tir.hasher
     if cmd.bitmask.hash:
         hasher = _hasher(changed) if isinstance(tir.target, Rqt) else None

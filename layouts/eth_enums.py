@@ -94,6 +94,13 @@ class UctxCap(IntFlag):
     RAW_TX = 1 << 0
 
 
+class PacketMerge(IntFlag):
+    """tirc.packet_merge_mask (MLX5_TIRC_PACKET_MERGE_MASK_*)."""
+
+    IPV4_LRO = 1 << 0
+    IPV6_LRO = 1 << 1
+
+
 class SelfLbBlock(IntFlag):
     """tirc.self_lb_block (MLX5_TIRC_SELF_LB_BLOCK_*), whose names say the opposite of its use.
 

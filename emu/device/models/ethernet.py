@@ -88,6 +88,12 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         "wqe_vlan_insert": 1,
         "wqe_inline_mode": InlineModeCap.NOT_REQUIRED,
         "max_lso_cap": 18,
+        # Packets of a TCP stream that come together can be merged: ethtool -K lro on. The driver
+        # takes the first period of 32 us or more (core/en/params.c: mlx5e_choose_lro_timeout).
+        "lro_cap": 1,
+        "lro_psh_flag": 1,
+        "lro_time_stamp": 1,
+        "lro_timer_supported_periods": (8, 16, 32, 1024),
         # Several frames in one request: private flags skb_tx_mpwqe and xdp_tx_mpwqe of mlx5e.
         "enhanced_multi_pkt_send_wqe": 1,
         # Send queues that map the pages of striding receive queues (ICOSQ).

@@ -136,7 +136,7 @@ def test_what_it_leads_to_stays(driver, td, rqns, refused, function):
         ({"rx_hash_field_selector_outer": {"selected_fields": 0x20}}, Status.BAD_PARAM_ERR),
         ({"rx_hash_field_selector_inner": {"selected_fields": 1 << 29}}, Status.BAD_PARAM_ERR),
         ({"tls_en": 1}, Status.BAD_PARAM_ERR),
-        ({"packet_merge_mask": 1}, Status.BAD_PARAM_ERR),
+        ({"packet_merge_mask": 4}, Status.BAD_PARAM_ERR),
         ({"tunneled_offload_en": 1}, Status.BAD_PARAM_ERR),
         ({"transport_domain": 99}, Status.BAD_RES_ERR),
         ({"indirect_table": 99}, Status.BAD_RES_ERR),
@@ -152,7 +152,7 @@ def test_tirs_that_cannot_be(driver, td, rqns, refused, wrong, status):
 @pytest.mark.parametrize(
     ("bitmask", "wrong"),
     [
-        ({"packet_merge": 1}, {"packet_merge_mask": 3}),
+        ({"packet_merge": 1}, {"packet_merge_mask": 0xB}),
         ({"hash": 1}, {"rx_hash_fn": 9}),
         (b"\0" * 7 + b"\x02", {}),
         (b"\x80" + bytes(7), {}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import queues
+from emu.device.engine.eth.lro import Merged
 from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
@@ -71,14 +72,17 @@ _ECN_CE = 1 << 7
 """ml_path: the IP header says that the way was congested."""
 
 
-def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
+def deliver(
+    hca: Hca, headers: Headers, is_vouched: bool, to: Delivery, merged: Merged | None = None
+) -> None:
     """Fill the queue's next request with a packet, or count why it cannot be.
 
-    ``is_vouched``: its transport checksum is right, so nobody needs to compute it. A packet is
-    discarded when its request falls into too many pieces for one round.
+    ``is_vouched``: its transport checksum is right, so nobody needs to compute it. ``merged``: the
+    packet stands for several. A packet is discarded when its request falls into too many pieces for
+    one round.
     """
     hca.round.charge(STEPS_PER_DELIVERY)
-    rq, rss_hash_result, rss_hash_type, flow_tag, rewrites = to
+    rq, rss_hash_result, rss_hash_type, flow_tag, rewrites, _ = to
     if rq.state is not _RDY:
         return
     header_type = tci = metadata = 0
@@ -112,7 +116,10 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
         copy(target, (memoryview(data),))
     if rq.rmp is not None:
         check_srq_limit(hca, rq.rmp)
-    check_sum, l3_ok, l4_ok = trusted(headers) if is_vouched else verify(headers)
+    if merged is None:
+        check_sum, l3_ok, l4_ok = trusted(headers) if is_vouched else verify(headers)
+    else:
+        check_sum, l3_ok, l4_ok = merged.check_sum, True, True
     checked = _L2_OK
     if l3_ok:
         checked = _ALL_OK if l4_ok else _L3_OK
@@ -132,6 +139,8 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
         header_type | _kind(headers), tci, rq.uidx or 0, metadata, byte_cnt, now >> 32 & _WORD,
         now & _WORD, flow_tag, counter,
     )  # fmt: skip
+    if merged is not None:
+        entry = merged.fill(entry)
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
 

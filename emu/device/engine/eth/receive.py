@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
+from emu.device.engine.eth.lro import Merged, Stream
 from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.headers import FrameError, Headers, parse
 from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
-from emu.device.port.eth.segment import MAX_SEGMENTS, segment
+from emu.device.port.eth.segment import MAX_SEGMENTS, check, segment
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.rounds.costs import LOG_CUT_PER_STEP
 from emu.device.rounds.portions import Portions
@@ -172,7 +174,7 @@ class _Large:
 def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> None:
     """Steer a super-frame by its headers, then give each of its packets to the same queues."""
     data, at, headers = large.data, large.header, large.headers
-    cut = segment(data[:at], data[at:], large.size)
+    check(parse(data[:at], whole=False), data[at:], large.size)
     hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
     queues = route(hca, headers, large.octets, large.packets, source)
     if not queues:
@@ -184,20 +186,39 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
     if large.packets * len(queues) > MOST_COPIES:
         hca.nic_vport.received.discards += large.packets * len(queues) - MOST_COPIES
         queues = queues[: MOST_COPIES // large.packets]
-    hca.arrivals.begin(_each(hca, headers, cut, queues), len(data))
+    hca.arrivals.begin(_each(hca, large, queues), len(data))
 
 
-def _each(
-    hca: Hca, headers: Headers, cut: Sequence[bytes], queues: Sequence[Delivery]
-) -> Portions[None]:
-    """Deliver the packets of a super-frame."""
+def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
+    """Deliver the packets of a super-frame, merged where a TIR lets them be."""
     round_ = hca.round
-    for one in cut:
-        packet = _of_segment(headers, one)
-        for to in queues:
+    apart = []
+    for to in queues:
+        strides = to.rq.strides
+        if to.merging is None or strides is None or not _can_merge(large.headers, to.merging):
+            apart.append(to)
+            continue
+        stream = Stream(large.headers, large.header, large.size)
+        for one in stream.merged(to.merging, strides.most_bytes):
+            while round_.steps > round_.most:
+                yield
+            if isinstance(one, Merged):
+                round_.charge(one.segments)
+                deliver(hca, one.headers, True, to, one)
+            else:
+                deliver(hca, one, True, to)
+    if not apart:
+        return
+    for cut in segment(large.data[: large.header], large.data[large.header :], large.size):
+        packet = _of_segment(large.headers, cut)
+        for to in apart:
             while round_.steps > round_.most:
                 yield
             deliver(hca, packet, True, to)
+
+
+def _can_merge(headers: Headers, merging: Merging) -> bool:
+    return headers.version in merging.versions and Stream.can_be(headers)
 
 
 def _of_segment(headers: Headers, data: bytes) -> Headers:

@@ -36,6 +36,11 @@ class Strides:
         self.used = 0
         """Strides of it that are taken."""
 
+    @property
+    def most_bytes(self) -> int:
+        """The longest packet that a request can hold."""
+        return (self.count << self.log_size) - self.shift
+
     def needed(self, length: int) -> int:
         """How many strides a packet of so many bytes takes."""
         return length + self.shift + self._mask >> self.log_size

@@ -5,13 +5,13 @@ Source: PRM "Transport interface send", "Transport interface receive", "Receive 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import MOST_CHILDREN, Object
-from layouts.eth_enums import RxHashFn, SelfLbBlock
+from layouts.eth_enums import PacketMerge, RxHashFn, SelfLbBlock
 
 
 class FlowHash(Protocol):
@@ -19,6 +19,19 @@ class FlowHash(Protocol):
 
     def __call__(self, headers: Any) -> tuple[int, int]:
         """A packet's rss_hash_result and rss_hash_type, from its parsed headers."""
+
+
+class Merging(NamedTuple):
+    """Which packets a TIR lets be merged (LRO)."""
+
+    versions: tuple[int, ...]
+    """Of IP."""
+    most_ip_payload: int
+    """Bytes behind the IP header of the merged packet."""
+
+
+_LOG_IP_PAYLOAD_UNIT = 8
+"""lro_max_ip_payload_size counts so many bytes (core/en/params.c: 64 KiB less 256, >> 8)."""
 
 
 class Tis(Object):
@@ -109,6 +122,16 @@ class Tir(Object):
     @property
     def host_bytes(self) -> int:
         return self.BASE_BYTES + (self.HASHER_BYTES if self.hasher is not None else 0)
+
+    @property
+    def merging(self) -> Merging | None:
+        """Whether and how packets on the way through it may be merged."""
+        mask = self.ctx.packet_merge_mask
+        if not mask:
+            return None
+        pairs = ((PacketMerge.IPV4_LRO, 4), (PacketMerge.IPV6_LRO, 6))
+        versions = tuple(version for bit, version in pairs if mask & bit)
+        return Merging(versions, self.ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT)
 
     def takes_own(self, *, is_multicast: bool) -> bool:
         """Whether packets that its own transport domain has sent may come back to it."""

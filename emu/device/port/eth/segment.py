@@ -38,7 +38,7 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
     impossible.
     """
     headers = parse(header, whole=False)
-    _check(headers, payload, mss)
+    check(headers, payload, mss)
     pieces = [payload[at : at + mss] for at in range(0, len(payload), mss)]
     network = _ipv4 if headers.version == 4 else _ipv6
     transport = _tcp if headers.protocol == TCP else _udp
@@ -52,7 +52,7 @@ def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
     Takes and refuses what :func:`segment` does. None when IP has no length for all of it.
     """
     headers = parse(header, whole=False)
-    _check(headers, payload, mss)
+    check(headers, payload, mss)
     length = len(header) - headers.l3 + len(payload)
     if length > MAX_IP_BYTES:
         return None
@@ -62,7 +62,8 @@ def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
     return b"".join((header[:at], length.to_bytes(2, "big"), header[at + 2 :], payload))
 
 
-def _check(headers: Headers, payload: bytes, mss: int) -> None:
+def check(headers: Headers, payload: bytes, mss: int) -> None:
+    """Raise :class:`FrameError` for what :func:`segment` refuses; ``headers`` are the first."""
     size = len(headers.frame)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
         raise FrameError("large send of a packet that is neither TCP nor UDP")

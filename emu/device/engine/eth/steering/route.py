@@ -14,7 +14,7 @@ from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.flow import Decision
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.rq import Rq
-from emu.device.objects.eth.tir import Tir
+from emu.device.objects.eth.tir import Merging, Tir
 from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, parse
 from layouts.eth_enums import FlowTableType
 
@@ -41,6 +41,8 @@ class Delivery(NamedTuple):
     """Of the last flow table entry on the way that had one; 0 without."""
     rewrites: tuple[ModifyHeader, ...] = ()
     """What is changed in the frame before it is delivered."""
+    merging: Merging | None = None
+    """How packets that come together may be merged; None for a changed frame."""
 
 
 def route(
@@ -81,7 +83,7 @@ def route(
         ):
             continue
         rq, value, kind = target.queue_of(headers)
-        found.append(_new(Delivery, (rq, value, kind, tag, ())))
+        found.append(_new(Delivery, (rq, value, kind, tag, (), target.merging)))
     return found
 
 

@@ -1,0 +1,136 @@
+"""The ways that mlx5e takes on real cards: striding receive queues, multi-packet sends, LRO.
+
+Each way is proven by the driver's own counters, with traffic whose bytes are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from helpers.guest.guests import (
+    IN_PEER,
+    SECONDS,
+    addresses_ready,
+    no_complaints,
+    prepared,
+    run,
+    two_namespaces,
+)
+
+from emu.guests import GuestOptions
+
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
+
+STREAM = Path(__file__).parents[1] / "inside" / "checked_stream.py"
+HERE, THERE = "10.0.0.1", "10.0.0.2"
+THERE_V6 = "fd00::2"
+UP = two_namespaces("eth0", "eth1", HERE, THERE) + """
+ip address add fd00::1/64 dev eth0 nodad
+ip -n peer address add fd00::2/64 dev eth1 nodad
+""" + addresses_ready("eth0", "eth1")  # fmt: skip
+DOWN = "ip netns del peer"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    options = GuestOptions(suite=suite, devices=("connectx6dx", "connectx7,link=eth"))
+    with prepared(lab, options, UP, DOWN) as guest:
+        guest.run("cat > /tmp/checked_stream.py", stdin=STREAM.read_bytes()).check()
+        yield guest
+
+
+@pytest.fixture
+def quiet(guest):
+    with no_complaints(guest):
+        yield
+
+
+def counters(guest, name="eth1", inside=IN_PEER):
+    out = run(guest, f"{inside}ethtool -S {name}")
+    return {key: int(value) for key, value in re.findall(r"(\w+): (\d+)$", out, re.M)}
+
+
+def flags(guest, name="eth0"):
+    out = run(guest, f"ethtool --show-priv-flags {name}")
+    return dict(re.findall(r"(\w+) *: (on|off)", out))
+
+
+def transfer(guest, address=THERE, size=4 * MIB):
+    """A stream from the first interface to the second one arrives as it was sent."""
+    program = "python3 /tmp/checked_stream.py"
+    server = guest.popen(f"exec {IN_PEER}timeout {SECONDS} {program} listen {address}")
+    run(guest, f"until {IN_PEER}ss -Hltn sport = :5300 | grep -q LISTEN; do sleep 0.1; done")
+    sent = run(guest, f"{program} send {address} {size}")
+    assert guest.wait(server, timeout=SECONDS) == 0, server.stderr.decode()
+    assert sent.strip() == server.stdout.decode().split("listening\n")[1].strip()
+
+
+def grown(guest, traffic, name="eth1", inside=IN_PEER):
+    """What the driver has counted meanwhile."""
+    before = counters(guest, name, inside)
+    traffic()
+    after = counters(guest, name, inside)
+    return {key: after[key] - before.get(key, 0) for key in after}
+
+
+def test_the_drivers_choice(guest):
+    (line,) = {one.split("MLX5E: ")[1] for one in run(guest, "dmesg | grep StrdRq").splitlines()}
+    assert line.startswith("StrdRq(1) RqSz(8) StrdSz(2048)")
+    shown = flags(guest)
+    for name in ("rx_striding_rq", "skb_tx_mpwqe", "xdp_tx_mpwqe"):
+        assert shown[name] == "on"
+    assert "CQE mode RX: on" in run(guest, "ethtool -c eth0")
+
+
+def test_small_packets_leave_together(guest):
+    """Acknowledgments of a stream, echo requests."""
+    count = grown(guest, lambda: transfer(guest), "eth1", IN_PEER)
+    assert 0 < count["tx_mpwqe_blks"] <= count["tx_mpwqe_pkts"]
+
+
+@pytest.mark.parametrize("mtu", [1500, 9000])
+@pytest.mark.parametrize("striding", ["off", "on"])
+def test_receive_queues_of_both_kinds(guest, striding, mtu):
+    """With frames longer than a page strides are short, and what is left over is filled."""
+    run(guest, f"{IN_PEER}ethtool --set-priv-flags eth1 rx_striding_rq {striding}")
+    for inside, name in (("", "eth0"), (IN_PEER, "eth1")):
+        run(guest, f"{inside}ip link set {name} mtu {mtu}")
+    count = grown(guest, lambda: transfer(guest))
+    assert count["rx_packets"] > 4 * MIB // 9000
+    assert (count["rx_mpwqe_filler_strides"] > 0) == (striding == "on" and mtu == 9000)
+    assert count["rx_wqe_err"] == count["rx_oversize_pkts_sw_drop"] == 0
+    for inside, name in (("", "eth0"), (IN_PEER, "eth1")):
+        run(guest, f"{inside}ip link set {name} mtu 1500")
+
+
+@pytest.mark.parametrize("address", [THERE, THERE_V6], ids=["IPv4", "IPv6"])
+def test_lro(guest, address):
+    run(guest, f"{IN_PEER}ethtool -K eth1 lro on")
+    count = grown(guest, lambda: transfer(guest, address))
+    assert count["rx_lro_bytes"] > 3 * MIB
+    assert count["rx_lro_packets"] * 2 < count["rx_packets"]
+    assert "InCsumErrors 0" in run(guest, f"{IN_PEER}nstat -az | tr -s ' ' | sed s/^Tcp//")
+    run(guest, f"{IN_PEER}ethtool -K eth1 lro off")
+    assert grown(guest, lambda: transfer(guest, address))["rx_lro_packets"] == 0
+
+
+@pytest.mark.parametrize("ring", [16, 64, 8192])
+def test_rings_of_other_sizes(guest, ring):
+    run(guest, f"{IN_PEER}ethtool -G eth1 rx {ring}")
+    transfer(guest, size=MIB)
+    run(guest, f"{IN_PEER}ethtool -G eth1 rx 1024")
+
+
+def test_ways_change_under_traffic(guest):
+    """Flags go on and off while a stream is on its way: nothing of it is lost or changed."""
+    switch = "; ".join(
+        f"{IN_PEER}ethtool --set-priv-flags eth1 {name} {state}"
+        for state in ("off", "on") for name in ("rx_striding_rq", "skb_tx_mpwqe")
+    )  # fmt: skip
+    run(guest, f"(for n in 1 2 3; do {switch}; done) > /dev/null 2>&1 & echo $!")
+    transfer(guest, size=8 * MIB)
+    run(guest, f"{IN_PEER}ethtool --set-priv-flags eth1 rx_striding_rq on skb_tx_mpwqe on")
+    assert flags(guest)["rx_striding_rq"] == "on"
