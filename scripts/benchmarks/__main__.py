@@ -36,6 +36,7 @@ IN_PROCESS = (
     "ethernet",
     "fabric",
     "hostile",
+    "moves",
     "objects",
     "points",
     "transport",

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,11 +19,15 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
 
 import machine
+import moves
 import points
 import tables
 from booted import net, perftest, probe, roce, verbs
 from figures import Goal, Report, Row, Section, median, ratio_at_least, ratio_at_most
 from machine import Quiet
+
+from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.views import length_of
 
 BENCH = Path(machine.__file__).parent
 
@@ -262,6 +267,7 @@ SMALL = {
     "ethernet": ["--count", "2"],
     "fabric": ["--count", "4"],
     "hostile": ["--only", "QUERY_CQ"],
+    "moves": [],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
     "points": ["--count", "1", "--turns", "2"],
     "transport": ["--rounds", "1", "--count", "10"],
@@ -291,6 +297,28 @@ def test_program_prints_a_report(part):
     rows = [row for section in report.sections for row in section.rows]
     assert rows
     assert all(row.value for row in rows)
+
+
+class TestMoves:
+    def test_entries_of_ours_in_their_order(self):
+        pages = PageList(bytes, array("Q", [4096]), 12, 8, 64)
+        found = moves.entries(lambda: (length_of([]), pages.address(0), pages.address(1), len("")))
+        assert moves.runs(found) == [
+            ("emu/device/objects/views.py", ["length_of"]),
+            ("emu/device/objects/pages.py", ["PageList.address", "PageList.address"]),
+        ]
+
+    def test_counts(self):
+        found = [moves.Entry(module, "f") for module in "aabacc"]
+        modules, steps, calls = moves.rows("x", found, moves.Goals(3, 2))
+        assert (modules.value, steps.value, calls.value) == (3, 3, 6)
+        assert (modules.verdict, steps.verdict, calls.verdict) == ("met", "missed", "")
+
+    def test_profile_ends_with_an_exception(self):
+        before = sys.getprofile()
+        with pytest.raises(ZeroDivisionError):
+            moves.entries(lambda: 1 / 0)
+        assert sys.getprofile() is before
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,138 @@
+"""How many modules a message passes, and how often it moves between them.
+
+Sends one message, or one command, on functions that have done so before, and notes each function
+of ours that is entered; the driver's are not counted. A move is an entry into another module than
+the entry before it. These numbers do not depend on the machine: they say how far apart the parts of
+one path stand, and how much has to be read to follow it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import click
+from figures import Goal, Row, Section
+from own_run import json_option, show
+from rig import Pair
+
+from emu.device.cmdif.registry import COMMANDS
+from emu.driver.nodes.packet_wire import PacketWire
+from emu.server.net.ib.local import LocalFabric
+from layouts.enums import Op
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = tuple(f"{ROOT / name}/" for name in ("emu", "layouts", "firmware_cmds"))
+DRIVER = f"{ROOT / 'emu' / 'driver'}/"
+WARM_UP = 20
+MESSAGE_BYTES = 64
+
+
+class Entry(NamedTuple):
+    """A function that was entered."""
+
+    module: str
+    function: str
+
+
+class Goals(NamedTuple):
+    """The most modules and moves that a path may have; None for no goal."""
+
+    modules: float | None
+    moves: float | None
+
+
+def entries(action: Callable[[], object]) -> list[Entry]:
+    """The functions of ours that an action enters, in order."""
+    found: list[Entry] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code, name = frame.f_code, frame.f_code.co_filename
+        if event == "call" and name.startswith(OURS) and not name.startswith(DRIVER):
+            found.append(Entry(name.removeprefix(f"{ROOT}/"), code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def runs(found: list[Entry]) -> list[tuple[str, list[str]]]:
+    """The modules in the order in which they are entered, with the functions of each stay."""
+    return [
+        (module, [entry.function for entry in stay])
+        for module, stay in groupby(found, key=lambda entry: entry.module)
+    ]
+
+
+def write(wire: Callable[[Any], object]) -> list[Entry]:
+    """From the doorbell of an RDMA WRITE to its completion."""
+    pair = Pair(wire, MESSAGE_BYTES)
+
+    def once() -> list[Entry]:
+        pair.qp.write(pair.remote, pair.source.sge(0, MESSAGE_BYTES), ring=False)
+        found = entries(lambda: (pair.qp.ring(), pair.left.settle()))
+        (done,) = pair.qp.cq.drain()
+        if done.syndrome:
+            raise RuntimeError(f"the WRITE has failed: {done}")
+        return found
+
+    return [once() for _ in range(WARM_UP)][-1]
+
+
+def alloc_pd() -> list[Entry]:
+    """From the doorbell of a command to its answer."""
+    driver = Pair(LocalFabric, MESSAGE_BYTES).left.driver
+    layout_in, layout_out = COMMANDS[Op.ALLOC_PD].layout_in, COMMANDS[Op.ALLOC_PD].layout_out
+
+    def once() -> list[Entry]:
+        asked = layout_in.new(opcode=Op.ALLOC_PD).buf
+        blocks = driver.submit(asked, layout_out.size)
+        found = entries(lambda: driver.ring(1))
+        driver.collect(blocks, layout_out.size)
+        return found
+
+    return [once() for _ in range(WARM_UP)][-1]
+
+
+PATHS: dict[str, tuple[Callable[[], list[Entry]], Goals]] = {
+    f"RDMA WRITE of {MESSAGE_BYTES} B": (lambda: write(LocalFabric), Goals(15, 25)),
+    "the same as packets": (lambda: write(lambda _: PacketWire()), Goals(20, 90)),
+    "ALLOC_PD": (alloc_pd, Goals(8, None)),
+}
+
+
+def rows(name: str, found: list[Entry], goals: Goals) -> list[Row]:
+    """What a path has of each."""
+    counts = len({entry.module for entry in found}), len(runs(found)) - 1, len(found)
+    return [
+        Row(f"{name}: {what}", "", [count], goal=None if goal is None else Goal(goal))
+        for what, count, goal in zip(("modules", "moves", "calls"), counts, (*goals, None))
+    ]
+
+
+@click.command(help=__doc__)
+@click.option("--path", "is_path", is_flag=True, help="Show each move in its order as well.")
+@json_option
+def main(is_path: bool, as_json: bool) -> None:
+    """Count."""
+    logging.disable(logging.WARNING)
+    paths = {name: (count(), goals) for name, (count, goals) in PATHS.items()}
+    for name, (found, _) in paths.items() if is_path else ():
+        lines = (f"    {module}: {', '.join(stay)}" for module, stay in runs(found))
+        click.echo("\n".join([name, *lines, ""]), err=True)
+    table = [row for name, (found, goals) in paths.items() for row in rows(name, found, goals)]
+    title = "Modules that a message passes"
+    show([Section("moves", title, table, "count")], as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()
