@@ -1,22 +1,58 @@
-"""A queue pair's turn: responses, requests, flush."""
+"""A queue pair's turn: responses, requests, flush.
+
+A message to a queue pair in the same process is one direct call, which ends in an acknowledgement
+or in one of the cases of ``emu.device.objects.queues.outcome``. A table here says what is done then
+- wait and retry, give up, fail - by the retry counts and timers of the queue pair (IBTA 9.7.5,
+9.7.6). For a peer in another process ``emu.device.engine.rc.packets.requester`` does the same with
+packets.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.flush import flush
-from emu.device.engine.rc import requester
-from emu.device.engine.rc.agreement import NeedsPacketsError
+from emu.device.engine.qp.send_requests import AbsentPage, Failure
+from emu.device.engine.rc import dynamic
+from emu.device.engine.rc.exchange import exchange
 from emu.device.engine.rc.packets.connection import connection_of
-from emu.device.objects.queues.page_fault import Side
+from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.device.engine.ud import datagram as ud
+from emu.device.engine.ud import delivery
+from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.outcome import (
+    SYNDROMES,
+    Dropped,
+    Nak,
+    NeedsPackets,
+    Outcome,
+    RnrNak,
+    Unfinished,
+)
+from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.send_queue import BadWqeError
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.port.datagram import Datagram
 from emu.device.ports import DmaError
+from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP
+from emu.device.rounds.sizes import BYTES_PER_TURN, WQES_PER_TURN
 from emu.device.state.hca import Hca
 from emu.device.state.turns import turn_of
-from layouts.enums import QpState
+from layouts.enums import CqeSyndrome, QpState, QpType
 
-_RTS = QpState.RTS
+log = logging.getLogger(__name__)
+
+
+_FEW_BYTES = 1 << 16
+"""A message up to this length is not counted among the steps of a round."""
+
+_RTS, _DCI = QpState.RTS, QpType.DCI
 
 
 @turn_of(Qp)
@@ -37,10 +73,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     try:
         if qp.connection is not None or hca.wire.reaches(qp.destination):
             return connection_of(hca, qp).requester.turn() or more
-        return qp.timer is None and not _waits_for_page(qp) and requester.turn(hca, qp)
-    except NeedsPacketsError:
-        connection_of(hca, qp)  # from the next turn on, until the queue pair is reset
-        return True
+        return qp.timer is None and not _waits_for_page(qp) and _send_share(hca, qp)
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more
@@ -49,3 +82,148 @@ def turn(hca: Hca, qp: Qp) -> bool:
 def _waits_for_page(qp: Qp) -> bool:
     """Whether requests wait until a driver, ours or the peer's, has brought a page in."""
     return qp.held_by is not None or (bool(qp.page_faults) and Side.REQUESTER in qp.page_faults)
+
+
+def _send_share(hca: Hca, qp: Qp) -> bool:
+    """Do a share of the requests that need no packets; True when there are more.
+
+    Raises BadWqeError or DmaError when the ring is broken.
+    """
+    sq = qp.sq
+    assert sq is not None
+    budget = BYTES_PER_TURN
+    waiting = sq.waiting()
+    for _ in range(WQES_PER_TURN):
+        if waiting <= 0:  # requests posted meanwhile ring their own doorbell
+            return False
+        moving = qp.moving
+        wqe = sq.fetch(waiting) if moving is None or moving.wqe is None else moving.wqe
+        sent = _one(hca, qp, wqe)
+        if sent is None:
+            return False
+        waiting -= wqe.blocks
+        budget -= sent
+        if sent > _FEW_BYTES:
+            hca.round.charge(sent >> LOG_BYTES_PER_STEP)
+        if budget < 0 or hca.round.steps > STEPS_PER_ROUND:
+            break
+    return True
+
+
+def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
+    """Do one request. Returns the bytes moved, or None when the queue pair has to stop or wait."""
+    work = qp.moving or send_requests.parse(hca, qp, wqe)
+    outcome, length = None, 0
+    if isinstance(work, Message):
+        length = work.length
+        outcome = (dynamic.exchange if qp.st is _DCI else exchange)(hca, qp, wqe, work)
+    elif isinstance(work, Datagram):
+        length = work.length
+        delivery.send(hca, work, ud.origin_of(hca.link, qp, work.to))
+    else:
+        outcome = work
+    if outcome is not None:
+        _ACTIONS[type(outcome)](hca, qp, wqe, outcome)
+        return None
+    # A queue pair that is its own peer and has failed has already flushed this request.
+    if qp.state is not _RTS:
+        return None
+    send_requests.complete(hca, qp, wqe, length)
+    return length if qp.state is _RTS else None
+
+
+def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
+    """Keep the request in the ring; it is tried again when the page is present."""
+    page = absent.error
+    failure = Failure.of_access(page, wqe.opcode)
+
+    def refuse(why: str) -> None:
+        send_requests.fail(hca, qp, wqe, Failure(failure.syndrome, why, failure.cause))
+
+    done = 0 if qp.moving is None else qp.moving.done
+    access = page_faults.request_access(hca, qp, wqe, done)
+    fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
+    fault.go_on = lambda _: hca.schedule(qp)
+
+
+def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
+    """Wait while the peer waits for a page of its own: no timeout runs and no retry is counted."""
+    fault = held.page_fault
+
+    def go_on(answer: Outcome | None) -> None:
+        fault.release(qp)
+        if isinstance(answer, Nak) and qp.state is _RTS:
+            _fail_by_peer(hca, qp, wqe, answer)
+        else:
+            hca.schedule(qp)
+
+    fault.hold(qp, go_on)
+
+
+def _fail_by_peer(hca: Hca, qp: Qp, wqe: Wqe, nak: Nak) -> None:
+    if qp.state is _RTS:
+        send_requests.fail(hca, qp, wqe, Failure(SYNDROMES[nak.code], f"peer: {nak.why}"))
+
+
+def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
+    """RNR NAK: retry after the time that the responder gave (IBTA 9.7.5.2.8)."""
+    qp.count("rnr_nak_retry_err")
+    if send_requests.may_wait_for_receiver(qp):
+        _again_after(hca, qp, RNR_NAK_NS[nak.timer])
+    else:
+        why = f"{qp.rnr_retries} retries"
+        send_requests.fail(hca, qp, wqe, Failure(CqeSyndrome.RNR_RETRY_EXC_ERR, why))
+
+
+def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
+    """No response: retry after the timeout (IBTA 9.7.6.1)."""
+    if not qp.ack_timeout:
+        log.info(
+            "%r: no response (%s), and no ACK timeout is set: it waits for the next doorbell",
+            qp,
+            dropped.why,
+        )
+        return
+
+    def over() -> None:
+        qp.timer = None
+        qp.count("local_ack_timeout_err")
+        if send_requests.may_ask_again(qp):
+            hca.schedule(qp)
+        else:
+            why = Failure(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, dropped.why)
+            send_requests.fail(hca, qp, wqe, why)
+
+    qp.timer = hca.clock.call_later(ACK_TIMEOUT_UNIT_NS << qp.ack_timeout, over)
+
+
+def _again_after(hca: Hca, qp: Qp, delay_ns: int) -> None:
+    def again() -> None:
+        qp.timer = None
+        hca.schedule(qp)
+
+    qp.timer = hca.clock.call_later(delay_ns, again)
+
+
+def _go_on(hca: Hca, qp: Qp, _wqe: Wqe, _: Unfinished) -> None:
+    """The message takes another turn."""
+    hca.schedule(qp)
+
+
+def _need_packets(hca: Hca, qp: Qp, _wqe: Wqe, _: NeedsPackets) -> None:
+    """From the next turn on it is packets, until the queue pair is reset."""
+    connection_of(hca, qp)
+    hca.schedule(qp)
+
+
+_ACTIONS: Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]] = {
+    Failure: send_requests.fail,
+    AbsentPage: _wait_for_page,
+    Held: _wait_for_peer,
+    Nak: _fail_by_peer,
+    RnrNak: _wait_for_receiver,
+    Dropped: _wait_for_answer,
+    Unfinished: _go_on,
+    NeedsPackets: _need_packets,
+}
+"""What is done about a request that is not done."""

@@ -15,7 +15,7 @@ from emu.device.engine.eth.steering.route import Delivery
 from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
 from emu.device.engine.events import completions
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError, InPieces
+from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
 from emu.device.engine.qp.events import check_srq_limit
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.mkey import ANY_QPN
@@ -184,12 +184,12 @@ def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views |
     """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
     try:
         target = _room(hca, wqe, offset, length)
-    except InPieces:
+    except AccessError as error:
+        if error.violation is not IN_PIECES:
+            queues.fail_receive(hca, rq, wqe.index, str(error))
+            return None
         hca.round.charge(STEPS_IN_VAIN)
         hca.nic_vport.received.discards += 1
-    except AccessError as error:
-        queues.fail_receive(hca, rq, wqe.index, str(error))
-        return None
     else:
         if target is not None:
             return target
@@ -205,7 +205,7 @@ def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views |
 def _room(hca: Hca, wqe: RecvWqe, offset: int, length: int) -> Views | None:
     """``length`` bytes at ``offset`` of the scatter list; None when it is shorter.
 
-    Raises InPieces when they take more than STEPS_PER_ACCESS.
+    Raises AccessError, IN_PIECES when they take more than STEPS_PER_ACCESS.
     """
     views: list[memoryview] = []
     most = hca.round.steps + STEPS_PER_ACCESS

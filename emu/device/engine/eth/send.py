@@ -16,7 +16,7 @@ from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
-from emu.device.engine.qp.send_requests import WQE_POINT, LocalError
+from emu.device.engine.qp.send_requests import WQE_POINT, Failure
 from emu.device.engine.wqe.umr import BindError, change_key
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -69,10 +69,11 @@ def _work(hca: Hca, sq: Sq) -> bool:
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks
         ring.consume(wqe.blocks)
-        try:
-            _do(hca, sq, wqe)
-        except LocalError as error:
-            queues.fail(hca, sq, wqe.index, wqe.opcode, error.syndrome, str(error), error.cause)
+        failure = _do(hca, sq, wqe)
+        if failure is not None:
+            queues.fail(
+                hca, sq, wqe.index, wqe.opcode, failure.syndrome, failure.why, failure.cause
+            )
         if sq.state is not _RDY:  # this request has failed, or its completion
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
@@ -82,28 +83,29 @@ def _work(hca: Hca, sq: Sq) -> bool:
     return True
 
 
-def _do(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Carry a request out. Raises LocalError."""
+def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
+    """Carry a request out."""
     if hca.tracer:
         hca.tracer.wqe(hca, sq, wqe)
-    if hca.faults is not None:
-        hca.faults.show(WQE_POINT, sq, wqe)
+    if hca.faults is not None and (planned := hca.faults.show(WQE_POINT, sq, wqe)) is not None:
+        return planned
     if not wqe.ds:
-        raise LocalError(_BAD, "its ds is 0, or above what was posted")
+        return Failure(_BAD, "its ds is 0, or above what was posted")
     if wqe.qpn != sq.handle:
-        raise LocalError(_BAD, f"WQE is for sqn {wqe.qpn:#x}")
+        return Failure(_BAD, f"WQE is for sqn {wqe.qpn:#x}")
     if wqe.opcode == _NOP:
-        return
+        return None
     work = _WORK.get(wqe.opcode)
     if work is None or not (sq.registers if work is change_key else sq.tis):
-        raise LocalError(_BAD, f"opcode {wqe.opcode:#x} is not for this queue")
+        return Failure(_BAD, f"opcode {wqe.opcode:#x} is not for this queue")
     try:
         work(hca, sq, wqe)
     except BadWqeError as error:
-        raise LocalError(_BAD, str(error)) from None
+        return Failure(_BAD, str(error))
     except BindError as error:
-        raise LocalError(CqeSyndrome.MW_BIND_ERR, str(error)) from None
+        return Failure(CqeSyndrome.MW_BIND_ERR, str(error))
     except TooLongError as error:
-        raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, str(error)) from None
+        return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, str(error))
     except AccessError as error:
-        raise LocalError.of_access(error) from None
+        return Failure.of_access(error)
+    return None

@@ -4,30 +4,29 @@ Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with 
 its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
 directly (PA, MEMIC), by pages (MTT), or by other keys (KLM, KSM), which may nest
 ``max_indirection`` deep. Nothing has been read or written when an access fails. One that is too
-much for one call, because it is long or falls into many pieces, raises InPieces: the caller has to
+much for one call, because it is long or falls into many pieces, is IN_PIECES: the caller has to
 split it.
 
-A page that is absent, or may not be written, raises AbsentPageError: the driver may bring it in
+A page that is absent, or may not be written, is an ABSENT_PAGE: the driver may bring it in
 (``emu.device.objects.queues.page_fault``). The null key among the entries of a KSM key means the
 same; used directly it reads as zeros and discards writes (``emu.device.engine.mr.special_keys``).
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import special_keys
 from emu.device.engine.mr.entries import in_page, klm_pieces, ksm_pieces, page_runs
 from emu.device.engine.mr.rights import (
+    ABSENT_PAGE,
+    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
     MOST_BYTES,
     PIECE_BYTES,
     WRITES,
-    AbsentPageError,
     AccessError,
-    InPieces,
     Violation,
 )
 from emu.device.engine.mr.special_keys import NULL_MKEY
@@ -65,9 +64,9 @@ def access(
     """The guest's bytes behind a span of ``key``, as views in order.
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
-    that can split or wait handles InPieces and AbsentPageError first. ``depth`` keys have led here.
-    ``most`` is the value of ``hca.round.steps`` above which InPieces is raised; without it the
-    access may take STEPS_PER_ACCESS, and any number of steps up to PIECE_BYTES.
+    that can split or wait looks for IN_PIECES and ABSENT_PAGE. ``depth`` keys have led here.
+    ``most`` is the value of ``hca.round.steps`` above which it is IN_PIECES; without it the access
+    may take STEPS_PER_ACCESS, and any number of steps up to PIECE_BYTES.
     """
     if not span[1]:
         return ()
@@ -101,8 +100,11 @@ def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
     if not span[1]:
         return
     if mkey is None or mkey.variant != key & 0xFF:
-        with suppress(InPieces):
+        try:
             special_keys.views(hca, qpn, key, span, 0)
+        except AccessError as error:
+            if error.violation is not IN_PIECES:
+                raise
     else:
         _check(hca, mkey, pd, qpn, key, span)
 
@@ -149,7 +151,7 @@ def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
 def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -> Views:
     va, length, need = span
     if length > MOST_BYTES:
-        raise InPieces(mkey.key, va, length, MOST_BYTES)
+        raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
     writable = bool(need & WRITES)
     if mkey.mode is _PA:
         return hca.memory.segments(va, length, writable=writable)
@@ -199,22 +201,22 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
         limit = most
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
-            raise AbsentPageError(mkey.key, *_rest(va, length, views))
+            raise AccessError(ABSENT_PAGE, mkey.key, *_rest(va, length, views))
         try:
             found = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1, most)
-        except AbsentPageError as page:
-            if not is_implicit:
+        except AccessError as page:
+            if page.violation is not ABSENT_PAGE or not is_implicit:
                 raise
             start, left = _rest(va, length, views)
             within = page.va - at if page.key == key else 0
-            raise AbsentPageError(mkey.key, start + within, left - within) from None
+            raise AccessError(ABSENT_PAGE, mkey.key, start + within, left - within) from None
         if size == length:
             hca.round.charge(1)
             return found
         views += found
         if len(views) + hca.round.steps > limit:
             hca.round.charge(len(views))
-            raise InPieces(mkey.key, va, length, PIECE_BYTES)
+            raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
     hca.round.charge(len(views))
     return views
 

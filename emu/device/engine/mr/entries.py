@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from emu.device.engine.mr.rights import WRITES, AbsentPageError
+from emu.device.engine.mr.rights import ABSENT_PAGE, WRITES, AccessError
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from layouts.wqe import KLM
@@ -20,14 +20,14 @@ def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
     shift = mkey.log_page_size
     entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
     if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
-        raise AbsentPageError(mkey.key, va, length)
+        raise AccessError(ABSENT_PAGE, mkey.key, va, length)
     return (entry & _MTT_ADDRESS) + (va & (1 << shift) - 1)
 
 
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
     """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
 
-    Raises IndexError where the list ends, AbsentPageError at an entry without the right it needs.
+    Raises IndexError where the list ends, AccessError (ABSENT_PAGE) at an entry without the right.
     """
     range_end = va + length
     shift, pages = mkey.log_page_size, mkey.pages
@@ -41,7 +41,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
         entries = pages.part(index, left)
         for entry in entries:
             if not entry & wanted:
-                raise AbsentPageError(mkey.key, range_end - length, length)
+                raise AccessError(ABSENT_PAGE, mkey.key, range_end - length, length)
             page = (entry & _MTT_ADDRESS) + within
             part = min(length, size - within)
             if page != end:

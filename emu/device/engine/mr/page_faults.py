@@ -23,7 +23,8 @@ from emu.device.state.points import FaultPoint
 from layouts.enums import EventType, Opcode, QpType, Status
 
 if TYPE_CHECKING:
-    from emu.device.engine.mr.rights import AbsentPageError
+    from emu.device.engine.mr.rights import AccessError
+    from emu.device.objects.queues.outcome import Outcome
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
@@ -101,8 +102,8 @@ def suspend(
     qp: Qp,
     side: Side,
     access: FaultedAccess,
-    page: AbsentPageError,
-    refuse: Callable[[str], Exception | None],
+    page: AccessError,
+    refuse: Callable[[str], Outcome | None],
 ) -> PageFault:
     """Let one side of a queue pair wait, and tell the driver. Call ``may_wait`` first.
 

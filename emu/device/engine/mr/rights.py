@@ -20,14 +20,33 @@ class Violation(IntEnum):
     BOUNDS = 5
     TRANSLATION = 6
     DEPTH = 7
+    IN_PIECES = 8
+    """Nothing is wrong so far, but it is too much for one call: less may be asked for at a time."""
+    ABSENT_PAGE = 9
+    """The key is valid, but a page is absent: a caller that can wait for the driver does."""
+
+
+IN_PIECES, ABSENT_PAGE = Violation.IN_PIECES, Violation.ABSENT_PAGE
 
 
 class AccessError(Exception):
-    """A key does not allow an access; nothing has been read or written."""
+    """A key does not allow an access, or not now; nothing has been read or written.
 
-    def __init__(self, violation: Violation, key: int, va: int, length: int) -> None:
+    ``most``, for IN_PIECES: how many bytes to ask for at a time.
+
+    For ABSENT_PAGE ``key`` and ``va`` name the page where the translation ended, which may be in a
+    key below the requested one; ``length`` is how much of that key was still needed. For keys below
+    an implicit key, the implicit key itself is named: its driver frees the keys below it at any
+    time and then does not know them any more (hw/odp.c).
+    """
+
+    def __init__(self, violation: Violation, key: int, va: int, length: int, most: int = 0) -> None:
         super().__init__(f"key {key:#x}, {va:#x}+{length:#x}: {violation.name.lower()}")
         self.violation = violation
+        self.key = key
+        self.va = va
+        self.length = length
+        self.most = most
 
 
 MOST_BYTES = 4 << 20
@@ -39,30 +58,3 @@ PACKET_BYTES = 4096 + 64
 PIECE_BYTES = 256
 """Always translated in one call, however scattered it is. So much is moved at a time of a range
 that falls into too many pieces for one call."""
-
-
-class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to split it
-    """Key and range are valid as far as they were checked, but it is too much for one call.
-
-    A caller that can asks again for ``most`` bytes at a time. For others the access fails.
-    """
-
-    def __init__(self, key: int, va: int, length: int, most: int) -> None:
-        super().__init__(Violation.TRANSLATION, key, va, length)
-        self.most = most
-
-
-class AbsentPageError(AccessError):
-    """A page of a valid key is absent: a caller that can wait for the driver does.
-
-    ``key`` and ``va`` name the page where the translation ended, which may be in a key below the
-    requested one; ``length`` is how much of that key was still needed. For keys below an implicit
-    key, the implicit key itself is named: its driver frees the keys below it at any time and then
-    does not know them any more (hw/odp.c).
-    """
-
-    def __init__(self, key: int, va: int, length: int) -> None:
-        super().__init__(Violation.TRANSLATION, key, va, length)
-        self.key = key
-        self.va = va
-        self.length = length

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from emu.device.engine.mr.rights import (
+    IN_PIECES,
     PIECE_BYTES,
     REMOTE_ATOMIC,
     WRITES,
     AccessError,
-    InPieces,
     Violation,
 )
 from emu.device.engine.mr.signed_stream import (
@@ -64,14 +64,14 @@ class Signature(SignatureState):
         """A span of the wire's stream: a computed copy to read, or a sink for writes.
 
         Raises AccessError as the key's ranges do, for atomics, and where the block around a short
-        span falls into too many pieces; InPieces if it is too long, or takes more steps than
+        span falls into too many pieces; IN_PIECES if it is too long, or takes more steps than
         ``access`` would.
         """
         va, length, need = span
         if need & REMOTE_ATOMIC:
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MOST_BYTES:
-            raise InPieces(mkey.key, va, length, MOST_BYTES)
+            raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
         hca.round.charge(length >> LOG_SIGNED_BYTES_PER_STEP)
         stream = SignedStream(hca, mkey, self, qpn, need, depth)
         stream.most = hca.round.steps + STEPS_PER_ACCESS if most is None else most
@@ -80,8 +80,9 @@ class Signature(SignatureState):
             if not need & WRITES:
                 return [memoryview(stream.outgoing(at, length))]
             stream.touch(at, length)
-        except InPieces:
-            if most is not None or length > PIECE_BYTES:
+        except AccessError as error:
+            is_final = most is not None or length > PIECE_BYTES
+            if is_final or error.violation is not IN_PIECES:
                 raise
             # However little of a block is moved, all of it is read. Drivers' blocks are in pages.
             raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None

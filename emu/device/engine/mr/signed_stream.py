@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from emu.device.engine.events import completions
 from emu.device.engine.mr import access as memory
 from emu.device.engine.mr.block_signature import BlockSignature, Domain, Syndrome
-from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, PIECE_BYTES, InPieces
+from emu.device.engine.mr.rights import (
+    IN_PIECES,
+    LOCAL_READ,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    AccessError,
+)
 from emu.device.objects.memory.views import copy
 
 if TYPE_CHECKING:
@@ -50,17 +56,17 @@ class SignedStream:
         self._need, self._depth = need, depth
         self._blocks = key.blocks
         self.most = _NO_LIMIT
-        """Above this value of ``hca.round.steps`` the access raises InPieces."""
+        """Above this value of ``hca.round.steps`` the access is IN_PIECES."""
 
     def _below(self, at: int, length: int) -> Iterator[memoryview]:
-        """The memory domain's stream. Raises InPieces when it falls into too many pieces."""
+        """The memory domain's stream. Raises AccessError: it falls into too many pieces."""
         mkey, va = self._mkey, self._mkey.start + at
         while length:
             size = min(length, PACKET_BYTES)
             span = va, size, self._need
             views = memory.indirect(self._hca, mkey, span, self._depth, self.most)
             if self._hca.round.steps > self.most:
-                raise InPieces(mkey.key, va, length, PIECE_BYTES)
+                raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
             yield from views
             va, length = va + size, length - size
 

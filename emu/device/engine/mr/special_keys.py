@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.rights import (
+    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
     MOST_BYTES,
     WRITES,
     AccessError,
-    InPieces,
     Violation,
 )
 from emu.device.objects.memory.views import Span, Views
@@ -57,7 +57,7 @@ def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
 
 def _check_length(key: int, va: int, length: int) -> None:
     if length > MOST_BYTES:
-        raise InPieces(key, va, length, MOST_BYTES)
+        raise AccessError(IN_PIECES, key, va, length, MOST_BYTES)
 
 
 def _nothing(key: int, va: int, length: int, need: int) -> Views:

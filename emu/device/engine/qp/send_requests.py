@@ -6,17 +6,18 @@ The direct requester and the packet requester share this code.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.engine.events import completions
 from emu.device.engine.events.vendor_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.rights import (
+    ABSENT_PAGE,
+    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
-    AbsentPageError,
     AccessError,
-    InPieces,
     Violation,
 )
 from emu.device.engine.qp import lifecycle as qp_life
@@ -25,6 +26,7 @@ from emu.device.engine.wqe.registry import WQE_OPS, gather_piece
 from emu.device.engine.wqe.umr import BindError
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -37,12 +39,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WQE_POINT: FaultPoint[[Queue, Wqe], None] = FaultPoint("wqe")
-
 CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
 INFINITE_RETRIES = 7
 _READ = MsgOp.READ
+_BAD = CqeSyndrome.LOCAL_QP_OP_ERR
 _FETCHING = frozenset(
     {
         Opcode.RDMA_READ, Opcode.ATOMIC_CS, Opcode.ATOMIC_FA, Opcode.ATOMIC_MASKED_CS,
@@ -61,83 +62,95 @@ _CAUSES = {
     Violation.BOUNDS: Cause.BOUNDS,
     Violation.TRANSLATION: Cause.MEMORY,
     Violation.DEPTH: Cause.MEMORY,
+    Violation.IN_PIECES: Cause.MEMORY,
+    Violation.ABSENT_PAGE: Cause.MEMORY,
 }
 
 
-class LocalError(Exception):
+_SYNDROMES: Mapping[type[Exception], CqeSyndrome] = {
+    BindError: CqeSyndrome.MW_BIND_ERR,
+    BadWqeError: CqeSyndrome.LOCAL_QP_OP_ERR,
+}
+"""The error that a request completes with which cannot be executed."""
+
+
+class Failure(Outcome):
     """A request fails at the requester; ``syndrome`` and ``cause`` go to its completion."""
 
+    __slots__ = ("cause", "syndrome", "why")
+
     def __init__(self, syndrome: CqeSyndrome, why: str, cause: Cause = Cause.ANY) -> None:
-        super().__init__(why)
         self.syndrome = syndrome
+        self.why = why
         self.cause = cause
 
     @classmethod
-    def of_access(cls, error: AccessError, opcode: int = 0) -> LocalError:
+    def of_access(cls, error: AccessError, opcode: int = 0) -> Failure:
         """The requester's own memory cannot be used, by a request with this opcode."""
-        if opcode in _FETCHING:
-            cause = Cause.SCATTER
-        elif isinstance(error, AbsentPageError):
-            cause = Cause.MEMORY
-        else:
-            cause = _CAUSES[error.violation]
+        cause = Cause.SCATTER if opcode in _FETCHING else _CAUSES[error.violation]
         return cls(CqeSyndrome.LOCAL_PROT_ERR, str(error), cause)
 
 
-def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
+WQE_POINT: FaultPoint[[Queue, Wqe], Failure | None] = FaultPoint("wqe")
+
+
+class AbsentPage(Outcome):
+    """A page of the requester's own memory is absent, and the request may wait for it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: AccessError) -> None:
+        self.error = error
+
+
+def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | Outcome | None:
     """What the WQE asks for; None when it is local and already done.
 
-    Raises LocalError, and AbsentPageError when the request may wait for the page.
+    A Failure, or AbsentPage when the request may wait for the page.
     """
     if hca.tracer:
         hca.tracer.wqe(hca, qp, wqe)
-    if hca.faults is not None:
-        hca.faults.show(WQE_POINT, qp, wqe)
+    if hca.faults is not None and (planned := hca.faults.show(WQE_POINT, qp, wqe)) is not None:
+        return planned
     operation = WQE_OPS.get((wqe.opcode, qp.st))
     if operation is None:
-        raise LocalError(
-            CqeSyndrome.LOCAL_QP_OP_ERR, f"opcode {wqe.opcode:#x} is not for {qp.st.name}"
-        )
+        return Failure(_BAD, f"opcode {wqe.opcode:#x} is not for {qp.st.name}")
     if not wqe.ds:
-        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "its ds is 0, or above what was posted")
+        return Failure(_BAD, "its ds is 0, or above what was posted")
     if wqe.qpn != qp.handle:
-        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, f"WQE is for qpn {wqe.qpn:#x}")
+        return Failure(_BAD, f"WQE is for qpn {wqe.qpn:#x}")
     if qp.streams is not None and qp.streams.has_failed(wqe.buf):
-        raise LocalError(CqeSyndrome.WR_FLUSH_ERR, "its stream has failed", Cause.FAILURE)
+        return Failure(CqeSyndrome.WR_FLUSH_ERR, "its stream has failed", Cause.FAILURE)
     try:
         work = operation(hca, qp, wqe)
-    except AbsentPageError as page:
-        if page_faults.request_may_wait(hca, qp, wqe.opcode):
-            raise
-        raise LocalError.of_access(page, wqe.opcode) from None
     except AccessError as error:
-        raise LocalError.of_access(error, wqe.opcode) from None
-    except BindError as error:
-        raise LocalError(CqeSyndrome.MW_BIND_ERR, str(error)) from None
-    except BadWqeError as error:
-        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, str(error)) from None
+        return _not_accessible(hca, qp, wqe, error)
+    except (BindError, BadWqeError) as error:
+        return Failure(_SYNDROMES[type(error)], str(error))
     limit = qp.max_datagram if isinstance(work, Datagram) else 1 << qp.log_msg_max
     if work is not None and work.length > limit:
-        raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
+        return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
     return work
 
 
-def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
+def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:
     """The sender's side of the next ``length`` bytes of a message.
 
-    Raises InPieces when they are too much for one call, and otherwise as ``parse``.
+    InPieces when they are too much for one call, and otherwise as ``parse``.
     """
     need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
         return gather_piece(hca, qp, wqe, message.data_at, need, message.done, length)
-    except InPieces:
-        raise
-    except AbsentPageError as page:
-        if page_faults.request_may_wait(hca, qp, wqe.opcode):
-            raise
-        raise LocalError.of_access(page, wqe.opcode) from None
     except AccessError as error:
-        raise LocalError.of_access(error, wqe.opcode) from None
+        if error.violation is IN_PIECES:
+            return InPieces(error.most)
+        return _not_accessible(hca, qp, wqe, error)
+
+
+def _not_accessible(hca: Hca, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
+    if error.violation is ABSENT_PAGE and page_faults.request_may_wait(hca, qp, wqe.opcode):
+        return AbsentPage(error)
+    return Failure.of_access(error, wqe.opcode)
 
 
 def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
@@ -152,15 +165,14 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
         qp_life.drained(hca, qp)
 
 
-def fail(
-    hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str, cause: Cause = Cause.ANY
-) -> None:
+def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
     """The request completes in error and the queue pair stops."""
-    log.warning("%r: wqe %d: %s: %s", qp, wqe.index, syndrome.name, why)
+    syndrome = failure.syndrome
+    log.warning("%r: wqe %d: %s: %s", qp, wqe.index, syndrome.name, failure.why)
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
-    completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode, cause)
+    completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode, failure.cause)
     if qp.streams is not None and qp.streams.fail(wqe.buf):
         qp.stop_waiting()
         hca.schedule(qp)

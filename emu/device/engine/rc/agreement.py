@@ -23,19 +23,16 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-class NeedsPacketsError(Exception):
-    """A message cannot be handed to its peer: it has to go as packets, and all after it."""
-
-
-def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> None:
+def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
     """Note that messages may be handed to the peer as long as contexts and tables are as now.
 
-    Raises NeedsPacketsError when they may not.
+    False when they may not.
     """
     if not _is_flawless(hca, qp, node, peer):
-        raise NeedsPacketsError
+        return False
     qp.agreed = peer.revision, hca.link.attributes, node.link.attributes
     qp.reads_ahead = qp.ctx.log_sra_max > peer.ctx.log_rra_max
+    return True
 
 
 def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.rights import InPieces
 from emu.device.engine.qp.events import establish
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc.fatal_nak import invalid_request
-from emu.device.engine.rc.nak import Dropped
 from emu.device.engine.rc.receive import check_resource, keep
 from emu.device.engine.rc.responder import (
     begin_pieces,
@@ -26,6 +24,7 @@ from emu.device.engine.rc.responder import (
 from emu.device.engine.wqe.atomic import reply_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.outcome import Dropped, InPieces, Outcome
 from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
 
@@ -35,68 +34,75 @@ if TYPE_CHECKING:
 _SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
 
 
-def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
-    """Take one whole message. Returns when it is acknowledged.
+def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+    """Take one whole message; None when it is acknowledged.
 
-    Also returns when the message has begun but is too much for one call: then ``message.most`` is
-    set, and the caller has to pass it by ``take_share``. Raises Nak or RnrNak, Dropped when there
-    is no response, and Held when a page is absent: the caller has to pass the message again.
+    InPieces when the message has begun but is too much for one call: then ``message.most`` is set,
+    and the caller has to pass it by ``take_share``. Nak or RnrNak; Dropped when there is no
+    response; Held when a page is absent: the caller has to pass the message again.
     """
     if qp.state not in ESTABLISHED or qp.page_faults:
-        _check_ready(hca, qp)
+        refused = _check_ready(hca, qp)
+        if refused is not None:
+            return refused
     op = message.op
     if op is _WRITE:
-        _write(hca, qp, message, slid)
-    elif op is _SEND:
-        check_resource(hca, qp, message)
-        _receive(hca, qp, message, slid)
-    elif op is _READ:
+        return _write(hca, qp, message, slid)
+    if op is _SEND:
+        return check_resource(hca, qp, message) or _receive(hca, qp, message, slid)
+    if op is _READ:
         data = begin_rdma(hca, qp, message)
-        if message.most:
-            _begin(hca, qp, message)
-        else:
-            copy(message.reply, data)
-    else:
-        old = execute_atomic(hca, qp, message)
-        copy(message.reply, (memoryview(reply_word(hca, message.length).pack(old)),))
+        if isinstance(data, Outcome):
+            return _divided(hca, qp, message, data)
+        copy(message.reply, data)
+        return None
+    old = execute_atomic(hca, qp, message)
+    if isinstance(old, Outcome):
+        return old
+    copy(message.reply, (memoryview(reply_word(hca, message.length).pack(old)),))
+    return None
 
 
-def _check_ready(hca: Hca, qp: Qp) -> None:
+def _check_ready(hca: Hca, qp: Qp) -> Outcome | None:
     if qp.state not in ESTABLISHED:
         if qp.state not in RECEIVING:
-            raise Dropped(f"{qp!r} is in {qp.state.name}")
+            return Dropped(f"{qp!r} is in {qp.state.name}")
         establish(hca, qp)
-    if Side.RESPONDER in qp.page_faults:
-        raise Held(qp.page_faults[Side.RESPONDER])
+    fault = qp.page_faults.get(Side.RESPONDER)
+    return None if fault is None else Held(fault)
 
 
-def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
-    message.target = begin_rdma(hca, qp, message)
-    if message.most:
-        _begin(hca, qp, message)
-    elif message.immediate is None:
-        copy(message.target, message.data)
-    else:
-        check_resource(hca, qp, message)
-        _receive(hca, qp, message, slid)
+def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+    target = begin_rdma(hca, qp, message)
+    if isinstance(target, Outcome):
+        return _divided(hca, qp, message, target)
+    if message.immediate is None:
+        copy(target, message.data)
+        return None
+    message.target = target
+    return check_resource(hca, qp, message) or _receive(hca, qp, message, slid)
 
 
-def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
+def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """Execute and complete a message that has its receive WQE."""
-    try:
-        execute(hca, qp, message, 0, message.data, message.length)
-    except InPieces as more:
-        message.most = more.most
-        _begin(hca, qp, message)
-        return
-    except Held:
+    refused = execute(hca, qp, message, 0, message.data, message.length)
+    if refused is None:
+        return complete(hca, qp, message, slid)
+    if isinstance(refused, Held):
         qp.kept = message.taken
         keep(hca, qp, message)
-        raise
-    complete(hca, qp, message, slid)
+    return _divided(hca, qp, message, refused)
 
 
 # A message that is too much for one call.
+
+
+def _divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
+    """The message has begun if it is only too much for one call."""
+    if isinstance(outcome, InPieces):
+        message.most = outcome.most
+        _begin(hca, qp, message)
+    return outcome
 
 
 def _begin(hca: Hca, qp: Qp, message: Message) -> None:
@@ -117,28 +123,45 @@ def is_begun(qp: Qp, message: Message) -> bool:
     return message.begun is qp.begun and (message.op is not _SEND or message.taken is qp.kept)
 
 
-def take_share(hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int) -> None:
+def take_share(
+    hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
+) -> Outcome | None:
     """Take the next ``length`` bytes of a message, or of a READ give them.
 
-    ``local`` is the requester's memory. Raises as ``respond``, and InPieces when they are too much
-    for one call.
+    ``local`` is the requester's memory. As ``respond``; InPieces when they are too much for one
+    call.
     """
-    _check_ready(hca, qp)
-    if message.begun is None:
-        begin_pieces(hca, qp, message)
-        _begin(hca, qp, message)
+    refused = _check_ready(hca, qp)
+    if refused is None and message.begun is None:
+        refused = begin_pieces(hca, qp, message)
+        if refused is None:
+            _begin(hca, qp, message)
+    if refused is not None:
+        return refused
     if message.op is _SEND and not message.has_wqe:
-        raise invalid_request(hca, qp, "the message's receive queue was destroyed")
-    offset = message.done
-    is_last = offset + length == message.length
+        return invalid_request(hca, qp, "the message's receive queue was destroyed")
     if message.op is _READ:
-        copy(local, execute_read(hca, qp, message, offset, length))
-        return
-    if is_last:
-        if message.immediate is not None and not message.has_wqe:
-            check_resource(hca, qp, message)
+        data = execute_read(hca, qp, message, message.done, length)
+        if isinstance(data, Outcome):
+            return data
+        copy(local, data)
+        return None
+    if message.done + length < message.length:
+        return execute(hca, qp, message, message.done, local, length)
+    return _take_last(hca, qp, message, local, length, slid)
+
+
+def _take_last(
+    hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
+) -> Outcome | None:
+    """The last share of a SEND or WRITE, after which it is complete."""
+    refused = None
+    if message.immediate is not None and not message.has_wqe:
+        refused = check_resource(hca, qp, message)
+    if refused is None:
         _begin(hca, qp, message)
-    execute(hca, qp, message, offset, local, length)
-    if is_last:
-        qp.kept = None if qp.kept is message.taken else qp.kept
-        complete(hca, qp, message, slid)
+        refused = execute(hca, qp, message, message.done, local, length)
+    if refused is not None:
+        return refused
+    qp.kept = None if qp.kept is message.taken else qp.kept
+    return complete(hca, qp, message, slid)

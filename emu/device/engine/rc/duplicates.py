@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, check
-from emu.device.engine.mr.rights import REMOTE_READ, AbsentPageError, AccessError
+from emu.device.engine.mr.rights import ABSENT_PAGE, REMOTE_READ, AccessError
 from emu.device.engine.qp.transitions import RECEIVING
-from emu.device.engine.rc.nak import Dropped
 from emu.device.engine.rc.receive import named_queue
 from emu.device.engine.rc.remote import domain_of, start_of, suspend_rdma
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.outcome import Dropped, Outcome
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
 from layouts.enums import QpType
@@ -28,31 +28,36 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
     """Whether queue pair and key still allow a duplicate READ."""
     if not _is_allowed(hca, qp, message):
         return False
+    pd = domain_of(hca, qp, message)
+    if isinstance(pd, Outcome):
+        return False
     try:
         span = start_of(hca, message), message.length, REMOTE_READ
-        check(hca, domain_of(hca, qp, message), qp.handle, message.rkey, span)
+        check(hca, pd, qp.handle, message.rkey, span)
     except AccessError:
         return False
     return True
 
 
-def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | None:
+def read_again(
+    hca: Hca, qp: Qp, message: Message, offset: int, length: int
+) -> Views | Outcome | None:
     """The bytes for a duplicate READ; None when the key does not allow it any more.
 
-    Raises Held when a page is absent; if the driver does not bring it in, there is no response
-    (Dropped).
+    Held when a page is absent; if the driver does not bring it in, there is no response (Dropped).
     """
     if not _is_allowed(hca, qp, message):
         return None
-    try:
-        pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
-        return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
-    except AbsentPageError as page:
-        if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, "read"):
-            return None
-        raise Held(suspend_rdma(hca, qp, message, offset, page, Dropped)) from None
-    except AccessError:
+    pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
+    if isinstance(pd, Outcome):
         return None
+    try:
+        return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
+    except AccessError as error:
+        may_wait = error.violation is ABSENT_PAGE and qp.state in RECEIVING
+        if not may_wait or not page_faults.may_wait(hca, qp, "read"):
+            return None
+        return Held(suspend_rdma(hca, qp, message, offset, error, Dropped))
 
 
 def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:

@@ -17,13 +17,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from emu.device.engine.qp import lifecycle as qp_life
-from emu.device.engine.qp.send_requests import LocalError
+from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.exchange import count, pass_on
-from emu.device.engine.rc.nak import Dropped
 from emu.device.engine.rc.validation import check_whole_length
 from emu.device.objects.memory.pages import no_pages
 from emu.device.objects.queues.dct import Dct
 from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.outcome import Dropped, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
@@ -70,23 +70,27 @@ class Dcr(Qp):
         qp_life.stop_paging(self.node, self)
 
 
-def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
+def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
     """Hand an initiator's message to its target and take the response.
 
-    Raises as ``emu.device.engine.rc.exchange.exchange``.
+    As ``emu.device.engine.rc.exchange.exchange``.
     """
     node = hca.wire.node(message.address)
     if node is None or (dct := node.dcts.get(message.dctn)) is None:
-        raise Dropped("no such target")
+        return Dropped("no such target")
     if not _takes(hca, node, qp, dct, message):
-        raise Dropped("the target does not take it")
+        return Dropped("the target does not take it")
     peer = _responder(hca, qp, node, dct, message)
+    outcome = None
     if peer.mtu_bytes != qp.mtu_bytes:
-        _check_length(node, peer, message, qp.mtu_bytes)
-    pass_on(hca, qp, wqe, node, peer, message)
+        outcome = _check_length(node, peer, message, qp.mtu_bytes)
+    outcome = outcome or pass_on(hca, qp, wqe, node, peer, message)
+    if outcome is not None:
+        return outcome
     qp.retries = qp.rnr_retries = 0
     packets = -(-message.length // qp.mtu_bytes) or 1
     count(hca.link, node.link, qp, message, packets)
+    return None
 
 
 def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
@@ -106,15 +110,17 @@ def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
     return True
 
 
-def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> None:
+def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
     """The initiator's path MTU is another than the target's: refuse what needs several packets.
 
     As with any service the target refuses packets of another length than its own MTU, and the
     initiator a READ's response that it has not expected.
     """
-    check_whole_length(node, peer, message, mtu_bytes)
-    if message.op is MsgOp.READ and message.length > min(peer.mtu_bytes, mtu_bytes):
-        raise LocalError(CqeSyndrome.BAD_RESP_ERR, "READ response of another MTU")
+    refused = check_whole_length(node, peer, message, mtu_bytes)
+    is_longer = message.length > min(peer.mtu_bytes, mtu_bytes)
+    if refused is None and message.op is MsgOp.READ and is_longer:
+        return Failure(CqeSyndrome.BAD_RESP_ERR, "READ response of another MTU")
+    return refused
 
 
 def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:

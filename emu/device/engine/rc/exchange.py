@@ -1,6 +1,6 @@
 """A message to a queue pair in this process: handed to its responder, as a whole or in shares.
 
-The requester decides what becomes of the request (``emu.device.engine.rc.requester``).
+The requester decides what becomes of the request (``emu.device.engine.qp_turn``).
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from emu.device.engine.mr.rights import PIECE_BYTES
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc import direct, shares
-from emu.device.engine.rc.agreement import NeedsPacketsError, agree
-from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
+from emu.device.engine.rc.agreement import agree
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
-from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.outcome import NEEDS_PACKETS, Dropped, InPieces, Nak, Outcome, RnrNak
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds.budget import STEPS_PER_ROUND
@@ -28,67 +27,60 @@ if TYPE_CHECKING:
 _UC = QpType.UC
 
 
-class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
-    """Only part of a message has been moved."""
+def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
+    """Hand a message to the responder and take its response; None when it is acknowledged.
 
-
-def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
-    """Hand a message to the responder and take its response.
-
-    The two agree (``agreement.py``). Raises Unfinished, and NeedsPacketsError when the peer has to
-    see packets: it is in no state to receive, expects another one, or takes only so many at once.
+    The two agree (``agreement.py``). NEEDS_PACKETS when the peer has to see packets: it is in no
+    state to receive, expects another one, or takes only so many at once.
     """
     node = hca.wire.node(qp.destination)
     if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
-        raise NeedsPacketsError
+        return NEEDS_PACKETS
     if peer.state not in RECEIVING:
-        raise NeedsPacketsError
+        return NEEDS_PACKETS
     ours, theirs = hca.link, node.link
-    if qp.agreed != (peer.revision, ours.attributes, theirs.attributes):
-        agree(hca, qp, node, peer)
+    if qp.agreed != (peer.revision, ours.attributes, theirs.attributes) and not agree(
+        hca, qp, node, peer
+    ):
+        return NEEDS_PACKETS
     if qp.reads_ahead and message.op in WITH_RESPONSE_DATA:
-        raise NeedsPacketsError
+        return NEEDS_PACKETS
     # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
     if qp.psn != peer.epsn and qp.st is not _UC:
-        raise NeedsPacketsError
+        return NEEDS_PACKETS
     packets = -(-message.length // qp.mtu_bytes) or 1
-    try:
-        if not (theirs.is_up and ours.is_up):
-            raise Dropped("a link is down")
-        pass_on(hca, qp, wqe, node, peer, message)
-    except Dropped:
-        if qp.st is not _UC:  # which is done with a message that it has sent
-            raise
+    if theirs.is_up and ours.is_up:
+        outcome = pass_on(hca, qp, wqe, node, peer, message)
+    else:
+        outcome = Dropped("a link is down")
+    # UC is done with a message that it has sent.
+    if outcome is not None and not (qp.st is _UC and isinstance(outcome, Dropped)):
+        return outcome
     qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
     count(ours, theirs, qp, message, packets)
+    return None
 
 
-def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> None:
-    """Have the responder take all of a message, or one turn's share. Raises Unfinished."""
+def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
+    """Have the responder take all of a message, or one turn's share: UNFINISHED."""
     if hca.round.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
         message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
-    try:
-        if not message.most:
-            _hand_over(hca, node, peer, message)
-        if message.most:
-            qp.moving, message.wqe = message, wqe
-            if not shares.move(hca, qp, node, peer, message):
-                raise Unfinished
-    except (Nak, RnrNak):
+    outcome = None if message.most else _hand_over(hca, node, peer, message)
+    if message.most and (outcome is None or isinstance(outcome, InPieces)):
+        qp.moving, message.wqe = message, wqe
+        outcome = shares.move(hca, qp, node, peer, message)
+    if isinstance(outcome, (Nak, RnrNak)):
         count_refused(hca.link, node.link, qp, message)
-        raise
+    return outcome
 
 
-def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
-    """Have the responder take all of a message; it sets ``message.most`` if that is too much."""
+def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> Outcome | None:
     try:
-        direct.respond(node, peer, message, hca.link.lid)
-    except (Nak, RnrNak, Dropped, Held):
-        raise
+        return direct.respond(node, peer, message, hca.link.lid)
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
-        raise Dropped("the peer has failed") from None
+        return Dropped("the peer has failed")
 
 
 _BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES

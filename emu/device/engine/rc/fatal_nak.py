@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
-from emu.device.engine.rc.nak import Dropped, Nak, NakCode
+from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome
 from emu.device.objects.queues.qp import Qp
 from layouts.enums import EventType, QpType
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def access_violation(hca: Hca, qp: Qp, why: str) -> Exception:
-    """Stop the queue pair: a request must not use this memory. Returns the exception to raise."""
+def access_violation(hca: Hca, qp: Qp, why: str) -> Outcome:
+    """Stop the queue pair: a request must not use this memory. Returns the answer."""
     log.log(_level(qp), "%r: remote access refused: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR)
 
 
-def invalid_request(hca: Hca, qp: Qp, why: str) -> Exception:
-    """Stop the queue pair: the request is malformed. Returns the exception to raise."""
+def invalid_request(hca: Hca, qp: Qp, why: str) -> Outcome:
+    """Stop the queue pair: the request is malformed. Returns the answer."""
     log.log(_level(qp), "%r: invalid request: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
 
@@ -34,7 +34,7 @@ def _level(qp: Qp) -> int:
     return logging.DEBUG if qp.st is QpType.UC else logging.WARNING
 
 
-def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Exception:
+def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Outcome:
     """An RC responder raises an event and stops; a UC responder only drops (9.9.3)."""
     if qp.st is QpType.UC:
         return Dropped("UC has no NAK")

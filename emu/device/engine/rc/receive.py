@@ -8,26 +8,26 @@ cannot take its message completes in error, and its queue pair stops.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from emu.device.engine.events import completions
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, is_for, is_type_2a
 from emu.device.engine.mr.rights import (
+    ABSENT_PAGE,
+    IN_PIECES,
     LOCAL_WRITE,
     PIECE_BYTES,
-    AbsentPageError,
     AccessError,
-    InPieces,
 )
 from emu.device.engine.mr.signature import on_wire
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.rc.fatal_nak import invalid_request
-from emu.device.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, Outcome, RnrNak
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, TakenWqe
@@ -45,6 +45,9 @@ LIST_LENGTH_2GIB = 1 << 31
 """The length that byte_count 0 stands for (PRM "Data segment")."""
 
 _UC = QpType.UC
+_NO_NAK = Dropped("UC has no NAK")
+_PROTECTION = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
+"""The receiver's own memory cannot be used."""
 _XRC = QpType.XRC
 _BORROWERS = frozenset({QpType.XRC, QpType.DCT})
 _WRITE = MsgOp.WRITE
@@ -54,50 +57,37 @@ _RESP_SEND_INV = CqeOpcode.RESP_SEND_INV
 _RESP_WR_IMM = CqeOpcode.RESP_WR_IMM
 
 
-class ReceiveError(Exception):
-    """A receive WQE cannot take the message.
-
-    ``syndrome`` goes to the owner's completion, ``code`` to the sender's NAK.
-    """
-
-    def __init__(self, syndrome: CqeSyndrome, code: NakCode, why: str) -> None:
-        super().__init__(why)
-        self.syndrome = syndrome
-        self.code = code
-
-
-def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
+def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Take the next receive WQE of the queue pair, or of its shared queue, for a message.
 
-    Raises RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC
-    Dropped instead of either.
+    RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC Dropped
+    instead of either.
     """
     srq = shared_queue(hca, qp, message)
+    if isinstance(srq, Outcome):
+        return srq
     queue = qp.rq if srq is None else srq.queue
     cq = qp.rcq if srq is None or srq.cq is None else srq.cq
     if queue is None or cq is None:
-        raise invalid_request(hca, qp, "no receive queue")
+        return invalid_request(hca, qp, "no receive queue")
     srqn = srq.handle if srq is not None else 0
     kept = qp.kept
     if kept is not None and kept.wqe is not None and kept.srqn == srqn:
         # The message has waited for a page and comes again.
         message.taken, qp.kept = kept, None
-        return
+        return None
     try:
         wqe = queue.take() if srq is None else take_shared(srq)
     except (DmaError, ListBrokenError) as error:
         qp_life.break_receives(hca, qp, srq, error)
-        if qp.st is _UC:
-            raise Dropped("UC has no NAK") from None
-        raise Nak(NakCode.REMOTE_OPERATIONAL_ERROR) from None
+        return _NO_NAK if qp.st is _UC else Nak(NakCode.REMOTE_OPERATIONAL_ERROR)
     if wqe is None:
         qp.count("out_of_buffer")
-        if qp.st is _UC:
-            raise Dropped("UC without a receive WQE")
-        raise RnrNak(qp.min_rnr_nak)
+        return Dropped("UC without a receive WQE") if qp.st is _UC else RnrNak(qp.min_rnr_nak)
     if srq is not None:
         check_srq_limit(hca, srq)
     message.taken = TakenWqe(wqe, cq, srqn)
+    return None
 
 
 def keep(hca: Hca, qp: Qp, message: Message) -> None:
@@ -112,14 +102,12 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
         srq.lend(taken)
 
 
-def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
-    """The SRQ that a message is for, None for the queue pair's own queue. Raises Nak (XRC)."""
+def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
+    """The SRQ that a message is for, None for the queue pair's own queue; on XRC perhaps a NAK."""
     if qp.st is not _XRC:
         return qp.srq
     srq = named_queue(hca, qp, message)
-    if srq is None:
-        raise invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}")
-    return srq
+    return invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}") if srq is None else srq
 
 
 def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
@@ -128,10 +116,10 @@ def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
     return srq if srq is not None and srq.xrcd is qp.xrcd else None
 
 
-def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
+def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
     """Where ``length`` bytes go, ``offset`` bytes into the scatter list of the receive WQE.
 
-    Raises ReceiveError when they do not fit or may not be written, Held when a page is absent,
+    When they do not fit or may not be written, the queue pair stops. Held when a page is absent,
     InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
@@ -151,48 +139,37 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
         size = min(room - skip, left)
         try:
             views += access(hca, wqe.pd, qp.handle, lkey, (address + skip, size, LOCAL_WRITE))
-        except AbsentPageError as page:
-            raise _wait_for_room(hca, qp, taken, offset, length, page) from None
-        except InPieces:
-            raise
         except AccessError as error:
-            raise ReceiveError(
-                CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, str(error)
-            ) from None
+            if error.violation is IN_PIECES:
+                return InPieces(error.most, str(error))
+            if error.violation is ABSENT_PAGE:
+                return _wait_for_room(hca, qp, taken, offset, length, error)
+            return give_up(hca, qp, taken, *_PROTECTION, str(error))
         left -= size
         skip = 0
         if hca.round.steps > most and length > PIECE_BYTES:
-            raise InPieces(lkey, address, length, PIECE_BYTES)
+            return InPieces(PIECE_BYTES, f"key {lkey:#x}, {address:#x}+{length:#x}")
     if left:
-        raise ReceiveError(
-            CqeSyndrome.LOCAL_LENGTH_ERR,
-            NakCode.INVALID_REQUEST,
-            f"message of {offset + length} bytes or more is {left} too long",
-        )
+        why = f"message of {offset + length} bytes or more is {left} too long"
+        return give_up(hca, qp, taken, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why)
     return views
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: AbsentPageError
-) -> Exception:
-    """Make the responder wait for a page of a receive WQE; returns the exception to raise.
+    hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: AccessError
+) -> Outcome:
+    """Make the responder wait for a page of a receive WQE.
 
     ``length`` bytes are to be placed there, after the ``offset`` bytes that it has.
     """
     wqe, srqn = taken.wqe, taken.srqn
     assert wqe is not None
 
-    def prot(why: str) -> ReceiveError:
-        return ReceiveError(CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, why)
+    def refuse(why: str) -> Outcome:
+        return give_up(hca, qp, taken, *_PROTECTION, why)
 
     if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-        return prot(str(page))
-
-    def refuse(why: str) -> Exception:
-        try:
-            give_up(hca, qp, taken, prot(why))
-        except (Nak, Dropped) as answer:
-            return answer
+        return refuse(str(page))
 
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
@@ -200,10 +177,10 @@ def _wait_for_room(
     return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
 
 
-def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
+def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int, taken: TakenWqe) -> Outcome | None:
     """SEND with invalidate: the key must allow it and belong to this QP (IBTA 9.4.1.1.3).
 
-    Raises ReceiveError and leaves the key unchanged otherwise.
+    Otherwise the key stays unchanged and the queue pair stops.
     """
     mkey = hca.mkeys.get(rkey >> 8)
     if mkey is None or mkey.variant != rkey & 0xFF:
@@ -214,18 +191,25 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
         why = "key is not open to invalidation from here"
     else:
         mkey.invalidate()
-        return
-    raise ReceiveError(
-        CqeSyndrome.LOCAL_ACCESS_ERR, NakCode.REMOTE_ACCESS_ERROR, f"invalidate {rkey:#x}: {why}"
-    )
+        return None
+    why = f"invalidate {rkey:#x}: {why}"
+    return give_up(hca, qp, taken, CqeSyndrome.LOCAL_ACCESS_ERR, NakCode.REMOTE_ACCESS_ERROR, why)
 
 
-def give_up(hca: Hca, qp: Qp, taken: TakenWqe, error: ReceiveError) -> NoReturn:
-    """As :func:`stop_over`, then raise the NAK for the requester (Dropped on UC)."""
-    qp_life.stop_over(hca, qp, taken, error.syndrome, str(error))
-    if qp.st is _UC:
-        raise Dropped("UC has no NAK")
-    raise Nak(error.code, str(error))
+def give_up(
+    hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, code: NakCode, why: str
+) -> Outcome:
+    """A receive WQE cannot take its message: as :func:`stop_over`.
+
+    ``syndrome`` goes to the owner's completion, ``code`` to the sender's NAK.
+    """
+    qp_life.stop_over(hca, qp, taken, syndrome, why)
+    return _NO_NAK if qp.st is _UC else Nak(code, why)
+
+
+def give_up_pieces(hca: Hca, qp: Qp, taken: TakenWqe, why: str) -> Outcome:
+    """The memory of a packet falls into too many pieces."""
+    return give_up(hca, qp, taken, *_PROTECTION, f"too many pieces: {why}")
 
 
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:

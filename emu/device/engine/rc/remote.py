@@ -7,19 +7,18 @@ rights (``validation.check_op_valid``). When a page is absent the responder wait
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, check
 from emu.device.engine.mr.rights import (
+    ABSENT_PAGE,
+    IN_PIECES,
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
-    AbsentPageError,
     AccessError,
-    InPieces,
 )
 from emu.device.engine.mr.signature import on_wire
 from emu.device.engine.qp.transitions import RECEIVING
@@ -28,6 +27,7 @@ from emu.device.engine.rc.receive import shared_queue
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
+from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.budget import STEPS_PER_SHARE
@@ -67,72 +67,72 @@ REMOTE: Mapping[MsgOp, RemoteAccess] = {
 """By operation; a SEND names no remote memory."""
 
 
-def check_rkey(hca: Hca, qp: Qp, message: Message) -> Views:
-    """Check the key for all of the range and map it.
+def check_rkey(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
+    """Check the key for all of the range and map it, as ``map_piece`` does.
 
-    When it is too much for one call: returns () and sets ``message.most``. Raises Nak or Dropped
-    when the request may not access it, Held when a page is absent. A request that has to wait is
-    repeated, and counted only then.
+    A request that has to wait is repeated, and counted only then.
     """
-    try:
-        return map_piece(hca, qp, message, 0, message.length)
-    except Held:
+    found = map_piece(hca, qp, message, 0, message.length)
+    if isinstance(found, Held):
         qp.count(REMOTE[message.op].counter, -1)
-        raise
-    except InPieces as more:
-        message.most = more.most
-        return ()
+    return found
 
 
-def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> None:
+def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Check the key for all of the range, and that its first pages are present.
 
-    For a message in pieces, which are mapped as they come. Raises as ``check_rkey`` does.
+    For a message in pieces, which are mapped as they come.
     """
     operation, pd, va = REMOTE[message.op], domain_of(hca, qp, message), start_of(hca, message)
+    if isinstance(pd, Outcome):
+        return pd
     try:
         check(hca, pd, qp.handle, message.rkey, (va, message.length, operation.need))
     except AccessError as error:
-        raise access_violation(hca, qp, str(error)) from None
-    try:
-        _look_ahead(hca, qp, message, 0)
-    except Held:
+        return access_violation(hca, qp, str(error))
+    refused = _look_ahead(hca, qp, message, 0)
+    if isinstance(refused, Held):
         qp.count(operation.counter, -1)
-        raise
+    return refused
 
 
-def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
+def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
     """As ``map_piece``, for the pieces, in order, of a message that has begun."""
     if offset and not offset % LOOK_AHEAD:
-        _look_ahead(hca, qp, message, offset)
+        refused = _look_ahead(hca, qp, message, offset)
+        if refused is not None:
+            return refused
     return map_piece(hca, qp, message, offset, length)
 
 
-def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> None:
+def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | None:
     most = hca.round.steps + STEPS_PER_SHARE
-    with suppress(InPieces):
-        map_piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), most)
+    length = min(message.length - offset, LOOK_AHEAD)
+    found = map_piece(hca, qp, message, offset, length, most)
+    return found if isinstance(found, Outcome) and not isinstance(found, InPieces) else None
 
 
 def map_piece(
     hca: Hca, qp: Qp, message: Message, offset: int, length: int, most: int | None = None
-) -> Views:
+) -> Views | Outcome:
     """The views behind a piece of (va, rkey, length); ``most`` as in ``access``.
 
-    Raises Nak or Dropped when the request may not access them, Held when a page is absent,
-    InPieces when they are too much for one call.
+    Nak or Dropped when the request may not access them, Held when a page is absent, InPieces when
+    they are too much for one call.
     """
     pd = domain_of(hca, qp, message) if qp.st is _XRC else qp.pd
+    if isinstance(pd, Outcome):
+        return pd
     va = start_of(hca, message) + offset if hca.has_signatures else message.va + offset
     try:
         span = va, length, REMOTE[message.op].need
         return access(hca, pd, qp.handle, message.rkey, span, 0, most)
-    except AbsentPageError as page:
-        raise _wait_for_page(hca, qp, message, offset, page) from None
-    except InPieces:
-        raise
     except AccessError as error:
-        raise access_violation(hca, qp, str(error)) from None
+        if error.violation is IN_PIECES:
+            return InPieces(error.most, str(error))
+        if error.violation is ABSENT_PAGE:
+            return _wait_for_page(hca, qp, message, offset, error)
+        return access_violation(hca, qp, str(error))
 
 
 def start_of(hca: Hca, message: Message) -> int:
@@ -142,22 +142,22 @@ def start_of(hca: Hca, message: Message) -> int:
     return on_wire(hca, message.rkey, message.va, 0)[0]
 
 
-def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | None:
+def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
     """The domain whose keys a request may use; on XRC the named SRQ's (IBTA annex A14)."""
     srq = shared_queue(hca, qp, message) if qp.st is _XRC else None
+    if isinstance(srq, Outcome):
+        return srq
     return qp.pd if srq is None else srq.pd
 
 
-def _wait_for_page(
-    hca: Hca, qp: Qp, message: Message, offset: int, page: AbsentPageError
-) -> Exception:
-    """Make the responder wait for a page of remote memory; returns the exception to raise."""
+def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: AccessError) -> Outcome:
+    """Make the responder wait for a page of remote memory."""
     if qp.state not in RECEIVING or not page_faults.may_wait(
         hca, qp, REMOTE[message.op].capability
     ):
         return access_violation(hca, qp, str(page))
 
-    def refuse(why: str) -> Exception:
+    def refuse(why: str) -> Outcome:
         return access_violation(hca, qp, why)
 
     return Held(suspend_rdma(hca, qp, message, offset, page, refuse))
@@ -168,8 +168,8 @@ def suspend_rdma(
     qp: Qp,
     message: Message,
     offset: int,
-    page: AbsentPageError,
-    refuse: Callable[[str], Exception],
+    page: AccessError,
+    refuse: Callable[[str], Outcome],
 ) -> PageFault:
     """Wait for a page of remote memory; if the responder already waits, return that page fault.
 

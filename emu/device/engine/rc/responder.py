@@ -22,16 +22,13 @@ the responder happens at once: an error completion, an asynchronous event, the e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.rights import InPieces
 from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
-from emu.device.engine.rc.nak import NakCode
 from emu.device.engine.rc.receive import (
-    ReceiveError,
     check_resource,
     complete_receive,
-    give_up,
+    give_up_pieces,
     invalidate,
     scatter_to,
 )
@@ -46,8 +43,8 @@ from emu.device.engine.rc.validation import check_op_valid
 from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
+from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.qp import Qp
-from layouts.enums import CqeSyndrome
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -55,75 +52,74 @@ if TYPE_CHECKING:
 _SEND, _WRITE = MsgOp.SEND, MsgOp.WRITE
 
 
-def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views:
+def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     """Before the first byte of a WRITE, READ or atomic: check_op_valid, check_rkey.
 
     Returns the views of all of its range, as ``check_rkey`` does.
     """
     qp.count(REMOTE[message.op].counter)
-    check_op_valid(hca, qp, message)
-    return check_rkey(hca, qp, message)
+    refused = check_op_valid(hca, qp, message)
+    return check_rkey(hca, qp, message) if refused is None else refused
 
 
-def begin_pieces(hca: Hca, qp: Qp, message: Message) -> None:
+def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Before the first byte of a message in pieces: the same checks, without mapping all of it.
 
     A SEND takes its receive WQE.
     """
     if message.op is _SEND:
-        check_resource(hca, qp, message)
-        return
+        return check_resource(hca, qp, message)
     qp.count(REMOTE[message.op].counter)
-    check_op_valid(hca, qp, message)
-    check_rkey_only(hca, qp, message)
+    return check_op_valid(hca, qp, message) or check_rkey_only(hca, qp, message)
 
 
-def execute(hca: Hca, qp: Qp, message: Message, offset: int, data: Views, length: int) -> None:
+def execute(
+    hca: Hca, qp: Qp, message: Message, offset: int, data: Views, length: int
+) -> Outcome | None:
     """SEND and WRITE: write the ``length`` bytes at ``offset`` of the message to their place.
 
     A key that was valid when the message began may be gone for a later piece of it (9.7.4.2).
     """
+    target: Views | Outcome
     if message.op is _SEND:
-        try:
-            target = scatter_to(hca, qp, message, offset, length)
-        except ReceiveError as error:
-            assert message.taken is not None
-            give_up(hca, qp, message.taken, error)
+        target = scatter_to(hca, qp, message, offset, length)
     elif message.target:
         target, message.target = message.target, ()
     else:
         target = map_next_piece(hca, qp, message, offset, length)
+    if isinstance(target, Outcome):
+        return target
     copy(target, data)
+    return None
 
 
-def refuse_packet(hca: Hca, qp: Qp, message: Message, why: InPieces) -> NoReturn:
-    """SEND and WRITE: the memory of one packet falls into too many pieces. Raises as ``execute``.
+def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: InPieces) -> Outcome:
+    """SEND and WRITE: the memory of one packet falls into too many pieces.
 
     A message inside the process is cut into smaller pieces; a packet is not.
     """
     if message.op is not _SEND:
-        raise access_violation(hca, qp, str(why))
-    error = ReceiveError(
-        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"too many pieces: {why}"
-    )
+        return access_violation(hca, qp, pieces.why)
     assert message.taken is not None
-    give_up(hca, qp, message.taken, error)
+    return give_up_pieces(hca, qp, message.taken, pieces.why)
 
 
-def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
+def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
     """READ: the ``length`` bytes at ``offset`` of the response; checked again for each piece."""
     if not qp.rre:
-        raise invalid_request(hca, qp, "queue pair does not allow it")
+        return invalid_request(hca, qp, "queue pair does not allow it")
     return map_next_piece(hca, qp, message, offset, length)
 
 
-def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int:
+def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
     """Replace the operand atomically; returns the old value, which is the response (9.4.5)."""
     qp.count(REMOTE[message.op].counter)
-    check_op_valid(hca, qp, message)
-    if message.va % message.length:
-        raise invalid_request(hca, qp, f"atomic at {message.va:#x}")
-    views = check_rkey(hca, qp, message)
+    refused = check_op_valid(hca, qp, message)
+    if refused is None and message.va % message.length:
+        refused = invalid_request(hca, qp, f"atomic at {message.va:#x}")
+    views = check_rkey(hca, qp, message) if refused is None else refused
+    if isinstance(views, Outcome):
+        return views
     word = atomic_word(hca, message.length)
     old: int = word.unpack(b"".join(views))[0]
     new = _swapped(message, old) if message.op in COMPARE_SWAPS else _added(message, old)
@@ -132,19 +128,23 @@ def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int:
     return old
 
 
-def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
+def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """After the last byte: invalidate the key that the sender names, complete the receive WQE.
 
     IBTA 9.4.1.1.3, 10.8.5; rxe_resp.c: do_complete.
     """
+    taken = message.taken
     if message.inv_rkey is not None:
-        try:
-            invalidate(hca, qp, domain_of(hca, qp, message), message.inv_rkey)
-        except ReceiveError as error:
-            assert message.taken is not None
-            give_up(hca, qp, message.taken, error)
-    if message.taken is not None and message.taken.wqe is not None:
+        assert taken is not None
+        pd = domain_of(hca, qp, message)
+        if isinstance(pd, Outcome):
+            return pd
+        refused = invalidate(hca, qp, pd, message.inv_rkey, taken)
+        if refused is not None:
+            return refused
+    if taken is not None and taken.wqe is not None:
         complete_receive(hca, qp, message, slid)
+    return None
 
 
 def _swapped(message: Message, old: int) -> int:

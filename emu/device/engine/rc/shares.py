@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.rights import InPieces
 from emu.device.engine.qp import send_requests
 from emu.device.engine.rc import direct
-from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
 from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.outcome import UNFINISHED, Dropped, InPieces, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 
@@ -25,11 +23,11 @@ DIVISIBLE = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
 """Operations that can be moved in shares; an atomic cannot."""
 
 
-def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
-    """Move a turn's share of a message to its peer; True when that was the last one.
+def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | None:
+    """Move a turn's share of a message to its peer; None when that was the last one.
 
-    Raises LocalError and AbsentPageError for the requester's own errors; Nak, RnrNak, Dropped and
-    Held are the responder's response. In its next turn the message continues after ``done`` bytes.
+    UNFINISHED when there are more: the message goes on after ``done`` bytes in its next turn. All
+    else is what has gone wrong at the requester, or the responder's response.
     """
     if message.begun is not None and not direct.is_begun(peer, message):
         message.done, message.begun, message.taken = 0, None, None
@@ -37,26 +35,27 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
     limit = round_.share()
     while round_.steps < limit:
         length = min(message.most, message.length - message.done)
-        try:
-            _move(hca, qp, node, peer, message, length)
-        except InPieces as more:
-            message.most = max(min(more.most, length - 1), 1)
+        outcome = _move(hca, qp, node, peer, message, length)
+        if isinstance(outcome, InPieces):
+            message.most = max(min(outcome.most, length - 1), 1)
+        elif outcome is not None:
+            return outcome
         else:
             message.done += length
             if message.done == message.length:
-                return True
+                return None
         round_.charge((length >> LOG_BYTES_PER_STEP) + 1)
-    return False
+    return UNFINISHED
 
 
-def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) -> None:
+def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) -> Outcome | None:
     wqe = message.wqe
     assert wqe is not None
     local = send_requests.piece(hca, qp, wqe, message, length)
+    if isinstance(local, Outcome):
+        return local
     try:
-        direct.take_share(node, peer, message, local, length, hca.link.lid)
-    except (Nak, RnrNak, Dropped, Held, InPieces):
-        raise
+        return direct.take_share(node, peer, message, local, length, hca.link.lid)
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
-        raise Dropped("the peer has failed") from None
+        return Dropped("the peer has failed")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgOp
+from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import MAX_PAYLOAD, OPS, Packet
 from layouts.bth import PSN_HALF, PSN_MASK, Kind, Service
@@ -67,15 +68,16 @@ def check_psn(qp: Qp, psn: int) -> PsnCheck:
     return DUPLICATE
 
 
-def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> None:
+def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> Outcome | None:
     """Check the opcode sequence: a packet has to continue what went before it.
 
     IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq. ``message`` is the one whose last packet is still to
     come: the packet must then be a middle or last one of the same operation. Without one it must be
-    a first packet. Raises Nak.
+    a first packet; a NAK otherwise.
     """
     if not follows(packet, message):
-        raise invalid_request(hca, qp, f"{packet!r} does not continue what went before")
+        return invalid_request(hca, qp, f"{packet!r} does not continue what went before")
+    return None
 
 
 def follows(packet: Packet, message: Message | None) -> bool:
@@ -86,34 +88,37 @@ def follows(packet: Packet, message: Message | None) -> bool:
     return not op.is_first and MSG_OPS[op.kind] is message.op
 
 
-def check_op_valid(hca: Hca, qp: Qp, message: Message) -> None:
+def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
 
     To IBTA it is an opcode for a function that the queue pair is not set up for, which an RC
     responder answers by "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c:
-    nack_inv). A remote access error is about keys. Raises Nak, or Dropped on UC.
+    nack_inv). A remote access error is about keys.
     """
     op = message.op
     if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
-        raise invalid_request(hca, qp, "queue pair does not allow it")
+        return invalid_request(hca, qp, "queue pair does not allow it")
+    return None
 
 
-def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int) -> None:
+def check_length(
+    hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int
+) -> Outcome | None:
     """Check length: all packets but the last are a full MTU, a WRITE is as long as its RETH says.
 
     IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length. ``before`` bytes of
-    ``message`` have come already. Raises Nak, or Dropped on UC.
+    ``message`` have come already.
     """
     op, size = packet.op, len(packet.payload)
     if op.kind is _READS and not is_possible(qp, packet.length):
-        raise invalid_request(hca, qp, f"READ of {packet.length} bytes")
+        return invalid_request(hca, qp, f"READ of {packet.length} bytes")
     if op.kind in _MASKED_ATOMICS:
-        _check_operands(hca, qp, packet)
+        return _check_operands(hca, qp, packet)
     if op.kind not in (_SENDS, _WRITES):
-        return
+        return None
     is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
     if size > qp.mtu_bytes or is_too_short:
-        raise invalid_request(hca, qp, f"{packet!r} has {size} bytes")
+        return invalid_request(hca, qp, f"{packet!r} has {size} bytes")
     total = size if op.is_first else before + size
     if op.kind is _SENDS:
         is_wrong = not is_possible(qp, total)
@@ -121,18 +126,20 @@ def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, befo
         announced = packet.length if op.is_first or not message else message.length
         is_wrong = total != announced if op.is_last else total >= announced
     if is_wrong:
-        raise invalid_request(hca, qp, f"{packet!r} makes {total} bytes")
+        return invalid_request(hca, qp, f"{packet!r} makes {total} bytes")
+    return None
 
 
-def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> None:
-    """The operands of a masked atomic fit into the size that its header says. Raises Nak."""
+def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> Outcome | None:
+    """The operands of a masked atomic fit into the size that its header says."""
     size = packet.length
     largest = max(packet.swap_add, packet.compare, packet.swap_add_mask, packet.compare_mask)
     if size not in MASKED_ATOMIC_SIZES or largest >> 8 * size:
-        raise invalid_request(hca, qp, f"{packet!r} has operands of {size} bytes, {largest:#x}")
+        return invalid_request(hca, qp, f"{packet!r} has operands of {size} bytes, {largest:#x}")
+    return None
 
 
-def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> None:
+def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
     """Check length of a whole message, as of the first of its packets of ``mtu_bytes`` each."""
     op = OPS[Service.RC, KINDS[message.op], True, message.length <= mtu_bytes, None]
     packet = Packet(op, qp.handle, 0)
@@ -140,7 +147,7 @@ def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> No
     packet.swap_add = packet.compare = packet.swap_add_mask = packet.compare_mask = 0
     is_placing = op.kind in (_SENDS, _WRITES)
     packet.payload = _SOME_BYTES[: min(message.length, mtu_bytes) if is_placing else 0]
-    check_length(hca, qp, packet, None, 0)
+    return check_length(hca, qp, packet, None, 0)
 
 
 def is_possible(qp: Qp, length: int) -> bool:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from emu.device.engine.events import completions
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
+from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.qp.lifecycle import break_receives, stop_over
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.objects.memory.views import Views, copy
+from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe, TakenWqe
@@ -108,14 +109,12 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     length = GRH_BYTES + datagram.length
     try:
         target = _room(hca, qp, wqe, length)
-    except AbsentPageError as page:
-        if page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-            _wait_for_room(hca, qp, TakenWqe(wqe, cq, srqn), datagram, origin, page)
-        else:
-            stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
-        return
     except AccessError as error:
-        stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
+        may_wait = error.violation is ABSENT_PAGE
+        if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+            _wait_for_room(hca, qp, TakenWqe(wqe, cq, srqn), datagram, origin, error)
+        else:
+            stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
         return
     if target is None:
         why = f"shorter than {length} bytes"
@@ -133,7 +132,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, taken: TakenWqe, datagram: Datagram, origin: Origin, page: AbsentPageError
+    hca: Hca, qp: Qp, taken: TakenWqe, datagram: Datagram, origin: Origin, page: AccessError
 ) -> None:
     """Keep the datagram until the page is present; others that come meanwhile are dropped."""
     wqe, srqn = taken.wqe, taken.srqn
@@ -144,7 +143,7 @@ def _wait_for_room(
         qp.kept = None
         stop_over(hca, qp, taken, CqeSyndrome.LOCAL_PROT_ERR, why)
 
-    def go_on(_: Exception | None) -> None:
+    def go_on(_: Outcome | None) -> None:
         if qp.kept is taken and qp.state in RECEIVING:
             qp.kept = None
             _deliver(hca, qp, wqe, whole, origin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, InPieces
+from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, PACKET_BYTES, AccessError
 from emu.device.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
 from emu.device.engine.wqe.segments import SOLICITED, read_av
 from emu.device.objects.memory.views import Views, length_of
@@ -31,7 +31,9 @@ def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
     try:
         data = gather(hca, qp, wqe, at, LOCAL_READ)
         length = length_of(data)
-    except InPieces:
+    except AccessError as error:
+        if error.violation is not IN_PIECES:
+            raise
         length = listed_length(hca, wqe, at, LOCAL_READ)
         if length <= PACKET_BYTES:  # it falls into too many pieces: LOCAL_PROT_ERR
             raise

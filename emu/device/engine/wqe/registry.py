@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.rights import (
+    IN_PIECES,
     LOCAL_WRITE,
     MOST_BYTES,
     PIECE_BYTES,
     AccessError,
-    InPieces,
     Violation,
 )
 from emu.device.engine.mr.signature import on_wire
@@ -66,7 +66,7 @@ def wqe_op(opcode: Opcode, services: frozenset[QpType]) -> Callable[[WqeOp], Wqe
 def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
     """The views behind the data segments from byte ``at`` to the WQE's end.
 
-    Raises InPieces when they are too much for one call.
+    Raises AccessError, IN_PIECES when they are too much for one call.
     """
     views: list[memoryview] = []
     end, room, most = wqe.ds * DS, MOST_BYTES, hca.round.steps + STEPS_PER_ACCESS
@@ -85,7 +85,9 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
         views += access(hca, qp.pd, qp.handle, lkey, (address, length, need), 0, most)
         room -= length
         if room < 0 or hca.round.steps > most:
-            raise InPieces(lkey, address, length, MOST_BYTES if room < 0 else PIECE_BYTES)
+            raise AccessError(
+                IN_PIECES, lkey, address, length, MOST_BYTES if room < 0 else PIECE_BYTES
+            )
         at += DS
     return views
 
@@ -117,8 +119,8 @@ def _check_inline(at: int, length: int, end: int, need: int) -> None:
 def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, length: int) -> Views:
     """``length`` bytes at ``offset`` of the data that the data segments from byte ``at`` on name.
 
-    Raises InPieces when it is too much for one call, which PIECE_BYTES never are. Raises
-    AccessError also when the segments are shorter than before: a key's signatures, which add
+    Raises AccessError, IN_PIECES when it is too much for one call, which PIECE_BYTES never are. It
+    is one of BOUNDS when the segments are shorter than before: a key's signatures, which add
     bytes on the wire, may have been turned off since the request was parsed.
     """
     views: list[memoryview] = []
@@ -141,7 +143,7 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
         else:
             views += access(hca, qp.pd, qp.handle, lkey, (address + offset, size, need))
             if is_long and hca.round.steps > most:
-                raise InPieces(lkey, address, length, PIECE_BYTES)
+                raise AccessError(IN_PIECES, lkey, address, length, PIECE_BYTES)
         if size > 0:
             length -= size
             offset = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.device.engine.mr.rights import LOCAL_READ, InPieces
+from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, AccessError
 from emu.device.engine.wqe.registry import gather, listed_length
 from emu.device.objects.memory.views import Views, length_of
 from emu.device.objects.queues.message import Message
@@ -75,7 +75,7 @@ def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
     try:
         message.data = views = gather(hca, qp, wqe, at, LOCAL_READ)
         message.length = length_of(views)
-    except InPieces as more:
+    except AccessError as more:
         _divide(hca, wqe, message, LOCAL_READ, more)
     return message
 
@@ -88,14 +88,19 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     message.data_at = at
     try:
         views = gather(hca, qp, wqe, at, need)
-    except InPieces as more:
+    except AccessError as more:
         _divide(hca, wqe, message, need, more)
         return ()
     message.length = length_of(views)
     return views
 
 
-def _divide(hca: Hca, wqe: Wqe, message: Message, need: int, more: InPieces) -> None:
-    """The message's segments are too much for one call: only their length is needed now."""
+def _divide(hca: Hca, wqe: Wqe, message: Message, need: int, more: AccessError) -> None:
+    """The message's segments are too much for one call: only their length is needed now.
+
+    Any other reason is raised again.
+    """
+    if more.violation is not IN_PIECES:
+        raise more
     message.most = more.most
     message.length = listed_length(hca, wqe, message.data_at, need)

@@ -11,7 +11,7 @@ from emu.device.engine.eth import queues as eth_queues
 from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events.completions import CQE_POINT, error_entry
 from emu.device.engine.qp import lifecycle as qp_life
-from emu.device.engine.qp.send_requests import WQE_POINT, LocalError
+from emu.device.engine.qp.send_requests import WQE_POINT, Failure
 from emu.device.faults.declare import Parameter, action, point
 from emu.device.faults.event import MISSING, Event, Faults, Field, Opened, change_fields
 from emu.device.faults.moves import Delayable, Losable, Repeatable
@@ -65,7 +65,7 @@ def _syndrome(rule: Rule) -> CqeSyndrome:
     Field("opcode", Opcode, is_told=True), Field("qpn", int), Field("service", QpType),
     Field("index", int),
 )  # fmt: skip
-class WorkRequest(Event[None]):
+class WorkRequest(Event[Failure | None]):
     """A work request that is about to be executed, or executed again."""
 
     __slots__ = ("_queue", "_wqe")
@@ -100,9 +100,9 @@ class WorkRequest(Event[None]):
         """Do nothing: the dispatcher executes it."""
 
     @action("the work request gets an error syndrome and its queue stops", takes=[_SYNDROME])
-    def fail(self, rule: Rule) -> None:
-        """Raises LocalError."""
-        raise LocalError(_syndrome(rule), f"fault {rule.name}")
+    def fail(self, rule: Rule) -> Failure:
+        """The request fails, and is not executed."""
+        return Failure(_syndrome(rule), f"fault {rule.name}")
 
 
 @point(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
+from emu.device.objects.queues.outcome import Outcome
 from layouts.enums import PageFaultSubtype
 from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
@@ -74,7 +75,7 @@ class PageFaultType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The absent page that an AbsentPageError named, which may itself hold on to views."""
+    """The absent page that an AccessError named, which may itself hold on to views."""
 
     key: int
     va: int
@@ -131,14 +132,14 @@ class PageFault:
         side: Side,
         access: FaultedAccess,
         page: Page,
-        refuse: Callable[[str], Exception | None],
+        refuse: Callable[[str], Outcome | None],
     ) -> None:
         self.qp = qp
         self.side = side
         self.access = access
         self.page = page
         self.refuse = refuse
-        self.go_on: Callable[[Exception | None], None] | None = None
+        self.go_on: Callable[[Outcome | None], None] | None = None
         self._held: Qp | None = None
         """The queue pair that ``go_on`` belongs to, if it is the waiting one's peer."""
         self.is_memory = False
@@ -159,7 +160,7 @@ class PageFault:
         after = f"page fault {self.token:#x} refused after {took_ns / 1e6:.1f} ms"
         return f"{after}: {self.access}; absent: {self.page}"
 
-    def hold(self, qp: Qp, go_on: Callable[[Exception | None], None]) -> None:
+    def hold(self, qp: Qp, go_on: Callable[[Outcome | None], None]) -> None:
         """The requests of a queue pair in this process, perhaps of another function, wait, too."""
         qp.held_by, self._held, self.go_on = self, qp, go_on
 
@@ -209,11 +210,12 @@ def _typed(kind: PageFaultType, number: int) -> bytes:
     return (kind << 24 | number).to_bytes(4, "big")
 
 
-class Held(Exception):  # noqa: N818  # not an error: a responder waits for its driver
+class Held(Outcome):
     """A responder waits for its driver; the caller sets the page fault's ``go_on``."""
 
+    __slots__ = ("page_fault",)
+
     def __init__(self, page_fault: PageFault) -> None:
-        super().__init__(repr(page_fault))
         self.page_fault = page_fault
 
 

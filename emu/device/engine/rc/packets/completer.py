@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
+from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
 from emu.device.engine.qp import send_requests
-from emu.device.engine.qp.send_requests import LocalError
-from emu.device.engine.rc.nak import SYNDROMES, NakCode
+from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import Request, SendWindow
@@ -22,6 +21,7 @@ from emu.device.engine.wqe.atomic import reply_word
 from emu.device.engine.wqe.registry import gather_piece
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
+from emu.device.objects.queues.outcome import SYNDROMES, NakCode
 from emu.device.port.packet import Packet
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
@@ -149,10 +149,11 @@ class PacketCompleter:
             target = gather_piece(
                 hca, qp, request.wqe, message.data_at, LOCAL_WRITE, offset, len(data)
             )
-        except AbsentPageError as page:
-            self._wait_for_page(request, page, offset)
         except AccessError as error:
-            self._fail(request, LocalError.of_access(error, request.wqe.opcode))
+            if error.violation is ABSENT_PAGE:
+                self._wait_for_page(request, error, offset)
+            else:
+                self._fail(request, Failure.of_access(error, request.wqe.opcode))
         else:
             copy(target, (data,))
             self._progress((self.window.una + 1) & PSN_MASK)
@@ -163,7 +164,7 @@ class PacketCompleter:
         self._is_retrying = True
         self._schedule()
 
-    def _wait_for_page(self, request: Request, page: AbsentPageError, done: int) -> None:
+    def _wait_for_page(self, request: Request, page: AccessError, done: int) -> None:
         """The page for response data is absent: drop all responses from here and go back later."""
         self._rewind()
         self._is_retrying = True
@@ -215,11 +216,10 @@ class PacketCompleter:
 
     def fail(self, syndrome: CqeSyndrome, why: str) -> None:
         """Fail the oldest request."""
-        self._fail(self.window.requests[0], LocalError(syndrome, why))
+        self._fail(self.window.requests[0], Failure(syndrome, why))
 
-    def _fail(self, request: Request, why: LocalError) -> None:
-        hca, qp = self._connection.hca, self._connection.qp
-        send_requests.fail(hca, qp, request.wqe, why.syndrome, str(why), why.cause)
+    def _fail(self, request: Request, why: Failure) -> None:
+        send_requests.fail(self._connection.hca, self._connection.qp, request.wqe, why)
 
     # -- trying again
 

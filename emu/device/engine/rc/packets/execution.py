@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.rights import InPieces
 from emu.device.engine.qp.flush import fail_receive
 from emu.device.engine.rc.duplicates import may_read_again
 from emu.device.engine.rc.fatal_nak import invalid_request
@@ -28,6 +27,7 @@ from emu.device.engine.rc.responder import (
 from emu.device.engine.rc.validation import MSG_OPS, is_possible, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
+from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.port.packet import Packet, precedes
@@ -83,35 +83,41 @@ class PacketExecution:
             self._spare = self.message.taken
         self.message = None
 
-    def piece(self, packet: Packet) -> None:
+    def piece(self, packet: Packet) -> Outcome | None:
         """Execute a packet of a SEND or a WRITE."""
-        hca, qp, op, message = self._connection.hca, self._connection.qp, packet.op, self.message
+        op, message, refused = packet.op, self.message, None
         if op.is_first or message is None:
             message = _message_of(packet)
-            self._begin(message, op.is_last)
-            self.offset = 0
+            refused = self._begin(message, op.is_last)
+            if refused is None:
+                self.offset = 0
         elif message.op is _SEND and not message.has_wqe:
-            raise invalid_request(hca, qp, "the message's receive queue was destroyed")
-        size = len(packet.payload)
-        if op.is_last:
-            self._finish_reading(message, packet, self.offset + size)
+            why = "the message's receive queue was destroyed"
+            refused = invalid_request(self._connection.hca, self._connection.qp, why)
+        if refused is None and op.is_last:
+            self._finish_reading(message, packet, self.offset + len(packet.payload))
             if message.immediate is not None and not message.has_wqe:
-                self._take_wqe(message)
+                refused = self._take_wqe(message)
+        return refused or self._place(packet, message)
+
+    def _place(self, packet: Packet, message: Message) -> Outcome | None:
+        """Write the packet's data to their place, and complete the message after the last ones."""
+        hca, qp, op, size = (
+            self._connection.hca,
+            self._connection.qp,
+            packet.op,
+            len(packet.payload),
+        )
         # From here on the message owns its receive WQE, whatever happens next.
         self.message = message
-        try:
-            execute(hca, qp, message, self.offset, (packet.payload,), size)
-        except Held:
-            # The packet will be taken again; if it is a first one it then starts the message anew.
-            keep(hca, qp, message)
-            if op.is_first:
-                self.break_off()
-            raise
-        except InPieces as why:
-            refuse_packet(hca, qp, message, why)
+        refused = execute(hca, qp, message, self.offset, (packet.payload,), size)
+        if refused is not None:
+            return self._not_placed(packet, message, refused)
         self.offset += size
         if op.is_last:
-            complete(hca, qp, message, packet.slid)
+            refused = complete(hca, qp, message, packet.slid)
+            if refused is not None:
+                return refused
             self.message = None
             self._count_message()
         elif op.is_first:
@@ -119,22 +125,37 @@ class PacketExecution:
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not _UC:
             self._responses.acknowledge(packet.psn)
+        return None
 
-    def _begin(self, message: Message, is_whole: bool) -> None:
+    def _not_placed(self, packet: Packet, message: Message, refused: Outcome) -> Outcome:
+        hca, qp = self._connection.hca, self._connection.qp
+        if isinstance(refused, InPieces):
+            return refuse_packet(hca, qp, message, refused)
+        if isinstance(refused, Held):
+            # The packet will be taken again; if it is a first one it then starts the message anew.
+            keep(hca, qp, message)
+            if packet.op.is_first:
+                self.break_off()
+        return refused
+
+    def _begin(self, message: Message, is_whole: bool) -> Outcome | None:
         if message.op is _SEND:
-            self._take_wqe(message)
-        elif is_whole:
-            message.target = begin_rdma(self._connection.hca, self._connection.qp, message)
-        else:
-            begin_pieces(self._connection.hca, self._connection.qp, message)
+            return self._take_wqe(message)
+        if not is_whole:
+            return begin_pieces(self._connection.hca, self._connection.qp, message)
+        target = begin_rdma(self._connection.hca, self._connection.qp, message)
+        if not isinstance(target, Outcome):
+            message.target = target
+            return None
+        return None if isinstance(target, InPieces) else target  # the packet's own place is next
 
-    def _take_wqe(self, message: Message) -> None:
+    def _take_wqe(self, message: Message) -> Outcome | None:
         """Take a receive WQE: that of an incomplete message if there is one, else the next."""
         spare, self._spare = self._spare, None
-        if spare is not None and spare.wqe is not None:
-            message.taken = spare
-        else:
-            check_resource(self._connection.hca, self._connection.qp, message)
+        if spare is None or spare.wqe is None:
+            return check_resource(self._connection.hca, self._connection.qp, message)
+        message.taken = spare
+        return None
 
     @staticmethod
     def _finish_reading(message: Message, packet: Packet, length: int) -> None:
@@ -144,27 +165,33 @@ class PacketExecution:
         if message.op is _SEND:
             message.length = length
 
-    def read(self, packet: Packet) -> None:
+    def read(self, packet: Packet) -> Outcome | None:
         """Execute a READ request: check its range now, send its data in turns."""
         hca, qp = self._connection.hca, self._connection.qp
         message = _message_of(packet)
-        begin_pieces(hca, qp, message)
+        refused = begin_pieces(hca, qp, message)
+        if refused is not None:
+            return refused
         # Duplicates do not count: their requester may have all that it wants by now.
         if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
-            raise invalid_request(hca, qp, "more READs than the queue pair takes")
+            return invalid_request(hca, qp, "more READs than the queue pair takes")
         self._count_message()
         qp.epsn = self._after_data = self._responses.data(packet.psn, message).end
+        return None
 
-    def atomic(self, packet: Packet) -> None:
+    def atomic(self, packet: Packet) -> Outcome | None:
         """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
         qp = self._connection.qp
         old = execute_atomic(self._connection.hca, qp, _message_of(packet))
+        if isinstance(old, Outcome):
+            return old
         self._count_message()
         qp.epsn = self._after_data = (packet.psn + 1) & PSN_MASK
         self._atomics.append((packet.psn, old))
         while len(self._atomics) > 1 << qp.ctx.log_rra_max:
             self._atomics.popleft()
         self._responses.value(packet.psn, old)
+        return None
 
     def _count_message(self) -> None:
         self._responses.msn = (self._responses.msn + 1) & MSN_MASK
@@ -235,9 +262,7 @@ def _take_operands(message: Message, packet: Packet) -> None:
         message.compare = packet.compare
 
 
-Step = Callable[[PacketExecution, Packet], None]
-
-EXECUTE: Mapping[Kind, Step] = {
+EXECUTE: Mapping[Kind, Callable[[PacketExecution, Packet], Outcome | None]] = {
     Kind.SEND: PacketExecution.piece,
     Kind.WRITE: PacketExecution.piece,
     Kind.READ: PacketExecution.read,
@@ -247,7 +272,7 @@ EXECUTE: Mapping[Kind, Step] = {
     Kind.MASKED_FETCH_ADD: PacketExecution.atomic,
 }
 
-REPEAT: Mapping[Kind, Step] = {
+REPEAT: Mapping[Kind, Callable[[PacketExecution, Packet], None]] = {
     Kind.SEND: PacketExecution.duplicate_piece,
     Kind.WRITE: PacketExecution.duplicate_piece,
     Kind.READ: PacketExecution.duplicate_read,

@@ -27,7 +27,7 @@ def offset_of(qp: Qp, request: Request, psn: int) -> int:
 def placing(hca: Hca, qp: Qp, request: Request, psn: int) -> tuple[Packet, Views, int]:
     """A packet of a SEND or a WRITE, its payload and the payload's length.
 
-    Raises AccessError, or AbsentPageError, when the payload cannot be read.
+    Raises AccessError when the payload cannot be read.
     """
     message = request.message
     assert message is not None

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.rights import AbsentPageError, AccessError
+from emu.device.engine.mr.rights import ABSENT_PAGE, AccessError
 from emu.device.engine.qp import send_requests
-from emu.device.engine.qp.send_requests import LocalError
+from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc.packets.completer import PacketCompleter
 from emu.device.engine.rc.packets.request_packets import asking_for_data, offset_of, placing
 from emu.device.engine.rc.packets.window import Request, SendWindow
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
+from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds.budget import STEPS_PER_ROUND
@@ -99,16 +100,14 @@ class PacketRequester:
         if not window.requests:
             window.restart(qp.psn)
         request = Request(wqe, qp.psn)
-        try:
-            message = self._parse(wqe)
-        except AbsentPageError as page:
-            self._wait_for_page(request, page, lambda why: self._admit_failed(request, why))
+        work = self._parse(wqe)
+        if isinstance(work, AbsentPage):
+            self._wait_for_page(request, work.error, lambda why: self._admit_failed(request, why))
             return False
-        except LocalError as error:
-            request.failure = error
-        else:
-            if message is not None and not self._number(request, message):
-                return False
+        if isinstance(work, Failure):
+            request.failure = work
+        elif isinstance(work, Message) and not self._number(request, work):
+            return False
         window.append(request)
         self._completer.retire()
         return True
@@ -125,14 +124,14 @@ class PacketRequester:
             return bool(self._window.requests)
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
 
-    def _parse(self, wqe: Wqe) -> Message | None:
-        """The WQE's message, None for a local request. Raises LocalError, AbsentPageError."""
+    def _parse(self, wqe: Wqe) -> Message | Outcome | None:
+        """The WQE's message, None for a local request."""
         work = send_requests.parse(self._connection.hca, self._connection.qp, wqe)
-        if work is None:
-            return None
+        if work is None or isinstance(work, Outcome):
+            return work
         assert isinstance(work, Message)
         if work.length >= PSN_HALF * self._connection.qp.mtu_bytes:
-            raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, "more packets than half of all PSNs")
+            return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, "more packets than half of all PSNs")
         return work
 
     def _number(self, request: Request, message: Message) -> bool:
@@ -151,7 +150,7 @@ class PacketRequester:
 
     # -- pages that are absent
 
-    def stall(self, request: Request, page: AbsentPageError, done: int) -> None:
+    def stall(self, request: Request, page: AccessError, done: int) -> None:
         """Make a request wait for a page, ``done`` bytes into it; nothing is sent meanwhile."""
         self.is_stuck = True
         self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
@@ -159,8 +158,8 @@ class PacketRequester:
     def _wait_for_page(
         self,
         request: Request,
-        page: AbsentPageError,
-        refuse: Callable[[LocalError], None],
+        page: AccessError,
+        refuse: Callable[[Failure], None],
         done: int = 0,
     ) -> None:
         """Raise a page fault, unless the requester already waits for another page.
@@ -169,7 +168,7 @@ class PacketRequester:
         ``done`` bytes of the request are transferred; it continues after them.
         """
         hca, qp = self._connection.hca, self._connection.qp
-        error = LocalError.of_access(page, request.wqe.opcode)
+        error = Failure.of_access(page, request.wqe.opcode)
         if _REQUESTER in qp.page_faults:
             return
         if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
@@ -178,17 +177,17 @@ class PacketRequester:
             return
 
         def refused(why: str) -> None:
-            refuse(LocalError(error.syndrome, why, error.cause))
+            refuse(Failure(error.syndrome, why, error.cause))
 
         access = page_faults.request_access(hca, qp, request.wqe, done)
         fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, refused)
         fault.go_on = self._page_is_there
 
-    def _page_is_there(self, _: Exception | None) -> None:
+    def _page_is_there(self, _: Outcome | None) -> None:
         self.is_stuck = False
         self._connection.hca.schedule(self._connection.qp)
 
-    def _admit_failed(self, request: Request, why: LocalError) -> None:
+    def _admit_failed(self, request: Request, why: Failure) -> None:
         """Fail the next request of the ring once all before it are complete."""
         if not self._window.requests:
             self._window.restart(self._connection.qp.psn)
@@ -196,7 +195,7 @@ class PacketRequester:
         self._window.append(request)
         self._completer.retire()
 
-    def fail(self, request: Request, why: LocalError) -> None:
+    def fail(self, request: Request, why: Failure) -> None:
         """Fail a request of the window once all before it are complete."""
         request.failure = why
         if self._window.requests and request is self._window.requests[0]:
@@ -222,12 +221,11 @@ class PacketRequester:
                 self._send_piece(request, sent == most)
                 if self._connection.hca.round.steps > STEPS_PER_ROUND:
                     break
-        except AbsentPageError as page:
-            self.stall(request, page, offset_of(qp, request, self._window.next))
-            return 0
         except AccessError as error:
-            # The key was valid when the request was parsed, and is gone now.
-            self.fail(request, LocalError.of_access(error))
+            if error.violation is ABSENT_PAGE:
+                self.stall(request, error, offset_of(qp, request, self._window.next))
+            else:  # the key was valid when the request was parsed, and is gone now
+                self.fail(request, Failure.of_access(error))
             return 0
         return sent
 
@@ -294,7 +292,7 @@ class PacketRequester:
         """Send one packet of a SEND or WRITE again; False when its data cannot be read now."""
         try:
             packet, payload, size = placing(self._connection.hca, self._connection.qp, request, psn)
-        except (AbsentPageError, AccessError):
+        except AccessError:
             return False
         packet.ack_request = True
         self._connection.send(packet, payload, size)

@@ -9,9 +9,9 @@ that misses a packet is dropped, and the next first packet starts a new one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from emu.device.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.device.engine.rc.packets.responses import ResponseQueue
 from emu.device.engine.rc.validation import (
@@ -22,6 +22,7 @@ from emu.device.engine.rc.validation import (
     check_psn,
     follows,
 )
+from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak
 from emu.device.objects.queues.page_fault import Held, PageFault, Side
 from emu.device.port.packet import Packet
 from emu.device.rounds.budget import ENOUGH_STEPS
@@ -83,9 +84,8 @@ class PacketResponder:
             if not self._is_waiting:
                 hca.schedule(self._connection.qp)
             return
-        try:
-            self._take(packet)
-        except Held as held:
+        held = self._take(packet)
+        if held is not None:
             self._hold(packet)
             self.wait_for(held.page_fault)
 
@@ -97,14 +97,13 @@ class PacketResponder:
                 break
             budget -= 1
             packet = self._held.pop()
-            try:
-                self._take(packet)
-            except Held as held:
+            held = self._take(packet)
+            if held is None:
+                self._catch_up()
+            else:
                 self._held.put_back(packet)
                 self.wait_for(held.page_fault)
                 self._set_patience()
-            else:
-                self._catch_up()
         more = self.responses.turn()
         return more or (bool(self._held) and not self._is_waiting)
 
@@ -138,15 +137,16 @@ class PacketResponder:
         self._early.clear()
         self._has_kept = False
 
-    def _take(self, packet: Packet) -> None:
-        """Take one packet. Raises Held when a page is absent: take it again later."""
+    def _take(self, packet: Packet) -> Held | None:
+        """Take one packet. Held when a page is absent: take it again later."""
         qp = self._connection.qp
         if qp.st is _UC:
-            self._unreliable(packet)
-            return
+            return self._unreliable(packet)
         found = check_psn(qp, packet.psn)
         if found is EXPECTED:
-            self._expected(packet)
+            held = self._expected(packet)
+            if held is not None:
+                return held
             if self._early:
                 self._fill_gap()
         elif found is GAP:
@@ -155,6 +155,7 @@ class PacketResponder:
                 self._keep(packet)
         else:
             REPEAT[packet.op.kind](self.execution, packet)
+        return None
 
     def not_ready(self, packet: Packet, timer: int) -> None:
         """Send an RNR NAK for a request, as if there were no receive request."""
@@ -195,7 +196,7 @@ class PacketResponder:
         if qp.st is not _UC:
             self._nak_not_ready(qp.min_rnr_nak)
 
-    def _page_is_there(self, outcome: Exception | None) -> None:
+    def _page_is_there(self, outcome: Outcome | None) -> None:
         """The wait for a page is over; the held packets are then taken in turns.
 
         ``outcome`` is None if the page is present, otherwise what the requester gets instead.
@@ -217,18 +218,29 @@ class PacketResponder:
 
     # -- PSN
 
-    def _expected(self, packet: Packet) -> None:
+    def _expected(self, packet: Packet) -> Held | None:
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
-        try:
+        outcome = (
             check_op_seq(hca, qp, packet, execution.message)
-            check_length(hca, qp, packet, execution.message, execution.offset)
-            EXECUTE[packet.op.kind](execution, packet)
-        except Nak as nak:
-            self.responses.nak(packet.psn, bth.KIND_NAK | nak.code)
-        except RnrNak as nak:
-            self._nak_not_ready(nak.timer)
-        else:
-            self._has_naked = self._is_not_ready = False
+            or check_length(hca, qp, packet, execution.message, execution.offset)
+            or EXECUTE[packet.op.kind](execution, packet)
+        )
+        if outcome is not None:
+            return _ANSWERS[type(outcome)](self, packet, outcome)
+        self._has_naked = self._is_not_ready = False
+        return None
+
+    def answer_nak(self, packet: Packet, nak: Nak) -> None:
+        """Send the NAK."""
+        self.responses.nak(packet.psn, bth.KIND_NAK | nak.code)
+
+    def answer_rnr(self, _packet: Packet, nak: RnrNak) -> None:
+        """Send the RNR NAK."""
+        self._nak_not_ready(nak.timer)
+
+    def answer_nothing(self, _packet: Packet, _: Dropped) -> None:
+        """UC: the message misses a packet."""
+        self.execution.break_off()
 
     def _nak_not_ready(self, timer: int) -> None:
         """Send an RNR NAK; nothing is kept, for the requester sends all from here on again."""
@@ -262,7 +274,7 @@ class PacketResponder:
         if self._early:
             self._nak_gap()
 
-    def _unreliable(self, packet: Packet) -> None:
+    def _unreliable(self, packet: Packet) -> Held | None:
         """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         if packet.op.is_first:
@@ -272,9 +284,21 @@ class PacketResponder:
             packet.psn != qp.epsn or message is None or not follows(packet, message)
         ):
             execution.break_off()
-            return
-        try:
-            check_length(hca, qp, packet, message, execution.offset)
+            return None
+        outcome = check_length(hca, qp, packet, message, execution.offset) or (
             EXECUTE[packet.op.kind](execution, packet)
-        except Dropped:
-            execution.break_off()
+        )
+        return None if outcome is None else _ANSWERS[type(outcome)](self, packet, outcome)
+
+
+def _held(_responder: PacketResponder, _packet: Packet, held: Held) -> Held:
+    return held
+
+
+_ANSWERS: Mapping[type[Outcome], Callable[[PacketResponder, Packet, Any], Held | None]] = {
+    Nak: PacketResponder.answer_nak,
+    RnrNak: PacketResponder.answer_rnr,
+    Dropped: PacketResponder.answer_nothing,
+    Held: _held,
+}
+"""What is done about a request packet that is not carried out; Held is the caller's."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.rights import InPieces
 from emu.device.engine.rc import duplicates, responder
 from emu.device.engine.rc.fatal_nak import access_violation
-from emu.device.engine.rc.nak import Nak
 from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.outcome import InPieces, Nak, Outcome
 from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.rounds.budget import STEPS_PER_ROUND
@@ -167,17 +166,15 @@ class ResponseQueue:
         offset = (packets_of(message.length, qp.mtu_bytes) - left) * qp.mtu_bytes
         size = min(qp.mtu_bytes, message.length - offset)
         read = duplicates.read_again if response.is_replay else responder.execute_read
-        try:
-            data = read(hca, qp, message, offset, size)
-        except Held as held:
+        data = read(hca, qp, message, offset, size)
+        if isinstance(data, Held):
             self.is_stuck = True
-            self._connection.responder.wait_for(held.page_fault)
+            self._connection.responder.wait_for(data.page_fault)
             return
-        except InPieces as why:
-            self.stop_data(access_violation(hca, qp, str(why)))
-            return
-        except Nak as nak:
-            self.stop_data(nak)
+        if isinstance(data, InPieces):
+            data = access_violation(hca, qp, data.why)
+        if isinstance(data, Outcome):
+            self.stop_data(data)
             return
         if data is None or left == 1:
             self._responses.popleft()
@@ -188,7 +185,7 @@ class ResponseQueue:
         response.psn = (response.psn + 1) & PSN_MASK
         self._connection.send(packet, data, size)
 
-    def stop_data(self, outcome: Exception | None) -> None:
+    def stop_data(self, outcome: Outcome | None) -> None:
         """The oldest READ's data cannot be read: send ``outcome`` if it is a NAK, else nothing."""
         first = self._responses[0]
         if isinstance(outcome, Nak):

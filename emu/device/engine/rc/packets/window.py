@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from emu.device.engine.qp.send_requests import LocalError
+from emu.device.engine.qp.send_requests import Failure
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.device.objects.queues.send_queue import Wqe
 from layouts.bth import PSN_HALF, PSN_MASK
@@ -30,7 +30,7 @@ class Request:
         """Its first PSN, and the first one after it."""
         self.message: Message | None = None
         """The message, without views of guest memory; None for a local request, already done."""
-        self.failure: LocalError | None = None
+        self.failure: Failure | None = None
         self.flying = 0
         """Packets in flight: sent and not acknowledged."""
         self.following: Request | None = None
