@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
-from emu.device.engine.mr.access import bind_to_owner
+from emu.device.engine.mr.checks import bind_to_owner
 from emu.device.errors import CmdError
 from emu.device.objects.memory.memic import Memic
 from emu.device.objects.memory.mkey import OCTWORD, Mkey, room_bytes

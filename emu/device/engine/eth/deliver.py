@@ -14,7 +14,7 @@ from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
 from emu.device.engine.events import completions
-from emu.device.engine.mr.access import access
+from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
 from emu.device.engine.qp.events import check_srq_limit
 from emu.device.objects.eth.rq import Rq
@@ -37,7 +37,6 @@ from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode
 from layouts.eth_cqe import ETH_CQE
 from layouts.eth_enums import CqeChecked, CqeHeader, ModifyField, RqState
-from layouts.eth_wqe import START_PADDING
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -46,14 +45,9 @@ RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
 """A request, and the bytes of the packet that is to fill it; whether it may."""
 
 
-SEGMENT_2GIB = 1 << 31
-"""What byte_count 0 means (PRM "Data segment")."""
-
-
 _RDY = RqState.RDY
 _REG_B = ModifyField.METADATA_REG_B
 _OP_OWN = CqeOpcode.RESP_SEND << 4
-_LENGTH = START_PADDING - 1
 _WORD = 0xFFFFFFFF
 _pack = ETH_CQE.pack
 _L2_OK = int(CqeChecked.L2)
@@ -183,7 +177,8 @@ def _request(hca: Hca, rq: Rq) -> RecvWqe | None:
 def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
     """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
     try:
-        target = _room(hca, wqe, offset, length)
+        span, most = (offset, length, LOCAL_WRITE), hca.round.steps + STEPS_PER_ACCESS
+        target, left = walk(hca, wqe.pd, ANY_QPN, wqe.segments, span, most)
     except AccessError as error:
         if error.violation is not IN_PIECES:
             queues.fail_receive(hca, rq, wqe.index, str(error))
@@ -191,7 +186,7 @@ def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views |
         hca.round.charge(STEPS_IN_VAIN)
         hca.nic_vport.received.discards += 1
     else:
-        if target is not None:
+        if not left:
             return target
         if rq.strides is not None:
             queues.fail_receive(hca, rq, wqe.index, "its memory is shorter than its strides")
@@ -199,27 +194,4 @@ def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views |
         hca.nic_vport.wqe_too_small += 1
     if rq.strides is None:
         rq.queue.give_back(wqe)
-    return None
-
-
-def _room(hca: Hca, wqe: RecvWqe, offset: int, length: int) -> Views | None:
-    """``length`` bytes at ``offset`` of the scatter list; None when it is shorter.
-
-    Raises AccessError, IN_PIECES when they take more than STEPS_PER_ACCESS.
-    """
-    views: list[memoryview] = []
-    most = hca.round.steps + STEPS_PER_ACCESS
-    for byte_count, lkey, address in wqe.segments:
-        room = (byte_count & _LENGTH or SEGMENT_2GIB) - offset
-        if room <= 0:
-            offset = -room
-            continue
-        size = room if room < length else length
-        span = (address + offset, size, LOCAL_WRITE)
-        offset = 0
-        found = access(hca, wqe.pd, ANY_QPN, lkey, span, 0, most)
-        length -= size
-        if not length:
-            return [*views, *found] if views else found
-        views += found
     return None

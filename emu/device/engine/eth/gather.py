@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.access import access
+from emu.device.engine.mr.access import listed_length, walk
 from emu.device.engine.mr.rights import LOCAL_READ
-from emu.device.objects.queues.send_queue import BadWqeError
+from emu.device.engine.wqe.segments import data_segments, inline_segment
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from emu.device.objects.eth.sq import Sq
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
-
-_data = DATA.unpack_from
-_PAD = DS - 1
 
 
 class TooLongError(Exception):
@@ -34,20 +31,18 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[byte
     """
     buf, end = wqe.buf, wqe.ds * DS
     while at < end:
-        byte_count, lkey, address = _data(buf, at)
-        length = byte_count & INLINE_LENGTH if byte_count & INLINE else byte_count
+        segment = DATA.unpack_from(buf, at)
+        is_inline = segment[0] & INLINE
+        length = segment[0] & INLINE_LENGTH if is_inline else segment[0]
         if not 0 < length <= most:
             raise TooLongError(f"packet of {length} bytes")
-        if byte_count & INLINE:
-            if at + 4 + length > end:
-                raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
-            yield buf[at + 4 : at + 4 + length]
-            at += 4 + length + _PAD & ~_PAD
+        if is_inline:
+            segment, at = inline_segment(at, length, end)
         else:
-            limit = hca.round.steps + STEPS_PER_ACCESS
-            views = access(hca, sq.pd, sq.handle, lkey, (address, length, LOCAL_READ), 0, limit)
-            yield b"".join(views)
             at += DS
+        span, limit = (0, length, LOCAL_READ), hca.round.steps + STEPS_PER_ACCESS
+        views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, limit, buf)
+        yield b"".join(views)
 
 
 def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> bytes:
@@ -57,23 +52,10 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
     the WQE, and AccessError for a key that does not allow it, or when the segments fall into more
     than STEPS_PER_ACCESS pieces: a frame is put together in one turn.
     """
-    buf, end, limit = wqe.buf, wqe.ds * DS, hca.round.steps + STEPS_PER_ACCESS
-    parts: list[bytes | memoryview] = [first]
-    while at < end:
-        byte_count, lkey, address = _data(buf, at)
-        if byte_count & INLINE:
-            length = byte_count & INLINE_LENGTH
-            if at + 4 + length > end:
-                raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
-            parts.append(buf[at + 4 : at + 4 + length])
-            at += 4 + length + _PAD & ~_PAD
-        else:
-            length = byte_count
-            if not 0 < length <= most:  # 0 means 2 GiB
-                raise TooLongError(f"segment of {length or 1 << 31} bytes")
-            parts += access(hca, sq.pd, sq.handle, lkey, (address, length, LOCAL_READ), 0, limit)
-            at += DS
-        most -= length
-        if most < 0:
-            raise TooLongError("longer than any frame")
-    return b"".join(parts)
+    segments = data_segments(wqe, at)
+    length = listed_length(hca, segments)
+    if length > most:
+        raise TooLongError(f"{length} bytes are longer than any frame")
+    span, limit = (0, length, LOCAL_READ), hca.round.steps + STEPS_PER_ACCESS
+    views, _ = walk(hca, sq.pd, sq.handle, segments, span, limit, wqe.buf)
+    return b"".join((first, *views))

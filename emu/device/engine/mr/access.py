@@ -14,9 +14,11 @@ same; used directly it reads as zeros and discards writes (``emu.device.engine.m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import special_keys
+from emu.device.engine.mr.checks import check_key
 from emu.device.engine.mr.entries import in_page, klm_pieces, ksm_pieces, page_runs
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
@@ -34,6 +36,7 @@ from emu.device.objects.domains import Pd
 from emu.device.objects.memory.mkey import ANY_QPN, Mkey
 from emu.device.objects.memory.views import Span, Views, length_of
 from emu.device.objects.object import DRIVER_UID
+from emu.device.objects.queues.receive_queue import Segment
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.enums import AccessMode
@@ -47,6 +50,13 @@ _KEPT_RANGES = 64
 
 MOST_KEPT_VIEWS = 1 << 18
 """Views in the cached translations of all keys, including those dropped since."""
+
+SEGMENT_2GIB = 1 << 31
+"""What byte_count 0 means (PRM "Data segment")."""
+_LENGTH = SEGMENT_2GIB - 1
+"""The bits of byte_count that are a length."""
+INLINE_KEY = -1
+"""In the place of the key of a segment whose data are in the WQE, ``addr`` bytes from its start."""
 
 _PA, _MTT, _KSM = AccessMode.PA, AccessMode.MTT, AccessMode.KSM
 _MEMIC = AccessMode.MEMIC
@@ -82,7 +92,7 @@ def access(
         or va < mkey.start
         or va + length > mkey.end
     ):  # not what is usual
-        _check(hca, mkey, pd, qpn, key, span)
+        check_key(hca, mkey, pd, qpn, key, span)
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
         return cached[1]
@@ -94,58 +104,81 @@ def access(
         raise AccessError(Violation.TRANSLATION, key, *span[:2]) from None
 
 
-def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
-    """As ``access``, but check only the key itself, without translating."""
+def walk(
+    hca: Hca,
+    pd: Pd | None,
+    qpn: int,
+    segments: Sequence[Segment],
+    span: Span,
+    most: int | None = None,
+    buf: bytes = b"",
+) -> tuple[Views, int]:
+    """The guest's bytes behind part of a list of data segments, as views in order.
+
+    ``span`` is where the part begins, its length and what is to be done there. Also returns how
+    many bytes the list is too short for it. An inline segment's bytes are in ``buf``, its WQE.
+
+    Raises :class:`AccessError`, IN_PIECES for more than MOST_BYTES. ``most`` is as for ``access``.
+    """
+    offset, left, need = span
+    limit, too_much = most or _NO_LIMIT, left - MOST_BYTES
+    if most is None and left > PIECE_BYTES:
+        limit = hca.round.steps + STEPS_PER_ACCESS
+    found: Views = ()
+    joined: list[memoryview] | None = None
+    for byte_count, lkey, address in segments:
+        size = byte_count & _LENGTH or SEGMENT_2GIB
+        if hca.has_signatures:
+            address, size = on_wire(hca, lkey, address, size)
+        if offset:
+            if offset >= size:
+                offset -= size
+                continue
+            address, size, offset = address + offset, size - offset, 0
+        if size > left:
+            size = left
+        if lkey == INLINE_KEY:
+            views: Views = (memoryview(buf)[address : address + size],)
+        else:
+            views = access(hca, pd, qpn, lkey, (address, size, need), 0, most)
+        left -= size
+        if left < too_much or hca.round.steps > limit:
+            at_most = MOST_BYTES if left < too_much else PIECE_BYTES
+            raise AccessError(IN_PIECES, lkey, address, size, at_most)
+        if not found:
+            found = views
+        elif joined is None:
+            found = joined = [*found, *views]
+        else:
+            joined += views
+        if not left:
+            break
+    return found, left
+
+
+def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
+    """Where a segment begins and how long it is in the wire's stream of its key.
+
+    Drivers give a segment's length with the signatures that both domains have, so one that the
+    wire adds is not in it (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
+    """
     mkey = hca.mkeys.get(key >> 8)
-    if not span[1]:
-        return
-    if mkey is None or mkey.variant != key & 0xFF:
-        try:
-            special_keys.views(hca, qpn, key, span, 0)
-        except AccessError as error:
-            if error.violation is not IN_PIECES:
-                raise
-    else:
-        _check(hca, mkey, pd, qpn, key, span)
+    if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
+        return address, length
+    at = address - mkey.start
+    if at < 0:
+        return address, length
+    start = mkey.signature.wire_length(at)
+    return mkey.start + start, mkey.signature.wire_length(at + length) - start
 
 
-def _check(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
-    va, length, need = span
-    if mkey.free:
-        raise AccessError(Violation.FREE, key, va, length)
-    is_own = mkey.pd is pd and (mkey.qpn == ANY_QPN or is_for(hca, mkey, qpn))
-    if not is_own and not is_type_2a(hca, mkey, qpn):
-        raise AccessError(Violation.DOMAIN, key, va, length)
-    if need & ~mkey.rights:
-        raise AccessError(Violation.RIGHTS, key, va, length)
-    if va < mkey.start or va + length > mkey.end:
-        raise AccessError(Violation.BOUNDS, key, va, length)
-
-
-def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Whether the key is a type 2A window of this queue pair, so that its domain does not matter.
-
-    Of the two flavours of type 2, ConnectX has 2B; a function can be configured for 2A instead.
-    """
-    return hca.options.windows_2a and mkey.qpn != ANY_QPN and is_for(hca, mkey, qpn)
-
-
-def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Whether a queue pair may use the key: any may, or only the one that it was bound to.
-
-    The number alone is not enough: after the queue pair is destroyed another one may get its
-    number, and a type 2 window must not become valid again (IBTA 10.6.7).
-    """
-    if mkey.qpn == ANY_QPN:
-        return True
-    qp = hca.qps.get(qpn)
-    return mkey.qpn == qpn and qp is not None and qp.serial == mkey.qp_serial
-
-
-def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
-    """Bind the key to the queue pair that now has the number in the key's context."""
-    owner = hca.qps.get(mkey.qpn)
-    mkey.qp_serial = owner.serial if owner is not None else 0
+def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
+    """Bytes on the wire of a list of data segments."""
+    total = 0
+    for byte_count, lkey, address in segments:
+        length = byte_count & _LENGTH or SEGMENT_2GIB
+        total += on_wire(hca, lkey, address, length)[1] if hca.has_signatures else length
+    return total
 
 
 def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -> Views:

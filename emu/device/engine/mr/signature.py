@@ -88,19 +88,3 @@ class Signature(SignatureState):
             raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None
         # It supports slices and slice assignment, which is all that callers do with such a view.
         return [cast(memoryview, Inflow(stream, at, length))]
-
-
-def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
-    """Where a segment begins and how long it is in the wire's stream of its key.
-
-    Drivers give a segment's length with the signatures that both domains have, so one that the
-    wire adds is not in it (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
-    """
-    mkey = hca.mkeys.get(key >> 8)
-    if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
-        return address, length
-    at = address - mkey.start
-    if at < 0:
-        return address, length
-    start = mkey.signature.wire_length(at)
-    return mkey.start + start, mkey.signature.wire_length(at + length) - start

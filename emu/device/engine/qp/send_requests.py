@@ -22,7 +22,8 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
-from emu.device.engine.wqe.registry import WQE_OPS, gather_piece
+from emu.device.engine.wqe import segments
+from emu.device.engine.wqe.registry import WQE_OPS
 from emu.device.engine.wqe.umr import BindError
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
@@ -140,7 +141,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | 
     """
     need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
-        return gather_piece(hca, qp, wqe, message.data_at, need, message.done, length)
+        return segments.piece(hca, qp, wqe, message, need, message.done, length)
     except AccessError as error:
         if error.violation is IN_PIECES:
             return InPieces(error.most)

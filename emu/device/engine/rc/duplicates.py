@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import access, check
+from emu.device.engine.mr.access import access
+from emu.device.engine.mr.checks import check
 from emu.device.engine.mr.rights import ABSENT_PAGE, REMOTE_READ, AccessError
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.receive import named_queue

@@ -66,62 +66,49 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     """Have the responder take all of a message, or one turn's share: UNFINISHED."""
     if hca.round.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
         message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
-    outcome = None if message.most else _hand_over(hca, node, peer, message)
+    outcome: Outcome | None = None
+    if not message.most:
+        try:
+            outcome = direct.respond(node, peer, message, hca.link.lid)
+        except Exception:  # a bug in the peer stops only the peer: no response
+            node.fail()
+            return Dropped("the peer has failed")
+        if outcome is None:
+            return None
     if message.most and (outcome is None or isinstance(outcome, InPieces)):
         qp.moving, message.wqe = message, wqe
         outcome = shares.move(hca, qp, node, peer, message)
     if isinstance(outcome, (Nak, RnrNak)):
-        count_refused(hca.link, node.link, qp, message)
+        packets = -(-message.length // qp.mtu_bytes) or 1
+        count(hca.link, node.link, qp, message, packets, is_refused=True)
     return outcome
-
-
-def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> Outcome | None:
-    try:
-        return direct.respond(node, peer, message, hca.link.lid)
-    except Exception:  # a bug in the peer stops only the peer: no response
-        node.fail()
-        return Dropped("the peer has failed")
 
 
 _BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
 _RETH_BYTES, _AETH_BYTES = bth.reth.size, bth.aeth.size
 
 
-def count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> None:
-    """Count the packets that a wire would have carried, without padding.
-
-    Each message that is not answered by data counts one ACK.
-    """
-    each = qp.header_bytes + _BTH_AND_ICRC_BYTES
-    octets = packets * each + message.length
-    if message.op in WITH_RESPONSE_DATA:
-        _count(ours, theirs, qp, 1, each + _RETH_BYTES, packets, octets)
-    else:
-        _count(ours, theirs, qp, packets, octets, 1, each + _AETH_BYTES)
-
-
-def count_refused(ours: Link, theirs: Link, qp: Qp, message: Message) -> None:
-    """Count the packets of a request that is answered by a NAK, and that one."""
-    each = qp.header_bytes + _BTH_AND_ICRC_BYTES
-    packets, octets = 1, each + _RETH_BYTES
-    if message.op not in WITH_RESPONSE_DATA:
-        packets = -(-message.length // qp.mtu_bytes) or 1
-        octets = packets * each + message.length
-    _count(ours, theirs, qp, packets, octets, 1, each + _AETH_BYTES)
-
-
-def _count(
-    ours: Link, theirs: Link, qp: Qp, sent: int, octets: int, back: int, back_octets: int
+def count(
+    ours: Link, theirs: Link, qp: Qp, message: Message, packets: int, *, is_refused: bool = False
 ) -> None:
-    """Count a request and its response, which UC does not have: packets and octets of each."""
-    marks = qp.marks
-    ours.count_sent(sent, octets, marks)
-    theirs.count_received(sent, octets, marks)
+    """Count what a wire would have carried, without padding: ``packets`` with the message's data.
+
+    A message that is not answered by data has one ACK, or a NAK when it is refused; on UC none.
+    """
+    each, marks = qp.header_bytes + _BTH_AND_ICRC_BYTES, qp.marks
+    octets = packets * each + message.length
+    back, back_octets = 1, each + _AETH_BYTES
+    if message.op in WITH_RESPONSE_DATA:
+        if not is_refused:
+            back, back_octets = packets, octets
+        packets, octets = 1, each + _RETH_BYTES
     is_answered = qp.st is not _UC
+    ours.count_sent(packets, octets, marks)
+    theirs.count_received(packets, octets, marks)
     if is_answered:
         theirs.count_sent(back, back_octets, marks)
         ours.count_received(back, back_octets, marks)
     if ours is theirs:
-        ours.count_looped(sent, octets, marks)
+        ours.count_looped(packets, octets, marks)
         if is_answered:
             ours.count_looped(back, back_octets, marks)

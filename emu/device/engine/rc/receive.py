@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import completions
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import access, is_for, is_type_2a
+from emu.device.engine.mr.access import walk
+from emu.device.engine.mr.checks import is_for, is_type_2a
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
     LOCAL_WRITE,
-    PIECE_BYTES,
     AccessError,
 )
-from emu.device.engine.mr.signature import on_wire
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.rc.fatal_nak import invalid_request
@@ -33,16 +32,12 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, TakenWqe
 from emu.device.objects.queues.srq import Srq
 from emu.device.ports import DmaError
-from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
-
-LIST_LENGTH_2GIB = 1 << 31
-"""The length that byte_count 0 stands for (PRM "Data segment")."""
 
 _UC = QpType.UC
 _NO_NAK = Dropped("UC has no NAK")
@@ -122,33 +117,18 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     When they do not fit or may not be written, the queue pair stops. Held when a page is absent,
     InPieces when they are too much for one call.
     """
-    views: list[memoryview] = []
-    taken, skip, left, most = message.taken, offset, length, hca.round.steps + STEPS_PER_ACCESS
+    taken = message.taken
     assert taken is not None
     wqe = taken.wqe
     assert wqe is not None
-    for byte_count, lkey, address in wqe.segments:
-        if not left:
-            break
-        room = byte_count or LIST_LENGTH_2GIB
-        if hca.has_signatures:
-            address, room = on_wire(hca, lkey, address, room)
-        if skip >= room:
-            skip -= room
-            continue
-        size = min(room - skip, left)
-        try:
-            views += access(hca, wqe.pd, qp.handle, lkey, (address + skip, size, LOCAL_WRITE))
-        except AccessError as error:
-            if error.violation is IN_PIECES:
-                return InPieces(error.most, str(error))
-            if error.violation is ABSENT_PAGE:
-                return _wait_for_room(hca, qp, taken, offset, length, error)
-            return give_up(hca, qp, taken, *_PROTECTION, str(error))
-        left -= size
-        skip = 0
-        if hca.round.steps > most and length > PIECE_BYTES:
-            return InPieces(PIECE_BYTES, f"key {lkey:#x}, {address:#x}+{length:#x}")
+    try:
+        views, left = walk(hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE))
+    except AccessError as error:
+        if error.violation is IN_PIECES:
+            return InPieces(error.most, str(error))
+        if error.violation is ABSENT_PAGE:
+            return _wait_for_room(hca, qp, taken, offset, length, error)
+        return give_up(hca, qp, taken, *_PROTECTION, str(error))
     if left:
         why = f"message of {offset + length} bytes or more is {left} too long"
         return give_up(hca, qp, taken, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import access, check
+from emu.device.engine.mr.access import access, on_wire
+from emu.device.engine.mr.checks import check
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
@@ -20,7 +21,6 @@ from emu.device.engine.mr.rights import (
     REMOTE_WRITE,
     AccessError,
 )
-from emu.device.engine.mr.signature import on_wire
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.fatal_nak import access_violation
 from emu.device.engine.rc.receive import shared_queue
@@ -120,9 +120,12 @@ def map_piece(
     Nak or Dropped when the request may not access them, Held when a page is absent, InPieces when
     they are too much for one call.
     """
-    pd = domain_of(hca, qp, message) if qp.st is _XRC else qp.pd
-    if isinstance(pd, Outcome):
-        return pd
+    pd = qp.pd
+    if qp.st is _XRC:
+        domain = domain_of(hca, qp, message)
+        if isinstance(domain, Outcome):
+            return domain
+        pd = domain
     va = start_of(hca, message) + offset if hca.has_signatures else message.va + offset
     try:
         span = va, length, REMOTE[message.op].need

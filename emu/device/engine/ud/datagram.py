@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import completions
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import access
+from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.qp.lifecycle import break_receives, stop_over
 from emu.device.engine.qp.transitions import RECEIVING
-from emu.device.objects.memory.views import Views, copy
+from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
@@ -108,7 +108,9 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     assert cq is not None
     length = GRH_BYTES + datagram.length
     try:
-        target = _room(hca, qp, wqe, length)
+        span = 0, length, LOCAL_WRITE
+        most = hca.round.steps + STEPS_PER_ACCESS  # not more pieces than a datagram has bytes
+        target, left = walk(hca, wqe.pd, qp.handle, wqe.segments, span, most)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE
         if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
@@ -116,7 +118,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         else:
             stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
         return
-    if target is None:
+    if left:
         why = f"shorter than {length} bytes"
         stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
         return
@@ -152,19 +154,3 @@ def _wait_for_room(
     what = FaultedAccess(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
     qp.kept = taken
     page_faults.suspend(hca, qp, _RESPONDER, what, page, refuse).go_on = go_on
-
-
-def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
-    """The first ``length`` bytes of the scatter list; None when it is shorter.
-
-    Raises AccessError also when it falls into more pieces than a datagram has bytes.
-    """
-    views: list[memoryview] = []
-    most = hca.round.steps + STEPS_PER_ACCESS
-    for byte_count, lkey, address in wqe.segments:
-        size = min(byte_count or 1 << 31, length)
-        views += access(hca, wqe.pd, qp.handle, lkey, (address, size, LOCAL_WRITE), 0, most)
-        length -= size
-        if not length:
-            return views
-    return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from emu.device.engine.mr.access import listed_length
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, PACKET_BYTES, AccessError
-from emu.device.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
-from emu.device.engine.wqe.segments import SOLICITED, read_av
-from emu.device.objects.memory.views import Views, length_of
+from emu.device.engine.wqe.registry import DATAGRAM, Work, wqe_op
+from emu.device.engine.wqe.segments import SOLICITED, data_segments, gather, read_av
+from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram
@@ -28,13 +29,13 @@ def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
     destination, at = read_av(hca.link, wqe)
     data: Views = ()
+    segments = data_segments(wqe, at)
     try:
-        data = gather(hca, qp, wqe, at, LOCAL_READ)
-        length = length_of(data)
+        data, length = gather(hca, qp, wqe, segments, LOCAL_READ)
     except AccessError as error:
         if error.violation is not IN_PIECES:
             raise
-        length = listed_length(hca, wqe, at, LOCAL_READ)
+        length = listed_length(hca, segments)
         if length <= PACKET_BYTES:  # it falls into too many pieces: LOCAL_PROT_ERR
             raise
         # Longer than any datagram: the length alone fails it.

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, AccessError
-from emu.device.engine.wqe.registry import gather, listed_length
-from emu.device.objects.memory.views import Views, length_of
+from collections.abc import Sequence
+
+from emu.device.engine.mr.access import INLINE_KEY, listed_length, walk
+from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, LOCAL_WRITE, AccessError, Violation
+from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.base import Link
 from emu.device.port.datagram import Destination
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.state.hca import Hca
 from layouts.enums import QpType
-from layouts.wqe import DS, RADDR, XRC, av
+from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 
 SOLICITED = 1 << 1
 """In the control segment's fm_ce_se: the peer's completion is a solicited one."""
+
+_INLINE_HEADER_BYTES = 4
+"""An inline segment begins with its length; the data follow."""
+_ALL = 1 << 62
+"""More bytes than any list of segments has."""
 
 _AV_EXTENDED = 1 << 31
 _AV_BASE_BYTES = DS
@@ -63,20 +72,48 @@ def need_segment(wqe: Wqe, end: int) -> None:
 
 
 def remote_address(wqe: Wqe, message: Message, at: int) -> int:
-    need_segment(wqe, at + DS)
+    end = at + DS
+    if wqe.ds * DS < end:
+        need_segment(wqe, end)
     message.va, message.rkey = RADDR.unpack_from(wqe.buf, at)
-    return at + DS
+    return end
+
+
+def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
+    """The data segments from byte ``at`` to the WQE's end, as ``walk`` takes them.
+
+    Raises BadWqeError for an inline one that leaves the WQE, or that is to be written to.
+    """
+    found: list[Segment] = []
+    buf, end = wqe.buf, wqe.ds * DS
+    while at < end:
+        segment = DATA.unpack_from(buf, at)
+        at += DS
+        if segment[0] & INLINE:
+            if need & LOCAL_WRITE:
+                raise BadWqeError("an answer cannot go into the WQE")
+            segment, at = inline_segment(at - DS, segment[0] & INLINE_LENGTH, end)
+            if not segment[0]:
+                continue
+        found.append(segment)
+    return found
+
+
+def inline_segment(at: int, length: int, end: int) -> tuple[Segment, int]:
+    """The inline segment of so many bytes at byte ``at``, and where the next one begins.
+
+    Raises BadWqeError when it leaves the WQE.
+    """
+    start = at + _INLINE_HEADER_BYTES
+    if start + length > end:
+        raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
+    return (length, INLINE_KEY, start), start + length + DS - 1 & -DS
 
 
 def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
     """Fill in what SEND and WRITE have in common: their data, from byte ``at`` of the WQE on."""
-    message.data_at = at
     message.solicited = bool(wqe.fm_ce_se & SOLICITED)
-    try:
-        message.data = views = gather(hca, qp, wqe, at, LOCAL_READ)
-        message.length = length_of(views)
-    except AccessError as more:
-        _divide(hca, wqe, message, LOCAL_READ, more)
+    message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
 
 
@@ -85,22 +122,40 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
 
     When they are too much for one call: returns () and sets ``message.most``.
     """
-    message.data_at = at
+    message.segments = segments = data_segments(wqe, at, need)
+    most = hca.round.steps + STEPS_PER_ACCESS
     try:
-        views = gather(hca, qp, wqe, at, need)
-    except AccessError as more:
-        _divide(hca, wqe, message, need, more)
+        views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), most, wqe.buf)
+    except AccessError as error:
+        if error.violation is not IN_PIECES:
+            raise
+        message.most, message.length = error.most, listed_length(hca, segments)
         return ()
-    message.length = length_of(views)
+    message.length = _ALL - left
     return views
 
 
-def _divide(hca: Hca, wqe: Wqe, message: Message, need: int, more: AccessError) -> None:
-    """The message's segments are too much for one call: only their length is needed now.
+def gather(hca: Hca, qp: Qp, wqe: Wqe, segments: Sequence[Segment], need: int) -> tuple[Views, int]:
+    """The views behind all of a list of data segments, and their length.
 
-    Any other reason is raised again.
+    Raises AccessError, IN_PIECES when they are too much for one call.
     """
-    if more.violation is not IN_PIECES:
-        raise more
-    message.most = more.most
-    message.length = listed_length(hca, wqe, message.data_at, need)
+    most = hca.round.steps + STEPS_PER_ACCESS
+    views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), most, wqe.buf)
+    return views, _ALL - left
+
+
+def piece(
+    hca: Hca, qp: Qp, wqe: Wqe, message: Message, need: int, offset: int, length: int
+) -> Views:
+    """``length`` bytes at ``offset`` of the data that a message's data segments name.
+
+    Raises AccessError, IN_PIECES when it is too much for one call, which PIECE_BYTES never are. It
+    is one of BOUNDS when the segments are shorter than before: a key's signatures, which add bytes
+    on the wire, may have been turned off since the request was parsed.
+    """
+    span = offset, length, need
+    views, left = walk(hca, qp.pd, qp.handle, message.segments, span, None, wqe.buf)
+    if left:
+        raise AccessError(Violation.BOUNDS, message.segments[-1][1], offset, length)
+    return views

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.device.engine.mr.access import access, bind_to_owner, is_for
+from emu.device.engine.mr.access import access
 from emu.device.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
+from emu.device.engine.mr.checks import bind_to_owner, is_for
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.mr.signature import Signature
 from emu.device.engine.wqe.registry import Work, wqe_op

@@ -7,13 +7,14 @@ processes it in the same steps either way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from emu.device.objects.memory.views import Views
 
 if TYPE_CHECKING:
-    from emu.device.objects.queues.receive_queue import TakenWqe
+    from emu.device.objects.queues.receive_queue import Segment, TakenWqe
     from emu.device.objects.queues.send_queue import Wqe
 
 
@@ -48,8 +49,8 @@ class Message:
 
     # Most messages leave most of these at their defaults, which cost nothing as class attributes.
     reply: Views = ()
-    data_at = 0
-    """Where the data segments begin in the WQE that the message was read from."""
+    segments: Sequence[Segment] = ()
+    """The data segments of the WQE that the message was read from."""
     va = 0
     rkey = 0
     immediate: int | None = None

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from emu.device.engine.eth import receive as eth_receive
-from emu.device.engine.mr import page_faults, signed_stream, special_keys
+from emu.device.engine.mr import access, page_faults, signed_stream, special_keys
 from emu.device.engine.mr.block_signature import Syndrome
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
     LOCAL_READ,
+    LOCAL_WRITE,
     MOST_BYTES,
     PIECE_BYTES,
     REMOTE_ATOMIC,
@@ -21,7 +22,7 @@ from emu.device.engine.mr.signed_stream import SignedStream
 from emu.device.engine.qp import flush
 from emu.device.engine.rc import direct, duplicates, receive, responder
 from emu.device.engine.ud import datagram
-from emu.device.engine.wqe import registry, umr
+from emu.device.engine.wqe import registry, segments, umr
 from emu.device.objects.queues.outcome import Dropped, InPieces
 from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
@@ -33,7 +34,7 @@ from emu.device.rounds.budget import STEPS_PER_ACCESS, Round
 from emu.device.state import turns
 from emu.device.state.held import MOST_HELD, EarlyPackets
 from layouts.enums import AccessMode, Opcode, QpState, QpType
-from layouts.wqe import DATA
+from layouts.wqe import DATA, INLINE
 
 
 def some(**values):
@@ -63,47 +64,69 @@ class TestDataSegments:
         """What each access to memory costs; a test changes it."""
         cost = some(steps=0)
 
-        def access(hca, pd, qpn, lkey, span, *limits):
+        def find(hca, pd, qpn, lkey, span, *limits):
             hca.round.charge(cost.steps)
-            return []
+            return [memoryview(bytes(span[1]))]
 
-        monkeypatch.setattr(registry, "access", access)
-        monkeypatch.setattr(receive, "access", access)
+        monkeypatch.setattr(access, "access", find)
         return cost
 
-    def wqe(self, *lengths):
-        return some(ds=len(lengths), buf=b"".join(DATA.pack(length, 8, 0) for length in lengths))
+    @staticmethod
+    def hca(steps=0):
+        hca = some(round=Round(), has_signatures=False)
+        hca.round.charge(steps)
+        return hca
+
+    @staticmethod
+    def lists(*lengths):
+        return [(length, 8, 0) for length in lengths]
+
+    def gather(self, hca, *lengths):
+        wqe, lists = some(buf=b""), self.lists(*lengths)
+        return segments.gather(hca, self.QP, wqe, lists, LOCAL_READ)[1]
+
+    def piece(self, hca, offset, length, *lengths):
+        wqe, message = some(buf=b""), some(segments=self.lists(*lengths))
+        views = segments.piece(hca, self.QP, wqe, message, LOCAL_READ, offset, length)
+        return [*map(len, views)]
 
     def test_too_long(self, cost):
-        hca = some(round=Round(), has_signatures=False)
         half = MOST_BYTES // 2
-        assert registry.gather(hca, self.QP, self.wqe(half, half), 0, LOCAL_READ) == []
+        assert self.gather(self.hca(), half, half) == MOST_BYTES
         with pytest.raises(AccessError, match="in_pieces") as why:
-            registry.gather(hca, self.QP, self.wqe(half, half + 1), 0, LOCAL_READ)
+            self.gather(self.hca(), half, half + 1)
         assert why.value.most == MOST_BYTES
 
     def test_too_many_pieces(self, cost):
-        hca = some(round=Round(), has_signatures=False)
-        hca.round.charge(7)
         cost.steps = STEPS_PER_ACCESS
-        assert registry.gather(hca, self.QP, self.wqe(1), 0, LOCAL_READ) == []
+        assert self.gather(self.hca(7), 1) == 1
         with pytest.raises(AccessError, match="in_pieces") as why:
-            registry.gather(hca, self.QP, self.wqe(1, 1), 0, LOCAL_READ)
+            self.gather(self.hca(7), 1, 1)
         assert why.value.most == PIECE_BYTES
 
     def test_a_piece_is_cut_only_when_it_is_long(self, cost):
-        hca, size = some(round=Round(), has_signatures=False), PIECE_BYTES
+        hca, size = self.hca(), PIECE_BYTES
         cost.steps = STEPS_PER_ACCESS
-        wqe = self.wqe(size, size)
-        registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, size // 2, size)
+        assert self.piece(hca, size // 2, size, size, size) == [size // 2, size // 2]
         with pytest.raises(AccessError, match="in_pieces"):
-            registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, 0, size + 1)
+            self.piece(hca, 0, size + 1, size, size)
         cost.steps = 1
-        assert registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, 0, size + 1) == []
+        assert self.piece(hca, 0, size + 1, size, size) == [size, 1]
+
+    def test_a_list_that_has_become_shorter(self, cost):
+        with pytest.raises(AccessError, match="bounds"):
+            self.piece(self.hca(), 4, 8, 8)
+
+    def test_the_first_views_are_not_changed(self, cost, monkeypatch):
+        """They may be a key's cached translation."""
+        cached = [memoryview(b"cached")]
+        monkeypatch.setattr(access, "access", lambda *arguments: cached)
+        found, _ = access.walk(self.hca(), None, 5, self.lists(6, 6), (0, 12, LOCAL_READ))
+        assert (len(found), len(cached)) == (2, 1)
 
     def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost, monkeypatch):
-        hca, size = some(round=Round(), has_signatures=False), PIECE_BYTES
-        wqe = some(pd=None, segments=[(size, 8, 0), (size, 8, 0)])
+        hca, size = self.hca(), PIECE_BYTES
+        wqe = some(pd=None, segments=self.lists(size, size))
         message = some(taken=some(wqe=wqe))
         cost.steps = STEPS_PER_ACCESS
         receive.scatter_to(hca, self.QP, message, size // 2, size)
@@ -111,9 +134,26 @@ class TestDataSegments:
         assert isinstance(found, InPieces)
         assert found.most == PIECE_BYTES
         cost.steps = 1
-        assert receive.scatter_to(hca, self.QP, message, 0, size + 1) == []
+        assert len(receive.scatter_to(hca, self.QP, message, 0, size + 1)) == 2
         monkeypatch.setattr(receive, "give_up", lambda *arguments: "refused")
         assert receive.scatter_to(hca, self.QP, message, 0, 2 * size + 1) == "refused"
+
+    def test_inline_segments_are_padded(self):
+        """The next segment begins at the next 16 bytes; one without data is none."""
+        inline = (INLINE | 13).to_bytes(4, "big") + b"thirteen bytes"[:13] + bytes(15)
+        empty = INLINE.to_bytes(4, "big") + bytes(12)
+        buf = inline + empty + DATA.pack(0, 8, 0)
+        listed = segments.data_segments(some(ds=len(buf) // 16, buf=buf), 0)
+        assert listed == [(13, access.INLINE_KEY, 4), (0, 8, 0)]
+        span = 1, 12, LOCAL_READ
+        (view,), left = access.walk(self.hca(), None, 5, listed, span, None, buf)
+        assert (bytes(view), left) == (b"hirteen byte", 0)
+
+    @pytest.mark.parametrize(("length", "need"), [(13, LOCAL_READ), (1, LOCAL_WRITE)])
+    def test_inline_segments_that_are_refused(self, length, need):
+        wqe = some(ds=1, buf=(INLINE | length).to_bytes(4, "big") + bytes(12))
+        with pytest.raises(BadWqeError):
+            segments.data_segments(wqe, 0, need)
 
 
 class TestKeys:

@@ -18,7 +18,7 @@ from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import Request, SendWindow
 from emu.device.engine.wqe.atomic import reply_word
-from emu.device.engine.wqe.registry import gather_piece
+from emu.device.engine.wqe.segments import piece
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode
@@ -146,9 +146,7 @@ class PacketCompleter:
         hca, qp, message = self._connection.hca, self._connection.qp, request.message
         assert message is not None
         try:
-            target = gather_piece(
-                hca, qp, request.wqe, message.data_at, LOCAL_WRITE, offset, len(data)
-            )
+            target = piece(hca, qp, request.wqe, message, LOCAL_WRITE, offset, len(data))
         except AccessError as error:
             if error.violation is ABSENT_PAGE:
                 self._wait_for_page(request, error, offset)

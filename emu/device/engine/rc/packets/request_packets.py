@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.rc.packets.window import Request
 from emu.device.engine.rc.validation import KINDS
-from emu.device.engine.wqe.registry import gather_piece
+from emu.device.engine.wqe.segments import piece
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
@@ -33,7 +33,7 @@ def placing(hca: Hca, qp: Qp, request: Request, psn: int) -> tuple[Packet, Views
     assert message is not None
     offset = offset_of(qp, request, psn)
     size = min(qp.mtu_bytes, message.length - offset)
-    payload = gather_piece(hca, qp, request.wqe, message.data_at, LOCAL_READ, offset, size)
+    payload = piece(hca, qp, request.wqe, message, LOCAL_READ, offset, size)
     is_last = (psn + 1) & PSN_MASK == request.end
     return _packet(qp, message, psn, is_first=not offset, is_last=is_last), payload, size
 

@@ -1,0 +1,69 @@
+"""Whether a key allows an access, and whose it is (IBTA 10.6.3, 10.6.7, 9.7.4.1.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr import special_keys
+from emu.device.engine.mr.rights import IN_PIECES, AccessError, Violation
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.mkey import ANY_QPN, Mkey
+from emu.device.objects.memory.views import Span
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
+    """As ``access.access``, but check only the key itself, without translating."""
+    mkey = hca.mkeys.get(key >> 8)
+    if not span[1]:
+        return
+    if mkey is None or mkey.variant != key & 0xFF:
+        try:
+            special_keys.views(hca, qpn, key, span, 0)
+        except AccessError as error:
+            if error.violation is not IN_PIECES:
+                raise
+    else:
+        check_key(hca, mkey, pd, qpn, key, span)
+
+
+def check_key(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
+    """Check a key that exists, in the order of IBTA 10.6.3. Raises AccessError."""
+    va, length, need = span
+    if mkey.free:
+        raise AccessError(Violation.FREE, key, va, length)
+    is_own = mkey.pd is pd and (mkey.qpn == ANY_QPN or is_for(hca, mkey, qpn))
+    if not is_own and not is_type_2a(hca, mkey, qpn):
+        raise AccessError(Violation.DOMAIN, key, va, length)
+    if need & ~mkey.rights:
+        raise AccessError(Violation.RIGHTS, key, va, length)
+    if va < mkey.start or va + length > mkey.end:
+        raise AccessError(Violation.BOUNDS, key, va, length)
+
+
+def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
+    """Whether the key is a type 2A window of this queue pair, so that its domain does not matter.
+
+    Of the two flavours of type 2, ConnectX has 2B; a function can be configured for 2A instead.
+    """
+    return hca.options.windows_2a and mkey.qpn != ANY_QPN and is_for(hca, mkey, qpn)
+
+
+def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
+    """Whether a queue pair may use the key: any may, or only the one that it was bound to.
+
+    The number alone is not enough: after the queue pair is destroyed another one may get its
+    number, and a type 2 window must not become valid again (IBTA 10.6.7).
+    """
+    if mkey.qpn == ANY_QPN:
+        return True
+    qp = hca.qps.get(qpn)
+    return mkey.qpn == qpn and qp is not None and qp.serial == mkey.qp_serial
+
+
+def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
+    """Bind the key to the queue pair that now has the number in the key's context."""
+    owner = hca.qps.get(mkey.qpn)
+    mkey.qp_serial = owner.serial if owner is not None else 0
