@@ -67,17 +67,6 @@ REMOTE: Mapping[MsgOp, RemoteAccess] = {
 """By operation; a SEND names no remote memory."""
 
 
-def check_rkey(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
-    """Check the key for all of the range and map it, as ``map_piece`` does.
-
-    A request that has to wait is repeated, and counted only then.
-    """
-    found = map_piece(hca, qp, message, 0, message.length)
-    if isinstance(found, Held):
-        qp.count(REMOTE[message.op].counter, -1)
-    return found
-
-
 def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Check the key for all of the range, and that its first pages are present.
 

@@ -34,16 +34,17 @@ from emu.device.engine.rc.receive import (
 )
 from emu.device.engine.rc.remote import (
     REMOTE,
-    check_rkey,
     check_rkey_only,
     domain_of,
     map_next_piece,
+    map_piece,
 )
 from emu.device.engine.rc.validation import check_op_valid
 from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome
+from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
 
 if TYPE_CHECKING:
@@ -55,11 +56,18 @@ _SEND, _WRITE = MsgOp.SEND, MsgOp.WRITE
 def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     """Before the first byte of a WRITE, READ or atomic: check_op_valid, check_rkey.
 
-    Returns the views of all of its range, as ``check_rkey`` does.
+    Returns the views of all of its range, as ``map_piece`` does. A request that has to wait is
+    repeated, and counted only then.
     """
-    qp.count(REMOTE[message.op].counter)
+    counter = REMOTE[message.op].counter
+    qp.count(counter)
     refused = check_op_valid(hca, qp, message)
-    return check_rkey(hca, qp, message) if refused is None else refused
+    if refused is not None:
+        return refused
+    found = map_piece(hca, qp, message, 0, message.length)
+    if isinstance(found, Held):
+        qp.count(counter, -1)
+    return found
 
 
 def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
@@ -113,11 +121,10 @@ def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -
 
 def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
     """Replace the operand atomically; returns the old value, which is the response (9.4.5)."""
-    qp.count(REMOTE[message.op].counter)
-    refused = check_op_valid(hca, qp, message)
-    if refused is None and message.va % message.length:
-        refused = invalid_request(hca, qp, f"atomic at {message.va:#x}")
-    views = check_rkey(hca, qp, message) if refused is None else refused
+    if qp.rae and message.va % message.length:
+        qp.count(REMOTE[message.op].counter)
+        return invalid_request(hca, qp, f"atomic at {message.va:#x}")
+    views = begin_rdma(hca, qp, message)
     if isinstance(views, Outcome):
         return views
     word = atomic_word(hca, message.length)

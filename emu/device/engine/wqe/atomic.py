@@ -11,7 +11,7 @@ from struct import Struct
 
 from emu.device.engine.mr.rights import LOCAL_WRITE
 from emu.device.engine.wqe.registry import RELIABLE, Work, wqe_op
-from emu.device.engine.wqe.segments import after_receiver, listed, need_segment, remote_address
+from emu.device.engine.wqe.segments import listed, need_segment, remote_address
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -60,7 +60,7 @@ def reply_word(hca: Hca, size: int) -> Struct:
 def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) -> Message:
     """ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data: so many bytes for the old value."""
     message = Message(op, size)
-    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
+    at = remote_address(hca, qp, wqe, message)
     need_segment(wqe, at + layout.size)
     message.swap_add, message.compare, *masks = layout.unpack_from(wqe.buf, at)
     if masks:

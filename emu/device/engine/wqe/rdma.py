@@ -47,7 +47,7 @@ def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc or av], raddr, data."""
     message = Message(_WRITE, 0)
-    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
+    at = remote_address(hca, qp, wqe, message)
     return outgoing(hca, qp, wqe, message, at)
 
 
@@ -56,7 +56,7 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As RDMA_WRITE; the peer's receive request takes the immediate."""
     message = Message(_WRITE, 0)
     message.immediate = wqe.imm
-    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
+    at = remote_address(hca, qp, wqe, message)
     return outgoing(hca, qp, wqe, message, at)
 
 
@@ -64,6 +64,6 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc or av], raddr, data: where the response data go."""
     message = Message(_READ, 0)
-    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
+    at = remote_address(hca, qp, wqe, message)
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
     return message

@@ -30,6 +30,8 @@ _AV_EXTENDED = 1 << 31
 _AV_BASE_BYTES = DS
 _AV_KEY = slice(DS, DS + 8)
 _XRC, _DCI = QpType.XRC, QpType.DCI
+_NAMING = frozenset({QpType.XRC, QpType.DCI})
+"""Services whose requests say which receiver they are for."""
 
 
 def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
@@ -71,7 +73,12 @@ def need_segment(wqe: Wqe, end: int) -> None:
         raise BadWqeError(f"ds {wqe.ds} is too short for opcode {wqe.opcode:#x}")
 
 
-def remote_address(wqe: Wqe, message: Message, at: int) -> int:
+def remote_address(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
+    """Read the receiver, if the service has one here, and the remote memory behind it.
+
+    Returns where the next segment begins.
+    """
+    at = after_receiver(hca, qp, wqe, message) if qp.st in _NAMING else DS
     end = at + DS
     if wqe.ds * DS < end:
         need_segment(wqe, end)

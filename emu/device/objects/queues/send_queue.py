@@ -34,8 +34,8 @@ class Wqe:
         self.index = ctrl >> 8 & 0xFFFF
         """The number that the driver gave the request; its CQE returns it."""
         self.qpn = qpn_ds >> 8
-        self.ds = qpn_ds & 0x3F
-        self.blocks = -(-self.ds * DS // WQEBB)
+        self.ds = ds = qpn_ds & 0x3F
+        self.blocks = -(-ds * DS // WQEBB)
 
     @property
     def opmod(self) -> int:

@@ -142,10 +142,8 @@ class PacketRequester:
             return False
         if window.distance(qp.psn) + packets > PSN_HALF:
             return False
-        # Each packet maps its own piece when it is sent: memory and keys may change until then.
-        message.data = message.reply = ()
-        request.message = message
-        request.end = qp.psn = (qp.psn + packets) & PSN_MASK
+        qp.psn = (qp.psn + packets) & PSN_MASK
+        request.carry(message, qp.psn)
         return True
 
     # -- pages that are absent

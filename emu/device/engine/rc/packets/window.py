@@ -22,7 +22,10 @@ from layouts.bth import PSN_HALF, PSN_MASK
 class Request:
     """A request in the window."""
 
-    __slots__ = ("end", "failure", "first", "flying", "following", "message", "wqe")
+    __slots__ = (
+        "end", "expects_data", "failure", "first", "flying", "following", "length", "message",
+        "op", "wqe",
+    )  # fmt: skip
 
     def __init__(self, wqe: Wqe, psn: int) -> None:
         self.wqe = wqe
@@ -30,25 +33,23 @@ class Request:
         """Its first PSN, and the first one after it."""
         self.message: Message | None = None
         """The message, without views of guest memory; None for a local request, already done."""
+        self.op: MsgOp | None = None
+        self.length = 0
+        self.expects_data = False
+        """Whether it needs a response with data (READ, atomic) rather than an ACK."""
         self.failure: Failure | None = None
         self.flying = 0
         """Packets in flight: sent and not acknowledged."""
         self.following: Request | None = None
 
-    @property
-    def op(self) -> MsgOp | None:
-        """The operation; None for a local request."""
-        return self.message.op if self.message is not None else None
+    def carry(self, message: Message, end: int) -> None:
+        """It is sent as a message, with PSNs up to ``end``.
 
-    @property
-    def length(self) -> int:
-        """Bytes of the message."""
-        return self.message.length if self.message is not None else 0
-
-    @property
-    def expects_data(self) -> bool:
-        """Whether it needs a response with data (READ, atomic) rather than an ACK."""
-        return self.op in WITH_RESPONSE_DATA
+        Each packet maps its own piece when it is sent: memory and keys may change until then.
+        """
+        message.data = message.reply = ()
+        self.message, self.op, self.length, self.end = message, message.op, message.length, end
+        self.expects_data = message.op in WITH_RESPONSE_DATA
 
 
 class SendWindow:
