@@ -17,7 +17,13 @@ from emu.device.port.eth.vport import NicVport
 from firmware_cmds.options import first_set
 from layouts import nic_vport as layout
 from layouts.enums import Op, Status
-from layouts.eth_enums import NvprtListType, VportAdminState, VportStateOpMod
+from layouts.eth_enums import (
+    InlineMode,
+    InlineModeCap,
+    NvprtListType,
+    VportAdminState,
+    VportStateOpMod,
+)
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
@@ -44,8 +50,10 @@ def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context, with as much of the chosen list as the output has room for."""
     vport, context = hca.nic_vport, out.nic_vport_context
     entries = _list(vport, _list_type(cmd.allowed_list_type))
+    is_asked = hca.caps.ethernet.wqe_inline_mode == InlineModeCap.VPORT_CONTEXT
     context.assign(
         {
+            "min_wqe_inline_mode": InlineMode.L2 if is_asked else InlineMode.NONE,
             "roce_en": int(vport.roce_en),
             "mtu": vport.mtu,
             "system_image_guid": hca.adapter.guid,

@@ -26,6 +26,7 @@ from emu.device.models.ethernet import (
 from emu.device.models.model import Capabilities, IbSpeed, Model
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
 from layouts.enums import PortType
+from layouts.eth_enums import InlineModeCap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,12 @@ _PRODUCTS = (
             "device_memory": 0,
             "ext_stride_num_range": 0,
         },
-        ethernet={"enhanced_multi_pkt_send_wqe": 0},
+        ethernet={
+            "enhanced_multi_pkt_send_wqe": 0,
+            # It wants to see the Ethernet header in the request, with the VLAN tag if there is one.
+            "wqe_inline_mode": InlineModeCap.VPORT_CONTEXT,
+            "wqe_vlan_insert": 0,
+        },
     ),
     _Product(
         name="connectx5",

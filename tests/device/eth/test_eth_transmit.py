@@ -7,14 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.mr.special_keys import RESERVED_LKEY
+from emu.device.models import LINKS
 from emu.device.port.eth.frame import MAX_BYTES
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import CqeOpcode, CqeSyndrome, Opcode
-from layouts.eth_enums import EthChecksum, SqState
+from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, PortType
+from layouts.eth_enums import EthChecksum, InlineMode, SqState
 
 BOTH = EthChecksum.L3 | EthChecksum.L4
 PAGE = 4096
@@ -422,3 +423,45 @@ def test_random_requests(node, driver, eth_wire, region, body, opcode, ds, patch
     node.settle()
     assert [frame.data[:42] for frame in eth_wire.sent()] == [ARP]
     assert [done.opcode for done in sq.cq.drain()] == [CqeOpcode.REQ]
+
+
+# -- inline modes
+
+
+class TestWithHeadersInline:
+    """ConnectX-4 Lx: the Ethernet header is in the request (vport.c: mlx5_query_min_inline)."""
+
+    @pytest.fixture
+    def model(self):
+        return LINKS["connectx4lx"][PortType.ETH]
+
+    @pytest.fixture
+    def sq(self, node, driver):
+        tisn = create_tis(driver, alloc_td(driver))
+        return SendQueue(node, tisn=tisn, min_wqe_inline_mode=InlineMode.L2)
+
+    def test_what_the_driver_reads(self, driver, node):
+        answer = driver.must(Op.QUERY_NIC_VPORT_CONTEXT, out_extra=8)
+        assert answer.nic_vport_context.min_wqe_inline_mode == InlineMode.L2
+        offloads = node.hca.caps.ethernet
+        assert (offloads.wqe_inline_mode, offloads.wqe_vlan_insert) == (1, 0)
+
+    @pytest.mark.parametrize("size", [14, 18, 54])
+    def test_enough(self, sq, put, sent, size):
+        frame = Packet(payload=bytes(100)).frame()
+        sq.send(put(frame[size:]), headers=frame[:size])
+        assert data_of(sent()) == [frame]
+
+    @pytest.mark.parametrize("size", [0, 2, 13])
+    def test_too_little(self, sq, put, sent, size):
+        """A public log of such a card has syndrome 1, vendor syndrome 0x68."""
+        frame = Packet(payload=bytes(100)).frame()
+        sq.send(put(frame[size:]), headers=frame[:size])
+        assert sent() == []
+        assert syndromes(sq) == [(CqeOpcode.REQ_ERR, CqeSyndrome.LOCAL_LENGTH_ERR)]
+
+    def test_a_queue_that_does_not_ask_for_it(self, node, driver, put, sent):
+        queue = SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
+        frame = Packet(payload=bytes(100)).frame()
+        queue.send(put(frame))
+        assert data_of(sent()) == [frame]

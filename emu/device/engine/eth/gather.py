@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-class TooLongError(Exception):
-    """A request names more bytes than any frame has: LOCAL_LENGTH_ERR."""
+class FrameLengthError(Exception):
+    """More bytes than any frame has, or less headers inline than wanted: LOCAL_LENGTH_ERR."""
 
 
 def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[bytes]:
@@ -35,7 +35,7 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[byte
         is_inline = segment[0] & INLINE
         length = segment[0] & INLINE_LENGTH if is_inline else segment[0]
         if not 0 < length <= most:
-            raise TooLongError(f"packet of {length} bytes")
+            raise FrameLengthError(f"packet of {length} bytes")
         if is_inline:
             segment, at = inline_segment(at, length, end)
         else:
@@ -48,14 +48,14 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[byte
 def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> bytes:
     """``first`` and the bytes that the data segments from byte ``at`` of the WQE on name.
 
-    Raises TooLongError for more than ``most`` bytes of data, BadWqeError for a segment that leaves
-    the WQE, and AccessError for a key that does not allow it, or when the segments fall into more
-    than STEPS_PER_ACCESS pieces: a frame is put together in one turn.
+    Raises FrameLengthError for more than ``most`` bytes of data, BadWqeError for a segment that
+    leaves the WQE, and AccessError for a key that does not allow it, or when the segments fall into
+    more than STEPS_PER_ACCESS pieces: a frame is put together in one turn.
     """
     segments = data_segments(wqe, at)
     length = listed_length(hca, segments)
     if length > most:
-        raise TooLongError(f"{length} bytes are longer than any frame")
+        raise FrameLengthError(f"{length} bytes are longer than any frame")
     span, limit = (0, length, LOCAL_READ), hca.round.steps + STEPS_PER_ACCESS
     views, _ = walk(hca, sq.pd, sq.handle, segments, span, limit, wqe.buf)
     return b"".join((first, *views))

@@ -31,8 +31,8 @@ _eth = ETH.unpack_from
 def transmit_each(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     """Send the frames of a multi-packet request.
 
-    Raises BadWqeError, TooLongError or AccessError at the first segment that makes no frame; inline
-    headers belong to one packet and are refused.
+    Raises BadWqeError, FrameLengthError or AccessError at the first segment that makes no frame;
+    inline headers belong to one packet and are refused.
     """
     if not hca.caps.ethernet.enhanced_multi_pkt_send_wqe:
         raise BadWqeError("the adapter has no multi-packet requests")

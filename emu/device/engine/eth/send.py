@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import queues
-from emu.device.engine.eth.gather import TooLongError
+from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
@@ -104,7 +104,7 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
         return Failure(_BAD, str(error))
     except BindError as error:
         return Failure(CqeSyndrome.MW_BIND_ERR, str(error))
-    except TooLongError as error:
+    except FrameLengthError as error:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, str(error))
     except AccessError as error:
         return Failure.of_access(error)

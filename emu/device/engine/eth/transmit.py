@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.gather import gather
+from emu.device.engine.eth.gather import FrameLengthError, gather
 from emu.device.engine.eth.receive import loop_back
 from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.checksum import insert
@@ -54,7 +54,7 @@ _eth = ETH.unpack_from
 def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     """Send what a SEND or LSO request asks for.
 
-    Raises BadWqeError, TooLongError or AccessError; nothing has been sent then.
+    Raises BadWqeError, FrameLengthError or AccessError; nothing has been sent then.
     """
     if wqe.ds * DS < SEGMENTS_AT:
         raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
@@ -62,6 +62,8 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     header, at = b"", SEGMENTS_AT
     if trailer and not trailer & INSERT_VLAN:
         header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
+    if len(header) < sq.min_inline:
+        raise FrameLengthError(f"{len(header)} bytes of headers inline, at least {sq.min_inline}")
     if wqe.opcode == _LSO:
         most = 1 << hca.caps.ethernet.max_lso_cap
         _send_large(hca, sq, header, gather(hca, sq, wqe, at, b"", most), mss)

@@ -14,6 +14,9 @@ from emu.device.objects.queues.queue import QUEUE_NUMBERS, Queue
 from emu.device.objects.queues.send_queue import SendRing
 from layouts.eth_enums import SqState
 
+ETHERNET_HEADER_BYTES = 14
+"""What inline mode L2 wants at least: mlx5e gives 18 when there is a VLAN tag."""
+
 
 class Sq(Queue):
     """A send queue. Its WQEs, doorbell and doorbell record are those of a queue pair's.
@@ -21,7 +24,18 @@ class Sq(Queue):
     ``tis`` is what its frames leave through; a queue for the driver's own requests has none.
     """
 
-    __slots__ = ("buffer", "cq", "ctx", "pd", "registers", "ring", "state", "tis", "umems")
+    __slots__ = (
+        "buffer",
+        "cq",
+        "ctx",
+        "min_inline",
+        "pd",
+        "registers",
+        "ring",
+        "state",
+        "tis",
+        "umems",
+    )
     kind = "sq"
     numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
     BASE_BYTES = 2048
@@ -44,6 +58,10 @@ class Sq(Queue):
         self.buffer = buffer
         self.tis = tis
         self.umems = umems
+        self.min_inline = ETHERNET_HEADER_BYTES if ctx.min_wqe_inline_mode else 0
+        """Bytes of headers that a frame's request must have inline. Modes for more than the
+        Ethernet header want more only of packets that have it (core/en_tx.c:
+        mlx5e_calc_min_inline), so they are not checked."""
         self.registers = bool(ctx.reg_umr)
         """Whether its requests may change memory keys, also those over physical addresses."""
         self.state = SqState.RST
