@@ -17,6 +17,7 @@ from layouts.enums import Status
 from layouts.port_regs import mcam_access_reg
 
 if TYPE_CHECKING:
+    from emu.device.models import Model
     from emu.device.state.hca import Hca
 
 BOOT_IMAGE = 1
@@ -59,7 +60,7 @@ def mcqi(hca: Hca, reg: Any) -> None:
             "info_type or offset of MCQI not supported",
             f"type {reg.info_type}",
         )
-    info = about(hca)
+    info = about(hca.model)
     data, at = info[: reg.data_size], layout.mcqi_reg.size
     if len(reg.buf) - at < len(data):
         raise CmdError(
@@ -93,14 +94,13 @@ def _check_index(reg: Any) -> None:
         )
 
 
-def _capabilities(hca: Hca) -> bytes:
+def _capabilities(_model: Model) -> bytes:
     """What can be asked; nothing can be written, and the image has no bytes to read."""
     return bytes(layout.mcqi_cap.new(supported_info_bitmask=sum(1 << kind for kind in InfoType)))
 
 
-def _version(hca: Hca) -> bytes:
+def _version(model: Model) -> bytes:
     """The version as the initialization segment has it, as a number and as text."""
-    model = hca.model
     text = model.firmware.encode()
     return bytes(
         layout.mcqi_version.new(
@@ -111,7 +111,7 @@ def _version(hca: Hca) -> bytes:
     )
 
 
-_INFORMATION: Mapping[int, Callable[[Hca], bytes]] = {
+_INFORMATION: Mapping[int, Callable[[Model], bytes]] = {
     InfoType.CAPABILITIES: _capabilities,
     InfoType.VERSION: _version,
 }

@@ -11,7 +11,13 @@ from layouts import counter as layout
 from layouts.enums import Op, PortType, Status
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+
+
+def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
+    """The set with the number that a queue's context has; 0 names none."""
+    return counters.need(number) if number else None
 
 
 @command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)

@@ -69,7 +69,7 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     if cmd.cq_umem_valid:
         size = _size(hca.caps, ctx, stride)
         place = cmd.cq_umem_id, cmd.cq_umem_offset, size
-        buffer, umem = buffer_in(hca, *place, is_written=True)
+        buffer, umem = buffer_in(hca.umems, *place, is_written=True)
         umems = (*umems, umem)
     else:
         with holding(eq, *umems):

@@ -26,6 +26,7 @@ from layouts import cq, eq, mkey, qp
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Numbers
     from emu.device.state.hca import Hca
 
 _FIRST_TYPE = 0x1000
@@ -92,16 +93,16 @@ def _set(cmd: Any, name: str, index: int) -> None:
         raise MissingError from None
 
 
-def _queue(hca: Hca, number: int) -> Queue:
+def _queue(numbers: Numbers, number: int) -> Queue:
     """A queue pair, send queue or receive queue."""
-    found = hca.queues.holders.get(number)
+    found = numbers.holders.get(number)
     if not isinstance(found, Qp | Sq | Rq):
         raise MissingError
     return found
 
 
 def _context(hca: Hca, number: int) -> Contents:
-    queue: Any = _queue(hca, number)
+    queue: Any = _queue(hca.queues, number)
     queue.encode()
     return made(bytes(queue.ctx))
 
@@ -121,11 +122,11 @@ def _ring(ring: _Ring | None) -> Contents:
 
 
 def _sent(hca: Hca, number: int) -> Contents:
-    return _ring(_queue(hca, number).send_ring)
+    return _ring(_queue(hca.queues, number).send_ring)
 
 
 def _received(hca: Hca, number: int) -> Contents:
-    queue = _queue(hca, number)
+    queue = _queue(hca.queues, number)
     return _ring(queue.rq if isinstance(queue, Qp) else getattr(queue, "queue", None))
 
 
@@ -148,20 +149,20 @@ def _eq_entries(hca: Hca, number: int) -> Contents:
     return Contents(found.buffer.length, found.buffer.read)
 
 
-def _all_senders(hca: Hca) -> array[int]:
-    found = hca.queues.holders.items()
+def _all_senders(numbers: Numbers) -> array[int]:
+    found = numbers.holders.items()
     return array(
         "I", [number for number, queue in found if getattr(queue, "send_ring", None) is not None]
     )
 
 
-def _all_receivers(hca: Hca) -> array[int]:
-    found = hca.queues.holders.items()
+def _all_receivers(numbers: Numbers) -> array[int]:
+    found = numbers.holders.items()
     return array("I", [number for number, queue in found if type(queue) is Rq])
 
 
 def _listed(
-    name: str, numbers: Callable[[Hca], array[int]], progress: Callable[[Any], int]
+    name: str, listing: Callable[[Numbers], array[int]], progress: Callable[[Any], int]
 ) -> Callable[[Hca, int], Contents]:
     """A row for each of many queues.
 
@@ -172,12 +173,12 @@ def _listed(
     def read(hca: Hca, _index: int) -> Contents:
         listed = hca.dumped.get(name)
         if listed is None:
-            listed = hca.dumped[name] = numbers(hca)
-        return Contents(len(listed) * _PROGRESS.size, partial(rows, hca, listed))
+            listed = hca.dumped[name] = listing(hca.queues)
+        return Contents(len(listed) * _PROGRESS.size, partial(rows, hca.queues, listed))
 
-    def rows(hca: Hca, listed: array[int], at: int, length: int) -> bytes:
+    def rows(numbers: Numbers, listed: array[int], at: int, length: int) -> bytes:
         first, end = at // _PROGRESS.size, -(-(at + length) // _PROGRESS.size)
-        holders = hca.queues.holders
+        holders = numbers.holders
         data = b"".join(
             _PROGRESS.pack(number, progress(holders.get(number))) for number in listed[first:end]
         )

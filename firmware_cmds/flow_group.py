@@ -14,12 +14,13 @@ from layouts import flow_group as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 
-def group_of(hca: Hca, table: FlowTable, number: int) -> FlowGroup:
+def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGroup:
     """The group with this number, which must be the table's."""
-    group = hca.flow_groups.need(number)
+    group = groups.need(number)
     if group.table is not table:
         raise CmdError(Status.BAD_RES_ERR, "flow group is of another table", f"{group!r}")
     return group
@@ -28,7 +29,7 @@ def group_of(hca: Hca, table: FlowTable, number: int) -> FlowGroup:
 @command(Op.CREATE_FLOW_GROUP, layout.create_flow_group_in, layout.create_flow_group_out)
 def create_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
     """Assign indices of a table to entries that match the same fields; groups do not overlap."""
-    domain, table = domain_of(hca, cmd), table_of(hca, cmd)
+    domain, table = domain_of(hca.flow_domains, cmd), table_of(hca.flow_tables, cmd)
     if cmd.group_type or cmd.match_definer_id:
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -50,8 +51,8 @@ def create_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
 def query_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the group's indices and criteria."""
-    domain_of(hca, cmd)
-    found = group_of(hca, table_of(hca, cmd), cmd.group_id).match
+    domain_of(hca.flow_domains, cmd)
+    found = group_of(hca.flow_groups, table_of(hca.flow_tables, cmd), cmd.group_id).match
     for name in ("start_flow_index", "end_flow_index", "match_criteria_enable", "match_criteria"):
         setattr(out, name, getattr(found, name))
 
@@ -59,7 +60,7 @@ def query_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_FLOW_GROUP, layout.destroy_flow_group_in, layout.destroy_flow_group_out)
 def destroy_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
     """Destroy the group; refused while it has entries."""
-    domain = domain_of(hca, cmd)
-    group = group_of(hca, table_of(hca, cmd), cmd.group_id)
+    domain = domain_of(hca.flow_domains, cmd)
+    group = group_of(hca.flow_groups, table_of(hca.flow_tables, cmd), cmd.group_id)
     hca.flow_groups.remove(group.handle)
     steering.remove_group(domain, group)

@@ -23,6 +23,7 @@ from layouts.enums import Op, Status
 from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType, SetFte
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 _CREATE, _MODIFY = 0, 1
@@ -95,17 +96,19 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
         verdict,
         tuple(_destination(hca, table, item) for item in lists.destinations),
         ctx.flow_tag,
-        tuple(_counter(hca, item) for item in lists.counters),
-        _modify_header(hca, table, ctx),
+        tuple(_counter(hca.flow_counters, item) for item in lists.counters),
+        _modify_header(hca.modify_headers, table, ctx),
     )
     steering.check_action(table, action, ignores_level=ignores_level)
     return action
 
 
-def _modify_header(hca: Hca, table: FlowTable, ctx: Any) -> ModifyHeader | None:
+def _modify_header(
+    contexts: Table[ModifyHeader], table: FlowTable, ctx: Any
+) -> ModifyHeader | None:
     if not ctx.action & FlowAction.MOD_HDR:
         return None
-    context = hca.modify_headers.need(ctx.modify_header_id)
+    context = contexts.need(ctx.modify_header_id)
     if context.table_type is not table.table_type:
         raise CmdError(
             Status.BAD_PARAM_ERR, "modify header context is for tables of another type",
@@ -133,8 +136,8 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     )
 
 
-def _counter(hca: Hca, item: bytes) -> FlowCounter:
-    return hca.flow_counters.need(layout.flow_counter_list.view(item).flow_counter_id)
+def _counter(counters: Table[FlowCounter], item: bytes) -> FlowCounter:
+    return counters.need(layout.flow_counter_list.view(item).flow_counter_id)
 
 
 def _joined(ctx: Any, lists: _Lists) -> bytes:
@@ -154,7 +157,7 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
 @command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out)
 def set_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
     """Make an entry at an index of a group, or change what an entry does with its packets."""
-    domain_of(hca, cmd)
+    domain_of(hca.flow_domains, cmd)
     if cmd.op_mod == _CREATE:
         _create(hca, cmd)
     elif cmd.op_mod == _MODIFY:
@@ -164,8 +167,12 @@ def set_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 def _create(hca: Hca, cmd: Any) -> None:
-    domain, table, given = domain_of(hca, cmd), table_of(hca, cmd), cmd.flow_context
-    group = group_of(hca, table, given.group_id)
+    domain, table, given = (
+        domain_of(hca.flow_domains, cmd),
+        table_of(hca.flow_tables, cmd),
+        cmd.flow_context,
+    )
+    group = group_of(hca.flow_groups, table, given.group_id)
     steering.check_index(group, cmd.flow_index)
     lists = _Lists(given)
     action = _action(hca, table, given, lists, ignores_level=bool(cmd.ignore_flow_level))
@@ -178,7 +185,11 @@ def _create(hca: Hca, cmd: Any) -> None:
 
 def _modify(hca: Hca, cmd: Any) -> None:
     """Take what modify_enable_mask names from the new context, the rest from the old one."""
-    domain, table, given = domain_of(hca, cmd), table_of(hca, cmd), cmd.flow_context
+    domain, table, given = (
+        domain_of(hca.flow_domains, cmd),
+        table_of(hca.flow_tables, cmd),
+        cmd.flow_context,
+    )
     entry, mask = _entry(table, cmd.flow_index), cmd.modify_enable_mask
     if mask & ~int(_CHANGEABLE):
         raise CmdError(
@@ -211,8 +222,8 @@ def _modify(hca: Hca, cmd: Any) -> None:
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
 def query_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context of now, and as much of its lists as the output has room for."""
-    domain_of(hca, cmd)
-    ctx = _entry(table_of(hca, cmd), cmd.flow_index).ctx
+    domain_of(hca.flow_domains, cmd)
+    ctx = _entry(table_of(hca.flow_tables, cmd), cmd.flow_index).ctx
     fixed = layout.flow_context.size
     out.flow_context = ctx[:fixed]
     places = out.flow_context.destination
@@ -224,7 +235,7 @@ def query_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out)
 def delete_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
     """Remove an entry; its packets go to the next entry that they match."""
-    domain = domain_of(hca, cmd)
-    entry = _entry(table_of(hca, cmd), cmd.flow_index)
+    domain = domain_of(hca.flow_domains, cmd)
+    entry = _entry(table_of(hca.flow_tables, cmd), cmd.flow_index)
     hca.flow_entries.remove(entry.handle)
     steering.remove_entry(domain, entry)

@@ -15,11 +15,12 @@ from layouts import general_object as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
 
-def _check_type(hca: Hca, obj_type: int) -> None:
-    if not hca.caps.general.general_obj_types >> obj_type & 1:
+def _check_type(caps: Caps, obj_type: int) -> None:
+    if not caps.general.general_obj_types >> obj_type & 1:
         raise CmdError(Status.BAD_PARAM_ERR, "general object type not supported", f"{obj_type:#x}")
 
 
@@ -28,7 +29,7 @@ def _check_type(hca: Hca, obj_type: int) -> None:
 )
 def create_general_object(hca: Hca, cmd: Any, out: Any) -> None:
     """Reserve one queue pair number (log_reserved_qpn_granularity is 0)."""
-    _check_type(hca, cmd.op_mod)
+    _check_type(hca.caps, cmd.op_mod)
     if cmd.log_obj_range:
         raise CmdError(
             Status.LIM_ERR, "more numbers than log_reserved_qpn_granularity",
@@ -42,5 +43,5 @@ def create_general_object(hca: Hca, cmd: Any, out: Any) -> None:
 )
 def destroy_general_object(hca: Hca, cmd: Any, out: Any) -> None:
     """The number can be a queue pair's again."""
-    _check_type(hca, cmd.op_mod)
+    _check_type(hca.caps, cmd.op_mod)
     hca.reserved_qpns.remove(cmd.obj_id)

@@ -17,15 +17,14 @@ _ALLOC, _DEALLOC = 0, 1
 """op_mod of MODIFY_MEMIC (MLX5_MODIFY_MEMIC_OP_MOD_*)."""
 
 
-def _area(hca: Hca) -> MemicArea:
-    if hca.memic is None:
+def _need(area: MemicArea | None) -> MemicArea:
+    if area is None:
         raise CmdError(Status.BAD_OP_ERR, "no device memory")
-    return hca.memic
+    return area
 
 
-def _memic(hca: Hca, address: int) -> Memic:
+def _memic(area: MemicArea, address: int) -> Memic:
     """The device memory that begins at this offset in BAR 0."""
-    area = _area(hca)
     found = area.owner(address, 1)
     if found is None or area.start + found.start != address:
         raise CmdError(Status.BAD_RES_ERR, "no device memory begins here", f"{address:#x}")
@@ -38,7 +37,7 @@ def alloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
 
     Refused with NO_RES_ERR when a page is taken: the driver then tries the next one.
     """
-    area, caps = _area(hca), hca.caps.device_memory
+    area, caps = _need(hca.memic), hca.caps.device_memory
     start, size = cmd.range_start_addr, cmd.range_size
     if start % MEMIC_PAGE or size % MEMIC_PAGE or not 0 < cmd.memic_size <= size:
         raise CmdError(
@@ -60,22 +59,22 @@ def alloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
 def dealloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused while a memory key is over the memory."""
-    memic = _memic(hca, cmd.memic_start_addr)
+    memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     hca.memics.remove(memic.handle)
-    _area(hca).give_back(memic)
+    _need(hca.memic).give_back(memic)
 
 
 @command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
 def modify_memic(hca: Hca, cmd: Any, out: Any) -> None:
     """Open or close the addresses of an atomic operation on the memory."""
-    memic = _memic(hca, cmd.memic_start_addr)
+    memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     number = cmd.memic_operation_type
     if not hca.caps.device_memory.memic_operations & 1 << number:
         raise CmdError(Status.BAD_PARAM_ERR, "memic_operation_type not supported", f"{number:#x}")
     operation = MemicOperation(number)
     if cmd.op_mod == _ALLOC:
         memic.operations.add(operation)
-        out.memic_operation_addr = _area(hca).operation_address(memic, operation)
+        out.memic_operation_addr = _need(hca.memic).operation_address(memic, operation)
     elif cmd.op_mod == _DEALLOC:
         memic.operations.discard(operation)
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.checks import bind_to_owner
 from emu.device.errors import CmdError
-from emu.device.objects.memory.memic import Memic
+from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import OCTWORD, Mkey, room_bytes
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.device.objects.memory.psv import Psv
@@ -20,6 +20,7 @@ from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
 MOST_KSM_ENTRIES = 1 << 26
@@ -41,7 +42,7 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """
     hca.mkeys.check_room()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
-    mkey_context.check(hca, ctx)
+    mkey_context.check(hca.qps, ctx)
     mode = mkey_context.access_mode(ctx)
     if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
         raise CmdError(
@@ -57,18 +58,18 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
         pages = PageEntries()
         with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
             yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
-    memic = _memic(hca, ctx) if mode == _MEMIC else None
+    memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
     mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages, memic=memic)
     bind_to_owner(hca, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
 
-def _memic(hca: Hca, ctx: Any) -> Memic:
+def _memic(area: MemicArea | None, ctx: Any) -> Memic:
     """The device memory that a key covers, all of it allocated; no UMR may move the key.
 
     Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
     """
-    owner = hca.memic.owner(ctx.start_addr, ctx.len) if hca.memic is not None else None
+    owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
     if owner is None or ctx.length64 or ctx.free or ctx.umr_en:
         raise CmdError(
             Status.BAD_PARAM_ERR, "a MEMIC key covers allocated device memory, for good",
@@ -92,7 +93,7 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
             )
         return b""
     entries = octwords * 2 if mode == _MTT else octwords
-    limit = _most_entries(hca, mode)
+    limit = _most_entries(hca.caps, mode)
     if entries > limit:
         raise CmdError(
             Status.LIM_ERR, "more entries than a memory key of this mode takes",
@@ -118,9 +119,9 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
     return bytes(given[:actual])
 
 
-def _most_entries(hca: Hca, mode: int) -> int:
+def _most_entries(caps: Caps, mode: int) -> int:
     if mode == _KLMS:
-        return 1 << int(hca.caps.general.log_max_klm_list_size)
+        return 1 << int(caps.general.log_max_klm_list_size)
     return MOST_MTT_ENTRIES if mode == _MTT else MOST_KSM_ENTRIES
 
 

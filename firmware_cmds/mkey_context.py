@@ -11,7 +11,8 @@ from firmware_cmds.options import first_set
 from layouts.enums import AccessMode, Status
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.objects.queues.qp import Qp
+    from emu.device.objects.table import Table
 
 MOST_LOG_PAGE_SIZE = 31
 """What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
@@ -29,7 +30,7 @@ def access_mode(ctx: Any) -> int:
     return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
 
 
-def check(hca: Hca, ctx: Any) -> None:
+def check(qps: Table[Qp], ctx: Any) -> None:
     """Refuse a context that no key can have; ``ctx`` is a view of mkc."""
     mode = access_mode(ctx)
     if mode not in _MODES:
@@ -49,13 +50,13 @@ def check(hca: Hca, ctx: Any) -> None:
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )
     if not ctx.free:
-        _check_live(hca, ctx, mode)
+        _check_live(qps, ctx, mode)
 
 
-def _check_live(hca: Hca, ctx: Any, mode: int) -> None:
+def _check_live(qps: Table[Qp], ctx: Any, mode: int) -> None:
     """What a free key gets later, by UMR: the driver's own have neither QPN nor page size."""
     if ctx.qpn != ANY_QPN:
-        hca.qps.need(ctx.qpn)
+        qps.need(ctx.qpn)
     if mode != AccessMode.MTT or not (ctx.len or ctx.length64):
         return
     if ctx.log_page_size < ADAPTER_PAGE_SHIFT:

@@ -19,6 +19,7 @@ from emu.device.objects.queues.receive_queue import RecvRing
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
 from emu.device.state.tables import MULTICAST
+from firmware_cmds.counter import counter_set
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from firmware_cmds.wq import user_index
@@ -28,7 +29,7 @@ from layouts.prm import Prm
 from layouts.wqe import WQEBB
 
 if TYPE_CHECKING:
-    from emu.device.objects.domains import Pd, QCounter
+    from emu.device.objects.domains import Pd
     from emu.device.objects.queues.cq import Cq
     from emu.device.objects.queues.srq import Srq
     from emu.device.state.hca import Hca
@@ -56,7 +57,7 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     pd = hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None
     scq, rcq, srq = _queues(hca, ctx)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None
-    counter = _counter(hca, ctx)
+    counter = counter_set(hca.counters, ctx.counter_set_id)
     hca.qps.check_room()
     with holding(pd, scq, rcq, srq, xrcd, counter):
         buffer, sq, rq, umems = yield from _rings(hca, cmd, ctx, pd)
@@ -89,10 +90,6 @@ def _check_type(hca: Hca, ctx: Any) -> None:
             "only the driver may create a queue pair of this type",
             f"st {ctx.st:#x}",
         )
-
-
-def _counter(hca: Hca, ctx: Any) -> QCounter | None:
-    return hca.counters.need(ctx.counter_set_id) if ctx.counter_set_id else None
 
 
 def _queues(hca: Hca, ctx: Any) -> tuple[Cq | None, Cq | None, Srq | None]:
@@ -129,7 +126,7 @@ def _rings(hca: Hca, cmd: Any, ctx: Any, pd: Pd | None) -> Portions[_Rings]:
     dbr_addr, umems = record_in(hca, ctx) if rq_bytes or sq_bytes else (0, ())
     if cmd.wq_umem_valid and rq_bytes + sq_bytes:
         size = rq_bytes + sq_bytes
-        buffer, umem = buffer_in(hca, cmd.wq_umem_id, cmd.wq_umem_offset, size)
+        buffer, umem = buffer_in(hca.umems, cmd.wq_umem_id, cmd.wq_umem_offset, size)
         umems = (*umems, umem)
     else:
         with holding(*umems):
@@ -187,7 +184,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
         qp.encode()
         if what is not None:
             qp_state.apply(qp.ctx, cmd.qpc, what)
-            qp.count_into(_counter(hca, qp.ctx))
+            qp.count_into(counter_set(hca.counters, qp.ctx.counter_set_id))
         qp.state = row.target
         qp_life.entered(hca, qp, source)
 

@@ -59,9 +59,9 @@ REGISTERS: dict[int, Register] = {
 _PORT_REGISTERS = {PortType.IB: ib_regs.REGISTERS, PortType.ETH: eth_regs.REGISTERS}
 
 
-def _find(hca: Hca, register_id: int) -> Register | None:
+def _find(port_type: PortType, register_id: int) -> Register | None:
     """A function's register."""
-    return REGISTERS.get(register_id) or _PORT_REGISTERS[hca.model.port_type].get(register_id)
+    return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
 
 
 def _layout_of(cmd: Any) -> Prm | None:
@@ -82,7 +82,7 @@ def _layout_of(cmd: Any) -> Prm | None:
 )
 def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     """Read or write a register; the output carries the register as it is afterwards."""
-    register = _find(hca, cmd.register_id)
+    register = _find(hca.model.port_type, cmd.register_id)
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
         hca.unhandled.registers[cmd.register_id] += 1
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")

@@ -28,6 +28,7 @@ from layouts.enums import RegId, Status
 from layouts.resource_dump import SegmentType
 
 if TYPE_CHECKING:
+    from emu.device.models import Model
     from emu.device.state.hca import Hca
 
 _DWORD = 4
@@ -51,8 +52,7 @@ def _segment(prm: Any, kind: int, size: int = 0, **fields: Any) -> bytes:
     return bytes(view)
 
 
-def _info(hca: Hca) -> bytes:
-    model = hca.model
+def _info(model: Model) -> bytes:
     return _segment(
         layout.resource_dump_info_segment, SegmentType.INFO, dump_version=_DUMP_VERSION,
         hw_version=model.hw_id, fw_version=model.fw_major << 16 | model.fw_minor,
@@ -115,7 +115,7 @@ def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:
 
 
 def _stream(hca: Hca, reg: Any) -> list[Contents]:
-    head = made(_info(hca) + _called(reg))
+    head = made(_info(hca.model) + _called(reg))
     end = made(_segment_end())
     if reg.segment_type == SegmentType.MENU:
         return [head, made(_menu()), end]

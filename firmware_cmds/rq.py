@@ -19,8 +19,10 @@ from emu.device.objects.queues.receive_queue import (
     SharedRecvQueue,
     SharedRecvRing,
 )
-from emu.device.objects.queues.srq import Srq, SrqForm
+from emu.device.objects.queues.srq import SrqForm
 from emu.device.rounds.portions import Portions
+from firmware_cmds.counter import counter_set
+from firmware_cmds.srq import srq_of
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import rq as layout
 from layouts.enums import Op, Status
@@ -65,10 +67,10 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if ctx.ts_format >= _REAL_TIME:
         raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
-    cq, counter = hca.cqs.need(ctx.cqn), _counter(hca, ctx.counter_set_id)
+    cq, counter = hca.cqs.need(ctx.cqn), counter_set(hca.counters, ctx.counter_set_id)
     hca.rqs.check_room()
     if ctx.mem_rq_type == MemRqType.RMP:
-        rmp = _rmp(hca, ctx.rmpn)
+        rmp = srq_of(hca.srqs, SrqForm.RMP, ctx.rmpn)
         rq = Rq(ctx, rmp.queue, cq, counter, rmp=rmp)
         rq.uidx = user_index(hca.caps, ctx)
         out.rqn = hca.rqs.add(rq)
@@ -130,19 +132,6 @@ def _strides(caps: Caps, wq: Any) -> Strides:
     return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
 
 
-def _rmp(hca: Hca, number: int) -> Srq:
-    rmp = hca.srqs.need(number)
-    if rmp.form is not SrqForm.RMP:
-        raise CmdError(
-            Status.BAD_RES_ERR, "SRQ number belongs to an SRQ of another type", f"{rmp!r}"
-        )
-    return rmp
-
-
-def _counter(hca: Hca, number: int) -> QCounter | None:
-    return hca.counters.need(number) if number else None
-
-
 @command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
 def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
     """Change the state, and VLAN stripping and the counter set if the bitmask selects them.
@@ -157,7 +146,7 @@ def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
     if mask & ModifyRq.SCATTER_FCS and cmd.ctx.scatter_fcs:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
     if mask & ModifyRq.RQ_COUNTER_SET_ID:
-        rq.count_into(_counter(hca, cmd.ctx.counter_set_id))
+        rq.count_into(counter_set(hca.counters, cmd.ctx.counter_set_id))
         rq.ctx.counter_set_id = cmd.ctx.counter_set_id
     if mask & ModifyRq.VSD:
         rq.ctx.vsd = cmd.ctx.vsd

@@ -12,13 +12,14 @@ from layouts import rqt as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 _RQS = 0
 """list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
 
 
-def _listed(hca: Hca, given: Any, most: int) -> tuple[Rq, ...]:
+def _listed(rqs: Table[Rq], given: Any, most: int) -> tuple[Rq, ...]:
     """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
@@ -30,7 +31,7 @@ def _listed(hca: Hca, given: Any, most: int) -> tuple[Rq, ...]:
     if len(given.rq_num) < size:
         raise CmdError(Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{size} RQs")
     numbers = [entry.rq_num for entry, _ in zip(given.rq_num, range(size))]
-    found = {number: hca.rqs.need(number) for number in dict.fromkeys(numbers)}
+    found = {number: rqs.need(number) for number in dict.fromkeys(numbers)}
     return tuple(found[number] for number in numbers)
 
 
@@ -42,7 +43,7 @@ def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
         raise CmdError(
             Status.LIM_ERR, "rqt_max_size above log_max_rqt_size", f"{given.rqt_max_size}"
         )
-    rqs = _listed(hca, given, given.rqt_max_size)
+    rqs = _listed(hca.rqs, given, given.rqt_max_size)
     out.rqtn = hca.rqts.add(Rqt(layout.rqtc.view(bytearray(bytes(given))), rqs))
 
 
@@ -56,7 +57,7 @@ def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
         )
     if not cmd.bitmask.rqn_list:
         return
-    rqs = _listed(hca, cmd.ctx, rqt.ctx.rqt_max_size)
+    rqs = _listed(hca.rqs, cmd.ctx, rqt.ctx.rqt_max_size)
 
     def apply() -> None:
         rqt.rqs = rqs

@@ -18,6 +18,7 @@ from layouts.enums import Op, Status
 from layouts.eth_enums import InlineMode, SqState, WqType
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 LOG_WQEBB = 6
@@ -59,7 +60,7 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
     hca.uars.need(wq.uar_page)
-    cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca, ctx)
+    cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
     hca.sqs.check_room()
     with holding(cq, pd, tis):
         found = yield from work_queue(hca, wq)
@@ -69,11 +70,11 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     out.sqn = hca.sqs.add(sq)
 
 
-def _tis(hca: Hca, ctx: Any) -> Tis | None:
+def _tis(tises: Table[Tis], ctx: Any) -> Tis | None:
     """The TIS of the queue; none for a queue of the driver's own requests, as an ICOSQ is."""
     if ctx.tis_lst_sz > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "more than one TIS", f"{ctx.tis_lst_sz}")
-    return hca.tises.need(ctx.tis_num_0) if ctx.tis_lst_sz else None
+    return tises.need(ctx.tis_num_0) if ctx.tis_lst_sz else None
 
 
 @command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)

@@ -23,6 +23,7 @@ from layouts import srq as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 LOG_DS = 4
@@ -59,8 +60,9 @@ def _queue(
     return kind(hca.memory, buffer, pd, geometry)
 
 
-def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
-    srq = hca.srqs.need(number)
+def srq_of(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
+    """The queue with this number, which must be of this form."""
+    srq = srqs.need(number)
     if srq.form is not form:
         raise CmdError(
             Status.BAD_RES_ERR, "SRQ number belongs to an SRQ of another type", f"{srq!r}"
@@ -68,9 +70,9 @@ def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
     return srq
 
 
-def _subject(hca: Hca, form: SrqForm, number: int) -> Srq:
+def _subject(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
     """The queue that a command changes or destroys."""
-    srq = hca.srqs.subject(number)
+    srq = srqs.subject(number)
     if srq.form is not form:
         raise CmdError(
             Status.BAD_RES_STATE_ERR, "no SRQ of this type to change or destroy", f"{srq!r}"
@@ -78,12 +80,12 @@ def _subject(hca: Hca, form: SrqForm, number: int) -> Srq:
     return srq
 
 
-def _destroy(hca: Hca, form: SrqForm, number: int) -> None:
+def _destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
     """Destroy the queue; refused while a queue pair refers to it.
 
     XRC messages in progress do not count.
     """
-    hca.srqs.remove(_subject(hca, form, number).handle).take_back()
+    srqs.remove(_subject(srqs, form, number).handle).take_back()
 
 
 def _rmp_geometry(wq: Any, dbr_addr: int) -> RqGeometry:
@@ -113,7 +115,7 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     buffer = None
     if wq.wq_umem_valid:
         size = 1 << wq.log_wq_sz + wq.log_wq_stride
-        buffer, umem = buffer_in(hca, wq.wq_umem_id, wq.wq_umem_offset, size)
+        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
         umems = (*umems, umem)
     with holding(pd, *umems):
         queue = yield from _queue(
@@ -125,7 +127,7 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
 def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     """Arm the limit; the driver sets nothing else."""
-    rmp = _subject(hca, SrqForm.RMP, cmd.rmpn)
+    rmp = _subject(hca.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
         rmp.lwm = cmd.ctx.wq.lwm
 
@@ -133,7 +135,7 @@ def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
 def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context as created, with the limit of now."""
-    rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
+    rmp = srq_of(hca.srqs, SrqForm.RMP, cmd.rmpn)
     rmp.encode()
     out.rmp_context = bytes(rmp.ctx)
 
@@ -141,7 +143,7 @@ def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
 def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     """Destroy the queue; refused while a QP receives from it."""
-    _destroy(hca, SrqForm.RMP, cmd.rmpn)
+    _destroy(hca.srqs, SrqForm.RMP, cmd.rmpn)
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
@@ -166,13 +168,13 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
 def arm_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Arm the limit."""
-    _subject(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
+    _subject(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
 def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context as created, with the limit of now."""
-    srq = _need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    srq = srq_of(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     srq.encode()
     out.xrc_srq_context_entry = bytes(srq.ctx)
 
@@ -180,7 +182,7 @@ def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
 def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Destroy the queue; refused while a QP receives from it."""
-    _destroy(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    _destroy(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
@@ -200,13 +202,13 @@ def create_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
 def arm_rq(hca: Hca, cmd: Any, out: Any) -> None:
     """Arm the limit."""
-    _subject(hca, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
+    _subject(hca.srqs, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
 def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context as created, with the limit of now."""
-    srq = _need(hca, SrqForm.SRQ, cmd.srqn)
+    srq = srq_of(hca.srqs, SrqForm.SRQ, cmd.srqn)
     srq.encode()
     out.srq_context_entry = bytes(srq.ctx)
 
@@ -214,4 +216,4 @@ def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
 def destroy_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Destroy the queue; refused while a QP receives from it."""
-    _destroy(hca, SrqForm.SRQ, cmd.srqn)
+    _destroy(hca.srqs, SrqForm.SRQ, cmd.srqn)

@@ -29,6 +29,7 @@ from layouts import umem as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 ENTRY_BYTES = 64
@@ -105,7 +106,7 @@ def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 def buffer_in(
-    hca: Hca,
+    umems: Table[Umem],
     umem_id: int,
     offset: int,
     length: int,
@@ -122,7 +123,7 @@ def buffer_in(
     Raises BAD_RES_ERR for memory that the caller does not have, BAD_PARAM_ERR for a buffer that
     leaves it, or that is written where the memory may only be read.
     """
-    umem = hca.umems.need(umem_id)
+    umem = umems.need(umem_id)
     if offset + length > umem.memory.length:
         raise CmdError(Status.BAD_PARAM_ERR, "buffer leaves its umem", f"{offset:#x}+{length:#x}")
     if is_written and not umem.is_writable:
@@ -142,7 +143,7 @@ def record_in(hca: Hca, ctx: Any) -> tuple[int, tuple[Umem, ...]]:
     held: tuple[Umem, ...] = ()
     if ctx.dbr_umem_valid:
         size = DOORBELL_RECORD_BYTES
-        memory, umem = buffer_in(hca, ctx.dbr_umem_id, address, size, align=size)
+        memory, umem = buffer_in(hca.umems, ctx.dbr_umem_id, address, size, align=size)
         address, held = memory.address(0), (umem,)
     check_record(hca.memory, address)
     return address, held

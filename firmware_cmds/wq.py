@@ -67,7 +67,7 @@ def work_queue(hca: Hca, wq: Any) -> Portions[WorkQueue]:
     size = 1 << wq.log_wq_sz + wq.log_wq_stride
     dbr_addr, umems = record_in(hca, wq)
     if wq.wq_umem_valid:
-        buffer, umem = buffer_in(hca, wq.wq_umem_id, wq.wq_umem_offset, size)
+        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
         umems = (*umems, umem)
     else:
         with holding(*umems):

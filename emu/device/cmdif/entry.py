@@ -18,6 +18,7 @@ from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
 from layouts.enums import Delivery
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
 STATUS_OWN_OFFSET = 0x3F
@@ -50,7 +51,7 @@ def take(
         in_blocks = yield from mailbox.walk(memory, in_ptr, inlen, token, _IN_LENGTH)
     if outlen > INLINE_BYTES:
         out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)
-    if _is_signed(hca):
+    if _is_signed(hca.caps):
         if mailbox.xor8(entry.buf) != 0xFF:
             raise DeliveryError(Delivery.SIGNAT_ERR, "queue entry")
         yield from mailbox.check_signatures(memory, in_blocks)
@@ -69,7 +70,7 @@ def give_back(hca: Hca, request: Request, delivery: int = Delivery.OK) -> Portio
     """Give the command's output and its slot back to the driver. Raises DmaError."""
     if request.out_blocks:
         yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)
-        if _is_signed(hca):
+        if _is_signed(hca.caps):
             yield from mailbox.sign(hca.memory, request.out_blocks)
     request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
     hand_back(hca, request.address, request.entry, delivery)
@@ -78,7 +79,7 @@ def give_back(hca: Hca, request: Request, delivery: int = Delivery.OK) -> Portio
 def hand_back(hca: Hca, at: int, entry: Any, delivery: int) -> None:
     """Write output and signature, and the ownership byte last."""
     entry.buf[STATUS_OWN_OFFSET] = delivery << 1
-    if _is_signed(hca):
+    if _is_signed(hca.caps):
         entry.sig = 0
         entry.sig = ~mailbox.xor8(entry.buf) & 0xFF
     memory = hca.memory
@@ -86,5 +87,5 @@ def hand_back(hca: Hca, at: int, entry: Any, delivery: int) -> None:
     memory.write(at + STATUS_OWN_OFFSET, entry.buf[STATUS_OWN_OFFSET:])
 
 
-def _is_signed(hca: Hca) -> bool:
-    return bool(hca.caps.general.cmdif_checksum)
+def _is_signed(caps: Caps) -> bool:
+    return bool(caps.general.cmdif_checksum)
