@@ -18,6 +18,7 @@ from layouts.enums import Op, Status, op_name
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.unhandled import Unhandled
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ def dispatch(hca: Hca, request: Request, command: Command | None) -> Portions[No
     ``command`` is None for an opcode that nothing answers. Raises CmdError.
     """
     if command is None:
-        raise _unknown(hca, request.opcode)
+        raise _unknown(hca.unhandled, request.opcode)
     _check_standing(hca, request.uid, command)
     _check_lengths(request, command)
     is_cut = len(request.out) < command.layout_out.size
@@ -80,9 +81,9 @@ def _in_portions(
         work.close()
 
 
-def _unknown(hca: Hca, opcode: int) -> CmdError:
+def _unknown(unhandled: Unhandled, opcode: int) -> CmdError:
     name = op_name(opcode)
-    asked = hca.unhandled.commands
+    asked = unhandled.commands
     if not asked[opcode]:
         where = name.lower() if opcode in Op._value2member_map_ else "a new layout"
         log.warning(

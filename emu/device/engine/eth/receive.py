@@ -32,6 +32,7 @@ from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
     from emu.device.objects.domains import TransportDomain
+    from emu.device.port.eth.vport import NicVport
     from emu.device.state.hca import Hca
 
 MOST_COPIES = MAX_SEGMENTS
@@ -125,7 +126,7 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
             hca.nic_vport.steering_discards += 1
         return
     if source is not None:
-        _count_looped(hca, data, 1, len(data))
+        _count_looped(hca.nic_vport, data, 1, len(data))
     if frame.checked and not frame.filled:
         headers.frame = insert(headers, l3=True, l4=True)
     round_ = hca.round
@@ -136,9 +137,9 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
         deliver(hca, headers, frame.checked, to)
 
 
-def _count_looped(hca: Hca, data: bytes, packets: int, octets: int) -> None:
-    hca.nic_vport.received.add(data, packets, octets)
-    hca.nic_vport.looped_in.add(data, packets, octets)
+def _count_looped(vport: NicVport, data: bytes, packets: int, octets: int) -> None:
+    vport.received.add(data, packets, octets)
+    vport.looped_in.add(data, packets, octets)
 
 
 def _rest(
@@ -182,7 +183,7 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
             hca.nic_vport.steering_discards += large.packets
         return
     if source is not None:
-        _count_looped(hca, data, large.packets, large.octets)
+        _count_looped(hca.nic_vport, data, large.packets, large.octets)
     if large.packets * len(queues) > MOST_COPIES:
         hca.nic_vport.received.discards += large.packets * len(queues) - MOST_COPIES
         queues = queues[: MOST_COPIES // large.packets]
