@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic
 
+from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.vport import NicVport
@@ -65,10 +66,12 @@ class Vhca(Generic[NodeT]):
 class Adapter(Generic[NodeT]):
     """One adapter, with one physical port."""
 
-    def __init__(self, model: Model, guid: int) -> None:
+    def __init__(self, model: Model, guid: int, switch: Switch[NodeT]) -> None:
         """``model`` is its manager's, ``guid`` its system image GUID."""
         self.model = model
         self.guid = guid
+        self.switch = switch
+        """What is between its vPorts and the physical port, if that is an Ethernet port."""
         self.ports: list[Port] = []
         """The physical ports, from number 1 on; none before a function has power."""
         self._eth: EthPort | None = None

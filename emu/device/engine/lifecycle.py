@@ -180,7 +180,7 @@ def _follow_link(before: list[tuple[Hca, bool]]) -> None:
 def announce(hca: Hca) -> None:
     """Tell the wires that the port has come up or gone down, or has other addresses."""
     hca.wire.port_changed(hca)
-    hca.eth_wire.port_changed(hca)
+    hca.switch.vport_changed(hca)
 
 
 def reregister(hca: Hca) -> None:

@@ -8,10 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.adapter.adapter import Adapter, Vhca
+from emu.device.adapter.switch import PlainSwitch
 from emu.device.cmdif.icmd import ToolCommands
 from emu.device.cmdif.interface import CommandInterface, CommandTracer
 from emu.device.cmdif.registry import Command
 from emu.device.engine import lifecycle
+from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
@@ -57,24 +59,26 @@ class Function:
         eth_wire: EthWire[Hca] | None = None,
         vhca: Vhca[Hca] | None = None,
     ) -> None:
-        """Only an Ethernet function may be without a ``wire``; its cable is ``eth_wire``.
+        """Only an Ethernet function may be without a ``wire``.
 
-        ``vhca`` is its place in an adapter; without one it gets an adapter of its own.
+        ``vhca`` is its place in an adapter; without one it gets an adapter of its own. ``eth_wire``
+        is what that adapter's Ethernet port is plugged into.
         """
         self.model = model
-        vhca = vhca if vhca is not None else Adapter[Hca](model, options.guid).manager
+        if vhca is None:
+            switch = PlainSwitch(eth_wire if eth_wire is not None else NoWire(), arrive)
+            vhca = Adapter(model, options.guid, switch).manager
         self.adapter = vhca.adapter
         self.tracer = tracer
         self.memory = memory
         self.interrupts = interrupts
         self.clock = clock
         if model.port_type is PortType.ETH:
-            eth_wire = eth_wire or NoWire()
-            wire = RoceWire(eth_wire)
+            wire = RoceWire(self.adapter.switch.segment)
         if wire is None:
             raise ValueError("an InfiniBand function needs a wire")
         self.wire: IbWire[Hca] = wire
-        """What carries transport packets; an Ethernet function's are frames on ``eth_wire``."""
+        """What carries transport packets; an Ethernet function's are frames."""
         self._injector: FaultInjector | None = None
         self.unhandled = Unhandled()
         self.remains = Remains()
@@ -83,7 +87,7 @@ class Function:
         self._commands = commands
         self._make_hca = partial(
             Hca, model, options, memory, interrupts, clock, wire, vhca,
-            tracer, self.unhandled, self._on_failure, self.remains, eth_wire,
+            tracer, self.unhandled, self._on_failure, self.remains,
         )  # fmt: skip
         self._recovery = Recovery(clock, self._start_anew)
         self.config = ConfigSpace(

@@ -29,7 +29,7 @@ from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.port.eth.vport import NicVport, mac_of
-from emu.device.port.eth.wire import EthWire, NoWire
+from emu.device.port.eth.wire import EthWire
 from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Clock, GuestMemory, Interrupts
@@ -94,13 +94,11 @@ class Hca(ObjectTables):
         unhandled: Unhandled | None = None,
         on_failure: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
-        eth_wire: EthWire[Hca] | None = None,
     ) -> None:
         """``vhca`` is the function's place in its adapter.
 
         ``on_failure`` is called when the function fails because of a bug in the emulator.
-        ``remains`` receives the objects that are dropped; they may outlive this Hca. ``eth_wire``
-        is what an Ethernet port is plugged into.
+        ``remains`` receives the objects that are dropped; they may outlive this Hca.
         """
         super().__init__(model, vhca.number)
         self.vhca = vhca
@@ -124,8 +122,8 @@ class Hca(ObjectTables):
         """By which transport services reach their peers."""
         self.wire: IbWire[Hca] = wire
         """What carries transport packets."""
-        self.eth_wire: EthWire[Hca] = eth_wire or NoWire()
-        """What carries the frames of an Ethernet port."""
+        self.switch = vhca.adapter.switch
+        """What carries the frames of an Ethernet vPort."""
         self.remains = remains if remains is not None else Remains()
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
@@ -170,12 +168,17 @@ class Hca(ObjectTables):
         """Page faults that wait for the driver."""
         self.wire.attach(self)
         if self._nic_vport is not None:
-            self.eth_wire.attach(self)
+            self.switch.attach(vhca)
 
     @property
     def adapter(self) -> Adapter[Hca]:
         """The adapter that it is a function of."""
         return self.vhca.adapter
+
+    @property
+    def eth_wire(self) -> EthWire[Hca]:
+        """The cable of the adapter's Ethernet port."""
+        return self.switch.uplink
 
     @property
     def port(self) -> Port:

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.wire import EthWire
 from emu.device.state.hca import Hca
@@ -75,7 +74,7 @@ class Cable(EthWire[Hca]):
             for data in source.tap(frame.data):
                 for cable in self.cables:
                     if cable is not source and cable.hca is not None:
-                        arrive(cable.hca, replace(frame, data=data))
+                        cable.hca.switch.receive(replace(frame, data=data))
         for cable in self.cables:
             callbacks, cable.waiting = cable.waiting, []
             for callback in callbacks:

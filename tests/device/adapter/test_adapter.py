@@ -1,10 +1,12 @@
 """An adapter and its functions: who is who, and what they share."""
 
 import pytest
-from helpers.device.adapters import GUID, PF, Member
+from helpers.device.adapters import GUID, PF, Member, made
 
 from emu.device.adapter.adapter import MOST_VHCAS, Adapter
+from emu.device.adapter.switch import PlainSwitch
 from emu.device.engine import lifecycle
+from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.port.eth.wire import NoWire
@@ -22,13 +24,13 @@ from layouts.eth_enums import PortStatus, VportAdminState
 
 @pytest.fixture
 def adapter():
-    return Adapter(PF, GUID)
+    return made(NoWire())
 
 
 @pytest.fixture
 def members(adapter, clock):
     places = adapter.manager, adapter.add(1)
-    return [Member(place, clock, NoWire()) for place in places]
+    return [Member(place, clock) for place in places]
 
 
 def test_each_function_has_its_ids(adapter, members):
@@ -130,7 +132,7 @@ def test_a_function_is_an_adapter_of_its_own(name, clock):
 
 def test_an_infiniband_port_is_one_functions():
     with pytest.raises(ValueError, match="InfiniBand"):
-        Adapter(MODELS["connectx6"], GUID).add(1)
+        Adapter(MODELS["connectx6"], GUID, PlainSwitch(NoWire(), arrive)).add(1)
 
 
 def test_places_come_and_go(adapter):

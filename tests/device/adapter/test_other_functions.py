@@ -1,10 +1,9 @@
 """Commands that the manager of an adapter sends about its other functions, and nobody else."""
 
 import pytest
-from helpers.device.adapters import GUID, PF, Member
+from helpers.device.adapters import Member, made
 from helpers.device.snapshot import snapshot
 
-from emu.device.adapter.adapter import Adapter
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.port.eth.wire import NoWire
 from layouts.caps import cmd_hca_cap
@@ -18,9 +17,9 @@ MAC = 0x0200_0000_0005
 
 @pytest.fixture
 def members(clock):
-    adapter = Adapter(PF, GUID)
+    adapter = made(NoWire())
     places = adapter.manager, adapter.add(VPORT)
-    return [Member(place, clock, NoWire()) for place in places]
+    return [Member(place, clock) for place in places]
 
 
 @pytest.fixture

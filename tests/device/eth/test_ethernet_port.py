@@ -140,8 +140,8 @@ class TestVport:
 
     def test_wire_hears_of_other_addresses(self, driver, function):
         heard = []
-        function.hca.eth_wire = type(
-            "Ear", (), {"port_changed": lambda self, hca: heard.append(1)}
+        function.hca.switch = type(
+            "Ear", (), {"vport_changed": lambda self, hca: heard.append(1)}
         )()
         self.lists(driver, NvprtListType.UC, [0x02_00_00_00_00_07])
         self.lists(driver, NvprtListType.UC, [0x02_00_00_00_00_07])

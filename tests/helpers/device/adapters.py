@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from emu.device.adapter.adapter import Adapter
+from emu.device.adapter.switch import PlainSwitch
+from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.state.hca import HcaOptions
@@ -17,15 +20,20 @@ GUID = 0x0002_C903_00AD_0000
 PF, VF = (LINKS[name][PortType.ETH] for name in ("connectx6", "connectx6-vf"))
 
 
+def made(wire):
+    """An adapter whose port is plugged into a wire."""
+    return Adapter(PF, GUID, PlainSwitch(wire, arrive))
+
+
 class Member:
     """A function of the adapter, and its driver after a probe."""
 
-    def __init__(self, vhca, clock, wire):
+    def __init__(self, vhca, clock):
         self.memory, irqs = Memory(), IrqList()
         options = HcaOptions(guid=GUID + vhca.number + 1)
         self.function = Function(
             PF if vhca.is_manager else VF, options, TABLE, self.memory, irqs, clock, None,
-            eth_wire=wire, vhca=vhca,
+            vhca=vhca,
         )  # fmt: skip
         self.driver = Driver(FunctionBar(self.function), self.memory, irqs)
         self.driver.probe(is_vf=not vhca.is_manager)

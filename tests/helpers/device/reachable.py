@@ -74,7 +74,7 @@ def _named(item):
 
 def owned(hca, *others):
     """What belongs to a function's state; ``others`` are those whose own is not meant."""
-    outside = [hca, *others, hca.wire, hca.eth_wire, hca.clock, hca.memory, hca.interrupts]
+    outside = [hca, *others, hca.wire, hca.switch, hca.clock, hca.memory, hca.interrupts]
     theirs = [item for other in others for item in _first(other)]
     found = walk(_first(hca), [*outside, *theirs])
     return [item for item, _ in found.values() if isinstance(item, STATE)]

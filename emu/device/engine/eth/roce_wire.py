@@ -127,7 +127,7 @@ class RoceWire:
         if not address:
             return False
         node = self.node(address)
-        if node is None or self._eth.wants_packets or node.eth_wire.wants_packets:
+        if node is None or self._eth.wants_packets or node.switch.segment.wants_packets:
             return True
         if node.rdma_rx.root is not None or (
             self._hca is not None and self._hca.rdma_tx.root is not None

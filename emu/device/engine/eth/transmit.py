@@ -140,14 +140,14 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
                 vport.looped_out.add(frame.data, packets, octets)
                 return
         if hca.faults is None:
-            hca.eth_wire.transmit(hca, frame)
+            hca.switch.forward(hca, frame)
         else:
             hca.faults.show(FRAME_TX_POINT, frame)
 
 
 def put_on_wire(hca: Hca, frame: Frame) -> None:
     """As :func:`send`, without checks, counters and planned faults."""
-    hca.eth_wire.transmit(hca, frame)
+    hca.switch.forward(hca, frame)
 
 
 def _is_own(addresses: frozenset[bytes], permanent: bytes, data: bytes) -> bool:

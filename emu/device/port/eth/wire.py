@@ -12,7 +12,8 @@ from emu.device.ports import NodeT
 class EthWire(Protocol[NodeT]):
     """What an Ethernet port's cable is plugged into.
 
-    Frames for a function come in through ``emu.device.engine.eth.receive.arrive``.
+    The function that is attached is the manager of an adapter: what comes by the cable goes to its
+    ``switch`` (``emu.device.adapter.switch.Switch.receive``).
     """
 
     @property

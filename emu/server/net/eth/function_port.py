@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.room import MANY, room
 from emu.device.port.eth.frame import Frame
 from emu.server.net.eth.parcels import parcels
@@ -162,8 +161,8 @@ class FunctionPort(SegmentPort):
         self.sent += 1
         try:
             if self.watcher is None:
-                arrive(hca, frame)
+                hca.switch.receive(frame)
             else:
-                self.watcher.received(hca, frame, partial(arrive, hca, frame))
+                self.watcher.received(hca, frame, partial(hca.switch.receive, frame))
         except Exception:
             hca.fail()

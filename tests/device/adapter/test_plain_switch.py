@@ -1,0 +1,70 @@
+"""The plain switch: the manager's vPort and the cable, and nothing between them."""
+
+import pytest
+from helpers.device.adapters import Member, made
+
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.wire import NoWire
+from emu.driver.nodes.cable import Cable
+
+FRAME = Frame((b"\xff" * 6 + b"\x02\0\0\0\0\1" + b"\x88\xb5").ljust(60, b"\0"))
+
+
+@pytest.fixture
+def cables():
+    cable = Cable()
+    return cable, cable.other()
+
+
+@pytest.fixture
+def peers(cables, clock):
+    """The managers of two adapters, at the two ends of a cable."""
+    return [Member(made(cable).manager, clock) for cable in cables]
+
+
+def counts(member):
+    sent, received = member.hca.switch.passed()
+    return sent.packets, received.packets
+
+
+def test_frames_pass_between_vport_and_cable(peers, cables):
+    one, two = peers
+    one.hca.switch.forward(one.hca, FRAME)
+    cables[0].run()
+    assert cables[0].sent == [FRAME.data]
+    assert two.hca.nic_vport.received.broadcast.packets == 1
+    assert (counts(one), counts(two)) == ((0, 0), (0, 1))
+
+
+def test_after_a_reset_the_new_state_gets_the_frames(peers, cables):
+    one, two = peers
+    before = two.hca
+    two.function.reset()
+    one.hca.switch.forward(one.hca, FRAME)
+    cables[0].run()
+    assert before.nic_vport.received.packets == 0
+    assert two.hca.nic_vport.received.packets == 1
+
+
+def test_what_came_back_has_not_passed_the_port(peers):
+    vport = peers[0].hca.nic_vport
+    for way in (vport.sent, vport.received, vport.looped_out, vport.looped_in):
+        way.add(FRAME.data)
+    vport.sent.add(FRAME.data)
+    assert counts(peers[0]) == (1, 0)
+
+
+def test_another_functions_vport_leads_nowhere(cables, clock):
+    adapter = made(cables[0])
+    manager, other = (Member(place, clock) for place in (adapter.manager, adapter.add(1)))
+    assert cables[0].hca is manager.hca
+    assert [*adapter.switch.segment.nodes()] == [manager.hca]
+    adapter.switch.receive(FRAME)
+    assert manager.hca.nic_vport.received.packets == 1
+    assert other.hca.nic_vport.received.packets == 0
+
+
+def test_before_anybody_has_power():
+    switch = made(NoWire()).switch
+    switch.receive(FRAME)
+    assert [way.packets for way in switch.passed()] == [0, 0]
