@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from emu.device.models.capabilities import (
-    BASE_ATOMIC,
-    BASE_GENERAL,
-    BASE_GENERAL_2,
-    DEBUG,
-    DEVICE_MEMORY,
-    MEMORY_ODP,
-    TRANSPORT_ODP,
-    VF_LIMITS,
-)
-from emu.device.models.ethernet import (
-    ETHERNET_GENERAL,
-    ETHERNET_OFFLOADS,
-    ETHERNET_VF_LIMITS,
-    NIC_FLOW_TABLES,
-    ROCE,
-)
-from emu.device.models.model import Capabilities, IbSpeed, Model
+from emu.device.models.conditions import Generation, Kind, assembled
+from emu.device.models.model import IbSpeed, Model
+from emu.device.models.parts import PARTS
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
-from layouts.enums import PortType
-from layouts.eth_enums import InlineModeCap
+from layouts.enums import CapType, PortType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +19,7 @@ class _Product:
 
     name: str
     title: str
+    generation: Generation
     pf_id: int
     vf_id: int
     subsystem_id: int
@@ -43,21 +28,21 @@ class _Product:
     firmware: tuple[int, int, int]
     hw_id: int
     pcie: LinkSpeed
+    lanes: int = 16
     ib: IbSpeed | None = None
     """Speed of the InfiniBand port; None for an adapter that has only Ethernet."""
     eth: int
     """Speed of the Ethernet port, Mb/s."""
-    odp: Capabilities = field(default_factory=lambda: TRANSPORT_ODP)
-    limits: Capabilities = field(default_factory=dict)
-    """General capabilities where it differs."""
-    ethernet: Capabilities = field(default_factory=dict)
-    """Those of ETHERNET_OFFLOADS."""
 
+
+LATER_VF = 0x101E
+"""All virtual functions since ConnectX-6 Dx have this id."""
 
 _PRODUCTS = (
     _Product(
         name="connectx4lx",
         title="ConnectX-4 Lx",
+        generation=Generation.CONNECTX4,
         pf_id=0x1015,
         vf_id=0x1016,
         subsystem_id=0xE041,
@@ -67,22 +52,11 @@ _PRODUCTS = (
         hw_id=0x20B,
         pcie=LinkSpeed.GT_8,
         eth=25_000,
-        limits={
-            "log_max_qp": 17,
-            "log_max_cq": 17,
-            "device_memory": 0,
-            "ext_stride_num_range": 0,
-        },
-        ethernet={
-            "enhanced_multi_pkt_send_wqe": 0,
-            # It wants to see the Ethernet header in the request, with the VLAN tag if there is one.
-            "wqe_inline_mode": InlineModeCap.VPORT_CONTEXT,
-            "wqe_vlan_insert": 0,
-        },
     ),
     _Product(
         name="connectx5",
         title="ConnectX-5",
+        generation=Generation.CONNECTX5,
         pf_id=0x1017,
         vf_id=0x1018,
         subsystem_id=0xE005,
@@ -93,11 +67,11 @@ _PRODUCTS = (
         pcie=LinkSpeed.GT_8,
         ib=IbSpeed.EDR,
         eth=100_000,
-        limits={"log_max_qp": 17, "log_max_cq": 17},
     ),
     _Product(
         name="connectx6",
         title="ConnectX-6",
+        generation=Generation.CONNECTX6,
         pf_id=0x101B,
         vf_id=0x101C,
         subsystem_id=0xE006,
@@ -112,8 +86,9 @@ _PRODUCTS = (
     _Product(
         name="connectx6dx",
         title="ConnectX-6 Dx",
+        generation=Generation.CONNECTX6DX,
         pf_id=0x101D,
-        vf_id=0x101E,
+        vf_id=LATER_VF,
         subsystem_id=0xE06D,
         part_number="MLX5EMU-CX6DX",
         psid="EMU000000006D",
@@ -123,10 +98,26 @@ _PRODUCTS = (
         eth=100_000,
     ),
     _Product(
+        name="connectx6lx",
+        title="ConnectX-6 Lx",
+        generation=Generation.CONNECTX6DX,
+        pf_id=0x101F,
+        vf_id=LATER_VF,
+        subsystem_id=0xE06C,
+        part_number="MLX5EMU-CX6LX",
+        psid="EMU000000006C",
+        firmware=(26, 43, 2000),
+        hw_id=0x216,
+        pcie=LinkSpeed.GT_16,
+        lanes=8,
+        eth=25_000,
+    ),
+    _Product(
         name="connectx7",
         title="ConnectX-7",
+        generation=Generation.CONNECTX7,
         pf_id=0x1021,
-        vf_id=0x101E,  # every generation after ConnectX-6 shares this id for its VFs
+        vf_id=LATER_VF,
         subsystem_id=0xE007,
         part_number="MLX5EMU-CX7",
         psid="EMU0000000007",
@@ -135,24 +126,51 @@ _PRODUCTS = (
         pcie=LinkSpeed.GT_32,
         ib=IbSpeed.NDR,
         eth=400_000,
-        odp=MEMORY_ODP,
-        limits={"log_max_cq": 19, "log_max_mkey": 22},
+    ),
+    _Product(
+        name="bluefield2",
+        title="BlueField-2",
+        generation=Generation.CONNECTX6DX,
+        pf_id=0xA2D6,
+        vf_id=LATER_VF,
+        subsystem_id=0xE0B2,
+        part_number="MLX5EMU-BF2",
+        psid="EMU00000000B2",
+        firmware=(24, 43, 2000),
+        hw_id=0x214,
+        pcie=LinkSpeed.GT_16,
+        ib=IbSpeed.EDR,
+        eth=100_000,
+    ),
+    _Product(
+        name="bluefield3",
+        title="BlueField-3",
+        generation=Generation.CONNECTX7,
+        pf_id=0xA2DC,
+        vf_id=LATER_VF,
+        subsystem_id=0xE0B3,
+        part_number="MLX5EMU-BF3",
+        psid="EMU00000000B3",
+        firmware=(32, 43, 2000),
+        hw_id=0x21C,
+        pcie=LinkSpeed.GT_32,
+        ib=IbSpeed.NDR,
+        eth=400_000,
     ),
 )
 
 
 def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
     title = f"{product.title} VF" if is_vf else product.title
-    is_eth = link is PortType.ETH
-    limits = product.limits
-    if is_vf:
-        limits = {**limits, **VF_LIMITS, **(ETHERNET_VF_LIMITS if is_eth else {})}
+    kind = Kind(generation=product.generation, link=link, is_vf=is_vf)
+    groups = assembled(PARTS, kind)
     identity = PciIdentity(
         device_id=product.vf_id if is_vf else product.pf_id,
         subsystem_id=product.subsystem_id,
-        class_code=CLASS_ETHERNET if is_eth else CLASS_INFINIBAND,
+        class_code=CLASS_ETHERNET if link is PortType.ETH else CLASS_INFINIBAND,
         is_vf=is_vf,
         link_speed=product.pcie,
+        link_width=product.lanes,
         product_name=f"{title}, emulated by mlx5emu",
         part_number=product.part_number,
     )
@@ -161,15 +179,15 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         name=f"{product.name}-vf" if is_vf else product.name,
         title=title,
         identity=identity,
-        general=MappingProxyType({**(ETHERNET_GENERAL if is_eth else BASE_GENERAL), **limits}),
-        atomic=BASE_ATOMIC,
-        odp=product.odp,
-        general_2=BASE_GENERAL_2,
-        ethernet={**ETHERNET_OFFLOADS, **product.ethernet} if is_eth else {},
-        flow_table=NIC_FLOW_TABLES if is_eth else {},
-        roce=ROCE if is_eth else {},
-        debug={} if is_vf else DEBUG,
-        device_memory=DEVICE_MEMORY if product.limits.get("device_memory", 1) else {},
+        general=groups[CapType.GENERAL],
+        atomic=groups[CapType.ATOMIC],
+        odp=groups[CapType.ODP],
+        general_2=groups[CapType.GENERAL_2],
+        ethernet=groups.get(CapType.ETHERNET_OFFLOADS, {}),
+        flow_table=groups.get(CapType.FLOW_TABLE, {}),
+        roce=groups.get(CapType.ROCE, {}),
+        device_memory=groups.get(CapType.DEV_MEM, {}),
+        debug=groups.get(CapType.DEBUG, {}),
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,

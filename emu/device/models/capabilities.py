@@ -35,12 +35,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "gid_table_size": 0,
         "pkey_table_size": 0,
         # Queues: their number, length and entry sizes.
-        "log_max_qp": 18,
         "log_max_qp_sz": 15,
         "log_max_srq": 16,
         "log_max_srq_sz": 15,
         "log_max_rmp": 16,
-        "log_max_cq": 18,
         "log_max_cq_sz": 22,
         "log_max_eq": 6,
         "max_num_eqs": 64,
@@ -112,8 +110,6 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_max_dci_stream_channels": 5,
         "log_max_dci_errored_streams": 5,
         "qpc_extension": 1,
-        # Memory on the adapter, from ConnectX-5 on.
-        "device_memory": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
         "max_qp_cnt": 64,
         "max_flow_counter_15_0": 0x8000,

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from emu.device.models.capabilities import BASE_GENERAL
 from emu.device.models.model import Capabilities
-from layouts.eth_enums import InlineModeCap, UctxCap
+from layouts.eth_enums import UctxCap
 
 ETHERNET_GENERAL: Capabilities = MappingProxyType(
     {
@@ -41,11 +41,9 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "log_max_rqt_size": 11,
         "log_max_transport_domain": 12,
         "log_max_wq_sz": 15,
-        # Striding receive queues, also with few strides: mlx5e then gives packets of up to a page
-        # one each (core/en/params.c: mlx5e_build_rq_params).
+        # Striding receive queues (core/en/params.c: mlx5e_build_rq_params).
         "striding_rq": 1,
         "umr_ptr_rlky": 1,
-        "ext_stride_num_range": 1,
         # Registers about the port, of which PCAM tells: error correction.
         "pcam_reg": 1,
         # The physical function manages the port: pause frames, and by the next four what dcb sets
@@ -85,8 +83,6 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         "csum_cap": 1,
         "cqe_checksum_full": 1,
         "vlan_cap": 1,
-        "wqe_vlan_insert": 1,
-        "wqe_inline_mode": InlineModeCap.NOT_REQUIRED,
         "max_lso_cap": 18,
         # Packets of a TCP stream that come together can be merged: ethtool -K lro on. The driver
         # takes the first period of 32 us or more (core/en/params.c: mlx5e_choose_lro_timeout).
@@ -94,8 +90,6 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         "lro_psh_flag": 1,
         "lro_time_stamp": 1,
         "lro_timer_supported_periods": (8, 16, 32, 1024),
-        # Several frames in one request: private flags skb_tx_mpwqe and xdp_tx_mpwqe of mlx5e.
-        "enhanced_multi_pkt_send_wqe": 1,
         # Send queues that map the pages of striding receive queues (ICOSQ).
         "reg_umr_sq": 1,
         "rss_ind_tbl_cap": 8,

@@ -1,0 +1,66 @@
+"""The capabilities of all models in one table: what each function has, and since which generation.
+
+What is said here is what the emulator has; a real adapter of the generation has it as well.
+"""
+
+from __future__ import annotations
+
+from emu.device.models.capabilities import (
+    BASE_ATOMIC,
+    BASE_GENERAL,
+    BASE_GENERAL_2,
+    DEBUG,
+    DEVICE_MEMORY,
+    MEMORY_ODP,
+    TRANSPORT_ODP,
+    VF_LIMITS,
+)
+from emu.device.models.conditions import Generation, Part
+from emu.device.models.ethernet import (
+    ETHERNET_GENERAL,
+    ETHERNET_OFFLOADS,
+    ETHERNET_VF_LIMITS,
+    NIC_FLOW_TABLES,
+    ROCE,
+)
+from layouts.enums import CapType, PortType
+from layouts.eth_enums import InlineModeCap
+
+_IB, _ETH = PortType.IB, PortType.ETH
+_CX4, _CX5, _CX6, _CX6DX, _CX7 = Generation
+
+_HEADER_IN_WQE = {"wqe_inline_mode": InlineModeCap.VPORT_CONTEXT}
+_NO_HEADER_IN_WQE = {"wqe_inline_mode": InlineModeCap.NOT_REQUIRED, "wqe_vlan_insert": 1}
+
+PARTS = (
+    Part(CapType.GENERAL, BASE_GENERAL, link=_IB),
+    Part(CapType.GENERAL, ETHERNET_GENERAL, link=_ETH),
+    Part(CapType.GENERAL_2, BASE_GENERAL_2),
+    Part(CapType.ATOMIC, BASE_ATOMIC),
+    Part(CapType.ETHERNET_OFFLOADS, ETHERNET_OFFLOADS, link=_ETH),
+    Part(CapType.FLOW_TABLE, NIC_FLOW_TABLES, link=_ETH),
+    Part(CapType.ROCE, ROCE, link=_ETH),
+    # On-demand paging: Linux calls what came with ConnectX-7 the memory scheme.
+    Part(CapType.ODP, TRANSPORT_ODP, until=_CX6DX),
+    Part(CapType.ODP, MEMORY_ODP, since=_CX7),
+    # Memory on the adapter.
+    Part(CapType.GENERAL, {"device_memory": 1}, since=_CX5),
+    Part(CapType.DEV_MEM, DEVICE_MEMORY, since=_CX5),
+    # Striding receive queues with few strides: mlx5e then gives packets of up to a page one each
+    # (core/en/params.c: mlx5e_build_rq_params). Several frames in one send request: its private
+    # flags skb_tx_mpwqe and xdp_tx_mpwqe.
+    Part(CapType.GENERAL, {"ext_stride_num_range": 1}, since=_CX5, link=_ETH),
+    Part(CapType.ETHERNET_OFFLOADS, {"enhanced_multi_pkt_send_wqe": 1}, since=_CX5, link=_ETH),
+    # ConnectX-4 Lx wants to see the Ethernet header in the send request, with the VLAN tag if there
+    # is one; the others insert the tag.
+    Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),
+    Part(CapType.ETHERNET_OFFLOADS, _NO_HEADER_IN_WQE, since=_CX5, link=_ETH),
+    # How many objects there are.
+    Part(CapType.GENERAL, {"log_max_qp": 17, "log_max_cq": 17}, until=_CX5),
+    Part(CapType.GENERAL, {"log_max_qp": 18, "log_max_cq": 18}, since=_CX6, until=_CX6DX),
+    Part(CapType.GENERAL, {"log_max_qp": 18, "log_max_cq": 19, "log_max_mkey": 22}, since=_CX7),
+    # The dump of objects, and what only a physical function may ask the firmware.
+    Part(CapType.DEBUG, DEBUG, is_vf=False),
+    Part(CapType.GENERAL, VF_LIMITS, is_vf=True),
+    Part(CapType.GENERAL, ETHERNET_VF_LIMITS, link=_ETH, is_vf=True),
+)
