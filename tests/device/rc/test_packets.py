@@ -7,13 +7,13 @@ windows, acknowledgements, duplicates, and a wire that the test holds in its han
 import random
 
 import pytest
+from helpers.device.forging import OPERANDS, request, response
 
 from emu.device.engine import lifecycle
 from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.port import counts
-from emu.device.port.ib.framing import Route, parse
-from emu.device.port.packet import OPS, Packet
+from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.segments import FENCE, SIGNALED, SOLICITED
 from layouts import bth
@@ -612,18 +612,6 @@ def test_unreliable_message_that_loses_a_packet(nodes, wire, op, lost):
 # Answers that make no sense.
 
 
-def forged(channel, kind, psn, *, is_first=True, is_last=True, payload=b"", **values):
-    """A packet that the receiver could have sent to the sender."""
-    op = OPS[Service.RC, kind, is_first, is_last, None]
-    packet = Packet(op, channel.sender.qpn, psn & 0xFFFFFF)
-    packet.msn = packet.original = 0
-    packet.syndrome = bth.ACK_UNLIMITED
-    for name, value in values.items():
-        setattr(packet, name, value)
-    route = Route(channel.left.lid, channel.right.lid, 0, 0xFFFF, None)
-    return route.frame(packet, [memoryview(payload)], len(payload))
-
-
 @pytest.fixture
 def deaf(channel, wire):
     """The sender's packets are lost; the test answers."""
@@ -636,8 +624,8 @@ def test_ghost_acknowledgement(deaf, wire, source, target):
     deaf.write((target.key, target.va), source.sge(0, 600))
     deaf.settle()
     for psn in (0x10 + 3, 0x10 - 1, 0x800000):
-        wire.arrive(forged(deaf, Kind.ACKNOWLEDGE, psn))
-        wire.arrive(forged(deaf, Kind.READ_RESPONSE, psn, payload=bytes(256)))
+        wire.arrive(response(deaf, Kind.ACKNOWLEDGE, psn))
+        wire.arrive(response(deaf, Kind.READ_RESPONSE, psn, payload=bytes(256)))
     deaf.settle()
     assert deaf.sender.cq.poll() is None
     assert deaf.sender.state == QpState.RTS
@@ -659,7 +647,7 @@ def test_wrong_answer_to_a_read(deaf, wire, source, target, kind, values):
     before = source.read()
     deaf.read((target.key, target.va), source.sge(0, 600))
     deaf.settle()
-    wire.arrive(forged(deaf, kind, 0x10, **values))
+    wire.arrive(response(deaf, kind, 0x10, **values))
     assert deaf.failure() == CqeSyndrome.BAD_RESP_ERR
     assert deaf.sender.state == QpState.ERR
     assert source.read() == before
@@ -669,7 +657,7 @@ def test_old_value_that_is_longer_than_the_operand(deaf, wire, source, target):
     before = source.read()
     deaf.masked_fetch_add((target.key, target.va), source.sge(0, 4), 1)
     deaf.settle()
-    wire.arrive(forged(deaf, Kind.ATOMIC_ACKNOWLEDGE, 0x10, original=1 << 32))
+    wire.arrive(response(deaf, Kind.ATOMIC_ACKNOWLEDGE, 0x10, original=1 << 32))
     assert deaf.failure() == CqeSyndrome.BAD_RESP_ERR
     assert source.read() == before
 
@@ -683,7 +671,7 @@ def test_data_that_nobody_asked_for(deaf, wire, source, target, kind, payload):
     before = source.read()
     deaf.write((target.key, target.va), source.sge(0, 100))
     deaf.settle()
-    wire.arrive(forged(deaf, kind, 0x10, payload=payload))
+    wire.arrive(response(deaf, kind, 0x10, payload=payload))
     assert deaf.failure() == CqeSyndrome.BAD_RESP_ERR
     assert source.read() == before
 
@@ -700,7 +688,7 @@ def test_refusal_acknowledges_what_came_before(deaf, wire, source, target, code,
     for _ in range(3):
         deaf.write((target.key, target.va), source.sge(0, 600))
     deaf.settle()
-    wire.arrive(forged(deaf, Kind.ACKNOWLEDGE, 0x10 + 4, syndrome=bth.KIND_NAK | code))
+    wire.arrive(response(deaf, Kind.ACKNOWLEDGE, 0x10 + 4, syndrome=bth.KIND_NAK | code))
     deaf.settle()
     found = [completion.syndrome for completion in deaf.sender.cq.drain()]
     assert found == [0, syndrome, CqeSyndrome.WR_FLUSH_ERR]
@@ -712,7 +700,7 @@ def test_acknowledgement_without_the_data_of_a_read(deaf, wire, source, target):
     deaf.write((target.key, target.va), source.sge(0, 8))
     deaf.settle()
     before = wire.sent
-    wire.arrive(forged(deaf, Kind.ACKNOWLEDGE, 0x10 + 3))
+    wire.arrive(response(deaf, Kind.ACKNOWLEDGE, 0x10 + 3))
     deaf.settle()
     assert deaf.sender.cq.poll() is None
     assert wire.sent - before == 2
@@ -721,19 +709,7 @@ def test_acknowledgement_without_the_data_of_a_read(deaf, wire, source, target):
 # Requests that make no sense, and packets that are for nobody.
 
 
-def request(channel, kind, psn, *, is_first=True, is_last=True, payload=b"", **values):
-    """A packet that the sender could have sent to the receiver."""
-    op = OPS[Service.RC, kind, is_first, is_last, values.pop("ending", None)]
-    packet = Packet(op, channel.receiver.qpn, psn)
-    packet.va = packet.rkey = packet.length = 0
-    for name, value in (dict.fromkeys(OPERANDS, 0) | values).items():
-        setattr(packet, name, value)
-    route = Route(channel.right.lid, channel.left.lid, 0, 0xFFFF, None)
-    return route.frame(packet, [memoryview(payload)], len(payload))
-
-
 FULL = bytes(256)
-OPERANDS = ("swap_add", "compare", "swap_add_mask", "compare_mask")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""Packets that nobody has sent: what either end of a channel might get from the other."""
+
+from __future__ import annotations
+
+from emu.device.port.ib.framing import Route
+from emu.device.port.packet import OPS, SERVICES, Packet
+from layouts import bth
+from layouts.bth import PSN_MASK
+
+OPERANDS = ("swap_add", "compare", "swap_add_mask", "compare_mask")
+
+
+def response(channel, kind, psn, *, is_first=True, is_last=True, payload=b"", **values):
+    """A packet that the receiver could have sent to the sender."""
+    values = {"msn": 0, "original": 0, "syndrome": bth.ACK_UNLIMITED} | values
+    op = OPS[SERVICES[channel.service], kind, is_first, is_last, None]
+    return _frame(channel.sender, channel.right, op, psn, payload, values)
+
+
+def request(
+    channel, kind, psn, *, is_first=True, is_last=True, payload=b"", ending=None, **values
+):  # fmt: skip
+    """A packet that the sender could have sent to the receiver."""
+    values = dict.fromkeys((*OPERANDS, "va", "rkey", "length"), 0) | values
+    op = OPS[SERVICES[channel.service], kind, is_first, is_last, ending]
+    return _frame(channel.receiver, channel.left, op, psn, payload, values)
+
+
+def _frame(to, source, op, psn, payload, values):
+    packet = Packet(op, to.qpn, psn & PSN_MASK)
+    for name, value in values.items():
+        setattr(packet, name, value)
+    route = Route(to.node.lid, source.lid, 0, 0xFFFF, None)
+    return route.frame(packet, [memoryview(payload)], len(payload))
