@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from emu.cli.commands.functions.models import command
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
+from layouts.bth import PSN_HALF
 from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
 from layouts.enums import CapType, PortType
 from layouts.eth_caps import (
@@ -81,6 +82,11 @@ def test_name_identity_and_title_agree_on_pf_and_vf(model):
     assert model.identity.is_vf == model.title.endswith(" VF")
     is_eth = model.port_type is PortType.ETH
     assert model.identity.class_code == (CLASS_ETHERNET if is_eth else CLASS_INFINIBAND)
+
+
+def test_longest_message_takes_fewer_than_half_of_all_psns(model):
+    """With the smallest MTU; the requester relies on that."""
+    assert 1 << model.general["log_max_msg"] < PSN_HALF * 256
 
 
 def test_link_layers():

@@ -231,10 +231,8 @@ class PacketCompleter:
         self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
 
     def timed_out(self) -> bool:
-        """The ACK timer expired: retry. False when no response is due any more."""
+        """The ACK timer expired: retry. False when that has stopped the queue pair."""
         qp = self._connection.qp
-        if qp.state is not _RTS or self.window.una == qp.psn:
-            return False
         if self._connection.requester.is_stuck:
             self.timer.restart()
             return True

@@ -21,10 +21,11 @@ from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
+from emu.device.port.datagram import Datagram
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts.bth import PSN_HALF, PSN_MASK
-from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -127,11 +128,7 @@ class PacketRequester:
     def _parse(self, wqe: Wqe) -> Message | Outcome | None:
         """The WQE's message, None for a local request."""
         work = send_requests.parse(self._connection.hca, self._connection.qp, wqe)
-        if work is None or isinstance(work, Outcome):
-            return work
-        assert isinstance(work, Message)
-        if work.length >= PSN_HALF * self._connection.qp.mtu_bytes:
-            return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, "more packets than half of all PSNs")
+        assert not isinstance(work, Datagram)
         return work
 
     def _number(self, request: Request, message: Message) -> bool:
@@ -205,7 +202,8 @@ class PacketRequester:
         """Send packets of the request at ``next``; returns how many, 0 if none may be sent."""
         qp, request = self._connection.qp, self._window.sending()
         message = request.message
-        if most <= 0 or message is None or request.failure is not None:
+        assert message is not None
+        if most <= 0 or request.failure is not None:
             return 0
         if message.op in WITH_RESPONSE_DATA:
             self._ask_for_data(request)
@@ -280,11 +278,11 @@ class PacketRequester:
         return True
 
     def _oldest(self) -> Request | None:
-        """The oldest request in flight; None when nothing of it can be sent now."""
-        request = self._window.requests[0]
-        if self._is_held_up or request.message is None or request.failure is not None:
-            return None
-        return request
+        """The oldest request in flight; None when nothing can be sent now.
+
+        It has packets, and has not failed: what is local or has failed does not stay the oldest.
+        """
+        return None if self._is_held_up else self._window.requests[0]
 
     def _send_again(self, request: Request, psn: int) -> bool:
         """Send one packet of a SEND or WRITE again; False when its data cannot be read now."""
