@@ -410,6 +410,20 @@ def test_reliable_traffic_survives_what_happens_to_packets(node, plan, clock, ru
     assert fired
 
 
+def test_duplicate_gets_no_rnr_nak(node, plan, clock, fired):
+    plan(
+        '[[rule]]\npoint="pkt.tx"\naction="duplicate"\nmatch.kind="WRITE"\nindex=1\n'
+        '[[rule]]\npoint="pkt.rx"\naction="rnr"\nmatch.kind="WRITE"\nindex=2\n'
+    )
+    one, two = node.queue_pair(), node.queue_pair()
+    connect(one, two, rnr_retry=0, mtu=3)
+    region = node.region(4096)
+    one.write((region.key, region.va), region.sge(0, 2048))
+    run(node, clock)
+    assert [entry.opcode for entry in one.cq.drain()] == [CqeOpcode.REQ]
+    assert [one.action for one in fired] == ["duplicate", "rnr"]
+
+
 def test_payload_corrupted_in_silence(node, plan, clock):
     plan('point="pkt.tx"\naction="corrupt"\nset.payload="deadbeef"\nmatch.kind="WRITE"')
     one, two = node.queue_pair(), node.queue_pair()

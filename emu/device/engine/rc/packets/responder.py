@@ -280,9 +280,7 @@ class PacketResponder:
         if packet.op.is_first:
             execution.break_off()
         message = execution.message
-        if not packet.op.is_first and (
-            packet.psn != qp.epsn or message is None or not follows(packet, message)
-        ):
+        if not packet.op.is_first and (packet.psn != qp.epsn or not follows(packet, message)):
             execution.break_off()
             return None
         outcome = check_length(hca, qp, packet, message, execution.offset) or (

@@ -1,0 +1,206 @@
+"""What a responder of packets takes later, answers again, and drops without an answer."""
+
+import pytest
+from helpers.device.forging import request
+
+from emu.device.engine import lifecycle
+from emu.device.port.ib.framing import parse
+from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
+from layouts.bth import Kind
+from layouts.enums import Op, QpState, QpType
+
+MTU, PSN = 256, 0x10
+SIZE = 8192
+TEXT = bytes(range(1, 251)) * 40
+
+
+@pytest.fixture
+def options():
+    return {}
+
+
+@pytest.fixture
+def service():
+    return QpType.RC
+
+
+@pytest.fixture
+def channel(packet_pair, service, options):
+    """The test asks in the sender's place: what the receiver sends stays on the wire."""
+    return Channel(service, *packet_pair, **{"mtu": 1} | options)
+
+
+@pytest.fixture
+def target(channel):
+    region = channel.right.region(SIZE)
+    region.write(TEXT[:SIZE])
+    return region
+
+
+@pytest.fixture
+def ask(channel, packet_wire, target):
+    """A request packet of the sender's, for the target unless it says otherwise."""
+
+    def arrive(kind, psn, **values):
+        values = {"va": target.va, "rkey": target.key} | values
+        packet_wire.arrive(request(channel, kind, psn, **values))
+
+    return arrive
+
+
+@pytest.fixture
+def answers(channel, packet_wire):
+    """What the receiver has sent since the last look: kind and PSN of each packet."""
+
+    def look():
+        while lifecycle.run(channel.right.hca):
+            pass
+        packets = [parse(memoryview(frame)) for frame in packet_wire.frames]
+        packet_wire.frames.clear()
+        return [(packet.op.kind, packet.psn) for packet in packets]
+
+    return look
+
+
+def write(ask, psn, data, **values):
+    ask(Kind.WRITE, psn, payload=data, length=len(data), ack_request=True, **values)
+
+
+# What has to wait.
+
+
+def test_round_that_has_done_enough_takes_no_packet(channel, ask, answers, target):
+    round_ = channel.right.hca.round
+    round_.steps = ENOUGH_STEPS + 1
+    write(ask, PSN, b"later")
+    assert target.read(0, 5) == TEXT[:5]
+    round_.begin()
+    assert answers() == [(Kind.ACKNOWLEDGE, PSN)]
+    assert target.read(0, 5) == b"later"
+
+
+def test_packet_waits_for_those_before_it(channel, ask, answers, target):
+    """It comes in the next round, before they had their turn."""
+    round_ = channel.right.hca.round
+    round_.steps = ENOUGH_STEPS + 1
+    write(ask, PSN, b"first")
+    round_.begin()
+    write(ask, PSN + 1, b"next ")
+    assert target.read(0, 5) == TEXT[:5]
+    assert answers() == [(Kind.ACKNOWLEDGE, PSN + 1)]
+    assert target.read(0, 5) == b"next "
+
+
+def test_packet_waits_while_the_data_of_a_read_are_absent(channel, ask, answers, target):
+    """Their page goes after the READ was taken."""
+    pager = Pager(channel.right)
+    paged = PagedRegion(pager, 4096)
+    paged.bring_in()
+    paged.write(b"data")
+    ask(Kind.READ, PSN, va=paged.va, rkey=paged.key, length=4)
+    channel.right.hca.mkeys.get(paged.index).write_translations(0, bytes(8))
+    assert answers() == []
+    write(ask, PSN + 1, b"later")
+    assert target.read(0, 5) == TEXT[:5]
+    event = pager.fault()
+    paged.bring_in()
+    pager.must_resume(event)
+    assert target.read(0, 5) == b"later"
+
+
+# Duplicates.
+
+
+def test_duplicate_read_reaches_up_to_the_expected_packet(ask, answers):
+    write(ask, PSN, b"x")
+    assert answers() == [(Kind.ACKNOWLEDGE, PSN)]
+    ask(Kind.READ, PSN, length=MTU)
+    assert answers() == [(Kind.READ_RESPONSE, PSN)]
+    ask(Kind.READ, PSN, length=MTU + 1)
+    assert answers() == []
+
+
+@pytest.mark.parametrize("options", [{"log_msg_max": 9}])
+def test_duplicate_read_is_no_longer_than_a_message(ask, answers):
+    for at in range(4):
+        write(ask, PSN + at, b"x")
+    answers()
+    ask(Kind.READ, PSN, length=2 * MTU)
+    assert answers() == [(Kind.READ_RESPONSE, PSN), (Kind.READ_RESPONSE, PSN + 1)]
+    ask(Kind.READ, PSN, length=4 * MTU)
+    assert answers() == []
+
+
+def test_duplicate_read_without_a_key_changes_nothing(channel, ask, answers, packet_wire):
+    """The READ that it repeats is being answered."""
+    packet_wire.room = 2
+    ask(Kind.READ, PSN, length=4 * MTU)
+    assert answers() == [(Kind.READ_RESPONSE, PSN), (Kind.READ_RESPONSE, PSN + 1)]
+    ask(Kind.READ, PSN, length=4 * MTU, rkey=0xBAD00)
+    packet_wire.tap = lambda frame: []
+    packet_wire.frames.append(b"")
+    packet_wire.deliver()
+    assert answers() == [(Kind.READ_RESPONSE, PSN + 2), (Kind.READ_RESPONSE, PSN + 3)]
+    assert channel.receiver.state == QpState.RTS
+
+
+def test_duplicate_read_whose_key_goes_is_not_answered(channel, ask, answers, target):
+    ask(Kind.READ, PSN, length=4)
+    assert answers() == [(Kind.READ_RESPONSE, PSN)]
+    ask(Kind.READ, PSN, length=4)
+    mkey = channel.right.hca.mkeys.get(target.index)
+    mkey.free = True
+    assert answers() == []
+    mkey.free = False
+    ask(Kind.READ, PSN, length=4)
+    assert answers() == [(Kind.READ_RESPONSE, PSN)]
+
+
+@pytest.mark.parametrize("reason", ["no event queue", "the queue pair has stopped"])
+def test_duplicate_read_waits_for_no_page(channel, ask, answers, packet_wire, reason):
+    pager = Pager(channel.right)
+    paged = PagedRegion(pager, 4096)
+    paged.bring_in()
+    there = {"va": paged.va, "rkey": paged.key, "length": 4}
+    ask(Kind.READ, PSN, **there)
+    packet_wire.room = 1
+    assert answers() == [(Kind.READ_RESPONSE, PSN)]
+    ask(Kind.READ, PSN, **there)
+    paged.take_away()
+    if reason == "no event queue":
+        channel.right.driver.must(Op.DESTROY_EQ, eq_number=pager.eqn)
+    else:
+        channel.receiver.to_error()
+    packet_wire.frames.clear()
+    packet_wire.tap = lambda frame: []
+    packet_wire.frames.append(b"")
+    packet_wire.deliver()
+    assert answers() == []
+    assert not channel.right.hca.page_faults.open()
+
+
+# UC.
+
+
+@pytest.mark.parametrize("service", [QpType.UC])
+def test_unreliable_packet_that_does_not_continue_the_message(channel, ask, answers, target):
+    """It is dropped, with the message; the next one is taken."""
+    place = channel.right.region(SIZE)
+    channel.post_recv(place.sge())
+    ask(Kind.WRITE, PSN, is_last=False, payload=bytes(MTU), length=MTU + 4)
+    ask(Kind.SEND, PSN + 1, is_first=False, payload=b"lost")
+    write(ask, PSN + 2, b"lost", is_first=False)
+    ask(Kind.SEND, PSN + 3, payload=b"whole")
+    answers()
+    assert [received.byte_cnt for received in channel.received()] == [5]
+    assert place.read(0, 5) == b"whole"
+    assert target.read() == bytes(MTU) + TEXT[MTU:SIZE]
+
+
+@pytest.mark.parametrize("service", [QpType.UC])
+def test_unreliable_message_that_misses_a_packet(channel, ask, answers, target):
+    ask(Kind.WRITE, PSN, is_last=False, payload=bytes(MTU), length=MTU + 4)
+    write(ask, PSN + 2, b"lost", is_first=False)
+    assert target.read() == bytes(MTU) + TEXT[MTU:SIZE]
