@@ -410,6 +410,16 @@ def test_reliable_traffic_survives_what_happens_to_packets(node, plan, clock, ru
     assert fired
 
 
+def test_rnr_nak_counts_as_an_attempt(node, plan, clock):
+    plan('point="pkt.rx"\naction="rnr"\nmatch.kind="WRITE"')
+    one, two = node.queue_pair(), node.queue_pair()
+    connect(one, two, rnr_retry=0)
+    region = node.region(4096)
+    one.write((region.key, region.va), region.sge(0, 16))
+    run(node, clock)
+    assert [entry.syndrome for entry in one.cq.drain()] == [CqeSyndrome.RNR_RETRY_EXC_ERR]
+
+
 def test_duplicate_gets_no_rnr_nak(node, plan, clock, fired):
     plan(
         '[[rule]]\npoint="pkt.tx"\naction="duplicate"\nmatch.kind="WRITE"\nindex=1\n'
