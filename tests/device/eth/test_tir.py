@@ -93,6 +93,13 @@ def test_another_hash(driver, function, td, rqns, chosen):
     assert chosen(tirn)[1] == 0xA65524FA
 
 
+@pytest.mark.parametrize("unset", [{"rx_hash_fn": RxHashFn.NONE}, {"fields": 0}], ids=str)
+def test_hash_of_nothing(driver, td, rqns, chosen, unset):
+    """Neither a function without fields nor fields without a function make a hash."""
+    tirn = create_indirect_tir(driver, td, create_rqt(driver, rqns), **rss(**unset))
+    assert chosen(tirn) == (rqns[0], 0, 0)
+
+
 def test_fields_are_changed_by_their_bits(driver, td, rqns, function):
     tirn = create_indirect_tir(driver, td, create_rqt(driver, rqns), **rss())
     every = rss(fields=3, self_lb_block=3)

@@ -119,7 +119,7 @@ def test_index_that_never_was(refused, op, index):
         ({"start_addr": 2, "len": (1 << 64) - 1}, Status.BAD_PARAM_ERR),
         ({"translations_octword_size": 1}, Status.BAD_PARAM_ERR),
         ({"log_page_size": 11, "len": 1}, Status.BAD_PARAM_ERR),
-        ({"log_page_size": 0, "length64": 1}, Status.BAD_PARAM_ERR),
+        ({"log_page_size": 0, "length64": 1, "len": 0}, Status.BAD_PARAM_ERR),
         ({"log_page_size": 32, "len": 1}, Status.BAD_PARAM_ERR),
         ({"log_page_size": 40, "len": 1}, Status.BAD_PARAM_ERR),
         ({"qpn": 0}, Status.BAD_RES_ERR),

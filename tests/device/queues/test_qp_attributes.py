@@ -18,6 +18,8 @@ DCI, QP0, QP1, UMR = QpType.DCI, QpType.QP0, QpType.QP1, QpType.REG_UMR
 RRE, RAE, RWE, PKEY_INDEX, Q_KEY, RNR_TIMEOUT, PM_STATE = (1 << n for n in (1, 2, 3, 4, 5, 6, 10))
 DRAIN_SIGERR, LAG_TX_AFF, PRI_PORT, COUNTER_SET = (1 << n for n in (11, 15, 16, 25))
 ACCESS = RRE | RAE | RWE
+UDP_SPORT = 1 << 2
+"""Of opt_param_mask_95_32."""
 
 # Of the kernels 6.1, 6.12 and 7.2 (qp.c: opt_mask), without what hangs on absent features:
 # ALT_ADDR_PATH on apm, PP_INDEX on packet_pacing_req_*. A service without a row sends no bit.
@@ -232,7 +234,21 @@ NOT_TAKEN = {
 def test_what_a_transition_does_not_take_may_hold_anything(function, driver, parts, op, name):
     """mlx5_vdpa's INIT2RTR has no port, and the driver's contexts keep what it set before."""
     qpn = made(function, driver, parts, RC, SOURCES[op])
-    driver.must(op, qpn=qpn, qpc=with_one(op, RC, name, 7))
+    largest = 31 if name == "log_msg_max" else 7
+    driver.must(op, qpn=qpn, qpc=with_one(op, RC, name, largest))
+
+
+def test_source_gid_without_a_global_route_may_be_anything(parts, driver):
+    qpn = parts.make(S.INIT)
+    path = {"grh": 0, "src_addr_index": 7}
+    driver.must(Op.INIT2RTR_QP, qpn=qpn, qpc={**RTR, "primary_address_path": path})
+
+
+def test_source_port_of_an_infiniband_path(parts, refused):
+    """rdma-core's mlx5dv_modify_qp_udp_sport, where there is no UDP."""
+    qpn = parts.make(S.RTS)
+    path = {"primary_address_path": {"udp_sport": 55555}}
+    refused(Status.BAD_PARAM_ERR, Op.RTS2RTS_QP, qpn=qpn, qpc=path, opt_param_mask_95_32=UDP_SPORT)
 
 
 class TestRoce:
@@ -262,6 +278,11 @@ class TestRoce:
         qpn = made(function, driver, parts, service, S.INIT)
         refused(Status.BAD_PARAM_ERR, Op.INIT2RTR_QP, qpn=qpn, qpc=self.rtr(node, **path))
         driver.must(Op.INIT2RTR_QP, qpn=qpn, qpc=self.rtr(node))
+
+    @pytest.mark.parametrize("path", [{"rmac_47_32": 0}, {"rmac_31_0": 0}], ids=str)
+    def test_address_that_has_half_of_it_zero(self, driver, node, parts, path):
+        qpn = parts.make(S.INIT)
+        driver.must(Op.INIT2RTR_QP, qpn=qpn, qpc=self.rtr(node, **path))
 
     def test_forced_loopback_needs_no_address(self, driver, node, parts):
         """mlx5_vdpa, DPDK and libmlx5's steering set ``fl`` and nothing else."""

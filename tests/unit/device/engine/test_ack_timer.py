@@ -79,6 +79,22 @@ def test_progress_moves_the_deadline(clock, requester):
     assert requester.timeouts == 1
 
 
+def test_progress_sets_no_timer_anew(clock, requester, monkeypatch):
+    """A timer that fires too early finds out how much of the time is left."""
+    set_for, call_later = [], clock.call_later
+    monkeypatch.setattr(
+        clock, "call_later", lambda ns, call: set_for.append(ns) or call_later(ns, call)
+    )
+    requester.send()
+    requester.answer()
+    requester.send()
+    already = len(set_for)
+    for _ in range(100):
+        requester.answer()
+        requester.send()
+    assert len(set_for) == already
+
+
 def test_time_begins_when_a_response_is_due(clock, requester):
     """Not when the last one came: the timer still runs when the next request is sent."""
     requester.send()

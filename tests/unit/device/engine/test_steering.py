@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from emu.device.engine.eth.steering.criteria import Criteria
 from emu.device.engine.eth.steering.criteria import fields_of as fields_of_param
 from emu.device.engine.eth.steering.domain import CACHED, CACHED_ITEMS, MAX_DELIVERIES, MAX_GROUPS
-from emu.device.engine.eth.steering.fields import FIELDS
+from emu.device.engine.eth.steering.fields import FIELDS, cvlan_tag_alone
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import Action, FlowTable, Miss, Verdict
 from emu.device.objects.eth.flow_counter import FlowCounter
@@ -133,6 +133,19 @@ class TestFields:
         found = self.misc(packet)
         assert "outer_ipv6_flow_label" not in found
         assert "outer_esp_spi" not in found
+
+    @pytest.mark.parametrize("protocol", [TCP, UDP])
+    def test_a_fragment_has_no_ports(self, protocol):
+        headers = parse(Packet(protocol=protocol, fragment=0x2001).frame())
+        assert headers.protocol == protocol
+        for name in ("sport", "dport"):
+            field = FIELDS[f"outer_headers.{'tcp' if protocol == TCP else 'udp'}_{name}"]
+            assert field.read(headers) is None
+
+    def test_a_service_tag_that_is_cut_off_is_none(self):
+        headers = parse(bytes(12) + b"\x88\xa8\0")
+        assert (headers.tags, cvlan_tag_alone(headers)) == (0, 0)
+        assert cvlan_tag_alone(parse(Packet(tags=((0x88A8, 5),)).frame())) is None
 
     def test_flow_label_and_spi(self):
         frame = bytearray(Packet(**IPV6, protocol=50, chain=50, payload=b"\0\0\1\2" * 3).frame())

@@ -158,6 +158,22 @@ def test_headers_that_contradict_the_length():
             parse(memoryview(bytes(wrong)))
 
 
+@pytest.mark.parametrize("lnh", [0, 1], ids=["raw", "IPv6"])
+def test_packet_of_another_transport(lnh):
+    frame = LOCAL.frame(example(PACKET_OPS[0x04], Random(1)))
+    with pytest.raises(BadPacketError, match="transport"):
+        parse(changed(frame, 1, frame[1] & ~3 | lnh))
+
+
+def test_payload_longer_than_any_mtu():
+    """It would fit into a packet that has a global header."""
+    payload = bytes(MAX_PAYLOAD + 4)
+    frame = LOCAL.frame(example(PACKET_OPS[0x04], Random(1)), [memoryview(payload)], len(payload))
+    assert len(frame) <= MAX_BYTES
+    with pytest.raises(BadPacketError, match=f"{MAX_PAYLOAD + 4} bytes of payload"):
+        parse(memoryview(frame))
+
+
 def test_global_header_that_does_not_fit():
     frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1))))
     frame[1] |= bth.LNH_GLOBAL

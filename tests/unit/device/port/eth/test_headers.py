@@ -162,6 +162,10 @@ class TestTags:
     def test_only_customer_tags_are_stripped(self, tags):
         assert strip_tag(Packet(tags=tags).frame()) is None
 
+    @pytest.mark.parametrize("size", [14, 16, 17])
+    def test_tag_that_is_cut_off_stays(self, size):
+        assert strip_tag((bytes(12) + b"\x81\x00\x00\x05\x08\x00")[:size]) is None
+
     @pytest.mark.parametrize(("size", "padded"), [(14, 60), (59, 60), (60, 60), (61, 61)])
     def test_padding(self, size, padded):
         assert pad(b"x" * size) == b"x" * size + bytes(padded - size)
