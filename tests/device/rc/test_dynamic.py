@@ -113,6 +113,17 @@ class TestTraffic:
         assert len(done(initiator)) == 2
         assert place.read() == back.read() == TEXT
 
+    @pytest.mark.parametrize("mtu", [1, 5])
+    def test_path_mtu_that_is_not_the_targets(self, left, right, mtu):
+        """A READ's response has another length than one of the two expects (IBTA 9.7.4.1.6)."""
+        initiator = Initiator(left, Target(right, mtu=mtu))
+        smaller = min(1024, 128 << mtu)
+        memory, place = left.region(4096), right.region(4096)
+        initiator.read(remote(place), memory.sge(0, smaller))
+        assert len(done(initiator)) == 1
+        initiator.read(remote(place), memory.sge(0, smaller + 1))
+        assert syndromes(initiator) == [CqeSyndrome.BAD_RESP_ERR]
+
     def test_atomics(self, initiator, left, right):
         place, back = right.region(64), left.region(64)
         initiator.fetch_add(remote(place), back.sge(0, 8), 5)

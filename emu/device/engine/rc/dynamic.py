@@ -22,7 +22,7 @@ from emu.device.engine.rc.exchange import count, pass_on
 from emu.device.engine.rc.validation import check_whole_length
 from emu.device.objects.memory.pages import no_pages
 from emu.device.objects.queues.dct import Dct
-from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Dropped, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
@@ -117,8 +117,8 @@ def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> Outc
     initiator a READ's response that it has not expected.
     """
     refused = check_whole_length(node, peer, message, mtu_bytes)
-    is_longer = message.length > min(peer.mtu_bytes, mtu_bytes)
-    if refused is None and message.op is MsgOp.READ and is_longer:
+    # Of what is longer than the smaller MTU only a READ has passed: its request is one packet.
+    if refused is None and message.length > min(peer.mtu_bytes, mtu_bytes):
         return Failure(CqeSyndrome.BAD_RESP_ERR, "READ response of another MTU")
     return refused
 

@@ -141,11 +141,12 @@ def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> Outcome | None:
 
 def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
     """Check length of a whole message, as of the first of its packets of ``mtu_bytes`` each."""
-    op = OPS[Service.RC, KINDS[message.op], True, message.length <= mtu_bytes, None]
-    packet = Packet(op, qp.handle, 0)
+    kind = KINDS[message.op]
+    is_placing = kind in (_SENDS, _WRITES)
+    is_last = not is_placing or message.length <= mtu_bytes
+    packet = Packet(OPS[Service.RC, kind, True, is_last, None], qp.handle, 0)
     packet.length = message.length
     packet.swap_add = packet.compare = packet.swap_add_mask = packet.compare_mask = 0
-    is_placing = op.kind in (_SENDS, _WRITES)
     packet.payload = _SOME_BYTES[: min(message.length, mtu_bytes) if is_placing else 0]
     return check_length(hca, qp, packet, None, 0)
 
