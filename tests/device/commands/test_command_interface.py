@@ -93,6 +93,15 @@ def test_queue_that_moves_leaves_its_commands_behind(driver, function, caplog):
     driver.must(Op.QUERY_ADAPTER)
 
 
+def test_address_that_is_set_again_drops_no_command(driver, function):
+    executed = function.cmdif.executed
+    driver.submit(bytes(Op.QUERY_ADAPTER.to_bytes(2, "big")).ljust(16, b"\0"), 16)
+    driver.write32(0x018, 1)
+    driver.attach()
+    driver.bar.settle()
+    assert function.cmdif.executed == executed + 1
+
+
 @pytest.mark.hostile
 def test_queue_outside_memory_is_survived(cold, caplog):
     cold.queue = 0x7000

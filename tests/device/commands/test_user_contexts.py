@@ -115,10 +115,11 @@ def test_queues_in_user_memory(driver, users, memory_of, refused, node):
     assert cq.dbr_addr == pages[2] + 64
     assert cq.buffer.address(0) == pages[1]
     refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_UMEM, uid=uid, umem_id=number)
-    refused(
-        Status.BAD_PARAM_ERR, Op.CREATE_CQ, uid=uid, cq_context=context,
-        **fields | {"cq_umem_offset": 2 * PAGE + 1},
-    )  # fmt: skip
+    for offset in (2 * PAGE + 1, 2 * PAGE + 64, 3 * PAGE, 1 << 63):
+        refused(
+            Status.BAD_PARAM_ERR, Op.CREATE_CQ, uid=uid, cq_context=context,
+            **fields | {"cq_umem_offset": offset},
+        )  # fmt: skip
     resize = {
         "op_mod": 1, "cqn": cqn, "modify_field_select_resize_field_select": 7,
         "cq_context": {"log_cq_size": 5}, "extra": pack64(node.memory.pages(64 << 5)),

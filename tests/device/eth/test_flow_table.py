@@ -347,6 +347,8 @@ class TestEntries:
         no(Status.BAD_PARAM_ERR, action=FlowAction(0))
         no(Status.BAD_PARAM_ERR, action=FlowAction.ALLOW, to=())
         no(Status.BAD_PARAM_ERR, action=FlowAction.FWD_DEST | DROP)
+        no(Status.BAD_PARAM_ERR, action=FlowAction(0), to=())
+        no(Status.BAD_PARAM_ERR, action=FlowAction.ALLOW | DROP, to=())
         no(Status.BAD_PARAM_ERR, to=(), action=DROP | FlowAction.COUNT)
         no(Status.BAD_PARAM_ERR, more={"op_mod": 2})
         no(Status.LIM_ERR, to=(tir,) * 65)

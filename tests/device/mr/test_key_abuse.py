@@ -69,11 +69,14 @@ WHOLE = 16 * 8 // 16
         {"mask": PAGE_SIZE_5, "log_page_size": 12, "flags": 0, "before": {"log_page_size": 0x20}},
         {"mask": FREE, "free": 0, "flags": 0, "before": {"len": SIZE}},
         {"mask": PD, "pd": 0x77, "flags": 0},
+        {"mask": 0, "offset": WHOLE + 4, "xlt": bytes(64), "flags": OFFSET},
+        {"mask": 0, "xlt": bytes(64), "flags": 0, "before": {"entries": 0, "mode": AccessMode.PA}},
     ],
     ids=[
         "behind the list", "over its end", "offset as far as it goes", "longer than the list",
         "wraps", "start wraps", "length wraps", "pages of a byte", "pages too small",
         "sixth bit of the page size, not asked for", "sixth bit away", "no page size", "no domain",
+        "padding behind the list", "padding without a list",
     ],
 )  # fmt: skip
 def test_update_that_leaves_the_key(node, qps, request_):
@@ -85,6 +88,41 @@ def test_update_that_leaves_the_key(node, qps, request_):
     umr(left, key.key, **request_)
     assert failure(left) == CqeSyndrome.MW_BIND_ERR
     assert left.state is QpState.ERR
+    assert state_of(node, key) == before
+
+
+def test_key_without_a_list_changes_nevertheless(node, qps):
+    left, _ = qps
+    key = FastRegKey(node, 0, AccessMode.PA)
+    umr(left, key.key, flags=0, mask=LEN, len=SIZE)
+    settle(node)
+    good(left)
+    assert node.hca.mkeys.get(key.index).ctx.len == SIZE
+
+
+def test_domain_that_the_key_has_already(node, qps, key):
+    """Naming it moves nothing; another one is for the driver's own queue pair to name."""
+    left, _ = qps
+    umr(left, key.key, flags=0, mask=PD, pd=node.pdn)
+    settle(node)
+    good(left)
+    before = state_of(node, key)
+    umr(left, key.key, flags=0, mask=PD, pd=node.driver.alloc_pd())
+    assert failure(left) == CqeSyndrome.MW_BIND_ERR
+    assert state_of(node, key) == before
+
+
+def test_driver_moves_a_key_to_a_domain_that_there_is(node, key):
+    qp = node.queue_pair(QpType.REG_UMR, pd=0, rq_type=3)
+    qp.init().to_rtr().to_rts()
+    other = node.driver.alloc_pd()
+    umr(qp, key.key, flags=0, mask=PD, pd=other)
+    settle(node)
+    good(qp)
+    assert node.hca.mkeys.get(key.index).pd.handle == other
+    before = state_of(node, key)
+    umr(qp, key.key, flags=0, mask=PD, pd=0x77)
+    assert failure(qp) == CqeSyndrome.MW_BIND_ERR
     assert state_of(node, key) == before
 
 

@@ -22,12 +22,12 @@ from emu.driver.keys.signatures import (
     Dif,
     SignatureKey,
 )
-from emu.driver.keys.umr import umr
+from emu.driver.keys.umr import pad64, umr
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good, settle
 from emu.driver.verbs.segments import FENCE
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
-from layouts.wqe import SET_PSV
+from layouts.wqe import KLM, SET_PSV, WQEBB
 
 BLOCKS = 4
 DATA = bytes(number * 7 + number // 256 & 0xFF for number in range(BLOCKS * 512))
@@ -481,6 +481,33 @@ def test_set_psv_of_what_is_not_ours(ends, sides, what):
     left.post(Opcode.SET_PSV, SET_PSV.pack(number + (what == "no such"), 0, 1, 1))
     assert failure(left) == CqeSyndrome.LOCAL_QP_OP_ERR
     assert ends[0].hca.psvs.get(number).transient_sig == 0
+
+
+def test_set_psv_that_is_too_short(ends, sides, key):
+    """The PSV's values stand behind it, where the next request begins."""
+    left, _ = sides
+    psv = ends[0].hca.psvs.get(key.mem_psv)
+    before = psv.transient_sig
+    index = left.post(Opcode.SET_PSV, SET_PSV.pack(key.mem_psv, 0, 1, 1), ring=False)
+    ds = (left.qpn << 8 | 1).to_bytes(4, "big")
+    left.put(left.sq_offset + index % left.sq_size * WQEBB + 4, ds)
+    left.ring()
+    assert failure(left) == CqeSyndrome.LOCAL_QP_OP_ERR
+    assert psv.transient_sig == before
+
+
+@pytest.mark.parametrize(
+    ("size", "octwords", "syndrome"),
+    [(32, 4, CqeSyndrome.MW_BIND_ERR), (64, 8, CqeSyndrome.LOCAL_QP_OP_ERR)],
+    ids=["half of it", "behind the request"],
+)
+def test_bsf_that_is_not_all_there(ends, sides, key, store, size, octwords, syndrome):
+    left, _ = sides
+    xlt = pad64(KLM.pack(*store.sge(0, 520)))
+    bsf = key.bsf(Dif(), None, CHECK_APP, None)[:size]
+    umr(left, key.key, flags=0, mask=BSF_EN, bsf_en=1, xlt=xlt, bsf=bsf, octwords=octwords)
+    assert failure(left) == syndrome
+    assert ends[0].hca.mkeys.get(key.index).signature is None
 
 
 def test_key_without_room_for_a_bsf(ends, sides, store):

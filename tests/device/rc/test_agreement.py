@@ -2,6 +2,7 @@
 
 import pytest
 
+from emu.device.engine import lifecycle
 from emu.device.state.hca import HcaOptions
 from emu.driver.nodes.roce import clear_address, on_one_segment, set_address
 from emu.driver.nodes.two_nodes import GUID
@@ -203,3 +204,45 @@ def test_management_with_a_global_route(pair):
     for rgid, count in ((gid, 1), (gid[:-1] + b"\x7f", 0)):
         mine.send(bytes(256), pair[1].lid, grh_gid_fl=1 << 30, rgid=rgid)
         assert len(its.take()) == count
+
+
+def test_a_peer_that_stops_by_itself_takes_no_message(pair, clock):
+    """No command has changed it since the two have agreed."""
+    channel = Channel(QpType.RC, *pair, **SHORT)
+    region = channel.right.region(64)
+    there = region.key, region.va
+    channel.write(there, b"agreed")
+    channel.settle()
+    assert channel.sent()
+    channel.receiver.write((0xBAD00, 0), (8, 0xBAD00, 0))
+    channel.settle()
+    channel.write(there, b"stopped")
+    for _ in range(100):
+        channel.settle()
+        clock.advance(SECOND // 100)
+    assert channel.failure() == RETRY
+    assert region.read(0, 7) == b"agreed\0"
+
+
+def test_sender_without_a_link(pair, clock):
+    channel = Channel(QpType.RC, *pair, ack_timeout=8)
+    region = channel.right.region(64)
+    lifecycle.set_link(pair[0].hca, up=False)
+    channel.write((region.key, region.va), b"data")
+    channel.settle()
+    assert not any(region.read())
+    lifecycle.set_link(pair[0].hca, up=True)
+    channel.until_sent(clock, 1, SECOND)
+    assert region.read(0, 4) == b"data"
+
+
+def test_unreliable_messages_begin_with_any_psn(pair):
+    """They need no packets for that."""
+    one, two = (node.queue_pair(QpType.UC) for node in pair)
+    for qp, peer, psn in ((one, two, 5), (two, one, 0x500)):
+        qp.init().to_rtr(peer.node.lid, peer.qpn, psn).to_rts(psn)
+    region = pair[1].region(64)
+    one.write((region.key, region.va), b"data")
+    pair[0].settle()
+    assert region.read(0, 4) == b"data"
+    assert is_direct(one)

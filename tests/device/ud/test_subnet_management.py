@@ -2,6 +2,7 @@
 
 import pytest
 
+from emu.device.port.ib import sma
 from emu.device.port.ib.port import SM_LID
 from emu.driver.verbs.gsi import Gsi
 from layouts.enums import CqeOpcode, QpType
@@ -111,3 +112,22 @@ def test_only_qp0_speaks_to_qp0(smis, pair):
         gsi.send(smis[0].request(SmpAttr.SM_INFO), lid, dqp_dct=0, key=0)
     assert (gsi.take(), smis[0].smps(), smis[1].smps()) == ([], [], [])
     assert not any(completion.opcode is CqeOpcode.REQ_ERR for completion in gsi.qp.cq.drain())
+
+
+def test_management_of_another_class_is_for_qp0(smis):
+    """Whoever owns it; the port answers SMPs alone."""
+    mad = smis[0].request(SmpAttr.NODE_INFO)
+    mad.mgmt_class = MgmtClass.PERF_MGMT
+    smis[0].post(mad, 2)
+    assert smis[0].smps() == []
+    assert [found.tid for found in smis[1].smps()] == [mad.tid]
+
+
+@pytest.mark.parametrize("wrong", [{"hop_ptr": 1}, {"status": DIRECTION}, {"dr_dlid": 2}], ids=str)
+def test_route_that_does_not_end_here(smis, pair, wrong):
+    """The port answers none of them; its QP0 may."""
+    mad = smis[0].request(SmpAttr.NODE_INFO, 1, 2)
+    mad.hop_ptr = 2
+    assert sma.answer_at_qp0(pair[1].hca.ib, bytes(mad)) is not None
+    mad.assign(wrong)
+    assert sma.answer_at_qp0(pair[1].hca.ib, bytes(mad)) is None

@@ -2,6 +2,8 @@
 
 import pytest
 
+from emu.device.engine import lifecycle
+from emu.device.rounds.line import MOST_WAITING
 from emu.driver.verbs.channels import GRH_BYTES, QKEY, Channel
 from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
@@ -278,3 +280,55 @@ def test_events_of_datagrams(channel, target):
     channel.settle()
     assert EventType.WQ_CATAS_ERROR not in dict(channel.right.events())
     assert channel.receive_failure() == CqeSyndrome.LOCAL_PROT_ERR
+
+
+class TestWaiting:
+    """Datagrams that come when the round has done enough."""
+
+    @pytest.fixture
+    def channel(self, packet_pair):
+        return Channel(UD, *packet_pair)
+
+    @pytest.fixture
+    def frame(self, channel, packet_wire):
+        """A datagram on its way."""
+        channel.send(TEXT)
+        lifecycle.run(channel.left.hca)
+        return packet_wire.frames.popleft()
+
+    @pytest.fixture
+    def come(self, channel, target, frame, packet_wire):
+        """Lets the datagram come so many times when nothing more is done in this round."""
+        channel.post_recv(target.sge())
+
+        def arrive(times=1):
+            round_ = channel.right.hca.round
+            round_.steps = round_.most + 1
+            for _ in range(times):
+                packet_wire.arrive(frame)
+
+        return arrive
+
+    def test_it_comes_in_the_next_round(self, channel, come):
+        come()
+        assert channel.received() == []
+        channel.right.hca.round.begin()
+        assert len(channel.received()) == 1
+
+    def test_link_goes_down_meanwhile(self, channel, come):
+        come()
+        lifecycle.set_link(channel.right.hca, up=False)
+        channel.right.hca.round.begin()
+        assert channel.received() == []
+
+    def test_link_was_down(self, channel, come):
+        """It is gone, and does not come when the link is up again."""
+        lifecycle.set_link(channel.right.hca, up=False)
+        come()
+        lifecycle.set_link(channel.right.hca, up=True)
+        channel.right.hca.round.begin()
+        assert channel.received() == []
+
+    def test_more_than_may_wait_are_counted(self, channel, come):
+        come(MOST_WAITING + 3)
+        assert channel.right.hca.link.dropped["too many wait"] == 3

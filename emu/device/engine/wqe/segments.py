@@ -59,8 +59,6 @@ def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
     Raises BadWqeError when the WQE is too short for it. Source: PRM "Datagram segment"; device.h:
     mlx5_av.
     """
-    if wqe.ds < 2:
-        raise BadWqeError("no address vector")
     extended = int.from_bytes(wqe.buf[DS + 8 : DS + 12], "big") & _AV_EXTENDED
     size = av.size if extended else _AV_BASE_BYTES
     if wqe.ds * DS < DS + size:
