@@ -57,8 +57,13 @@ class Vhca(Generic[NodeT]):
         return None if vhca is None or vhca is self else vhca.node
 
     def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
-        """The vPort of the function, which starts now."""
+        """The vPort of the function, which starts now.
+
+        The address of one that the manager manages stays over its resets: it may have chosen it.
+        """
         port = self.adapter.start_port()
+        if self.nic_vport is not None and not self.is_manager:
+            mac = self.nic_vport.permanent_address
         self.nic_vport = NicVport(port, guid, mac, node_description)
         return self.nic_vport
 
@@ -78,6 +83,7 @@ class Adapter(Generic[NodeT]):
         self.manager: Vhca[NodeT] = Vhca(self, 0, MANAGER)
         self.vhcas = {0: self.manager}
         """The functions, by vhca id."""
+        self._by_vport = {MANAGER: self.manager}
 
     @property
     def serial(self) -> str:
@@ -102,19 +108,19 @@ class Adapter(Generic[NodeT]):
         if len(self.vhcas) >= MOST_VHCAS:
             raise ValueError("no more functions")
         number = next(number for number in range(MOST_VHCAS) if number not in self.vhcas)
-        vhca = self.vhcas[number] = Vhca(self, number, vport_number)
+        vhca = Vhca(self, number, vport_number)
+        self.vhcas[number] = self._by_vport[vport_number] = vhca
         return vhca
 
     def remove(self, vhca: Vhca[NodeT]) -> None:
         """The function is no more. The caller has stopped it; the manager stays."""
         assert vhca is not self.manager
-        del self.vhcas[vhca.number]
+        del self.vhcas[vhca.number], self._by_vport[vhca.vport_number]
         vhca.node = vhca.nic_vport = None
 
     def by_vport(self, vport_number: int) -> Vhca[NodeT] | None:
         """The function with the vPort of a number, if there is one."""
-        vhcas = self.vhcas.values()
-        return next((vhca for vhca in vhcas if vhca.vport_number == vport_number), None)
+        return self._by_vport.get(vport_number)
 
     def nodes(self) -> Iterator[NodeT]:
         """The functions that have power."""

@@ -40,6 +40,20 @@ def test_vport_context(members, manager):
     assert context.port_guid == members[1].hca.options.guid
 
 
+def test_an_address_that_the_manager_has_given_stays(members, manager):
+    given = {"mac_addr_47_32": MAC >> 32, "mac_addr_31_0": MAC & 0xFFFFFFFF}
+    for fields in ({}, OTHER):
+        manager.must(
+            Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"permanent_address": 1},
+            nic_vport_context={"permanent_address": given}, **fields,
+        )  # fmt: skip
+    for member in members:
+        member.function.reset()
+    own, others = (member.hca.nic_vport.permanent_address for member in members)
+    assert others == MAC.to_bytes(6, "big")
+    assert own != others, "its own begins anew"
+
+
 def test_vport_state(members, manager):
     manager.must(Op.MODIFY_VPORT_STATE, admin_state=VportAdminState.DOWN, **OTHER)
     assert [member.port_events() for member in members] == [[], [PortChange.DOWN]]
