@@ -104,7 +104,7 @@ def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
     more = Tir.HASHER_BYTES * ((hasher is not None) - (tir.hasher is not None))
 
     def apply() -> None:
-        tir.ctx, tir.hasher = changed, hasher
+        tir.change(changed, hasher)
 
     hca.tirs.change(tir, apply, more)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.access import listed_length, walk
+from emu.device.engine.mr.access import access, listed_length, walk
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.wqe.segments import data_segments, inline_segment
 from emu.device.rounds.budget import STEPS_PER_ACCESS
@@ -52,6 +52,12 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
     leaves the WQE, and AccessError for a key that does not allow it, or when the segments fall into
     more than STEPS_PER_ACCESS pieces: a frame is put together in one turn.
     """
+    if at + DS == wqe.ds * DS and not hca.has_signatures:  # the one segment of most frames
+        byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
+        if 0 < byte_count <= most:  # and not inline
+            limit = hca.round.steps + STEPS_PER_ACCESS
+            one = (address, byte_count, LOCAL_READ)
+            return b"".join((first, *access(hca, sq.pd, sq.handle, lkey, one, 0, limit)))
     segments = data_segments(wqe, at)
     length = listed_length(hca, segments)
     if length > most:

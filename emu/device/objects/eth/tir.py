@@ -34,6 +34,15 @@ _LOG_IP_PAYLOAD_UNIT = 8
 """lro_max_ip_payload_size counts so many bytes (core/en/params.c: 64 KiB less 256, >> 8)."""
 
 
+def _merging(ctx: Any) -> Merging | None:
+    """Whether and how packets on the way through a TIR may be merged."""
+    if not ctx.packet_merge_mask:
+        return None
+    pairs = ((PacketMerge.IPV4_LRO, 4), (PacketMerge.IPV6_LRO, 6))
+    versions = tuple(version for bit, version in pairs if ctx.packet_merge_mask & bit)
+    return Merging(versions, ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT)
+
+
 class Tis(Object):
     """Priority and transport domain of the send queues that name it."""
 
@@ -95,7 +104,7 @@ class Rqt(Object):
 class Tir(Object):
     """Where received packets go: to one receive queue, or to one of a table's by their hash."""
 
-    __slots__ = ("ctx", "hasher", "target", "td")
+    __slots__ = ("ctx", "hasher", "merging", "target", "td")
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
@@ -114,24 +123,19 @@ class Tir(Object):
         Without a transport domain it takes the packets of all.
         """
         super().__init__()
-        self.ctx = ctx
         self.td = td
         self.target = target
+        self.change(ctx, hasher)
+
+    def change(self, ctx: Any, hasher: FlowHash | None) -> None:
+        """Take another context, with the same target, and what follows from it."""
+        self.ctx = ctx
         self.hasher = hasher
+        self.merging = _merging(ctx)
 
     @property
     def host_bytes(self) -> int:
         return self.BASE_BYTES + (self.HASHER_BYTES if self.hasher is not None else 0)
-
-    @property
-    def merging(self) -> Merging | None:
-        """Whether and how packets on the way through it may be merged."""
-        mask = self.ctx.packet_merge_mask
-        if not mask:
-            return None
-        pairs = ((PacketMerge.IPV4_LRO, 4), (PacketMerge.IPV6_LRO, 6))
-        versions = tuple(version for bit, version in pairs if mask & bit)
-        return Merging(versions, self.ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT)
 
     def takes_own(self, *, is_multicast: bool) -> bool:
         """Whether packets that its own transport domain has sent may come back to it."""
