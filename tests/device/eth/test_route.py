@@ -44,7 +44,7 @@ def routed(function):
         source = function.hca.tds.get(td) if td else None
         found = route(function.hca, parse(data), len(data), source=source, **options)
         assert all(isinstance(delivery, Delivery) for delivery in found)
-        return [(rq.handle, value, kind, tag) for rq, value, kind, tag, _ in found]
+        return [(rq.handle, value, kind, tag) for rq, value, kind, tag, *_ in found]
 
     return find
 

@@ -189,9 +189,8 @@ class TestEthernet:
     @pytest.fixture
     def arrived(self, roce_world, monkeypatch):
         found = []
-        monkeypatch.setattr(
-            "emu.server.net.eth.function_port.arrive", lambda hca, frame: found.append(frame)
-        )
+        for node in roce_world.nodes:
+            monkeypatch.setattr(node.hca.switch, "receive", found.append)
         return found
 
     def frame(self, world, payload=b"", tos=0, **about):
