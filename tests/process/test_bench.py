@@ -304,8 +304,8 @@ class TestMoves:
         pages = PageList(bytes, array("Q", [4096]), 12, 8, 64)
         found = moves.entries(lambda: (length_of([]), pages.address(0), pages.address(1), len("")))
         assert moves.runs(found) == [
-            ("emu/device/objects/views.py", ["length_of"]),
-            ("emu/device/objects/pages.py", ["PageList.address", "PageList.address"]),
+            ("emu/device/objects/memory/views.py", ["length_of"]),
+            ("emu/device/objects/memory/pages.py", ["PageList.address", "PageList.address"]),
         ]
 
     def test_counts(self):
