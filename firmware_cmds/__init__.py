@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from emu.device.cmdif.registry import COMMANDS, Command
 
-for _module in pkgutil.iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)
 
 TABLE: Mapping[int, Command] = MappingProxyType(COMMANDS)

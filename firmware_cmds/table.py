@@ -12,9 +12,13 @@ _HEAD = """\
 
 Written by `scripts/gen-commands-table` from the registry; a test fails when it is stale.
 
-To add a command, declare its structures in `layouts/`, write one decorated function here and its
-tests in `tests/device/`. *State* is the least state of the HCA in which the command is taken.
-*From* is who may send it: the driver alone, or also a process (DEVX) by way of the driver.
+`objects/` has the commands on what a driver creates, `steering/` those on flow tables, `function/`
+those on a function as a whole, `regs/` the access registers.
+
+To add a command, declare its structures in the room of the same name in `layouts/`, write one
+decorated function here and its tests in `tests/device/`. *State* is the least state of the HCA in
+which the command is taken. *From* is who may send it: the driver alone, or also a process (DEVX) by
+way of the driver.
 
 | Opcode | Command | State | From | Structures | What it does | Where |
 |---|---|---|---|---|---|---|
@@ -28,12 +32,12 @@ def markdown(commands: Mapping[int, Command]) -> str:
 
 def _rows(commands: Mapping[int, Command]) -> Iterator[str]:
     for opcode, command in sorted(commands.items()):
-        module = command.handler.__module__.rpartition(".")[2]
+        place = command.handler.__module__.partition(".")[2].replace(".", "/")
         structures = f"`{command.layout_in.prm_name}`, `{command.layout_out.prm_name}`"
         yield (
             f"| {opcode:#05x} | {command.name} | {command.needs.name}"
             f" | {'driver' if command.privileged else 'all'} | {structures}"
-            f" | {_summary(command)} | [{module}.py]({module}.py) |\n"
+            f" | {_summary(command)} | [{place}.py]({place}.py) |\n"
         )
 
 

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 import layouts
 from layouts.prm import Prm
 
+_NO_STRUCTURES = "layouts.btf."
+"""What compares structures with a driver's binaries; its reader of ELF files need not be loaded."""
+
 
 def structures() -> dict[str, Prm]:
     """All module-level structures of the package by ``prm_name``, in alphabetical order.
@@ -16,7 +19,8 @@ def structures() -> dict[str, Prm]:
     Structures declared inside another one are part of that one and are not listed. Raises
     ValueError when two declarations carry one name.
     """
-    names = sorted(module.name for module in pkgutil.iter_modules(layouts.__path__, "layouts."))
+    modules = pkgutil.walk_packages(layouts.__path__, "layouts.")
+    names = sorted(module.name for module in modules if not module.name.startswith(_NO_STRUCTURES))
     return collect(vars(importlib.import_module(name)) for name in names)
 
 

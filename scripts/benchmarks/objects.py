@@ -33,7 +33,7 @@ from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType
-from layouts.wqe import CTRL
+from layouts.rings.wqe import CTRL
 
 MODEL = MODELS["connectx7"]
 MOST_GROWTH = 1.3

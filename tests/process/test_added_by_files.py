@@ -163,7 +163,7 @@ from typing import TYPE_CHECKING, Any
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.cmdif.registry import command
-from layouts import gen_eqe as layout
+from layouts.objects import gen_eqe as layout
 from layouts.enums import EventType, Op, Status
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.objects.eth.packet_reformat import PacketReformat
-from layouts import packet_reformat as layout
+from layouts.steering import packet_reformat as layout
 from layouts.enums import Op
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.objects.queues.fpga_qp import FpgaQp
-from layouts import fpga_qp as layout
+from layouts.objects import fpga_qp as layout
 from layouts.enums import Op
 
 if TYPE_CHECKING:
@@ -542,9 +542,9 @@ def test_a_fault_point(tree):
 
 
 def test_a_firmware_command(tree):
-    assert not (tree / "layouts/gen_eqe.py").exists(), "it is answered now: walk with another one"
-    (tree / "layouts/gen_eqe.py").write_text(LAYOUT)
-    (tree / "firmware_cmds/gen_eqe.py").write_text(HANDLER)
+    assert not (tree / "layouts/objects/gen_eqe.py").exists(), "it is answered: take another"
+    (tree / "layouts/objects/gen_eqe.py").write_text(LAYOUT)
+    (tree / "firmware_cmds/objects/gen_eqe.py").write_text(HANDLER)
     assert_promised(tree, "Add a firmware command.")
 
     told = carried_out(tree, ANSWER)
@@ -554,9 +554,9 @@ def test_a_firmware_command(tree):
 
 def test_a_kind_of_object(tree):
     """Its class is the only place where it is declared; the capability says how many there are."""
-    (tree / "layouts/packet_reformat.py").write_text(OBJECT_LAYOUT)
+    (tree / "layouts/steering/packet_reformat.py").write_text(OBJECT_LAYOUT)
     (tree / "emu/device/objects/eth/packet_reformat.py").write_text(OBJECT)
-    (tree / "firmware_cmds/packet_reformat.py").write_text(OBJECT_HANDLERS)
+    (tree / "firmware_cmds/steering/packet_reformat.py").write_text(OBJECT_HANDLERS)
     insert_after(tree / "emu/device/models/ethernet.py", *ADVERTISED)
     assert_promised(tree, "Add a kind of object")
 
@@ -572,10 +572,10 @@ def test_a_kind_of_object(tree):
 
 def test_a_queue_type(tree):
     """Its class and its turn: a send doorbell with its number gives it turns."""
-    (tree / "layouts/fpga_qp.py").write_text(QUEUE_LAYOUT)
+    (tree / "layouts/objects/fpga_qp.py").write_text(QUEUE_LAYOUT)
     (tree / "emu/device/objects/queues/fpga_qp.py").write_text(QUEUE)
     (tree / "emu/device/engine/qp/fpga.py").write_text(QUEUE_TURN)
-    (tree / "firmware_cmds/fpga_qp.py").write_text(QUEUE_HANDLER)
+    (tree / "firmware_cmds/objects/fpga_qp.py").write_text(QUEUE_HANDLER)
     assert_promised(tree, "Add a queue type")
 
     told = carried_out(tree, RING)

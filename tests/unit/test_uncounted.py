@@ -12,7 +12,10 @@ from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.ib.port import IbPort
 from firmware_cmds.uncounted import UNCOUNTED
-from layouts import congestion, counter, mads, reg, vport
+from layouts.function import congestion, vport
+from layouts.objects import counter
+from layouts.regs import reg
+from layouts.wire import mads
 
 HEADER = {"status", "syndrome", "port_select", "counter_select", "op_mod"}
 WORDS = {

@@ -32,7 +32,7 @@ from emu.device.rounds.sizes import COMMANDS_PER_ROUND
 from emu.device.state.points import FaultPoint, FaultPoints
 from layouts.cmd import cmd_layout
 from layouts.enums import Delivery, EventType, Status, op_name
-from layouts.eqe import eqe_cmd
+from layouts.rings.eqe import eqe_cmd
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -24,7 +24,7 @@ from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.turns import TURNS
 from layouts.enums import EventType, PortChange, QpState
-from layouts.eqe import eqe_port_state
+from layouts.rings.eqe import eqe_port_state
 
 log = logging.getLogger(__name__)
 

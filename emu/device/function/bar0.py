@@ -19,7 +19,7 @@ from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.points import FaultPoint
 from layouts.enums import HealthSyndrome, NicInterface
-from layouts.iseg import init_seg
+from layouts.function.iseg import init_seg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -26,7 +26,7 @@ from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events import eq as eq_engine
 from emu.device.objects.queues.queue import Queue
 from emu.device.ports import Buffer
-from layouts.wqe import DS, WQEBB
+from layouts.rings.wqe import DS, WQEBB
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -217,7 +217,7 @@ DEVICE_MEMORY: Capabilities = MappingProxyType(
 """Group DEV_MEM: memory at the end of BAR 0 (``emu.device.objects.memory.memic``)."""
 
 DEBUG: Capabilities = MappingProxyType({"resource_dump": 1})
-"""Group DEBUG (``firmware_cmds.resource_dump``)."""
+"""Group DEBUG (``firmware_cmds.regs.resource_dump``)."""
 
 VF_LIMITS: Capabilities = MappingProxyType(
     {

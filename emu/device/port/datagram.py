@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from layouts.bth import ICRC_BYTES as _ICRC_BYTES
-from layouts.bth import MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh, lrh
+from layouts.wire.bth import ICRC_BYTES as _ICRC_BYTES
+from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh, lrh
 
 GRH_BYTES = grh.size
 """What is reserved in front of the payload in a receive buffer, on every link layer."""

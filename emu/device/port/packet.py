@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from emu.device.ports import Buffer
-from layouts import bth as wire
-from layouts.bth import Kind, PacketOp, Service
 from layouts.enums import QpType
 from layouts.prm import Prm
+from layouts.wire import bth as wire
+from layouts.wire.bth import Kind, PacketOp, Service
 
 MAX_PAYLOAD = 4096
 _ECN_MASK = _CONGESTION_EXPERIENCED = 3

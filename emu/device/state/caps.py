@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from emu.device.errors import CmdError
-from layouts import caps as layout
-from layouts import eth_caps, memic
 from layouts.enums import CapMode, CapType, Status
+from layouts.function import caps as layout
+from layouts.function import eth_caps
+from layouts.objects import memic
 from layouts.prm import Prm
 
 PAGE_BYTES = 4096

@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 from emu.device.ports import Buffer
 from emu.device.trace.event import MOST_ITEMS
 from layouts.codec import ArrayView, View
-from layouts.cqe import cqe64, err_cqe, sig_err_cqe
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType
-from layouts.eqe import (
+from layouts.eth_enums import CqeChecked
+from layouts.prm import Field, Prm
+from layouts.rings.cqe import cqe64, err_cqe, sig_err_cqe
+from layouts.rings.eqe import (
     eqe_cmd,
     eqe_comp,
     eqe_cq_err,
@@ -26,8 +28,6 @@ from layouts.eqe import (
     eqe_port_state,
     eqe_qp_srq,
 )
-from layouts.eth_enums import CqeChecked
-from layouts.prm import Field, Prm
 
 MOST_BYTES = 64
 _FIRST_ITEMS = 4

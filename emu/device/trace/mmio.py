@@ -28,7 +28,7 @@ from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.hca import MSIX_VECTORS
 from emu.device.trace import decode
-from layouts.iseg import init_seg
+from layouts.function.iseg import init_seg
 from layouts.prm import Prm, bits, rsvd
 
 _LONGEST_NUMBER = 8

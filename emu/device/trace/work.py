@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.trace import decode
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
-from layouts.eth_wqe import INLINE_HDR_START, INSERT_VLAN, wqe_eth_seg
-from layouts.mkey import mkc
+from layouts.objects.mkey import mkc
 from layouts.prm import Prm
-from layouts.wqe import (
+from layouts.rings.eth_wqe import INLINE_HDR_START, INSERT_VLAN, wqe_eth_seg
+from layouts.rings.wqe import (
     DS,
     EXTENDED_ATOMIC,
     INLINE,

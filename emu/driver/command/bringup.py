@@ -7,8 +7,8 @@ from typing import Any, Self
 from emu.driver.command.answer import expect
 from emu.driver.command.events import EventQueues
 from emu.driver.command.words import pack64
-from layouts import caps
 from layouts.enums import BootPages, CapMode, CapType, Op, PageOp, RegId, Status
+from layouts.function import caps
 
 _CURRENT = CapMode.CUR
 

@@ -13,9 +13,10 @@ from emu.device.ports import Interrupts
 from emu.driver.command.answer import Answer, CommandFailedError, expect
 from emu.driver.command.bar import Bar
 from emu.driver.world.memory import Memory
-from layouts import cmd, reg
+from layouts import cmd
 from layouts.enums import Op, RegId, Status
 from layouts.prm import Prm
+from layouts.regs import reg
 
 CMDIF_REV = 5
 _REV, _QUEUE_HIGH, _QUEUE_LOW, _DOORBELL, _INITIALIZING = 0x004, 0x010, 0x014, 0x018, 0x1FC

@@ -12,7 +12,7 @@ from emu.driver.command.commands import Commands
 from emu.driver.command.words import pack64, unpack64
 from emu.driver.world.memory import Memory
 from layouts.enums import EventType, Op
-from layouts.eqe import EQE_BYTES, eqe, eqe_cmd
+from layouts.rings.eqe import EQE_BYTES, eqe, eqe_cmd
 
 _ARM, _TELL = 0x40, 0x48
 """Doorbells in the UAR page."""

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from emu.driver.command.answer import expect
 from emu.driver.command.commands import Commands
-from layouts import reg as access
-from layouts import resource_dump as layout
 from layouts.enums import RegId, Status
-from layouts.resource_dump import SegmentType
+from layouts.regs import reg as access
+from layouts.regs import resource_dump as layout
+from layouts.regs.resource_dump import SegmentType
 
 HEADER = layout.resource_dump_segment_header
 RESOURCE = layout.resource_dump_resource_segment

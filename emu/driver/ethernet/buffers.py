@@ -7,8 +7,8 @@ from typing import Any
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.region import Region
-from layouts.cqe import cqe64
 from layouts.enums import CqeOpcode
+from layouts.rings.cqe import cqe64
 
 
 class Buffers:

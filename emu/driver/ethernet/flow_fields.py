@@ -7,9 +7,9 @@ from typing import Any
 
 from emu.driver.command.driver import Fields
 from layouts.eth_enums import FlowAction, FlowDestination, ModifyAction, TableMissAction
-from layouts.flow_match import fte_match_param
-from layouts.fte import dest_format_struct, flow_counter_list
-from layouts.modify_header import add_action_in, copy_action_in, set_action_in
+from layouts.steering.flow_match import fte_match_param
+from layouts.steering.fte import dest_format_struct, flow_counter_list
+from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
 OUTER = 1
 

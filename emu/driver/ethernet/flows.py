@@ -15,8 +15,8 @@ from emu.driver.ethernet.flow_fields import (
 )
 from layouts.enums import Op
 from layouts.eth_enums import SetFte
-from layouts.fte import flow_context
-from layouts.vport import traffic_counter
+from layouts.function.vport import traffic_counter
+from layouts.steering.fte import flow_context
 
 
 class Flows:

@@ -9,7 +9,7 @@ from emu.driver.command.driver import Driver, Fields
 from emu.driver.ethernet.rings import rq_fields
 from layouts.enums import Op
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
-from layouts.rqt import rq_num, rqtc
+from layouts.objects.rqt import rq_num, rqtc
 
 KEY = bytes.fromhex(
     "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa"

@@ -12,10 +12,10 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import END_OF_LIST, Sge
 from layouts.enums import Op
 from layouts.eth_enums import RqState, WqType
-from layouts.eth_wqe import (
+from layouts.rings.eth_wqe import (
     START_PADDING,
 )
-from layouts.wqe import DATA, NEXT
+from layouts.rings.wqe import DATA, NEXT
 
 
 class ReceiveQueue:

@@ -9,7 +9,7 @@ from emu.driver.command.words import pack64
 from emu.driver.verbs.segments import PAGE
 from emu.driver.world.memory import Memory
 from layouts.eth_enums import WqType
-from layouts.wqe import WQEBB
+from layouts.rings.wqe import WQEBB
 
 
 class Ring:

@@ -11,13 +11,13 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import PAGE, SIGNALED, Sge, inline
 from layouts.enums import Op, Opcode
 from layouts.eth_enums import SqState
-from layouts.eth_wqe import (
+from layouts.rings.eth_wqe import (
     ETH,
     INLINE_HDR_START,
     INSERT_SVLAN,
     INSERT_VLAN,
 )
-from layouts.wqe import CTRL, DATA, DS, WQEBB
+from layouts.rings.wqe import CTRL, DATA, DS, WQEBB
 
 
 class SendQueue:

@@ -8,10 +8,10 @@ from typing import Any
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.node import Node
-from layouts.cqe import cqe64
 from layouts.enums import CqeOpcode
 from layouts.eth_enums import RqState, WqType
-from layouts.wqe import DATA, NEXT
+from layouts.rings.cqe import cqe64
+from layouts.rings.wqe import DATA, NEXT
 
 FILLER = 1 << 31
 LOG_COUNT_BASE, LOG_SIZE_BASE = 9, 6

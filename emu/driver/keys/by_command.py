@@ -9,7 +9,7 @@ from emu.driver.keys.umr import ANY_QPN
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import Sge
 from layouts.enums import AccessMode, Op
-from layouts.wqe import KLM
+from layouts.rings.wqe import KLM
 
 
 def indirect_key(

@@ -7,7 +7,7 @@ from typing import Any
 
 from emu.driver.command.answer import expect
 from layouts.enums import EventType, PageFaultSubtype
-from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
+from layouts.rings.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 
 @dataclass(frozen=True)

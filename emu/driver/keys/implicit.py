@@ -7,7 +7,7 @@ from typing import Any
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.umr import MUST_NOT_BE_FREE, OFFSET, umr
 from layouts.enums import AccessMode, Op
-from layouts.wqe import KLM
+from layouts.rings.wqe import KLM
 
 
 class ImplicitKey:

@@ -13,7 +13,7 @@ from emu.driver.verbs.node import Node
 from emu.driver.verbs.outcomes import good
 from emu.driver.verbs.region import Region
 from layouts.enums import CqeOpcode, EventType, Op, PageFaultSubtype, Status
-from layouts.odp import mem_page_fault_info, trans_page_fault_info
+from layouts.function.odp import mem_page_fault_info, trans_page_fault_info
 
 READ, WRITE, BOTH = 1, 2, 3
 """Rights of a page, as in its translation."""

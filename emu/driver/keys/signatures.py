@@ -12,7 +12,7 @@ from emu.driver.verbs.outcomes import good, settle
 from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.verbs.segments import Sge
 from layouts.enums import AccessMode, Op, Opcode
-from layouts.wqe import KLM, SET_PSV, bsf
+from layouts.rings.wqe import KLM, SET_PSV, bsf
 
 EN_SIGERR, BSF_EN = 1 << 9, 1 << 12
 MASK = FREE | KEY | LEN | START | LW | RR | RW | A | EN_SIGERR | BSF_EN

@@ -11,8 +11,8 @@ from emu.driver.verbs.region import Region
 from emu.driver.verbs.requests import WorkRequests
 from emu.driver.verbs.segments import Sge
 from layouts.enums import AccessMode, Op, Opcode
-from layouts.mkey import mkc
-from layouts.wqe import DATA, KLM, wqe_umr_ctrl_seg
+from layouts.objects.mkey import mkc
+from layouts.rings.wqe import DATA, KLM, wqe_umr_ctrl_seg
 
 CHECK_QPN, OFFSET, MUST_BE_FREE, MUST_NOT_BE_FREE, INLINE = 0x08, 0x10, 0x20, 0x40, 0x80
 LEN, PAGE_SIZE, START, PD, EN_RINVAL, KEY, QPN = (1 << bit for bit in (0, 1, 6, 7, 8, 13, 14))

@@ -14,7 +14,7 @@ from emu.device.port.ib.framing import parse
 from emu.device.port.ib.wire import IbWire
 from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.device.state.hca import Hca
-from layouts.bth import Service
+from layouts.wire.bth import Service
 
 
 class PacketWire(IbWire[Hca]):

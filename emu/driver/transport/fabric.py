@@ -23,7 +23,7 @@ from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
 from firmware_cmds import TABLE
 from layouts.enums import EventType
-from layouts.eqe import eqe_port_state
+from layouts.rings.eqe import eqe_port_state
 
 MODEL = MODELS["connectx6"]
 SECONDS = 20

@@ -9,9 +9,9 @@ from emu.driver.command.answer import Answer, expect
 from emu.driver.command.words import pack64, unpack64
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import PAGE
-from layouts.cqe import cqe64, err_cqe, sig_err_cqe
 from layouts.enums import CqeOpcode, EventType, Op
-from layouts.eqe import eqe_comp
+from layouts.rings.cqe import cqe64, err_cqe, sig_err_cqe
+from layouts.rings.eqe import eqe_comp
 
 CQE_BYTES = 64
 SOLICITED_ONLY = 1 << 24

@@ -9,7 +9,7 @@ from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import Op, QpType, RqType
-from layouts.wqe import av
+from layouts.rings.wqe import av
 
 ACCESS_KEY = 0x5A5A_0000_1234_5678
 NOT_THE_USERS = 0x777

@@ -9,11 +9,11 @@ from emu.device.port.ib.port import SM_LID
 from emu.driver.command.answer import DriverError, expect
 from emu.driver.verbs.completions import Completion
 from emu.driver.verbs.node import Node
-from layouts import sa
 from layouts.enums import CqeOpcode, QpType
-from layouts.mads import MAD_BYTES, Method, MgmtClass, pma_mad
 from layouts.prm import Prm
-from layouts.sa import JoinState, RmppFlags, RmppType, SaAttr, sa_mad
+from layouts.wire import sa
+from layouts.wire.mads import MAD_BYTES, Method, MgmtClass, pma_mad
+from layouts.wire.sa import JoinState, RmppFlags, RmppType, SaAttr, sa_mad
 
 GRH_BYTES = 40
 RECEIVES = 16

@@ -16,7 +16,7 @@ from emu.driver.verbs.segments import (
     xrc_segments,
 )
 from layouts.enums import Opcode
-from layouts.wqe import (
+from layouts.rings.wqe import (
     ATOMIC,
     CTRL,
     DS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from layouts.wqe import DATA, DS, XRC
+from layouts.rings.wqe import DATA, DS, XRC
 
 PAGE = 4096
 SIGNALED = 0b10 << 2

@@ -11,7 +11,7 @@ from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import END_OF_LIST, PAGE, Sge
 from layouts.enums import Op
-from layouts.wqe import DATA, DS, NEXT
+from layouts.rings.wqe import DATA, DS, NEXT
 
 
 class SharedQueue:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 
 from emu.device.faults.record import RecordError, read
-from emu.device.faults.smallest import One, Search
-from emu.device.faults.smallest import faults as faults_of
 from emu.device.faults.text import dump
 from emu.instruments.campaign.description import Description, Result
+from emu.instruments.smallest.search import One, Search
+from emu.instruments.smallest.search import faults as faults_of
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ import construct as c
 from emu.device.cmdif.registry import Command
 from emu.device.faults.names import name_of
 from emu.device.trace.decode import event_layout
-from layouts.cqe import cqe64
 from layouts.enums import CqeOpcode, EventType, RegId
-from layouts.iseg import init_seg
+from layouts.function.iseg import init_seg
 from layouts.prm import Prm
+from layouts.rings.cqe import cqe64
 
 _GROUPS = range(0, 256)
 """Values of op_mod that may ask for a page of capabilities: its group, and current or maximum."""

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from emu.device.faults.ddmin import ddmin
-from emu.device.faults.smallest import Search, Shows
 from emu.device.faults.text import from_table
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.rules import Table
+from emu.instruments.smallest.ddmin import ddmin
+from emu.instruments.smallest.search import Search, Shows
 
 logger = logging.getLogger(__name__)
 

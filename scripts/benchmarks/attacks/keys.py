@@ -14,7 +14,7 @@ from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import AccessMode, Op, Opcode
-from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+from layouts.rings.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 GIB = 1 << 30
 RIGHTS = MTT_READ | MTT_WRITE

@@ -34,7 +34,7 @@ from emu.server.net.ib.local import LocalFabric
 from emu.server.net.link.direction import Direction
 from emu.server.service.pcap import Capture, PcapOptions
 from firmware_cmds import TABLE
-from firmware_cmds.dump_sources import SOURCES
+from firmware_cmds.regs.dump_sources import SOURCES
 from layouts.enums import Op, Opcode, PortType, QpType
 from layouts.eth_enums import ModifyField
 

@@ -27,8 +27,8 @@ from emu.driver.world.interrupts import IrqList
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.protocol import HEADER, FrameKind, Identity
 from firmware_cmds import TABLE
-from layouts.mads import MAD_BYTES, Method, MgmtClass
-from layouts.sa import RmppFlags, RmppType, SaAttr, sa_mad
+from layouts.wire.mads import MAD_BYTES, Method, MgmtClass
+from layouts.wire.sa import RmppFlags, RmppType, SaAttr, sa_mad
 
 GIB = 1 << 30
 PORTS = 50

@@ -16,10 +16,10 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts import reg
-from layouts.caps import cmd_hca_cap
 from layouts.enums import Op, PortChange, RegId
 from layouts.eth_enums import PortStatus, VportAdminState
+from layouts.function.caps import cmd_hca_cap
+from layouts.regs import reg
 
 
 @pytest.fixture

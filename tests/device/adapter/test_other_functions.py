@@ -6,9 +6,9 @@ from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.port.eth.wire import NoWire
-from layouts.caps import cmd_hca_cap
 from layouts.enums import Op, PortChange, Status
 from layouts.eth_enums import VportAdminState
+from layouts.function.caps import cmd_hca_cap
 
 VPORT = 5
 OTHER = {"other_vport": 1, "vport_number": VPORT}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES, xor8
 from emu.device.errors import syndrome_of
-from layouts import caps
 from layouts.cmd import cmd_layout, cmd_prot_block
 from layouts.enums import Delivery, EventType, NicInterface, Op, Status, TeardownProfile
+from layouts.function import caps
 
 
 def query_caps(driver, mode=1):

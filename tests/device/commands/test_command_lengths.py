@@ -8,8 +8,8 @@ import pytest
 from emu.device.cmdif.registry import COMMANDS
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
-from layouts import caps, vport
 from layouts.enums import CapMode, CapType, EventType, Op, QpState, Status
+from layouts.function import caps, vport
 
 GENERAL = CapType.GENERAL << 1
 BOOT_CAPABILITY_BYTES = 256

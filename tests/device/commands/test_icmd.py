@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.driver.command.gateway import Gateway
-from layouts import reg
-from layouts.component_regs import mgir_reg
 from layouts.enums import RegId
 from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
+from layouts.regs import reg
+from layouts.regs.component_regs import mgir_reg
 
 SPACE_ICMD = 0x3
 CONTROL, MAILBOX = 0, 0x10_0000

@@ -5,7 +5,7 @@ import pytest
 from emu.device.engine import lifecycle
 from emu.device.state.hca import HcaOptions
 from layouts.enums import CapMask1, Op, Status
-from layouts.mads import (
+from layouts.wire.mads import (
     DIRECTION,
     MadStatus,
     Method,

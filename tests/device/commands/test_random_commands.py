@@ -31,7 +31,7 @@ from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
-from layouts.eqe import EQE_BYTES
+from layouts.rings.eqe import EQE_BYTES
 
 pytestmark = pytest.mark.hostile
 

@@ -4,14 +4,14 @@ import pytest
 
 from emu.device.engine import lifecycle
 from emu.device.models import MODELS
-from firmware_cmds import ib_regs
-from firmware_cmds import reg as common
-from firmware_cmds.components import InfoType
-from firmware_cmds.ib_regs import IB_PORT_COUNTERS
-from firmware_cmds.reg import READ, WRITE
-from layouts import component_regs, nv_regs, port_regs, reg
+from firmware_cmds.regs import ib_regs
+from firmware_cmds.regs import reg as common
+from firmware_cmds.regs.components import InfoType
+from firmware_cmds.regs.ib_regs import IB_PORT_COUNTERS
+from firmware_cmds.regs.reg import READ, WRITE
 from layouts.enums import CapMask1, Op, PhysState, RegId, Status
-from layouts.resource_dump import SegmentType
+from layouts.regs import component_regs, nv_regs, port_regs, reg
+from layouts.regs.resource_dump import SegmentType
 
 REGISTERS = {**common.REGISTERS, **ib_regs.REGISTERS}
 DESCRIPTION = b"guest HCA-1".ljust(64, b"\0")

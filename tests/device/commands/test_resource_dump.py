@@ -14,12 +14,12 @@ from emu.driver.command.resource_dump import (
     payload,
     segments,
 )
-from firmware_cmds import dump_sources
-from firmware_cmds.dump_sources import SOURCES
-from layouts import cq, mkey, qp
-from layouts import resource_dump as layout
+from firmware_cmds.regs import dump_sources
+from firmware_cmds.regs.dump_sources import SOURCES
 from layouts.enums import CapMode, CapType, Op, RegId, Status
-from layouts.resource_dump import INLINE_BYTES, SegmentType
+from layouts.objects import cq, mkey, qp
+from layouts.regs import resource_dump as layout
+from layouts.regs.resource_dump import INLINE_BYTES, SegmentType
 
 
 def test_the_menu_names_every_segment(driver):

@@ -28,7 +28,7 @@ from emu.driver.verbs.segments import inline
 from emu.driver.world.clock import HandClock
 from layouts.enums import AccessMode, Opcode
 from layouts.eth_enums import RqState, SqState
-from layouts.wqe import DATA
+from layouts.rings.wqe import DATA
 
 pytestmark = pytest.mark.hostile
 

@@ -31,7 +31,6 @@ from emu.driver.ethernet.interfaces import (
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.caps import cmd_hca_cap
 from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op, Opcode
 from layouts.eth_enums import (
     CqeChecked,
@@ -43,7 +42,8 @@ from layouts.eth_enums import (
     SelfLbBlock,
     WqType,
 )
-from layouts.wqe import DATA, NEXT
+from layouts.function.caps import cmd_hca_cap
+from layouts.rings.wqe import DATA, NEXT
 
 L2, L3, L4 = CqeChecked.L2, CqeChecked.L3, CqeChecked.L4
 ARP = (MACS + b"\x08\x06" + bytes(range(28))).ljust(60, b"\0")

@@ -11,13 +11,14 @@ from emu.device.port.eth.fec import Fec
 from emu.device.port.eth.port import MAX_MTU
 from emu.device.port.eth.traffic import BROADCAST
 from emu.device.state.hca import HcaOptions
-from firmware_cmds import eth_regs
-from firmware_cmds.reg import READ, WRITE
-from layouts import caps, module_regs, port_counters, port_regs, reg
+from firmware_cmds.regs import eth_regs
+from firmware_cmds.regs.reg import READ, WRITE
 from layouts.enums import CapMode, CapType, EventType, Op, PortChange, PortType, RegId, Status
-from layouts.eqe import eqe_port_state
-from layouts.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps
 from layouts.eth_enums import CountersGroup, ExtLinkMode, LinkMode, NvprtListType, PortStatus
+from layouts.function import caps
+from layouts.function.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps
+from layouts.regs import module_regs, port_counters, port_regs, reg
+from layouts.rings.eqe import eqe_port_state
 
 GUID = 0x0002_C903_00AB_CD01
 MAC = bytes.fromhex("0002c9abcd01")

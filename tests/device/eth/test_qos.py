@@ -7,9 +7,9 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.device.port.eth.frame import Frame
-from layouts import port_counters, port_regs, qos_regs, reg
 from layouts.enums import PortType, RegId, Status
 from layouts.eth_enums import CountersGroup, TrustState
+from layouts.regs import port_counters, port_regs, qos_regs, reg
 
 PRIORITY = port_counters.eth_per_prio_grp_data_layout
 PCP, DSCP = TrustState

@@ -8,9 +8,9 @@ from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import PlanError, load
 from emu.driver.verbs.connect import connect
-from layouts.caps import cmd_hca_cap
 from layouts.enums import CqeOpcode, CqeSyndrome, Delivery, EventType, Op, QpState, RegId, Status
-from layouts.port_regs import mcam_reg
+from layouts.function.caps import cmd_hca_cap
+from layouts.regs.port_regs import mcam_reg
 
 MS = 1_000_000
 

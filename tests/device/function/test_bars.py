@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE
 from emu.driver.command.bar import enable
 from layouts.enums import NicInterface
-from layouts.iseg import init_seg
+from layouts.function.iseg import init_seg
 
 CMDQ_ADDR_L = 0x14
 TIMER = 0x1000

@@ -10,9 +10,9 @@ from emu.device.pci import Correctable
 from emu.device.state.hca import HcaOptions, HcaState
 from emu.driver.command.bar import MEMORY_SPACE, enable
 from emu.driver.verbs.parts import Parts
-from layouts import reg
 from layouts.enums import CapMask1, EventType, NicInterface, Op, RegId
-from layouts.iseg import init_seg
+from layouts.function.iseg import init_seg
+from layouts.regs import reg
 
 PCI_EXPRESS = 0x10
 DEVICE_CONTROL = 8

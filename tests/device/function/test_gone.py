@@ -15,7 +15,7 @@ from helpers.device.waiting import CASES, World
 
 from emu.device.objects.queues.srq import SrqForm
 from layouts.enums import Op, Status, TeardownProfile
-from layouts.odp import mem_page_fault_info, trans_page_fault_info
+from layouts.function.odp import mem_page_fault_info, trans_page_fault_info
 
 LATER = (0, 1_000_000, 100_000_000, 1_000_000_000, 10_000_000_000, 60_000_000_000)
 """Nanoseconds between looks, after each of which everything has had its turns."""

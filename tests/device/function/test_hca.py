@@ -11,7 +11,6 @@ from emu.device.state.hca import HcaOptions, HcaState
 from emu.driver.verbs.parts import Parts
 from emu.driver.world.interrupts import IrqList
 from firmware_cmds import TABLE
-from layouts import caps
 from layouts.enums import (
     CapMode,
     CapType,
@@ -23,6 +22,7 @@ from layouts.enums import (
     Status,
     TeardownProfile,
 )
+from layouts.function import caps
 
 GENERAL = CapType.GENERAL << 1
 CMDQ_ADDR_L, CMD_DBELL = 0x14, 0x18

@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.words import pack64
-from firmware_cmds import pages
+from firmware_cmds.function import pages
 from layouts.enums import BootPages, Op, PageOp, Status
 
 

@@ -10,7 +10,7 @@ from emu.driver.keys.by_command import dma_key, indirect_key
 from emu.driver.keys.umr import LEN, MTT_ALL, OFFSET, PAGE_SIZE, PAGE_SIZE_5, FastRegKey, umr
 from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeSyndrome, Op, QpState
-from layouts.wqe import KLM
+from layouts.rings.wqe import KLM
 
 PAGE = 4096
 VA = 0x7F5C_8000_0000

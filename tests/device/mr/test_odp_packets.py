@@ -12,8 +12,8 @@ from emu.device.port.ib.framing import parse
 from emu.device.state.held import MOST_HELD
 from emu.driver.keys.paging import READ, PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.bth import Kind
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
+from layouts.wire.bth import Kind
 
 MTU = 1024
 SIZE = 16 * MTU

@@ -13,8 +13,8 @@ from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.umr import Window
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpType
-from layouts.mkey import query_mkey_out
-from layouts.wqe import KLM
+from layouts.objects.mkey import query_mkey_out
+from layouts.rings.wqe import KLM
 
 PAGE = 4096
 SIZE = 4 * PAGE

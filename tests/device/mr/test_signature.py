@@ -27,7 +27,7 @@ from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good, settle
 from emu.driver.verbs.segments import FENCE
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
-from layouts.wqe import KLM, SET_PSV, WQEBB
+from layouts.rings.wqe import KLM, SET_PSV, WQEBB
 
 BLOCKS = 4
 DATA = bytes(number * 7 + number // 256 & 0xFF for number in range(BLOCKS * 512))

@@ -34,7 +34,7 @@ from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode
-from layouts.wqe import KLM
+from layouts.rings.wqe import KLM
 
 ANY_QPN = 0xFFFFFF
 STARTS = st.one_of(

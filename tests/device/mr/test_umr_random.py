@@ -20,7 +20,7 @@ from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, MkeyMask, QpState, UmrFlag
-from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 pytestmark = pytest.mark.hostile
 

@@ -9,8 +9,8 @@ from emu.driver.verbs.completions import SOLICITED_ONLY
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SOLICITED
 from layouts.enums import CqeOpcode, CqErrorSyndrome, CqStatus, EventType, Op, QpState, Status
-from layouts.eqe import eqe_cq_err
-from layouts.wqe import DATA
+from layouts.rings.eqe import eqe_cq_err
+from layouts.rings.wqe import DATA
 
 US = 1000
 PERIOD, COUNT, OVERRUN = 1, 2, 4

@@ -5,8 +5,8 @@ from helpers.device.refusals import missing
 
 from emu.driver.command.words import pack64
 from emu.driver.verbs.parts import Parts
-from layouts import caps
 from layouts.enums import Op, QpState, QpType, RqType, Status
+from layouts.function import caps
 
 GROUP = b"\xff\x12" + bytes(13) + b"\x01"
 UD = {"st": QpType.UD, "log_rq_stride": 0}

@@ -9,7 +9,7 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SIGNALED
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
-from layouts.wqe import CTRL, DATA
+from layouts.rings.wqe import CTRL, DATA
 
 pytestmark = pytest.mark.hostile
 

@@ -9,7 +9,7 @@ from emu.driver.nodes.two_nodes import GUID
 from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import Gsi
 from layouts.enums import CqeSyndrome, Op, QpType
-from layouts.mads import Method, MgmtClass, SmpAttr, port_info, smp
+from layouts.wire.mads import Method, MgmtClass, SmpAttr, port_info, smp
 
 RETRY = CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
 SHORT = {"ack_timeout": 8, "retry_count": 1}

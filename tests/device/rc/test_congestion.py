@@ -15,10 +15,10 @@ from emu.device.port.eth.roce.framing import network_header, parse
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
-from layouts import congestion as layout
-from layouts.bth import BECN, Kind
 from layouts.enums import Op, PortType, QpState, QpType, Status
 from layouts.eth_enums import CongProtocol
+from layouts.function import congestion as layout
+from layouts.wire.bth import BECN, Kind
 
 RP, NP = CongProtocol.R_ROCE_ECN_RP, CongProtocol.R_ROCE_ECN_NP
 LAYOUTS = {RP: layout.cong_control_r_roce_ecn_rp, NP: layout.cong_control_r_roce_ecn_np}

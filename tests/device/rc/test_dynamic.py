@@ -14,7 +14,7 @@ from emu.driver.verbs.completions import ERRORS
 from emu.driver.verbs.dynamic import ACCESS_KEY, Initiator, Target
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType, Status
-from layouts.qp import qpc_ext
+from layouts.objects.qp import qpc_ext
 
 MIB = 1 << 20
 TEXT = bytes(range(256)) * 16

@@ -5,7 +5,7 @@ import pytest
 from emu.driver.keys.umr import FastRegKey
 from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeSyndrome
-from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 IOVA = 0x1234_0000_0000
 DATA = bytes(range(256)) * 16

@@ -10,8 +10,8 @@ from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
-from layouts.bth import Kind
 from layouts.enums import CqeSyndrome, Op, QpState, QpType
+from layouts.wire.bth import Kind
 
 CODE = 14
 TIMEOUT = 4 * (ACK_TIMEOUT_UNIT_NS << CODE)

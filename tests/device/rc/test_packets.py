@@ -16,9 +16,9 @@ from emu.device.port import counts
 from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.segments import FENCE, SIGNALED, SOLICITED
-from layouts import bth
-from layouts.bth import Kind, Service
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
+from layouts.wire import bth
+from layouts.wire.bth import Kind, Service
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MTU_CODES = {256: 1, 1024: 3, 4096: 5}

@@ -10,7 +10,7 @@ from emu.driver.nodes.roce import on_one_segment
 from emu.driver.verbs.channels import Channel
 from layouts.enums import Op, QpType
 from layouts.eth_enums import CountersGroup
-from layouts.mads import Method, MgmtClass, PmaAttr, pma_mad, pma_portcounters_ext
+from layouts.wire.mads import Method, MgmtClass, PmaAttr, pma_mad, pma_portcounters_ext
 
 SERVICES = [QpType.RC, QpType.XRC, QpType.UC, QpType.UD]
 MTU = 1024

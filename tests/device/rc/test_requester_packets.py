@@ -12,9 +12,9 @@ from emu.device.port.recovery import Recovery
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts import bth
-from layouts.bth import Kind
 from layouts.enums import AccessMode, CqeSyndrome, Op, QpState, QpType
+from layouts.wire import bth
+from layouts.wire.bth import Kind
 
 MTU, PSN = 256, 0x10
 SIZE = 1 << 16

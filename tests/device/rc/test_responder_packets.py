@@ -8,8 +8,8 @@ from emu.device.port.ib.framing import parse
 from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.bth import Kind
 from layouts.enums import Op, QpState, QpType
+from layouts.wire.bth import Kind
 
 MTU, PSN = 256, 0x10
 SIZE = 8192

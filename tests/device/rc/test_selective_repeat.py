@@ -7,9 +7,9 @@ from emu.driver.nodes.cable import Cable, DueTimers
 from emu.driver.nodes.roce import RoceNode, functions_on
 from emu.driver.nodes.two_nodes import brought_up
 from emu.driver.verbs.channels import Channel
-from layouts.bth import Kind
 from layouts.enums import QpType, RegId, Status
-from layouts.roce_accl import roce_accl_reg
+from layouts.regs.roce_accl import roce_accl_reg
+from layouts.wire.bth import Kind
 
 MTU, MS = 1024, 1_000_000
 PACKETS = 40

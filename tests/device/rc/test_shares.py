@@ -17,7 +17,7 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType
-from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+from layouts.rings.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MIB = 1 << 20

@@ -17,8 +17,8 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.node import Node
 from layouts.enums import Op, PortType, QpType, Status
 from layouts.eth_enums import FlowAction, FlowTableType, ModifyField, TableMissAction
-from layouts.flow_match import fte_match_param
-from layouts.vport import traffic_counter
+from layouts.function.vport import traffic_counter
+from layouts.steering.flow_match import fte_match_param
 
 RX, TX = FlowTableType.RDMA_RX, FlowTableType.RDMA_TX
 MISC = 2

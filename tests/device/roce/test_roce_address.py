@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from emu.device.models import MODELS
 from emu.driver.nodes.roce import MODEL, clear_address, ipv4, ipv6, set_address
-from layouts import roce as layout
 from layouts.enums import CapType, Op, Status
-from layouts.eth_caps import roce_cap
+from layouts.function import roce as layout
+from layouts.function.eth_caps import roce_cap
 
 MAC = bytes.fromhex("0002c9abcd01")
 

@@ -26,9 +26,9 @@ from emu.device.port.packet import OPS, Packet
 from emu.driver.nodes.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.clock import HandClock
-from layouts.bth import AETH, BTH, RETH, Kind, Service
 from layouts.enums import QpState, QpType
-from layouts.wqe import av
+from layouts.rings.wqe import av
+from layouts.wire.bth import AETH, BTH, RETH, Kind, Service
 
 pytestmark = pytest.mark.hostile
 

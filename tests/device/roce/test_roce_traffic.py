@@ -15,9 +15,9 @@ from emu.driver.nodes.roce import (
 )
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.connect import connect
-from layouts.bth import aeth, reth
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, Status
 from layouts.eth_enums import CqeRoceL3
+from layouts.wire.bth import aeth, reth
 
 TEXT = bytes(range(256)) * 24
 GRH = 1 << 28

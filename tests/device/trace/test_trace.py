@@ -22,7 +22,6 @@ from emu.device.trace.recorder import EventList, LineSink, Recorder
 from emu.device.trace.text import TextForm, body
 from firmware_cmds import TABLE
 from layouts.cmd import cmd_layout
-from layouts.cqe import CQE, ERR_CQE
 from layouts.enums import (
     CqeOpcode,
     CqeSyndrome,
@@ -34,6 +33,7 @@ from layouts.enums import (
     Status,
 )
 from layouts.prm import Prm, array, bits, octets
+from layouts.rings.cqe import CQE, ERR_CQE
 
 BOOT_PAGES = 40
 NO_PD = "no pd to change or destroy"

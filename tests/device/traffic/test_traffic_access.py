@@ -4,7 +4,7 @@ import pytest
 
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, EventType, Op, QpState, QpType
-from layouts.wqe import ATOMIC, DATA, RADDR
+from layouts.rings.wqe import ATOMIC, DATA, RADDR
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 SIZE = 2 * 4096

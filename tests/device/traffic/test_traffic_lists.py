@@ -8,7 +8,7 @@ import pytest
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.segments import inline
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpState, QpType
-from layouts.wqe import DATA, RADDR
+from layouts.rings.wqe import DATA, RADDR
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 SIZE = 1 << 16

@@ -23,7 +23,7 @@ from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType
-from layouts.wqe import (
+from layouts.rings.wqe import (
     ATOMIC,
     CTRL,
     DATA,

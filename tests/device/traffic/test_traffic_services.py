@@ -5,7 +5,7 @@ import pytest
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.segments import SIGNALED, SOLICITED
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpState, QpType
-from layouts.wqe import ATOMIC, DATA, MASKED_ATOMIC, RADDR, XRC, av
+from layouts.rings.wqe import ATOMIC, DATA, MASKED_ATOMIC, RADDR, XRC, av
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 SERVICES = (RC, UC, UD, XRC_QP)

@@ -6,7 +6,6 @@ from emu.device.engine import lifecycle
 from emu.device.port.datagram import GSI_QKEY
 from emu.device.port.ib.port import SM_LID
 from emu.driver.verbs.gsi import GRH_BYTES, Gsi, joined
-from layouts import sa
 from layouts.enums import (
     CqeOpcode,
     EventType,
@@ -17,8 +16,9 @@ from layouts.enums import (
     QpState,
     QpType,
 )
-from layouts.eqe import eqe_port_state
-from layouts.mads import (
+from layouts.rings.eqe import eqe_port_state
+from layouts.wire import sa
+from layouts.wire.mads import (
     MAD_BYTES,
     MadStatus,
     Method,
@@ -29,7 +29,7 @@ from layouts.mads import (
     pma_portcounters,
     pma_portcounters_ext,
 )
-from layouts.sa import JoinState, SaAttr, SaStatus
+from layouts.wire.sa import JoinState, SaAttr, SaStatus
 
 GET, SET, GET_TABLE = Method.GET, Method.SET, Method.GET_TABLE
 BROADCAST = bytes.fromhex("ff12401bffff00000000 0000ffffffff")

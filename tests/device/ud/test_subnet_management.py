@@ -6,7 +6,7 @@ from emu.device.port.ib import sma
 from emu.device.port.ib.port import SM_LID
 from emu.driver.verbs.gsi import Gsi
 from layouts.enums import CqeOpcode, QpType
-from layouts.mads import (
+from layouts.wire.mads import (
     DIRECTION,
     MadStatus,
     Method,

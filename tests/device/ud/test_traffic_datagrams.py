@@ -8,8 +8,8 @@ from emu.driver.verbs.channels import GRH_BYTES, QKEY, Channel
 from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
-from layouts.mads import MAD_BYTES
-from layouts.wqe import DATA, av
+from layouts.rings.wqe import DATA, av
+from layouts.wire.mads import MAD_BYTES
 
 UD = QpType.UD
 GRH = 1 << 30

@@ -9,8 +9,8 @@ from helpers.guest.guests import run
 from helpers.guest.kernel_log import KernelLog, server_complaints
 
 from emu.guests import GuestOptions
-from firmware_cmds.dump_sources import SOURCES
-from layouts.resource_dump import SegmentType
+from firmware_cmds.regs.dump_sources import SOURCES
+from layouts.regs.resource_dump import SegmentType
 
 pytestmark = pytest.mark.guest
 

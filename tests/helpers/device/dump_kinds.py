@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from firmware_cmds.dump_sources import SOURCES
+from firmware_cmds.regs.dump_sources import SOURCES
 
 BY_NAME = {source.name: number for number, source in SOURCES.items()}

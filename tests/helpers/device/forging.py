@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, SERVICES, Packet
-from layouts import bth
-from layouts.bth import PSN_MASK
+from layouts.wire import bth
+from layouts.wire.bth import PSN_MASK
 
 OPERANDS = ("swap_add", "compare", "swap_add_mask", "compare_mask")
 

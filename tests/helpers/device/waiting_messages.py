@@ -7,7 +7,7 @@ from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
 from helpers.device.waiting import case, write
 from layouts.enums import QpType, RegId
-from layouts.roce_accl import roce_accl_reg
+from layouts.regs.roce_accl import roce_accl_reg
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from emu.driver.command.words import pack64
 from emu.driver.keys.umr import ANY_QPN, OFFSET, umr
 from layouts.enums import AccessMode, Op
-from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 PAGE = 4096
 READ, WRITE, BOTH = 1, 2, 3

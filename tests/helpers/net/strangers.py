@@ -6,8 +6,8 @@ from emu.device.port.ib.endport import end_port
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, Packet
 from emu.server.net.fabric import protocol
-from layouts.bth import MULTICAST_LID, Service
-from layouts.bth import Kind as PacketKind
+from layouts.wire.bth import MULTICAST_LID, Service
+from layouts.wire.bth import Kind as PacketKind
 
 
 def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=False):

@@ -9,9 +9,9 @@ from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import SubnetAdministrator
-from layouts import sa
-from layouts.mads import BASE_VERSION, RESPONSE, MadStatus, Method, MgmtClass
-from layouts.sa import RmppFlags, RmppType, SaAttr, sa_mad
+from layouts.wire import sa
+from layouts.wire.mads import BASE_VERSION, RESPONSE, MadStatus, Method, MgmtClass
+from layouts.wire.sa import RmppFlags, RmppType, SaAttr, sa_mad
 
 GUID = 0x0002_C903_0000_1000
 

@@ -6,10 +6,10 @@ import pytest
 
 from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import Gsi
-from layouts import sa
 from layouts.enums import CqeOpcode, Op, QpType
-from layouts.mads import Method
-from layouts.sa import SaAttr
+from layouts.wire import sa
+from layouts.wire.mads import Method
+from layouts.wire.sa import SaAttr
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 SIZE = 1 << 20

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from layouts.cqe import OP_OWN, cqe64
-from layouts.eth_cqe import ETH_CQE
-from layouts.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN, wqe_eth_seg
-from layouts.fte import dest_format_struct, flow_context, flow_counter_list
-from layouts.nic_vport import mac_address_layout, nic_vport_context, vlan_layout
+from layouts.function.nic_vport import mac_address_layout, nic_vport_context, vlan_layout
+from layouts.rings.cqe import OP_OWN, cqe64
+from layouts.rings.eth_cqe import ETH_CQE
+from layouts.rings.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN, wqe_eth_seg
+from layouts.steering.fte import dest_format_struct, flow_context, flow_counter_list
 
 
 def test_ethernet_segment():

@@ -19,13 +19,13 @@ from emu.cli.runs.replaying import (
 )
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.words import command_words
-from emu.device.faults import smallest
-from emu.device.faults.smallest import One, Search
 from emu.device.faults.text import dump
 from emu.guests.options import Use
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
+from emu.instruments.smallest import search as smallest
+from emu.instruments.smallest.search import One, Search
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

@@ -35,8 +35,8 @@ from emu.device.rounds.costs import (
 )
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode
-from layouts.eth_cqe import ETH_CQE
 from layouts.eth_enums import CqeChecked, CqeHeader, ModifyField, RqState
+from layouts.rings.eth_cqe import ETH_CQE
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -12,7 +12,7 @@ from emu.device.engine.mr.access import access, listed_length, walk
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.wqe.segments import data_segments, inline_segment
 from emu.device.rounds.budget import STEPS_PER_ACCESS
-from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
+from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.sq import Sq

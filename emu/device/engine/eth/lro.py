@@ -19,7 +19,7 @@ from emu.device.port.eth.checksum import MODULUS, total
 from emu.device.port.eth.frame import MIN_BYTES
 from emu.device.port.eth.headers import TCP, Headers
 from emu.device.port.eth.segment import segment
-from layouts.eth_cqe import LRO, LRO_AT, LRO_NUM_SEG_AT, LRO_PSH
+from layouts.rings.eth_cqe import LRO, LRO_AT, LRO_NUM_SEG_AT, LRO_PSH
 
 MOST_SEGMENTS = 0xFF
 """Packets of one completion: lro_num_seg has 8 bits."""

@@ -17,8 +17,8 @@ from emu.device.engine.eth.gather import gather_each
 from emu.device.engine.eth.transmit import ETH_AT, SEGMENTS_AT, send_frame
 from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.frame import MAX_BYTES
-from layouts.eth_wqe import ETH, INSERT_VLAN
-from layouts.wqe import DS
+from layouts.rings.eth_wqe import ETH, INSERT_VLAN
+from layouts.rings.wqe import DS
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.sq import Sq

@@ -17,7 +17,7 @@ from emu.device.engine.ud.delivery import arrive
 from emu.device.port.eth.roce.datagram import datagram_of, vlan_of
 from emu.device.port.eth.roce.framing import BadFrameError, addresses, network_header, parse, tag_of
 from emu.device.port.eth.roce.gids import MAC_BYTES
-from layouts.bth import Service
+from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -18,7 +18,7 @@ from emu.device.objects.eth.strides import Strides
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.ports import DmaError
 from layouts.enums import CqeOpcode
-from layouts.eth_cqe import ETH_CQE
+from layouts.rings.eth_cqe import ETH_CQE
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

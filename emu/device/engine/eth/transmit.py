@@ -25,8 +25,8 @@ from emu.device.rounds.costs import STEPS_PER_FRAME
 from emu.device.state.points import FaultPoint
 from layouts.enums import Opcode
 from layouts.eth_enums import EthChecksum
-from layouts.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
-from layouts.wqe import DS
+from layouts.rings.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
+from layouts.rings.wqe import DS
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.sq import Sq

@@ -13,8 +13,8 @@ from emu.device.engine.events.vendor_syndromes import Cause, vendor_syndrome
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.state.points import FaultPoint
-from layouts.cqe import CQE, ERR_CQE, SIG_ERR_CQE, tagged
 from layouts.enums import CqeOpcode, CqeSyndrome
+from layouts.rings.cqe import CQE, ERR_CQE, SIG_ERR_CQE, tagged
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.queue import Queue

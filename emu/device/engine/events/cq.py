@@ -21,7 +21,6 @@ from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.cq import Cq, Moderation
 from emu.device.ports import DmaError
-from layouts.cqe import CQE_BYTES, OP_OWN
 from layouts.enums import (
     CqeOpcode,
     CqErrorSyndrome,
@@ -30,6 +29,7 @@ from layouts.enums import (
     EventType,
     Status,
 )
+from layouts.rings.cqe import CQE_BYTES, OP_OWN
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

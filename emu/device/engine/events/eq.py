@@ -15,7 +15,7 @@ from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, DmaError
 from emu.device.state.points import FaultPoint
 from layouts.enums import EventType
-from layouts.eqe import EQE_BYTES, EQE_DATA_OFFSET
+from layouts.rings.eqe import EQE_BYTES, EQE_DATA_OFFSET
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

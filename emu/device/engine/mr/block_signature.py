@@ -15,7 +15,7 @@ from enum import Enum, IntFlag
 from typing import TYPE_CHECKING, Any
 
 from emu.device.engine.mr import checksums
-from layouts.wqe import bsf as bsf_layout
+from layouts.rings.wqe import bsf as bsf_layout
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.psv import Psv

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from emu.device.engine.mr.rights import ABSENT_PAGE, WRITES, AccessError
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
-from layouts.wqe import KLM
+from layouts.rings.wqe import KLM
 
 _MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.rc.headers import objection
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, SERVICES, BadPacketError, Packet
-from layouts.bth import Kind
+from layouts.wire.bth import Kind
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

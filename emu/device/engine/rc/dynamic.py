@@ -29,7 +29,7 @@ from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
 from emu.device.rounds.sizes import ENDED_PER_TURN
 from layouts.enums import CqeSyndrome, QpState, QpType, RqType
-from layouts.qp import qpc
+from layouts.objects.qp import qpc
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

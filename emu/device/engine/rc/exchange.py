@@ -16,9 +16,9 @@ from emu.device.objects.queues.outcome import NEEDS_PACKETS, Dropped, InPieces, 
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from layouts import bth
-from layouts.bth import PSN_MASK
 from layouts.enums import QpType
+from layouts.wire import bth
+from layouts.wire.bth import PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.port.base import Link

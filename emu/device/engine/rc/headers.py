@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.port.ib import partitions
 from emu.device.port.packet import SERVICES, Packet
-from layouts.bth import Service
+from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp

@@ -16,7 +16,7 @@ from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgO
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import MAX_PAYLOAD, OPS, Packet
-from layouts.bth import PSN_HALF, PSN_MASK, Kind, Service
+from layouts.wire.bth import PSN_HALF, PSN_MASK, Kind, Service
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -19,7 +19,7 @@ from emu.device.port.ib.datagram import answer_to, may_manage
 from emu.device.rounds.portions import Portions
 from emu.device.state.containment import contain
 from layouts.enums import PortType, QpType
-from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
+from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
     from emu.device.port.base import Link

@@ -17,7 +17,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode
-from layouts.wqe import (
+from layouts.rings.wqe import (
     ATOMIC,
     EXTENDED_ATOMIC,
     MASKED_ATOMIC,

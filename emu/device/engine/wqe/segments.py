@@ -16,7 +16,7 @@ from emu.device.port.datagram import Destination
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.state.hca import Hca
 from layouts.enums import QpType
-from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
+from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 
 SOLICITED = 1 << 1
 """In the control segment's fm_ce_se: the peer's completion is a solicited one."""

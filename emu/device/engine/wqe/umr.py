@@ -29,8 +29,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.rounds.costs import LOG_TRANSLATION_BYTES_PER_STEP
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
-from layouts.mkey import mkc
-from layouts.wqe import DATA, SET_PSV, UMR_CTRL
+from layouts.objects.mkey import mkc
+from layouts.rings.wqe import DATA, SET_PSV, UMR_CTRL
 
 if TYPE_CHECKING:
     from emu.device.objects.ledger import Ledger

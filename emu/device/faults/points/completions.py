@@ -26,8 +26,8 @@ from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.state.hca import Hca
 from layouts.codec import View
-from layouts.cqe import OP_OWN, cqe64
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
+from layouts.rings.cqe import OP_OWN, cqe64
 
 _OPCODE_SHIFT = 4
 _WQE_OPCODE_SHIFT = 24

@@ -24,10 +24,10 @@ from emu.device.faults.parameters import COUNT, DATA, MS, SET, number, one_of, s
 from emu.device.faults.rule import Rule
 from emu.device.pci import Correctable, Uncorrectable
 from emu.device.trace.decode import event_layout
-from layouts.caps import cmd_hca_cap
 from layouts.enums import EventType
-from layouts.eqe import eqe_page_req
-from layouts.iseg import init_seg
+from layouts.function.caps import cmd_hca_cap
+from layouts.function.iseg import init_seg
+from layouts.rings.eqe import eqe_page_req
 
 log = logging.getLogger(__name__)
 

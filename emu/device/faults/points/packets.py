@@ -23,8 +23,8 @@ from emu.device.faults.rule import Rule
 from emu.device.port.ib.wire import IbWire
 from emu.device.port.packet import SERVICES, BadPacketError, Packet
 from emu.device.state.points import FaultPoint
-from layouts import bth
-from layouts.bth import RESPONSES, Kind, Service
+from layouts.wire import bth
+from layouts.wire.bth import RESPONSES, Kind, Service
 
 if TYPE_CHECKING:
     from emu.device.port.datagram import Datagram, Origin

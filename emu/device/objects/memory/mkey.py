@@ -23,8 +23,8 @@ from emu.device.objects.memory.views import Span, Views
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.enums import AccessMode
-from layouts.mkey import mkc
-from layouts.wqe import KLM
+from layouts.objects.mkey import mkc
+from layouts.rings.wqe import KLM
 
 ANY_QPN = 0xFFFFFF
 """The qpn of a key that any queue pair of its protection domain may use."""

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, compress
 
-from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 MOST_BLOCKS = 4096
 """Most repeat blocks in a list. Drivers use one; each costs as much as hundreds of entries."""

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from layouts.wqe import KLM
+from layouts.rings.wqe import KLM
 
 LOG_CHUNK = 12
 CHUNK = 1 << LOG_CHUNK

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.objects.queues.outcome import Outcome
 from layouts.enums import PageFaultSubtype
-from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
+from layouts.rings.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 if TYPE_CHECKING:
     from emu.device.objects.ledger import Ledger

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.ports import GuestMemory
-from layouts.wqe import DATA, DS, NEXT
+from layouts.rings.wqe import DATA, DS, NEXT
 
 if TYPE_CHECKING:
     from emu.device.objects.domains import Pd

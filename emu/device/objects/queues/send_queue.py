@@ -12,7 +12,7 @@ from struct import Struct
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.ports import GuestMemory
-from layouts.wqe import CTRL, DS, WQEBB
+from layouts.rings.wqe import CTRL, DS, WQEBB
 
 _PRODUCER = Struct(">I")
 _COUNTER_MASK = 0xFFFF

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import FCS_BYTES, Direction
-from layouts import port_counters as layout
 from layouts.eth_enums import CountersGroup
 from layouts.prm import Prm
-from layouts.reg import ib_port_cntrs_grp_data_layout
+from layouts.regs import port_counters as layout
+from layouts.regs.reg import ib_port_cntrs_grp_data_layout
 
 _NS_PER_US = 1000
 _COUNTER_BITS = 32

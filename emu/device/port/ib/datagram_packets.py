@@ -5,8 +5,8 @@ from __future__ import annotations
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, GlobalHeader, Packet
-from layouts import bth
-from layouts.bth import Kind, Service
+from layouts.wire import bth
+from layouts.wire.bth import Kind, Service
 
 
 def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:

@@ -16,7 +16,7 @@ from emu.device.port.ib.port import (
     IbPort,
 )
 from layouts.enums import PhysState, PortState
-from layouts.mads import BASE_VERSION, NodeType, node_info, port_info
+from layouts.wire.mads import BASE_VERSION, NodeType, node_info, port_info
 
 VENDOR_ID = 0x02C9
 NODE_INFO_CLASS_VERSION = 1

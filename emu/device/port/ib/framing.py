@@ -19,7 +19,7 @@ from emu.device.port.packet import (
     build_transport,
     parse_transport,
 )
-from layouts import bth as wire
+from layouts.wire import bth as wire
 
 _SMALLEST = wire.lrh.size + transport.SMALLEST_BYTES
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from emu.device.port.counts import Traffic
 from emu.device.port.ib.port import IbPort
-from layouts.mads import (
+from layouts.wire.mads import (
     BASE_VERSION,
     RESPONSE,
     MadStatus,

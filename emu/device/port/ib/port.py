@@ -14,9 +14,9 @@ from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.device.port.ib.framing import Route, grh_of, parse
 from emu.device.port.packet import GlobalHeader, Packet
 from emu.device.port.recovery import Recovery
-from layouts.bth import lrh
 from layouts.enums import CapMask1, PhysState, PortState, Status
-from layouts.wqe import av
+from layouts.rings.wqe import av
+from layouts.wire.bth import lrh
 
 LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
 DEFAULT_PKEY = 0xFFFF

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, IbPort
-from layouts.bth import PERMISSIVE_LID
-from layouts.mads import (
+from layouts.wire.bth import PERMISSIVE_LID
+from layouts.wire.mads import (
     BASE_VERSION,
     DIRECTION,
     MAD_BYTES,

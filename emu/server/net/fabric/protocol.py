@@ -25,8 +25,8 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.ib import framing
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
-from layouts.bth import MULTICAST_LID, PERMISSIVE_LID
 from layouts.enums import PhysState, PortState
+from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID
 
 VERSION = 3
 MAGIC = b"mlx5fab\n"

@@ -31,7 +31,7 @@ from emu.server.net.ib.packet_queue import PacketQueue
 from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
 from emu.server.net.ib.sa import SubnetAdministrator
 from emu.server.net.link.direction import Direction
-from layouts.bth import PERMISSIVE_LID
+from layouts.wire.bth import PERMISSIVE_LID
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

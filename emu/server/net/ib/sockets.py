@@ -34,8 +34,8 @@ from emu.server.net.fabric.protocol import FrameKind, Identity, ProtocolError
 from emu.server.net.fabric.site import FrameCarrier
 from emu.server.net.ib.local import LocalFabric, destination
 from emu.server.net.poller import Poller, Reactor
-from layouts.bth import Service
 from layouts.enums import PhysState, PortState
+from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -110,7 +110,7 @@ class TestCommandLine:
         assert result.exit_code == 0
         head, place = result.output.splitlines()
         assert head.endswith(" LIM_ERR: log_eq_size above log_max_eq_sz")
-        assert place.startswith("  firmware_cmds/eq.py:")
+        assert place.startswith("  firmware_cmds/objects/eq.py:")
         assert place.endswith(" create_eq: CREATE_EQ")
 
     def test_every_place_of_a_reason(self, explain, reasons):

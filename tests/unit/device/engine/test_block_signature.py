@@ -12,7 +12,7 @@ from emu.device.engine.mr.block_signature import (
     Form,
     Syndrome,
 )
-from layouts.wqe import bsf
+from layouts.rings.wqe import bsf
 
 VALID, SAME, WITH_INLINE = 1 << 15, 1 << 4, 2 << 6
 CRC32, CRC64 = 0x20 << 24, 0x50 << 24

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from emu.device.engine.qp.transitions import TRANSITIONS, apply, taken
 from emu.device.errors import CmdError
 from layouts.enums import Op, QpState
-from layouts.qp import ads, qpc
+from layouts.objects.qp import ads, qpc
 
 MODIFY = [op for op, row in TRANSITIONS.items() if row.required or row.sources == {row.target}]
 NESTED = {"primary_address_path", "secondary_address_path"}

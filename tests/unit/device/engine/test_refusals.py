@@ -34,7 +34,7 @@ from emu.device.rounds.budget import STEPS_PER_ACCESS, Round
 from emu.device.state import turns
 from emu.device.state.held import MOST_HELD, EarlyPackets
 from layouts.enums import AccessMode, Opcode, QpState, QpType
-from layouts.wqe import DATA, INLINE
+from layouts.rings.wqe import DATA, INLINE
 
 
 def some(**values):

@@ -1,7 +1,7 @@
 """Selective repeat: what a requester learns of its peer from ACKs."""
 
 from emu.device.engine.rc.packets.selective import MOST_MISSES, SelectiveRepeat
-from layouts.bth import PSN_MASK
+from layouts.wire.bth import PSN_MASK
 
 LOST, END = PSN_MASK, 9
 AFTER = 0

@@ -29,7 +29,7 @@ from emu.device.objects.eth.flow import Action, FlowTable, Miss, Verdict
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
-from layouts.flow_match import fte_match_param
+from layouts.steering.flow_match import fte_match_param
 
 DROP = Action(Verdict.DROP)
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}

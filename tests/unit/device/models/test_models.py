@@ -11,16 +11,16 @@ from click.testing import CliRunner
 from emu.cli.commands.functions.models import command
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
-from layouts.bth import PSN_HALF
-from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
 from layouts.enums import CapType, PortType
-from layouts.eth_caps import (
+from layouts.function.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
+from layouts.function.eth_caps import (
     debug_cap,
     flow_table_nic_cap,
     per_protocol_networking_offload_caps,
     roce_cap,
 )
-from layouts.memic import device_mem_cap
+from layouts.objects.memic import device_mem_cap
+from layouts.wire.bth import PSN_HALF
 
 IDS = {
     "connectx4lx": 0x1015,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emu.device.objects.memory import ranges as ranges_module
 from emu.device.objects.memory.ranges import MOST_BLOCKS, Ranges
-from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 SMALL = st.integers(0, 9)
 KEYS = st.integers(0x10, 0x14).map(lambda index: index << 8)

@@ -1,7 +1,7 @@
 """Streams of a DC initiator."""
 
 from emu.device.objects.queues.streams import DciStreams
-from layouts.qp import qpc
+from layouts.objects.qp import qpc
 
 
 def test_an_initiator_without_streams_has_none():

@@ -15,7 +15,7 @@ from emu.device.objects.memory.translations import (
     KeyEntries,
     PageEntries,
 )
-from layouts.wqe import KLM
+from layouts.rings.wqe import KLM
 
 PLACES = st.one_of(
     st.integers(0, 20), st.integers(CHUNK - 20, CHUNK + 20), st.integers(2 * CHUNK, 4 * CHUNK)

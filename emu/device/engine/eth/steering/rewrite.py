@@ -19,7 +19,7 @@ from emu.device.port.eth.checksum import adjust
 from emu.device.port.eth.headers import TCP, UDP, Headers, Marked
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
-from layouts.modify_header import add_action_in, copy_action_in, set_action_in
+from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
 _HEAD_BYTES = 64
 """How much is matched, at most, behind the place where the transport's header begins."""

@@ -23,9 +23,9 @@ from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode
 from emu.device.port.packet import Packet
-from layouts import bth
-from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.wire import bth
+from layouts.wire.bth import PSN_MASK, Kind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection

@@ -31,8 +31,8 @@ from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.port.packet import Packet, precedes
-from layouts.bth import MSN_MASK, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
+from layouts.wire.bth import MSN_MASK, PSN_MASK, Kind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection

@@ -16,8 +16,8 @@ from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import STEPS_PER_PACKET
 from emu.device.state.points import FaultPoint
-from layouts.bth import RESPONSES, Kind
 from layouts.enums import QpState
+from layouts.wire.bth import RESPONSES, Kind
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -12,8 +12,8 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, SERVICES, Packet
-from layouts import bth
-from layouts.bth import PSN_MASK
+from layouts.wire import bth
+from layouts.wire.bth import PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

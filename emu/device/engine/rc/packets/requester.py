@@ -24,8 +24,8 @@ from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
-from layouts.bth import PSN_HALF, PSN_MASK
 from layouts.enums import QpState, QpType
+from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection

@@ -28,9 +28,9 @@ from emu.device.port.packet import Packet
 from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets
-from layouts import bth
-from layouts.bth import PSN_MASK, Kind
 from layouts.enums import QpType
+from layouts.wire import bth
+from layouts.wire.bth import PSN_MASK, Kind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection

@@ -19,9 +19,9 @@ from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
-from layouts import bth
-from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
+from layouts.wire import bth
+from layouts.wire.bth import PSN_HALF, PSN_MASK, Kind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection

@@ -8,7 +8,7 @@ was kept it goes back after all, which has cost one round trip.
 
 from __future__ import annotations
 
-from layouts.bth import PSN_MASK
+from layouts.wire.bth import PSN_MASK
 
 MOST_MISSES = 3
 """A packet and so many after it may be lost at once; then it is quicker to go back."""

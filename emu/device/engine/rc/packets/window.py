@@ -16,7 +16,7 @@ from collections import deque
 from emu.device.engine.qp.send_requests import Failure
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.device.objects.queues.send_queue import Wqe
-from layouts.bth import PSN_HALF, PSN_MASK
+from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 
 class Request:

@@ -8,9 +8,9 @@ from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.roce.framing import UDP_BYTES, Framer, Headers, ip_header, is_ipv4
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID, NO_MAC
 from emu.device.port.packet import OPS, Packet
-from layouts import bth
-from layouts.bth import Kind, Service
 from layouts.eth_enums import CqeRoceL3
+from layouts.wire import bth
+from layouts.wire.bth import Kind, Service
 
 VID_MASK, PRIORITY_SHIFT = 0xFFF, 13
 

@@ -25,7 +25,7 @@ from emu.device.port.packet import (
     build_transport,
     parse_transport,
 )
-from layouts.bth import ICRC_BYTES
+from layouts.wire.bth import ICRC_BYTES
 
 IPV4_BYTES, IPV6_BYTES, UDP_BYTES = 20, 40, 8
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"

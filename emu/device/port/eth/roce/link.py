@@ -33,9 +33,9 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import Recovery
-from layouts.bth import BECN, Kind, Service
 from layouts.enums import Status
-from layouts.wqe import av
+from layouts.rings.wqe import av
+from layouts.wire.bth import BECN, Kind, Service
 
 PKEY = 0xFFFF
 """The only P_Key (IBTA A17.4.6)."""

@@ -29,7 +29,8 @@ from emu.server.net.ib.sa.services import Services
 from emu.server.net.ib.sa.worker import Job, Worker
 from emu.server.net.ib.sm import TRUSTED_SM_KEY, Switch
 from layouts.enums import CapMask1
-from layouts.mads import (
+from layouts.prm import Prm
+from layouts.wire.mads import (
     BASE_VERSION,
     RESPONSE,
     MadStatus,
@@ -38,8 +39,7 @@ from layouts.mads import (
     NodeType,
     class_port_info,
 )
-from layouts.prm import Prm
-from layouts.sa import (
+from layouts.wire.sa import (
     CLASS_VERSION,
     DATA_BYTES,
     RMPP_VERSION,

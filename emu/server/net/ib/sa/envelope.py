@@ -7,8 +7,8 @@ from typing import Any
 from emu.device.port.datagram import GSI_QKEY, Origin
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.port.ib.port import DEFAULT_PKEY
-from layouts.mads import MAD_BYTES, RESPONSE, MadStatus, Method
-from layouts.sa import SaStatus, sa_mad
+from layouts.wire.mads import MAD_BYTES, RESPONSE, MadStatus, Method
+from layouts.wire.sa import SaStatus, sa_mad
 
 
 def envelope_fault(data: bytes, origin: Origin) -> str:

@@ -14,8 +14,8 @@ from emu.device.port.ib.port import SM_LID
 from emu.device.ports import Clock
 from emu.server.net.ib.sa.query import Query, SaError
 from emu.server.net.ib.sa.worker import Job, Worker
-from layouts.mads import BASE_VERSION, Method, MgmtClass
-from layouts.sa import (
+from layouts.wire.mads import BASE_VERSION, Method, MgmtClass
+from layouts.wire.sa import (
     CLASS_VERSION,
     DATA_BYTES,
     SaAttr,

@@ -9,7 +9,7 @@ from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
 from emu.server.net.ib.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError
-from layouts.sa import JoinState, SaStatus, Selector, mcmember_rec
+from layouts.wire.sa import JoinState, SaStatus, Selector, mcmember_rec
 
 LINK_LOCAL = 2
 SCOPES = range(1, 15)

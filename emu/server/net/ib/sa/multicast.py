@@ -27,8 +27,8 @@ from emu.server.net.ib.sa.group import (
 )
 from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError
-from layouts.bth import MULTICAST_LID
-from layouts.sa import SaStatus, SmTrap
+from layouts.wire.bth import MULTICAST_LID
+from layouts.wire.sa import SaStatus, SmTrap
 
 log = logging.getLogger(__name__)
 

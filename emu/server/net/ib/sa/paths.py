@@ -14,7 +14,7 @@ from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.partitions import is_same_partition
 from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError, shared_pkeys
-from layouts.sa import SaStatus, Selector, path_rec
+from layouts.wire.sa import SaStatus, Selector, path_rec
 
 MAX_PAIRS = 4096
 """Pairs of ports that one query may ask for; a query that names one end stays far below."""

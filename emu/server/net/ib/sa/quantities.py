@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from emu.device.port.ib.endport import RATE_MBPS
 from emu.server.net.ib.sa.query import Query
-from layouts.sa import Selector
+from layouts.wire.sa import Selector
 
 _COMPARE: dict[Selector, Callable[[int, int], bool]] = {
     Selector.GT: operator.gt,

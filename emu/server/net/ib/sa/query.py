@@ -13,8 +13,8 @@ from typing import Any
 from emu.device.port.datagram import Destination
 from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
-from layouts.mads import MadStatus
-from layouts.sa import Components, SaStatus
+from layouts.wire.mads import MadStatus
+from layouts.wire.sa import Components, SaStatus
 
 
 class SaError(Exception):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from emu.server.net.ib.sa.query import Query
-from layouts.mads import BASE_VERSION, class_port_info
-from layouts.sa import CLASS_VERSION, SaCap, SaCap2, node_rec, portinfo_rec
+from layouts.wire.mads import BASE_VERSION, class_port_info
+from layouts.wire.sa import CLASS_VERSION, SaCap, SaCap2, node_rec, portinfo_rec
 
 RESP_TIME = 18
 """Responses come within 4.096 us * 2**18, about a second."""

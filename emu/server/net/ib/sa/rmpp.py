@@ -13,7 +13,7 @@ from typing import Any
 
 from emu.device.ports import Clock, Timer
 from emu.server.net.ib.sa.worker import Job, Worker
-from layouts.sa import (
+from layouts.wire.sa import (
     DATA_BYTES,
     RMPP_NO_RESPTIME,
     RMPP_VERSION,

@@ -9,7 +9,7 @@ from typing import Any
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.ports import Clock
 from emu.server.net.ib.sa.query import Query, SaError
-from layouts.sa import SaStatus, service_rec
+from layouts.wire.sa import SaStatus, service_rec
 
 log = logging.getLogger(__name__)
 

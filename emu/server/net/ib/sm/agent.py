@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from emu.device.port.ib import sma
 from emu.device.port.ib.endport import EndPort
-from layouts.bth import MULTICAST_LID
 from layouts.enums import PhysState, PortState
-from layouts.mads import (
+from layouts.wire.bth import MULTICAST_LID
+from layouts.wire.mads import (
     SmpAttr,
     SmState,
     linear_forw_table,

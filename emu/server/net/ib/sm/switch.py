@@ -19,8 +19,8 @@ from emu.device.port.ib import sma
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
 from emu.server.net.ib.sm.agent import ATTRIBUTES, Asked, Ports
-from layouts.bth import PERMISSIVE_LID
-from layouts.mads import DIRECTION, MAD_BYTES, Method, SmpAttr, smp
+from layouts.wire.bth import PERMISSIVE_LID
+from layouts.wire.mads import DIRECTION, MAD_BYTES, Method, SmpAttr, smp
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from emu.device.port.eth.roce import framing
 from emu.device.port.eth.roce.framing import BadFrameError, Framer, Headers, network_header, parse
 from emu.device.port.packet import MAX_BYTES, OPS, Packet
-from layouts import bth
-from layouts.bth import Kind, Service
+from layouts.wire import bth
+from layouts.wire.bth import Kind, Service
 
 DMAC, SMAC = bytes.fromhex("020000000002"), bytes.fromhex("020000000001")
 V4 = tuple(framing.MAPPED_PREFIX + bytes((10, 0, 0, last)) for last in (1, 2))

@@ -3,8 +3,8 @@
 import pytest
 
 from emu.device.port.ib.endport import RATE_MBPS, EndPort, mtu_code
-from layouts import mads, sa
 from layouts.enums import PhysState, PortState
+from layouts.wire import mads, sa
 
 ALL_BITS = (1 << 64) - 1
 

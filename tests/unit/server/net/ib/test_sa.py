@@ -8,8 +8,8 @@ from emu.device.port.ib.port import SM_LID
 from emu.server.net.ib.sa import paths
 from emu.server.net.ib.sa.administrator import SM_GUID
 from layouts.enums import CapMask1
-from layouts.mads import RESPONSE, MadStatus, Method, NodeType, class_port_info
-from layouts.sa import SaAttr, SaStatus, Selector
+from layouts.wire.mads import RESPONSE, MadStatus, Method, NodeType, class_port_info
+from layouts.wire.sa import SaAttr, SaStatus, Selector
 
 GET, SET, GET_TABLE, DELETE = Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE
 FULL, LIMITED, OTHER = 0xFFFF, 0x7FFF, 0x8001

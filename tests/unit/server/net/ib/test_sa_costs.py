@@ -12,8 +12,8 @@ from emu.device.rounds.costs import STEPS_PER_RECORD
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import administrator, events, multicast, records, rmpp
 from emu.server.net.ib.sa.worker import Worker
-from layouts.mads import MadStatus, Method
-from layouts.sa import SaAttr
+from layouts.wire.mads import MadStatus, Method
+from layouts.wire.sa import SaAttr
 
 pytestmark = pytest.mark.hostile
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from emu.device.port.ib.port import SM_LID
 from emu.server.net.ib.sa import events, multicast, rmpp, services
-from layouts.bth import MULTICAST_LID
-from layouts.mads import MAD_BYTES, Method
-from layouts.sa import DATA_BYTES, SaAttr, sa_mad
+from layouts.wire.bth import MULTICAST_LID
+from layouts.wire.mads import MAD_BYTES, Method
+from layouts.wire.sa import DATA_BYTES, SaAttr, sa_mad
 
 pytestmark = pytest.mark.hostile
 

@@ -4,8 +4,8 @@ import pytest
 from helpers.net.subnet import Subnet, end_port
 
 from emu.server.net.ib.sa import multicast
-from layouts.mads import MadStatus, Method
-from layouts.sa import JoinState, SaAttr, SaStatus, Selector
+from layouts.wire.mads import MadStatus, Method
+from layouts.wire.sa import JoinState, SaAttr, SaStatus, Selector
 
 GET, SET, GET_TABLE, DELETE = Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE
 BROADCAST = bytes.fromhex("ff12401bffff00000000 0000ffffffff")

@@ -4,8 +4,8 @@ import pytest
 from helpers.net.subnet import Subnet
 
 from emu.server.net.ib.sa import administrator, rmpp
-from layouts.mads import RESPONSE, MadStatus, Method
-from layouts.sa import RmppFlags, RmppStatus, RmppType, SaAttr, SaStatus, sa_mad
+from layouts.wire.mads import RESPONSE, MadStatus, Method
+from layouts.wire.sa import RmppFlags, RmppStatus, RmppType, SaAttr, SaStatus, sa_mad
 
 PORTS = 9
 """Ten node records of 112 bytes each are six MADs."""

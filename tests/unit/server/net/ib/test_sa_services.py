@@ -5,8 +5,8 @@ from helpers.net.subnet import Subnet, end_port
 
 from emu.device.port.ib.port import SM_LID
 from emu.server.net.ib.sa import events, services
-from layouts.mads import RESPONSE, MadStatus, Method
-from layouts.sa import SaAttr, SaStatus, SmTrap, inform_info, notice, sa_mad
+from layouts.wire.mads import RESPONSE, MadStatus, Method
+from layouts.wire.sa import SaAttr, SaStatus, SmTrap, inform_info, notice, sa_mad
 
 GET, SET, GET_TABLE, DELETE = Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE
 SECOND = 1_000_000_000

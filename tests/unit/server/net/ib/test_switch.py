@@ -9,7 +9,7 @@ from emu.device.port.datagram import Destination, Origin
 from emu.device.port.ib.port import SM_LID
 from emu.server.net.ib.sm.switch import LEAST_PORTS, MOST_PORTS, Switch
 from layouts.enums import PhysState, PortState
-from layouts.mads import (
+from layouts.wire.mads import (
     DIRECTION,
     MAD_BYTES,
     MadStatus,

@@ -1,0 +1,147 @@
+"""Bringing the function up and down (PRM "HCA initialization")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import OpenField, command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.state.caps import GROUPS
+from emu.device.state.hca import HcaState
+from layouts.enums import CapMode, Op, Status, TeardownProfile
+from layouts.function import caps
+from layouts.function import hca as layout
+from layouts.prm import Prm
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+SUPPORTED_ISSI = 0b11
+"""Interface step sequence ids 0 and 1, one bit each."""
+
+MELLANOX_OUI = 0x0002C9
+
+
+@command(
+    Op.ENABLE_HCA,
+    layout.enable_hca_in,
+    layout.enable_hca_out,
+    needs=HcaState.DISABLED,
+    privileged=True,
+)
+def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """The first command of a driver. A crash kernel's ends what the old kernel has left running."""
+    if hca.state is not HcaState.DISABLED:
+        lifecycle.shut_down(hca)
+    hca.state = HcaState.ENABLED
+
+
+@command(
+    Op.DISABLE_HCA,
+    layout.disable_hca_in,
+    layout.disable_hca_out,
+    needs=HcaState.DISABLED,
+    privileged=True,
+)
+def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """The last command of a driver; refused while the HCA is still initialized."""
+    if hca.state is HcaState.INITIALIZED:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
+    hca.state = HcaState.DISABLED
+
+
+@command(
+    Op.INIT_HCA,
+    layout.init_hca_in,
+    layout.init_hca_out,
+    needs=HcaState.ENABLED,
+    newer="sw_owner_id",
+    privileged=True,
+)
+def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """Allow objects to be made; their limits are the capabilities as the driver has set them."""
+    if hca.state is HcaState.INITIALIZED:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA is already initialized")
+    hca.initialize()
+
+
+@command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)
+def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """End what INIT_HCA began: gracefully when the driver has destroyed its objects, or by force.
+
+    A fast teardown needs no preparation: the driver writes nic_interface next, and that shuts the
+    function down (core/fw.c: mlx5_cmd_fast_teardown_hca). ``out.state`` stays 0, success.
+    """
+    if cmd.profile == TeardownProfile.GRACEFUL_CLOSE:
+        lifecycle.teardown(hca)
+    elif cmd.profile == TeardownProfile.FORCE_CLOSE:
+        lifecycle.shut_down(hca)
+    elif cmd.profile != TeardownProfile.PREPARE_FAST_TEARDOWN:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown teardown profile", f"{cmd.profile}")
+
+
+@command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
+def query_issi(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the interface step sequence ids: those supported and the one in force."""
+    out.current_issi = hca.issi
+    out.supported_issi_dw0 = SUPPORTED_ISSI
+
+
+@command(
+    Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED, privileged=True
+)
+def set_issi(hca: Hca, cmd: Any, out: Any) -> None:
+    """Choose the interface step; 1 brings RMP and XRC SRQ commands."""
+    if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "ISSI not supported", f"{cmd.current_issi}")
+    hca.issi = cmd.current_issi
+
+
+def _group(cmd: Any) -> Prm | None:
+    return GROUPS.get(cmd.op_mod >> 1)
+
+
+def _current(hca: Hca, cmd: Any) -> bytes | None:
+    group = cmd.op_mod >> 1
+    return hca.caps.page(group, CapMode.CUR) if hca.caps.has(group) else None
+
+
+@command(
+    Op.QUERY_HCA_CAP,
+    caps.query_hca_cap_in,
+    caps.query_hca_cap_out,
+    needs=HcaState.ENABLED,
+    opened=OpenField("capability", _group),
+    of_others=True,
+)
+def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return a group of capabilities, or the front of its page; op_mod is ``group << 1 | mode``."""
+    group = cmd.op_mod >> 1
+    if not hca.caps.has(group):
+        hca.unhandled.cap_groups[group] += 1
+    out.capability = hca.caps.page(group, cmd.op_mod & 1)
+
+
+@command(
+    Op.SET_HCA_CAP,
+    caps.set_hca_cap_in,
+    caps.set_hca_cap_out,
+    needs=HcaState.ENABLED,
+    opened=OpenField("capability", _group, _current),
+    privileged=True,
+    of_others=True,
+)
+def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
+    """Let the driver choose capabilities below their maximum, before INIT_HCA only."""
+    if hca.state is HcaState.INITIALIZED:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
+    hca.caps.set(cmd.op_mod >> 1, cmd.capability)
+
+
+@command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
+def query_adapter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the vendor id and the board id."""
+    block = out.query_adapter_struct
+    block.ieee_vendor_id = MELLANOX_OUI
+    block.vsd_contd_psid = hca.model.psid.encode().ljust(16, b"\0")

@@ -1,0 +1,40 @@
+"""MAD_IFC: the driver hands a management datagram to the port's own agents (hw/mad.c:mlx5_MAD_IFC).
+
+With ``ib_virt`` the driver asks for port data with other commands, and what is left are performance
+MADs that set something, and classes that nobody here answers for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.port.ib import pma, sma
+from emu.device.port.ib.port import IbPort
+from layouts.enums import Op
+from layouts.wire import mad as layout
+from layouts.wire.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
+def mad_ifc(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the agent's answer; when it refuses, its status is in the answer, as on the wire."""
+    out.response_mad_packet = _answer(hca.ib, cmd.mad)
+
+
+def _answer(port: IbPort, mad: bytes) -> bytes:
+    mgmt_class = pma_mad.view(mad).mad_hdr.mgmt_class
+    if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
+        return sma.answer(port, mad)
+    answer = pma.answer(port, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
+    return answer or _unsupported(mad)
+
+
+def _unsupported(mad: bytes) -> bytes:
+    answer = pma_mad.view(bytearray(mad))
+    answer.mad_hdr.method = Method.GET | RESPONSE
+    answer.mad_hdr.status = MadStatus.UNSUPPORTED_METHOD_ATTRIB
+    return bytes(answer)

@@ -1,0 +1,189 @@
+"""The virtual port of an Ethernet function: its context and its state (PRM "NIC vPort Context").
+
+What is promiscuous and which addresses are wanted are kept for the wire and for queries; flow
+tables decide what is received (core/en_fs.c: mlx5e_fs_set_rx_mode_work).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.port.eth.traffic import MAC_BYTES
+from emu.device.port.eth.vport import NicVport
+from firmware_cmds.options import first_set
+from layouts.enums import Op, Status
+from layouts.eth_enums import (
+    InlineMode,
+    InlineModeCap,
+    NvprtListType,
+    VportAdminState,
+    VportStateOpMod,
+)
+from layouts.function import nic_vport as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+_GROUP_BIT = 1 << 40
+_MAC_MASK = (1 << 48) - 1
+_VID_MASK = 0xFFF
+
+_NOT_SETTABLE = (
+    "affiliation", "disable_uc_local_lb", "disable_mc_local_lb", "node_guid", "port_guid",
+    "min_inline", "change_event",
+)  # fmt: skip
+"""Fields whose features have capability bits, none of which is set."""
+
+
+@command(
+    Op.QUERY_NIC_VPORT_CONTEXT,
+    layout.query_nic_vport_context_in,
+    layout.query_nic_vport_context_out,
+    of_others=True,
+)
+def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context, with as much of the chosen list as the output has room for."""
+    vport, context = hca.nic_vport, out.nic_vport_context
+    entries = _list(vport, _list_type(cmd.allowed_list_type))
+    is_asked = hca.caps.ethernet.wqe_inline_mode == InlineModeCap.VPORT_CONTEXT
+    context.assign(
+        {
+            "min_wqe_inline_mode": InlineMode.L2 if is_asked else InlineMode.NONE,
+            "roce_en": int(vport.roce_en),
+            "mtu": vport.mtu,
+            "system_image_guid": hca.adapter.guid,
+            "port_guid": vport.guid,
+            "node_guid": vport.guid,
+            "qkey_violation_counter": vport.qkey_violations,
+            "promisc_uc": int(vport.promisc_uc),
+            "promisc_mc": int(vport.promisc_mc),
+            "promisc_all": int(vport.promisc_all),
+            "allowed_list_type": cmd.allowed_list_type,
+            "allowed_list_size": len(entries),
+        }
+    )
+    address = int.from_bytes(vport.permanent_address, "big")
+    context.permanent_address.mac_addr_47_32 = address >> 32
+    context.permanent_address.mac_addr_31_0 = address & 0xFFFFFFFF
+    places = context.current_uc_mac_address
+    for at, entry in zip(range(len(places)), entries):
+        places[at] = entry
+
+
+def _list_type(number: int) -> NvprtListType:
+    try:
+        return NvprtListType(number)
+    except ValueError:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown list type", f"{number}") from None
+
+
+def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
+    """A list's entries: MAC addresses or VLANs, as numbers."""
+    if kind is NvprtListType.VLAN:
+        return vport.vlan_list
+    macs = vport.uc_list if kind is NvprtListType.UC else vport.mc_list
+    return [int.from_bytes(mac, "big") for mac in macs]
+
+
+@command(
+    Op.MODIFY_NIC_VPORT_CONTEXT,
+    layout.modify_nic_vport_context_in,
+    layout.modify_nic_vport_context_out,
+    privileged=True,
+    of_others=True,
+)
+def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE."""
+    vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
+    if name := first_set(chosen, _NOT_SETTABLE):
+        raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
+    if chosen.mtu and context.mtu > vport.port.max_mtu:
+        raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{context.mtu}")
+    if chosen.roce_en and context.roce_en and not hca.caps.general.roce:
+        raise CmdError(Status.BAD_PARAM_ERR, "port has no RoCE")
+    address = _permanent_address(context) if chosen.permanent_address else b""
+    kind, entries = _list_type(context.allowed_list_type), _entries(hca.caps, chosen, context)
+
+    before = (vport.permanent_address, vport.uc_list)
+    if chosen.mtu:
+        vport.mtu = int(context.mtu)
+    if chosen.roce_en:
+        vport.roce_en = bool(context.roce_en)
+    if chosen.promisc:
+        vport.promisc_uc = bool(context.promisc_uc)
+        vport.promisc_mc = bool(context.promisc_mc)
+        vport.promisc_all = bool(context.promisc_all)
+    if entries is not None:
+        _put_list(vport, kind, entries)
+    if address:
+        vport.permanent_address = address
+    if (vport.permanent_address, vport.uc_list) != before:
+        lifecycle.announce(hca)
+
+
+def _permanent_address(context: Any) -> bytes:
+    given = context.permanent_address
+    address: int = given.mac_addr_47_32 << 32 | given.mac_addr_31_0
+    if not address or address & _GROUP_BIT:
+        raise CmdError(Status.BAD_PARAM_ERR, "not a unicast address", f"{address:#014x}")
+    return address.to_bytes(MAC_BYTES, "big")
+
+
+def _entries(caps: Caps, chosen: Any, context: Any) -> list[int] | None:
+    """The entries of the list that replaces one; None when there is none to replace."""
+    if not chosen.addresses_list:
+        return None
+    kind, size = _list_type(context.allowed_list_type), context.allowed_list_size
+    general, given = caps.general, context.current_uc_mac_address
+    limit = {
+        NvprtListType.UC: general.log_max_current_uc_list,
+        NvprtListType.MC: general.log_max_current_mc_list,
+        NvprtListType.VLAN: general.log_max_vlan_list,
+    }[kind]
+    if size > 1 << limit:
+        raise CmdError(Status.LIM_ERR, "vPort list is longer than its capability allows", f"{size}")
+    if size > len(given):
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR,
+            "input is too short for the vPort list",
+            f"{len(given)} of {size}",
+        )
+    mask = _VID_MASK if kind is NvprtListType.VLAN else _MAC_MASK
+    entries = [given[at] & mask for at in range(size)]
+    if kind is NvprtListType.UC and any(entry & _GROUP_BIT for entry in entries):
+        raise CmdError(Status.BAD_PARAM_ERR, "multicast address in the list of unicast addresses")
+    return entries
+
+
+def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
+    if kind is NvprtListType.VLAN:
+        vport.vlan_list = tuple(entries)
+        return
+    macs = tuple(entry.to_bytes(MAC_BYTES, "big") for entry in entries)
+    if kind is NvprtListType.UC:
+        vport.uc_list, vport.own = macs, frozenset(macs)
+    else:
+        vport.mc_list = macs
+
+
+@command(
+    Op.MODIFY_VPORT_STATE,
+    layout.modify_vport_state_in,
+    layout.modify_vport_state_out,
+    privileged=True,
+    of_others=True,
+)
+def modify_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
+    """Enable or disable the function's virtual port; AUTO means the same as UP."""
+    if cmd.op_mod != VportStateOpMod.VNIC_VPORT:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "function has no embedded switch", f"op_mod {cmd.op_mod}"
+        )
+    if cmd.admin_state not in tuple(VportAdminState):
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown vPort state", f"{cmd.admin_state}")
+    lifecycle.set_vport_admin(hca, up=cmd.admin_state != VportAdminState.DOWN)

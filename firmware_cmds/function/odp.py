@@ -1,0 +1,35 @@
+"""PAGE_FAULT_RESUME: the driver has dealt with a page fault (PRM "On-demand paging"; hw/odp.c)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import OpenField, command
+from emu.device.engine.mr import page_faults
+from layouts.enums import Op
+from layouts.function import odp as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(
+    Op.PAGE_FAULT_RESUME,
+    layout.page_fault_resume_in,
+    layout.page_fault_resume_out,
+    opened=OpenField("page_fault_info", lambda cmd: layout.trans_page_fault_info),
+    privileged=True,
+)
+def page_fault_resume(hca: Hca, cmd: Any, out: Any) -> None:
+    """Let what waits for a page go on, or fail it when the driver reports an error.
+
+    The form is that of the scheme that the driver has chosen (odp_cap.mem_page_fault).
+    """
+    if hca.caps.odp.mem_page_fault:
+        memory = layout.mem_page_fault_info.view(cmd.page_fault_info)
+        token = memory.fault_token_47_32 << 32 | memory.fault_token_31_0
+        page_faults.resume(hca, token, bool(memory.error))
+    else:
+        info = layout.trans_page_fault_info.view(cmd.page_fault_info)
+        named = info.page_fault_type, info.wq_number
+        page_faults.resume(hca, info.fault_token, bool(info.error), named)

@@ -1,0 +1,74 @@
+"""Firmware pages: QUERY_PAGES, MANAGE_PAGES (PRM "ICM memory"; core/pagealloc.c)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.memory.pages import check_pages
+from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import PAGES_PER_PORTION
+from emu.device.state.fwpages import MOST_PAGES
+from emu.device.state.hca import HcaState
+from layouts.enums import BootPages, Op, PageOp, Status
+from layouts.function import pages as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+PAGE = 4096
+
+
+@command(
+    Op.QUERY_PAGES,
+    layout.query_pages_in,
+    layout.query_pages_out,
+    needs=HcaState.ENABLED,
+    privileged=True,
+)
+def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return how many pages the device wants now; for 0 the driver sends no MANAGE_PAGES."""
+    if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
+    out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
+
+
+@command(
+    Op.MANAGE_PAGES,
+    layout.manage_pages_in,
+    layout.manage_pages_out,
+    needs=HcaState.ENABLED,
+    privileged=True,
+)
+def manage_pages(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Take pages from the driver, give them back, or learn that it has none to give."""
+    if cmd.op_mod == PageOp.GIVE:
+        yield from _give(hca, cmd)
+    elif cmd.op_mod == PageOp.TAKE:
+        pages = hca.fwpages.take(min(cmd.input_num_entries, len(out.pas)))
+        out.pas.put_words(pages)
+        out.output_num_entries = len(pages)
+    elif cmd.op_mod != PageOp.CANT_GIVE:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
+
+
+def _give(hca: Hca, cmd: Any) -> Portions[None]:
+    count = cmd.input_num_entries
+    if count > len(cmd.pas):
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "input is too short for its list of pages", f"{count}"
+        )
+    if len(hca.fwpages) + count > MOST_PAGES:
+        raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
+    pages = cmd.pas.words(count)
+    yield from check_pages(hca.memory, pages, PAGE, count * PAGE)
+    different: dict[int, None] = {}
+    for first in range(0, count, PAGES_PER_PORTION):
+        different.update(dict.fromkeys(pages[first : first + PAGES_PER_PORTION]))
+        yield
+    if len(different) != count:
+        raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
+    if hca.fwpages.holds_any(different):
+        raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
+    hca.fwpages.give(different)

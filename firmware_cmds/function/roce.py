@@ -1,0 +1,88 @@
+"""The GID table of an Ethernet port (PRM "RoCE Address"; hw/main.c: set_roce_addr)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.port.eth.roce.framing import is_ipv4
+from emu.device.port.eth.roce.gids import MAC_BYTES, NO_MAC, GidEntry
+from layouts.enums import Op, Status
+from layouts.eth_enums import RoceL3Type, RoceVersion
+from layouts.function import roce as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_GROUP = 1
+_LAST_VLAN = 4094
+
+
+def _index(hca: Hca, cmd: Any) -> int:
+    """An index in the table. Raises BAD_OP_ERR without RoCE, BAD_PARAM_ERR beyond its end."""
+    if not hca.caps.general.roce:
+        raise CmdError(Status.BAD_OP_ERR, "port has no RoCE")
+    index = int(cmd.roce_address_index)
+    if index >= len(hca.gids):
+        raise CmdError(Status.BAD_PARAM_ERR, "roce_address_index beyond the table", f"{index}")
+    return index
+
+
+@command(
+    Op.SET_ROCE_ADDRESS, layout.set_roce_address_in, layout.set_roce_address_out, privileged=True
+)
+def set_roce_address(hca: Hca, cmd: Any, out: Any) -> None:
+    """Put an address into the table; one of zeros empties the entry, whatever its version says."""
+    index, given = _index(hca, cmd), cmd.roce_address
+    mac = (given.source_mac_47_32 << 32 | given.source_mac_31_0).to_bytes(MAC_BYTES, "big")
+    entry = GidEntry(
+        bytes(given.source_l3_address),
+        mac,
+        int(given.vlan_id) if given.vlan_valid else None,
+        int(given.roce_l3_type),
+        int(given.roce_version),
+    )
+    if not entry.is_empty:
+        _check(entry)
+    hca.gids.put(index, entry)
+    lifecycle.announce(hca)
+
+
+def _check(entry: GidEntry) -> None:
+    if entry.version != RoceVersion.VERSION_2:
+        raise CmdError(Status.BAD_PARAM_ERR, "RoCE version not supported", f"{entry.version}")
+    if entry.l3_type != (RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "roce_l3_type is not that of the address", f"{entry.l3_type}"
+        )
+    if entry.mac == NO_MAC or entry.mac[0] & _GROUP:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "source MAC address is zero or multicast", entry.mac.hex(":")
+        )
+    if entry.vlan is not None and not 0 < entry.vlan <= _LAST_VLAN:
+        raise CmdError(Status.BAD_PARAM_ERR, "VLAN ID is not 1 to 4094", f"{entry.vlan}")
+
+
+@command(
+    Op.QUERY_ROCE_ADDRESS,
+    layout.query_roce_address_in,
+    layout.query_roce_address_out,
+    privileged=True,
+)
+def query_roce_address(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return an entry of the table as it was set."""
+    entry = hca.gids[_index(hca, cmd)]
+    mac = int.from_bytes(entry.mac, "big")
+    out.roce_address.assign(
+        {
+            "source_l3_address": entry.gid,
+            "vlan_valid": int(entry.vlan is not None),
+            "vlan_id": entry.vlan or 0,
+            "source_mac_47_32": mac >> 32,
+            "source_mac_31_0": mac & 0xFFFFFFFF,
+            "roce_l3_type": entry.l3_type,
+            "roce_version": entry.version,
+        }
+    )

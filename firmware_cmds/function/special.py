@@ -1,0 +1,32 @@
+"""QUERY_SPECIAL_CONTEXTS: keys that exist without being created."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
+from layouts.enums import Op
+from layouts.function import hca as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(
+    Op.QUERY_SPECIAL_CONTEXTS,
+    layout.query_special_contexts_in,
+    layout.query_special_contexts_out,
+    privileged=True,
+)
+def query_special_contexts(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the reserved lkey, and the null key and the dump-fill key if their capability is set.
+
+    That one opens all of guest memory, so the command is the driver's alone.
+    """
+    general = hca.caps.general
+    if general.null_mkey:
+        out.null_mkey = NULL_MKEY
+    if general.dump_fill_mkey:
+        out.dump_fill_mkey = DUMP_FILL_MKEY
+    out.resd_lkey = RESERVED_LKEY

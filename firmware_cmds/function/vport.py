@@ -1,0 +1,147 @@
+"""The port as the function sees it: context, GIDs, P_Keys, state and counters (PRM "vPort")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.port import counts
+from emu.device.port.ib.port import (
+    DEFAULT_PKEY,
+    GID_TABLE_ENTRIES,
+    PKEY_TABLE_ENTRIES,
+    SETTABLE_CAPS,
+)
+from layouts.enums import Op, PortType, Status
+from layouts.eth_enums import VportStateOpMod
+from layouts.function import vport as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+ALL_ENTRIES = 0xFFFF
+"""An index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""
+
+
+@command(
+    Op.QUERY_HCA_VPORT_CONTEXT,
+    layout.query_hca_vport_context_in,
+    layout.query_hca_vport_context_out,
+)
+def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return state, GUIDs, LIDs and the capability mask of the port."""
+    port = hca.ib
+    out.hca_vport_context.assign(
+        {
+            # Subnet management is the physical function's, on an adapter as well.
+            "has_smi": not hca.model.identity.is_vf,
+            "port_physical_state": port.phys_state,
+            "port_state": port.state,
+            "vport_state": port.state,
+            "system_image_guid": hca.adapter.guid,
+            "port_guid": port.guid,
+            "node_guid": port.guid,
+            "cap_mask1": port.cap_mask1,
+            "cap_mask1_field_select": SETTABLE_CAPS,
+            "lid": port.lid,
+            "subnet_timeout": port.subnet_timeout,
+            "sm_lid": port.sm_lid,
+            "pkey_violation_counter": port.pkey_violations,
+            "qkey_violation_counter": port.qkey_violations,
+        }
+    )
+
+
+@command(
+    Op.MODIFY_HCA_VPORT_CONTEXT,
+    layout.modify_hca_vport_context_in,
+    layout.modify_hca_vport_context_out,
+    privileged=True,
+)
+def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic)."""
+    context = cmd.hca_vport_context
+    if context.field_select:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "field is not settable", f"field_select {context.field_select:#x}"
+        )
+    selected = context.cap_mask1_field_select
+    if selected & ~SETTABLE_CAPS:
+        raise CmdError(Status.BAD_PARAM_ERR, "capability bit is not settable", f"{selected:#x}")
+    before = hca.ib.cap_mask1
+    hca.ib.cap_mask1 = before & ~selected | context.cap_mask1 & selected
+    if hca.ib.cap_mask1 != before:
+        hca.wire.port_changed(hca)  # an administrator elsewhere is asked for it as well
+
+
+@command(
+    Op.QUERY_HCA_VPORT_GID,
+    layout.query_hca_vport_gid_in,
+    layout.query_hca_vport_gid_out,
+    privileged=True,
+)
+def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return one GID, or from index 0 on as many as the output has room for."""
+    indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
+    for at, index in enumerate(indices):
+        out.gid[at] = hca.ib.gid(index)
+    out.gids_num = len(indices)
+
+
+@command(
+    Op.QUERY_HCA_VPORT_PKEY,
+    layout.query_hca_vport_pkey_in,
+    layout.query_hca_vport_pkey_out,
+    privileged=True,
+)
+def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return one P_Key, or from index 0 on as many as the output has room for.
+
+    An Ethernet port is asked as well, for the one that RoCE has (mlx5_ib: mlx5_query_port_roce).
+    """
+    if hca.model.port_type is PortType.ETH:
+        keys: Sequence[int] = (DEFAULT_PKEY,)
+    else:
+        keys = [hca.ib.pkey(index) for index in range(PKEY_TABLE_ENTRIES)]
+    for at, index in enumerate(_indices(cmd.pkey_index, len(keys), len(out.pkey))):
+        out.pkey[at].pkey = keys[index]
+
+
+def _indices(index: int, entries: int, room: int) -> range:
+    if index == ALL_ENTRIES:
+        if room < entries:
+            raise CmdError(
+                Status.BAD_OUTP_LEN_ERR, "output is too short for the table", f"{room} entries"
+            )
+        return range(entries)
+    if index >= entries:
+        raise CmdError(Status.BAD_PARAM_ERR, "index beyond the table", f"{index} of {entries}")
+    if room < 1:
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "output is too short for an entry")
+    return range(index, index + 1)
+
+
+@command(
+    Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out, of_others=True
+)
+def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return UP while frames can pass: there is a link and the driver has not disabled the port."""
+    if cmd.op_mod == VportStateOpMod.ESW_VPORT:
+        raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
+    out.admin_state = out.state = int(hca.vport.is_up)
+
+
+@command(
+    Op.QUERY_VPORT_COUNTER,
+    layout.query_vport_counter_in,
+    layout.query_vport_counter_out,
+    of_others=True,
+)
+def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return packets and octets since the driver last cleared them."""
+    for name, traffic in counts.since_cleared(hca.vport).items():
+        getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
+    if cmd.clear:
+        counts.clear(hca.vport)

@@ -1,0 +1,1 @@
+"""Commands on the objects that a driver creates."""

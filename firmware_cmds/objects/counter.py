@@ -1,0 +1,57 @@
+"""Counter sets of queue pairs, and the vnic diagnostics that devlink health shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.domains import QCounter
+from layouts.enums import Op, PortType, Status
+from layouts.objects import counter as layout
+
+if TYPE_CHECKING:
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
+
+
+def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
+    """The set with the number that a queue's context has; 0 names none."""
+    return counters.need(number) if number else None
+
+
+@command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
+def alloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a counter set; queue pairs name it in qpc.counter_set_id."""
+    out.counter_set_id = hca.counters.add(QCounter())
+
+
+@command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
+def dealloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the set; refused while a queue counts in it."""
+    hca.counters.remove(cmd.counter_set_id)
+
+
+@command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
+def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the set's values; ``clear`` starts it again from zero."""
+    if cmd.aggregate:
+        raise CmdError(Status.BAD_PARAM_ERR, "only one counter set can be read by a command")
+    counter = hca.counters.need(cmd.counter_set_id)
+    for name, value in counter.values.items():
+        setattr(out, name, value & 0xFFFFFFFF)
+    if cmd.clear:
+        counter.values.clear()
+
+
+@command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out, of_others=True)
+def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c)."""
+    env = out.vport_env
+    env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
+    env.async_eq_overrun = sum(eq.overruns for eq in hca.eqs if eq.events)
+    env.cq_overrun = hca.cq_overruns
+    env.invalid_command = hca.unhandled.commands.total()
+    if hca.model.port_type is PortType.ETH:
+        env.nic_receive_steering_discard = hca.nic_vport.steering_discards
+        env.eth_wqe_too_small = hca.nic_vport.wqe_too_small & 0xFFFFFFFF

@@ -1,0 +1,187 @@
+"""Completion queues (PRM "Completion queues"; core/cq.c, hw/cq.c)."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.events import cq as cq_engine
+from emu.device.errors import CmdError
+from emu.device.objects.memory.pages import PageList, queue_buffer
+from emu.device.objects.object import holding
+from emu.device.objects.queues.cq import Cq, Moderation
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.umem import buffer_in, record_in
+from firmware_cmds.options import first_set
+from layouts.enums import CqPeriodMode, Op, Status
+from layouts.objects import cq as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+CQE_BYTES = (64, 128, 128)
+"""By cqe_sz. In both wide forms the second half of an entry is what a narrow one would be."""
+
+NS_PER_US = 1000
+_OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1
+
+_NOT_BUILT = ("apu_cq", "cc", "scqe_break_moderation_en")
+"""Fields of cqc whose features have capability bits, none of which is set.
+
+``cqe_comp_en`` is not among them: it allows the device to compress entries, which this one never
+does. DPDK sets it without asking for the capability (mlx5_rxq.c).
+"""
+
+
+class ModifyCq(IntFlag):
+    """What MODIFY_CQ changes (MLX5_CQ_MODIFY_*)."""
+
+    PERIOD = 1 << 0
+    COUNT = 1 << 1
+    OVERRUN = 1 << 2
+    PERIOD_MODE = 1 << 4
+
+
+class ResizeCq(IntFlag):
+    """What a resize brings: the driver sends all of it (MLX5_MODIFY_CQ_MASK_*)."""
+
+    LOG_SIZE = 1 << 0
+    PG_OFFSET = 1 << 1
+    PG_SIZE = 1 << 2
+
+
+@command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
+def create_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a ring for completions that reports to an existing EQ."""
+    ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
+    if ctx.cqe_sz >= len(CQE_BYTES):
+        raise CmdError(Status.BAD_PARAM_ERR, "cqe_sz not supported", f"{ctx.cqe_sz}")
+    _check_period_mode(hca.caps, ctx.cq_period_mode)
+    eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
+    hca.uars.need(ctx.uar_page)
+    hca.cqs.check_room()
+    stride = CQE_BYTES[ctx.cqe_sz]
+    dbr_addr, umems = record_in(hca, ctx)
+    if cmd.cq_umem_valid:
+        size = _size(hca.caps, ctx, stride)
+        place = cmd.cq_umem_id, cmd.cq_umem_offset, size
+        buffer, umem = buffer_in(hca.umems, *place, is_written=True)
+        umems = (*umems, umem)
+    else:
+        with holding(eq, *umems):
+            buffer = yield from _buffer(hca, cmd, ctx, stride)
+    cq = Cq(ctx, eq, buffer, stride, dbr_addr, umems)
+    cq.moderation = _moderation(hca.caps, ctx)
+    out.cqn = hca.cqs.add(cq)
+
+
+def _size(caps: Caps, ctx: Any, stride: int) -> int:
+    """Bytes of the ring. Raises LIM_ERR for one that is longer than the device takes."""
+    if ctx.log_cq_size > caps.general.log_max_cq_sz:
+        raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
+    return stride << int(ctx.log_cq_size)
+
+
+def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> Portions[PageList]:
+    """The ring that a context and the page list behind it describe."""
+    size = _size(hca.caps, ctx, stride)
+    return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
+
+
+def _moderation(caps: Caps, ctx: Any) -> Moderation | None:
+    """Moderation as the context wants it; a 0 in either field turns it off."""
+    if not ctx.cq_period or not ctx.cq_max_count:
+        return None
+    if not caps.general.cq_moderation:
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ moderation is not supported")
+    starts_from_cqe = ctx.cq_period_mode == CqPeriodMode.START_FROM_CQE
+    return Moderation(ctx.cq_max_count, ctx.cq_period * NS_PER_US, starts_from_cqe)
+
+
+@command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
+def modify_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Change moderation or the overrun bit, or give the CQ another ring for entries to come."""
+    cq = hca.cqs.subject(cmd.cqn)
+    if cmd.op_mod == _OP_MOD_RESIZE:
+        yield from _resize(hca, cq, cmd)
+    elif cmd.op_mod == _OP_MOD_MODIFY:
+        _modify(hca, cq, cmd)
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+
+
+def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
+    select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
+    if select & ModifyCq.PERIOD_MODE:
+        if not hca.caps.general.cq_period_mode_modify:
+            raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", "cq_period_mode")
+        _check_period_mode(hca.caps, given.cq_period_mode)
+    if unknown := select & ~sum(ModifyCq):
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
+    changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
+    for flag, name in (
+        (ModifyCq.PERIOD, "cq_period"),
+        (ModifyCq.COUNT, "cq_max_count"),
+        (ModifyCq.OVERRUN, "oi"),
+        (ModifyCq.PERIOD_MODE, "cq_period_mode"),
+    ):
+        if select & flag:
+            setattr(changed, name, getattr(given, name))
+    moderation = _moderation(hca.caps, changed)
+    cq.ctx = changed
+    cq.ignores_overrun = bool(changed.oi)
+    if select & (ModifyCq.PERIOD | ModifyCq.COUNT | ModifyCq.PERIOD_MODE):
+        cq_engine.moderate(hca, cq, moderation)
+
+
+def _check_period_mode(caps: Caps, mode: int) -> None:
+    """The period begins with the first entry after an event, or where there is the capability
+    (cq_period_start_from_cqe) with each entry.
+    """
+    modes = (CqPeriodMode.START_FROM_EQE, CqPeriodMode.START_FROM_CQE)
+    if mode not in modes[: 1 + caps.general.cq_period_start_from_cqe]:
+        raise CmdError(Status.BAD_PARAM_ERR, "cq_period_mode not supported", f"{mode}")
+
+
+def _resize(hca: Hca, cq: Cq, cmd: Any) -> Portions[None]:
+    if not hca.caps.general.cq_resize:
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
+    select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
+    if select != sum(ResizeCq):
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "resize must select size, page offset and page size",
+            f"{select:#x}",
+        )
+    if cmd.cq_umem_valid or cq.umems:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "resizing a CQ over a umem is not supported", f"{cq!r}"
+        )
+    if given.cqe_sz != cq.ctx.cqe_sz:
+        raise CmdError(Status.BAD_PARAM_ERR, "resize must keep cqe_sz", f"{given.cqe_sz}")
+    with holding(cq):
+        buffer = yield from _buffer(hca, cmd, given, cq.stride)
+    hca.ledger.check(cq.kind, buffer.host_bytes - cq.buffer.host_bytes)
+    cq_engine.resize(hca, cq, buffer, given.log_cq_size)
+    hca.cqs.recharge(cq)
+    for name in ("log_cq_size", "page_offset", "log_page_size"):
+        setattr(cq.ctx, name, getattr(given, name))
+
+
+@command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
+def destroy_cq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the CQ; refused while a queue reports to it."""
+    hca.cqs.remove(cmd.cqn).stop_waiting()
+
+
+@command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
+def query_cq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now and as much of the page list as the output has room for."""
+    cq = hca.cqs.need(cmd.cqn)
+    cq.encode()
+    out.cq_context = bytes(cq.ctx)
+    out.pas.put_words(cq.buffer.pages[: len(out.pas)])

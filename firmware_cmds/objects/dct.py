@@ -1,0 +1,77 @@
+"""DC targets: create, query, drain, destroy (hw/qpc.c: mlx5_core_create_dct and its neighbours)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.qp import attributes
+from emu.device.engine.rc.dynamic import end_some
+from emu.device.errors import CmdError
+from emu.device.objects.object import DRIVER_UID, holding
+from emu.device.objects.queues.dct import Dct
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.wq import user_index
+from layouts.enums import EventType, Op, Status
+from layouts.objects import dct as layout
+from layouts.rings.eqe import eqe_dct
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_EVENT = eqe_dct.packer("dctn")
+
+
+@command(Op.CREATE_DCT, layout.create_dct_in, layout.create_dct_out)
+def create_dct(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a target, which takes messages at once."""
+    ctx = layout.dctc.view(bytearray(bytes(cmd.dct_context_entry)))
+    if ctx.port:  # UCX leaves it 0; a driver with LAG chooses one
+        attributes.check_port(hca.caps, ctx.port)
+    attributes.check_pkey_index(hca.caps, ctx.pkey_index)
+    hca.link.check_source(ctx.my_addr_index)
+    if ctx.mtu not in attributes.MTU_CODES:
+        raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{ctx.mtu}")
+    if ctx.rlky and hca.caller.uid != DRIVER_UID:
+        raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the reserved lkey")
+    number = ctx.counter_set_id
+    dct = Dct(
+        ctx,
+        pd=hca.pds.need(ctx.pd),
+        srq=hca.srqs.need(ctx.srqn_xrqn),
+        cq=hca.cqs.need(ctx.cqn),
+        counter=hca.counters.need(number) if number else None,
+    )
+    dct.uidx = user_index(hca.caps, ctx)
+    out.dctn = hca.dcts.add(dct)
+
+
+@command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
+def query_dct(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now."""
+    dct = hca.dcts.need(cmd.dctn)
+    dct.encode()
+    out.dct_context_entry = bytes(dct.ctx)
+
+
+@command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
+def drain_dct(hca: Hca, cmd: Any, out: Any) -> None:
+    """Take no more messages. The driver waits for the event that there are none any more."""
+    dct = hca.dcts.subject(cmd.dctn)
+    dct.is_drained = True
+    eq_engine.raise_event(hca, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
+
+
+@command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
+def destroy_dct(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Destroy the target; an initiator that has begun a message gets no response.
+
+    It may have a responder for each initiator of all functions.
+    """
+    dct = hca.dcts.removable(cmd.dctn)
+    dct.is_drained = True
+    with holding(dct):
+        while end_some(dct):
+            yield
+    hca.dcts.remove(cmd.dctn)

@@ -1,0 +1,65 @@
+"""Event queues (PRM "Event queues"; core/eq.c)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.objects.memory.pages import queue_buffer
+from emu.device.objects.queues.eq import Eq
+from emu.device.rounds.portions import finish
+from emu.device.state.hca import MSIX_VECTORS
+from layouts.enums import Op, Status
+from layouts.objects import eq as layout
+from layouts.rings.eqe import EQE_BYTES
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+WRITE_FAILURE = 0xA
+"""eqc.status (MLX5_EQC_STATUS_EQ_WRITE_FAILURE)."""
+STATE_FIRED = 0xA
+STATE_ARMED = 0x9
+
+
+@command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
+def create_eq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a ring for events; ``event_bitmask`` says which asynchronous types it gets."""
+    ctx = layout.eqc.view(bytes(cmd.eq_context_entry))
+    if ctx.log_eq_size > hca.caps.general.log_max_eq_sz:
+        raise CmdError(Status.LIM_ERR, "log_eq_size above log_max_eq_sz", f"{ctx.log_eq_size}")
+    if ctx.intr >= MSIX_VECTORS:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"intr {ctx.intr}")
+    hca.uars.need(ctx.uar_page)
+    hca.eqs.check_room()
+    size = EQE_BYTES << ctx.log_eq_size
+    buffer = finish(queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size))
+    eq = Eq(ctx, _event_mask(cmd.event_bitmask), buffer)
+    out.eq_number = hca.eqs.add(eq)
+    hca.subscribe(eq)
+
+
+def _event_mask(words: Any) -> int:
+    """Event type ``n`` is bit ``n % 64`` of word ``n / 64`` (core/eq.c:create_map_eq)."""
+    return sum(word << 64 * index for index, word in enumerate(words))
+
+
+@command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
+def destroy_eq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the EQ; refused while a CQ reports to it."""
+    lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
+
+
+@command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
+def query_eq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context, with the counters and the arm state of now."""
+    eq = hca.eqs.need(cmd.eq_number)
+    ctx = out.eq_context_entry
+    out.eq_context_entry = bytes(eq.ctx)
+    ctx.status = WRITE_FAILURE if eq.has_write_failed else 0
+    ctx.st = STATE_ARMED if eq.armed else STATE_FIRED
+    ctx.consumer_counter = eq.ci & 0xFFFFFF
+    ctx.producer_counter = eq.pi & 0xFFFFFF
+    out.event_bitmask = eq.events & 0xFFFF_FFFF_FFFF_FFFF

@@ -1,0 +1,47 @@
+"""General objects; so far reserved queue pair numbers.
+
+A process that makes its queue pairs elsewhere takes a number from here for rdma_cm, which tells
+connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.queues.queue import ReservedQpn
+from layouts.enums import Op, Status
+from layouts.objects import general_object as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+
+def _check_type(caps: Caps, obj_type: int) -> None:
+    if not caps.general.general_obj_types >> obj_type & 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "general object type not supported", f"{obj_type:#x}")
+
+
+@command(
+    Op.CREATE_GENERAL_OBJECT, layout.create_general_object_in, layout.create_general_object_out
+)
+def create_general_object(hca: Hca, cmd: Any, out: Any) -> None:
+    """Reserve one queue pair number (log_reserved_qpn_granularity is 0)."""
+    _check_type(hca.caps, cmd.op_mod)
+    if cmd.log_obj_range:
+        raise CmdError(
+            Status.LIM_ERR, "more numbers than log_reserved_qpn_granularity",
+            f"{1 << cmd.log_obj_range}",
+        )  # fmt: skip
+    out.obj_id = hca.reserved_qpns.add(ReservedQpn())
+
+
+@command(
+    Op.DESTROY_GENERAL_OBJECT, layout.destroy_general_object_in, layout.destroy_general_object_out
+)
+def destroy_general_object(hca: Hca, cmd: Any, out: Any) -> None:
+    """The number can be a queue pair's again."""
+    _check_type(hca.caps, cmd.op_mod)
+    hca.reserved_qpns.remove(cmd.obj_id)

@@ -1,0 +1,81 @@
+"""Device memory: pages of BAR 0 that processes and queue pairs share (hw/dm.c of mlx5_ib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.memory.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
+from layouts.enums import Op, Status
+from layouts.objects import memic as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_ALLOC, _DEALLOC = 0, 1
+"""op_mod of MODIFY_MEMIC (MLX5_MODIFY_MEMIC_OP_MOD_*)."""
+
+
+def _need(area: MemicArea | None) -> MemicArea:
+    if area is None:
+        raise CmdError(Status.BAD_OP_ERR, "no device memory")
+    return area
+
+
+def _memic(area: MemicArea, address: int) -> Memic:
+    """The device memory that begins at this offset in BAR 0."""
+    found = area.owner(address, 1)
+    if found is None or area.start + found.start != address:
+        raise CmdError(Status.BAD_RES_ERR, "no device memory begins here", f"{address:#x}")
+    return found
+
+
+@command(Op.ALLOC_MEMIC, layout.alloc_memic_in, layout.alloc_memic_out, privileged=True)
+def alloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
+    """Hand out the range that the driver has chosen; it keeps account of pages itself.
+
+    Refused with NO_RES_ERR when a page is taken: the driver then tries the next one.
+    """
+    area, caps = _need(hca.memic), hca.caps.device_memory
+    start, size = cmd.range_start_addr, cmd.range_size
+    if start % MEMIC_PAGE or size % MEMIC_PAGE or not 0 < cmd.memic_size <= size:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "device memory is not in whole pages", f"{start:#x}+{size:#x}"
+        )
+    if cmd.log_memic_addr_alignment > caps.log_max_memic_addr_alignment:
+        raise CmdError(
+            Status.LIM_ERR, "alignment above log_max_memic_addr_alignment",
+            f"{cmd.log_memic_addr_alignment}",
+        )  # fmt: skip
+    if not area.is_free(start, size):
+        raise CmdError(Status.NO_RES_ERR, "device memory is not free", f"{start:#x}+{size:#x}")
+    memic = Memic(start - area.start, size)
+    hca.memics.add(memic)
+    area.take(memic)
+    out.memic_start_addr = start
+
+
+@command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
+def dealloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused while a memory key is over the memory."""
+    memic = _memic(_need(hca.memic), cmd.memic_start_addr)
+    hca.memics.remove(memic.handle)
+    _need(hca.memic).give_back(memic)
+
+
+@command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
+def modify_memic(hca: Hca, cmd: Any, out: Any) -> None:
+    """Open or close the addresses of an atomic operation on the memory."""
+    memic = _memic(_need(hca.memic), cmd.memic_start_addr)
+    number = cmd.memic_operation_type
+    if not hca.caps.device_memory.memic_operations & 1 << number:
+        raise CmdError(Status.BAD_PARAM_ERR, "memic_operation_type not supported", f"{number:#x}")
+    operation = MemicOperation(number)
+    if cmd.op_mod == _ALLOC:
+        memic.operations.add(operation)
+        out.memic_operation_addr = _need(hca.memic).operation_address(memic, operation)
+    elif cmd.op_mod == _DEALLOC:
+        memic.operations.discard(operation)
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")

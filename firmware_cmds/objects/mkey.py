@@ -1,0 +1,181 @@
+"""Memory keys and protection signatures (PRM "Memory keys"; hw/mr.c of mlx5_ib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.mr.checks import bind_to_owner
+from emu.device.errors import CmdError
+from emu.device.objects.memory.memic import Memic, MemicArea
+from emu.device.objects.memory.mkey import OCTWORD, Mkey, room_bytes
+from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
+from emu.device.objects.memory.psv import Psv
+from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntries
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import DRIVER_UID, holding
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects import mkey_context
+from layouts.enums import AccessMode, Op, Status
+from layouts.objects import mkey as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+MOST_KSM_ENTRIES = 1 << 26
+"""What an implicit key needs with page tables of five levels (hw/odp.c: mlx5_imr_ksm_entries)."""
+MOST_MTT_ENTRIES = 1 << 26
+"""256 GiB in pages of 4 KiB."""
+
+_PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC)
+_WITHOUT_LIST = (AccessMode.PA, AccessMode.MEMIC)
+_MTT, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KLMS, AccessMode.MEMIC
+
+
+@command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
+def create_mkey(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a key over all addresses (PA), or over a list of pages or of other keys.
+
+    The list may be shorter than the room that the key reserves: a key that starts out free gets
+    its entries later, by UMR. What all keys reserve is bounded by the ledger.
+    """
+    hca.mkeys.check_room()
+    ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
+    mkey_context.check(hca.qps, ctx)
+    mode = mkey_context.access_mode(ctx)
+    if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "a user context may only create keys over a umem",
+            f"mode {mode:#x}",
+        )
+    pd = hca.pds.need(ctx.pd)
+    pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
+    umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
+    xlt, pages = _translations(hca, cmd, ctx, mode), None
+    if umem is not None:
+        pages = PageEntries()
+        with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
+            yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
+    memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
+    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages, memic=memic)
+    bind_to_owner(hca, mkey)
+    out.mkey_index = hca.mkeys.add(mkey)
+
+
+def _memic(area: MemicArea | None, ctx: Any) -> Memic:
+    """The device memory that a key covers, all of it allocated; no UMR may move the key.
+
+    Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
+    """
+    owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
+    if owner is None or ctx.length64 or ctx.free or ctx.umr_en:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "a MEMIC key covers allocated device memory, for good",
+            f"{ctx.start_addr:#x}+{ctx.len:#x}",
+        )  # fmt: skip
+    return owner
+
+
+def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
+    """A user names its pages by user memory (devx.c: devx_handle_mkey_create), never by address."""
+    return mode == _MTT and bool(cmd.mkey_umem_valid)
+
+
+def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
+    """The list that came with the command, which may be shorter than what the key reserves."""
+    octwords = ctx.translations_octword_size
+    if mode in _WITHOUT_LIST:
+        if octwords:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "a key of this mode takes no translations", f"{octwords}"
+            )
+        return b""
+    entries = octwords * 2 if mode == _MTT else octwords
+    limit = _most_entries(hca.caps, mode)
+    if entries > limit:
+        raise CmdError(
+            Status.LIM_ERR, "more entries than a memory key of this mode takes",
+            f"mode {mode:#x}: {entries} > {limit}",
+        )  # fmt: skip
+    hca.ledger.check("mkey", room_bytes(mode, octwords))
+    if cmd.mkey_umem_valid:
+        if mode != _MTT:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "only a key of pages can lie over a umem", f"mode {mode:#x}"
+            )
+        return b""
+    actual = cmd.translations_octword_actual_size * OCTWORD
+    given = cmd.buf[layout.create_mkey_in.size :]
+    if actual > len(given):
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{len(given)} of {actual}"
+        )
+    if actual > octwords * OCTWORD:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "list of translations is longer than the key", f"{actual} bytes"
+        )
+    return bytes(given[:actual])
+
+
+def _most_entries(caps: Caps, mode: int) -> int:
+    if mode == _KLMS:
+        return 1 << int(caps.general.log_max_klm_list_size)
+    return MOST_MTT_ENTRIES if mode == _MTT else MOST_KSM_ENTRIES
+
+
+def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Portions[None]:
+    """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
+    shift, memory = ctx.log_page_size, umem.memory
+    if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "page size of the key does not fit its umem", f"{umem!r}"
+        )
+    within = ctx.start_addr & (1 << shift) - 1
+    if offset + ctx.len > memory.length or memory.address(offset) & (1 << shift) - 1 != within:
+        raise CmdError(Status.BAD_PARAM_ERR, "key leaves its umem", f"{offset:#x}+{ctx.len:#x}")
+    rights = MTT_READ | (MTT_WRITE if umem.is_writable else 0)
+    count = -(-(within + ctx.len) >> shift)
+    if 8 * count > ctx.translations_octword_size * OCTWORD:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "key is too short for the pages of its umem", f"{count} pages"
+        )
+    for share in memory.split(offset - within, count, shift):
+        low_bytes(share)[:] = bytes((rights,)) * len(share)
+        pages.write(pages.count, share)
+        yield
+
+
+@command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
+def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context, and as much of the translation list as the output has room for."""
+    mkey = hca.mkeys.need(cmd.mkey_index)
+    out.memory_key_mkey_entry = bytes(mkey.ctx)
+    at = layout.query_mkey_out.size - 2 * OCTWORD
+    room = len(out.buf) - at
+    out.buf[at:] = mkey.translations(room).ljust(room, b"\0")
+
+
+@command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
+def destroy_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the key. Windows that are bound to it stay, and fail when they are used."""
+    hca.mkeys.remove(cmd.mkey_index)
+
+
+@command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
+def create_psv(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make one to four signature values."""
+    if not 1 <= cmd.num_psv <= 4:
+        raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
+    pd = hca.pds.need(cmd.pd)
+    if len(hca.psvs) + cmd.num_psv >= hca.psvs.limit:
+        raise CmdError(Status.NO_RES_ERR, "out of psv handles")
+    for number in range(cmd.num_psv):
+        setattr(out, f"psv{number}_index", hca.psvs.add(Psv(pd)))
+
+
+@command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
+def destroy_psv(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy one signature value."""
+    hca.psvs.remove(cmd.psvn)

@@ -1,0 +1,276 @@
+"""Queue pairs: create, transitions, query, destroy, multicast (PRM "Queue pairs"; hw/qp.c)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from emu.device.cmdif.registry import Handler, OpenField, command
+from emu.device.engine.qp import attributes
+from emu.device.engine.qp import lifecycle as qp_life
+from emu.device.engine.qp import transitions as qp_state
+from emu.device.engine.ud import datagram
+from emu.device.errors import CmdError
+from emu.device.objects.memory.pages import PageList, queue_buffer
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import DRIVER_UID, holding
+from emu.device.objects.queues.geometry import RqGeometry
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import RecvRing
+from emu.device.objects.queues.send_queue import SendRing
+from emu.device.rounds.portions import Portions
+from emu.device.state.tables import MULTICAST
+from firmware_cmds.objects.counter import counter_set
+from firmware_cmds.objects.umem import buffer_in, record_in
+from firmware_cmds.objects.wq import user_index
+from firmware_cmds.options import first_set
+from layouts.enums import Op, QpState, QpType, RqType, Status
+from layouts.objects import qp as layout
+from layouts.prm import Prm
+from layouts.rings.wqe import WQEBB
+
+if TYPE_CHECKING:
+    from emu.device.objects.domains import Pd
+    from emu.device.objects.queues.cq import Cq
+    from emu.device.objects.queues.srq import Srq
+    from emu.device.state.hca import Hca
+
+RQ_STRIDE_SHIFT = 4
+MEMBERSHIP_BYTES = 512
+"""What a queue pair in a multicast group costs the host."""
+_GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc", QpType.DCI: "dct"}
+_ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
+_NOT_BUILT = (
+    *("cd_master", "cd_slave_send", "cd_slave_receive", "req_e2e_credit_mode", "offload_type"),
+    *("ulp_stateless_offload_mode", "isolate_vl_tc"),
+)
+"""Fields of qpc whose features have capability bits, none of which is set."""
+_RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
+
+
+@command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
+def create_qp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a queue pair in state RST. In its buffer the receive queue comes first."""
+    ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
+    _check_type(hca, ctx)
+    if not ctx.no_sq:
+        hca.uars.need(ctx.uar_page)
+    pd = hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None
+    scq, rcq, srq = _queues(hca, ctx)
+    xrcd = hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None
+    counter = counter_set(hca.counters, ctx.counter_set_id)
+    hca.qps.check_room()
+    with holding(pd, scq, rcq, srq, xrcd, counter):
+        buffer, sq, rq, umems = yield from _rings(hca, cmd, ctx, pd)
+    qp = Qp(
+        ctx, buffer, sq, rq,
+        pd=pd, scq=scq, rcq=rcq, srq=srq, xrcd=xrcd, counter=counter, umems=umems,
+    )  # fmt: skip
+    qp.uidx = user_index(hca.caps, ctx)
+    out.qpn = hca.qps.add(qp)
+    qp.serial = hca.qps.added
+    if qp.st in datagram.WELL_KNOWN:
+        hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
+
+
+def _check_type(hca: Hca, ctx: Any) -> None:
+    try:
+        kind = QpType(ctx.st)
+    except ValueError:
+        kind = None
+    if kind not in _ALWAYS and not (kind in _GATES and getattr(hca.caps.general, _GATES[kind])):
+        raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
+    if ctx.rq_type not in _RQ_TYPES:
+        raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
+    if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
+        # They reach physical addresses, keys of all domains, or the subnet's management.
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "only the driver may create a queue pair of this type",
+            f"st {ctx.st:#x}",
+        )
+
+
+def _queues(hca: Hca, ctx: Any) -> tuple[Cq | None, Cq | None, Srq | None]:
+    """The CQs of both halves, and the shared receive queue.
+
+    A DC initiator receives nothing: without a shared queue of the user's, its context names one of
+    the driver's own (hw/qp.c: create_dci).
+    """
+    receives = ctx.st != QpType.DCI
+    has_rq, has_sq = receives and ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
+    return (
+        hca.cqs.need(ctx.cqn_snd) if has_sq else None,
+        hca.cqs.need(ctx.cqn_rcv) if has_rq else None,
+        hca.srqs.need(ctx.srqn_rmpn_xrqn) if has_rq and ctx.rq_type == RqType.SRQ else None,
+    )
+
+
+class _Rings(NamedTuple):
+    buffer: PageList
+    sq: SendRing | None
+    rq: RecvRing | None
+    umems: tuple[Umem, ...]
+
+
+def _rings(hca: Hca, cmd: Any, ctx: Any, pd: Pd | None) -> Portions[_Rings]:
+    """The queue pair's buffer and the rings in it, receive ring first."""
+    if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
+        raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
+    log_stride = ctx.log_rq_stride + RQ_STRIDE_SHIFT
+    if 1 << log_stride > hca.caps.general.max_wqe_sz_rq:
+        raise CmdError(Status.LIM_ERR, "receive WQE above max_wqe_sz_rq", f"{1 << log_stride}")
+    rq_bytes = 1 << ctx.log_rq_size + log_stride if ctx.rq_type == RqType.RQ else 0
+    sq_bytes = 0 if ctx.no_sq else WQEBB << ctx.log_sq_size
+    dbr_addr, umems = record_in(hca, ctx) if rq_bytes or sq_bytes else (0, ())
+    if cmd.wq_umem_valid and rq_bytes + sq_bytes:
+        size = rq_bytes + sq_bytes
+        buffer, umem = buffer_in(hca.umems, cmd.wq_umem_id, cmd.wq_umem_offset, size)
+        umems = (*umems, umem)
+    else:
+        with holding(*umems):
+            buffer = yield from queue_buffer(
+                hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, rq_bytes + sq_bytes
+            )
+    sq = rq = None
+    if sq_bytes:
+        sq = SendRing(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
+    if rq_bytes and pd is not None:
+        geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
+        rq = RecvRing(hca.memory, buffer, pd, geometry)
+    return _Rings(buffer, sq, rq, umems)
+
+
+@command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
+def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the queue pair. It touches no memory any more when this is answered."""
+    qp = hca.qps.remove(cmd.qpn)
+    for gid in qp.mcgs:
+        _leave(hca, qp, gid)
+    number = datagram.WELL_KNOWN.get(qp.st)
+    if number is not None and hca.special_qps.get(number) is qp:
+        del hca.special_qps[number]
+    qp.state = QpState.RST
+    qp.stop_waiting()
+    qp_life.stop_paging(hca, qp)
+    qp.unlink()
+
+
+@command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
+def query_qp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now, and as much of the page list as the output has room for."""
+    qp = hca.qps.need(cmd.qpn)
+    qp.encode()
+    out.qpc = bytes(qp.ctx)
+    out.pas.put_words(qp.buffer.pages[: len(out.pas)])
+
+
+def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | None = None) -> None:
+    """Register the command of one row of the transition table."""
+    row = qp_state.TRANSITIONS[op]
+    modifies = "opt_param_mask" in {field.name for field in layout_in.fields}
+
+    def handler(hca: Hca, cmd: Any, out: Any) -> None:
+        qp = hca.qps.subject(cmd.qpn)
+        if qp.state not in row.sources:
+            raise CmdError(
+                Status.BAD_QP_STATE_ERR,
+                "transition is not allowed from this state",
+                f"{qp!r} {qp.state.name}",
+            )
+        source = qp.state
+        what = _checked(hca, op, qp, cmd) if modifies else None
+        qp.encode()
+        if what is not None:
+            qp_state.apply(qp.ctx, cmd.qpc, what)
+            qp.count_into(counter_set(hca.counters, qp.ctx.counter_set_id))
+        qp.state = row.target
+        qp_life.entered(hca, qp, source)
+
+    handler.__name__ = layout_in.prm_name.removesuffix("_in")
+    handler.__doc__ = f"From {row}."
+    register: Handler = handler
+    command(op, layout_in, layout_out, opened=opened)(register)
+
+
+def _checked(hca: Hca, op: Op, qp: Qp, cmd: Any) -> qp_state.Taken:
+    """The fields that the command takes from its qpc, once nothing can refuse it any more."""
+    high_mask = _high_mask(cmd)
+    what = qp_state.taken(op, cmd.opt_param_mask, high_mask)
+    attributes.check(hca, op, qp, cmd.qpc, what)
+    if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
+        hca.counters.need(cmd.qpc.counter_set_id)
+    if high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
+        _reset_stream(qp, cmd)
+    return what
+
+
+_WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)
+
+
+def _high_mask(cmd: Any) -> int:
+    """opt_param_mask_95_32 of the commands that have it."""
+    return cmd.opt_param_mask_95_32 if cmd.prm in _WITH_HIGH_MASK else 0
+
+
+def _reset_stream(qp: Qp, cmd: Any) -> None:
+    """Let a failed stream of a DC initiator go on."""
+    number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
+    if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "not a stream that has failed", f"{number}")
+    qp.streams.failed.discard(number)
+
+
+_transition(Op.RST2INIT_QP, layout.rst2init_qp_in, layout.rst2init_qp_out)
+_transition(Op.INIT2INIT_QP, layout.init2init_qp_in, layout.init2init_qp_out)
+_transition(Op.INIT2RTR_QP, layout.init2rtr_qp_in, layout.init2rtr_qp_out)
+_transition(Op.RTR2RTS_QP, layout.rtr2rts_qp_in, layout.rtr2rts_qp_out)
+_transition(
+    Op.RTS2RTS_QP,
+    layout.rts2rts_qp_in,
+    layout.rts2rts_qp_out,
+    OpenField("qpc_data_ext", lambda cmd: layout.qpc_ext if cmd.qpc_ext else None),
+)
+_transition(Op.SQERR2RTS_QP, layout.sqerr2rts_qp_in, layout.sqerr2rts_qp_out)
+_transition(Op.SQD_RTS_QP, layout.sqd2rts_qp_in, layout.sqd2rts_qp_out)
+_transition(Op._2ERR_QP, layout.qp_2err_in, layout.qp_2err_out)
+_transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
+
+
+@command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
+def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
+    """Let a datagram queue pair receive what is sent to the multicast group."""
+    qp = hca.qps.need(cmd.qpn)
+    if qp.ctx.st != QpType.UD:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "only a UD queue pair can join a multicast group", f"{qp!r}"
+        )
+    gid, caps = cmd.multicast_gid, hca.caps.general
+    if gid in qp.mcgs:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is already in the multicast group")
+    if gid not in hca.mcgs and len(hca.mcgs) >= 1 << caps.log_max_mcg:
+        raise CmdError(Status.NO_RES_ERR, "out of multicast groups", f"{len(hca.mcgs)} live")
+    if len(hca.mcgs.get(gid, ())) >= caps.max_qp_mcg:
+        raise CmdError(Status.NO_RES_ERR, "multicast group is full", f"{caps.max_qp_mcg} QPs")
+    hca.ledger.take(MULTICAST, MEMBERSHIP_BYTES)
+    hca.mcgs.setdefault(gid, []).append(qp)
+    qp.mcgs.add(gid)
+
+
+@command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
+def detach_from_mcg(hca: Hca, cmd: Any, out: Any) -> None:
+    """Take a queue pair out of the multicast group."""
+    qp = hca.qps.need(cmd.qpn)
+    if cmd.multicast_gid not in qp.mcgs:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is not in the multicast group")
+    qp.mcgs.discard(cmd.multicast_gid)
+    _leave(hca, qp, cmd.multicast_gid)
+
+
+def _leave(hca: Hca, qp: Qp, gid: bytes) -> None:
+    """The group loses a member, and ends with its last."""
+    hca.mcgs[gid].remove(qp)
+    hca.ledger.give_back(MULTICAST, MEMBERSHIP_BYTES)
+    if not hca.mcgs[gid]:
+        del hca.mcgs[gid]

@@ -1,0 +1,170 @@
+"""Ethernet receive queues: create, modify, query, destroy (PRM "Receive queue")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth import queues
+from emu.device.errors import CmdError
+from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.strides import Strides
+from emu.device.objects.object import holding
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.receive_queue import (
+    PacketRing,
+    RecvQueue,
+    SharedRecvList,
+    SharedRecvQueue,
+    SharedRecvRing,
+)
+from emu.device.objects.queues.srq import SrqForm
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.counter import counter_set
+from firmware_cmds.objects.srq import srq_of
+from firmware_cmds.objects.wq import check_transition, refuse_set, user_index, work_queue
+from layouts.enums import Op, Status
+from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
+from layouts.objects import rq as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+LOG_DS = 4
+_REAL_TIME = 2
+"""ts_format of a clock that the driver sets; others are the free-running one."""
+
+_NOT_BUILT = ("rlky", "delay_drop_en", "scatter_fcs", "hairpin", "reservation_timeout")
+"""Fields of rqc whose features have capability bits, none of which is set; and the reserved key."""
+
+_WQ_TYPES: dict[int, type[RecvQueue]] = {
+    WqType.LINKED_LIST: SharedRecvList,
+    WqType.CYCLIC: PacketRing,
+    WqType.LINKED_LIST_STRIDING_RQ: SharedRecvList,
+    WqType.CYCLIC_STRIDING_RQ: SharedRecvRing,
+}
+"""The requests of a cyclic queue have no link, but those of a striding one have room for it."""
+_STRIDING = (WqType.LINKED_LIST_STRIDING_RQ, WqType.CYCLIC_STRIDING_RQ)
+_LOG_STRIDING_WQE = 5
+"""A link and a data segment."""
+
+_LOG_COUNT_BASE, _LOG_COUNT_LEAST, _LOG_SIZE_BASE = 9, 3, 6
+"""device.h: MLX5_MPWQE_LOG_NUM_STRIDES_BASE, _EXT_MIN_..., MLX5_MPWQE_LOG_STRIDE_SZ_BASE."""
+
+
+@command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
+def create_rq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a receive queue in state RST, with WQEs of its own or those of an RMP.
+
+    Without protection domain it can only drop what it is given (core/en_main.c:
+    mlx5e_alloc_drop_rq).
+    """
+    ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
+    refuse_set(ctx, _NOT_BUILT)
+    if ctx.state != RqState.RST:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
+    if ctx.ts_format >= _REAL_TIME:
+        raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
+    cq, counter = hca.cqs.need(ctx.cqn), counter_set(hca.counters, ctx.counter_set_id)
+    hca.rqs.check_room()
+    if ctx.mem_rq_type == MemRqType.RMP:
+        rmp = srq_of(hca.srqs, SrqForm.RMP, ctx.rmpn)
+        rq = Rq(ctx, rmp.queue, cq, counter, rmp=rmp)
+        rq.uidx = user_index(hca.caps, ctx)
+        out.rqn = hca.rqs.add(rq)
+    elif ctx.mem_rq_type == MemRqType.INLINE:
+        rq = yield from _with_own_memory(hca, cmd.ctx.wq, ctx, cq, counter)
+        out.rqn = hca.rqs.add(rq)
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
+
+
+def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | None) -> Portions[Rq]:
+    kind = _WQ_TYPES.get(wq.wq_type)
+    if kind is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
+        )
+    if wq.log_wq_stride < LOG_DS:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "stride shorter than one segment", f"{wq.log_wq_stride}"
+        )
+    if 1 << wq.log_wq_stride > hca.caps.general.max_wqe_sz_rq:
+        raise CmdError(Status.LIM_ERR, "stride above max_wqe_sz_rq", f"{wq.log_wq_stride}")
+    strides = _strides(hca.caps, wq) if wq.wq_type in _STRIDING else None
+    pd: Pd | None = hca.pds.need(wq.pd) if wq.pd else None
+    with holding(cq, counter, pd):
+        found = yield from work_queue(hca, wq)
+    queue = kind(hca.memory, found.buffer, pd, found.geometry)
+    lists = queue.host_bytes if isinstance(queue, SharedRecvQueue) else found.buffer.host_bytes
+    rq = Rq(
+        ctx, queue, cq, counter,
+        pd=pd, umems=found.umems, host_bytes=lists, strides=strides,
+    )  # fmt: skip
+    rq.uidx = user_index(hca.caps, ctx)
+    return rq
+
+
+def _strides(caps: Caps, wq: Any) -> Strides:
+    """How a striding queue cuts its requests (core/en/params.c: mlx5e_build_rq_param).
+
+    log_wqe_num_of_strides is signed, and counted from 9. Less than 9 is a capability of its own.
+    """
+    if not caps.general.striding_rq:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
+        )
+    if wq.log_wq_stride < _LOG_STRIDING_WQE:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "stride shorter than link and segment", f"{wq.log_wq_stride}"
+        )
+    log_count = _LOG_COUNT_BASE + ((wq.log_wqe_num_of_strides ^ 8) - 8)
+    least = _LOG_COUNT_LEAST if caps.general.ext_stride_num_range else _LOG_COUNT_BASE
+    if log_count < least:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "log_wqe_num_of_strides not supported",
+            f"{log_count}, at least {least}",
+        )
+    log_size = _LOG_SIZE_BASE + wq.log_wqe_stride_size
+    return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
+
+
+@command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
+def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Change the state, and VLAN stripping and the counter set if the bitmask selects them.
+
+    ``rq_state`` is the state that the driver believes the queue to be in.
+    """
+    rq = hca.rqs.subject(cmd.rqn)
+    state = check_transition(queues.RQ_TRANSITIONS, rq.state, cmd.rq_state, cmd.ctx.state)
+    mask = cmd.modify_bitmask
+    if unknown := mask & ~sum(ModifyRq):
+        raise CmdError(Status.BAD_PARAM_ERR, "RQ field cannot be modified", f"{unknown:#x}")
+    if mask & ModifyRq.SCATTER_FCS and cmd.ctx.scatter_fcs:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
+    if mask & ModifyRq.RQ_COUNTER_SET_ID:
+        rq.count_into(counter_set(hca.counters, cmd.ctx.counter_set_id))
+        rq.ctx.counter_set_id = cmd.ctx.counter_set_id
+    if mask & ModifyRq.VSD:
+        rq.ctx.vsd = cmd.ctx.vsd
+    rq.decode()
+    queues.enter_rq(hca, rq, state)
+
+
+@command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
+def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now."""
+    rq = hca.rqs.need(cmd.rqn)
+    rq.encode()
+    out.rq_context = bytes(rq.ctx)
+
+
+@command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
+def destroy_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the RQ; refused while a TIR or an RQT leads to it."""
+    rq = hca.rqs.remove(cmd.rqn)
+    rq.state = RqState.RST
+    rq.stop_waiting()

@@ -1,0 +1,81 @@
+"""Receive queue tables (PRM "Receive queue table"; core/en/rqt.c, qp.c of mlx5_ib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.tir import Rqt
+from layouts.enums import Op, Status
+from layouts.objects import rqt as layout
+
+if TYPE_CHECKING:
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
+
+_RQS = 0
+"""list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
+
+
+def _listed(rqs: Table[Rq], given: Any, most: int) -> tuple[Rq, ...]:
+    """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
+    size = given.rqt_actual_size
+    if given.list_q_type != _RQS or given.rq_vhca_id_format:
+        raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")
+    if not 1 <= size <= most:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "rqt_actual_size is 0 or above rqt_max_size", f"{size} of {most}"
+        )
+    if len(given.rq_num) < size:
+        raise CmdError(Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{size} RQs")
+    numbers = [entry.rq_num for entry, _ in zip(given.rq_num, range(size))]
+    found = {number: rqs.need(number) for number in dict.fromkeys(numbers)}
+    return tuple(found[number] for number in numbers)
+
+
+@command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
+def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a list of RQs for indirect TIRs, as long as rqt_actual_size says."""
+    given = cmd.rqt_context
+    if given.rqt_max_size > 1 << hca.caps.general.log_max_rqt_size:
+        raise CmdError(
+            Status.LIM_ERR, "rqt_max_size above log_max_rqt_size", f"{given.rqt_max_size}"
+        )
+    rqs = _listed(hca.rqs, given, given.rqt_max_size)
+    out.rqtn = hca.rqts.add(Rqt(layout.rqtc.view(bytearray(bytes(given))), rqs))
+
+
+@command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
+def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """List other RQs, for the next packet on; as many as rqt_max_size allows."""
+    rqt = hca.rqts.subject(cmd.rqtn)
+    if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "RQT field cannot be modified", bytes(cmd.bitmask).hex()
+        )
+    if not cmd.bitmask.rqn_list:
+        return
+    rqs = _listed(hca.rqs, cmd.ctx, rqt.ctx.rqt_max_size)
+
+    def apply() -> None:
+        rqt.rqs = rqs
+        rqt.ctx.rqt_actual_size = len(rqs)
+
+    hca.rqts.change(rqt, apply, Rqt.ENTRY_BYTES * (len(rqs) - len(rqt.rqs)))
+
+
+@command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
+def query_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now, and as many RQs as the output has room for."""
+    rqt = hca.rqts.need(cmd.rqtn)
+    out.rqt_context = bytes(rqt.ctx)
+    for place, rq in zip(out.rqt_context.rq_num, rqt.rqs, strict=False):
+        place.rq_num = rq.handle
+
+
+@command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
+def destroy_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the RQT; refused while a TIR names it."""
+    hca.rqts.remove(cmd.rqtn)

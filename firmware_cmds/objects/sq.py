@@ -1,0 +1,106 @@
+"""Ethernet send queues: create, modify, query, destroy (PRM "Send queue"; core/transobj.c)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth import queues
+from emu.device.errors import CmdError
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.tir import Tis
+from emu.device.objects.object import holding
+from emu.device.objects.queues.send_queue import SendRing
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.wq import check_transition, refuse_set, user_index, work_queue
+from layouts.enums import Op, Status
+from layouts.eth_enums import InlineMode, SqState, WqType
+from layouts.objects import sq as layout
+
+if TYPE_CHECKING:
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
+
+LOG_WQEBB = 6
+_REAL_TIME = 2
+"""ts_format of a clock that the driver sets; others are the free-running one."""
+
+_NOT_BUILT = (
+    "cd_master", "allow_swp", "hairpin", "non_wire",
+    "ts_cqe_to_dest_cqn", "packet_pacing_rate_limit_index", "qos_queue_group_id",
+)  # fmt: skip
+"""Fields of sqc whose features have capability bits, none of which is set."""
+
+_REACHES_ALL = ("rlky", "fre")
+"""Fields of sqc by which a queue would use all of memory: no driver sets them."""
+
+
+@command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
+def create_sq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a send queue in state RST. No queue pair has the same number."""
+    ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
+    wq = cmd.ctx.wq
+    refuse_set(ctx, _NOT_BUILT)
+    refuse_set(ctx, _REACHES_ALL)
+    if ctx.state != SqState.RST:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
+    if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "log_wq_stride is not that of a send queue",
+            f"wq_type {wq.wq_type}, log_wq_stride {wq.log_wq_stride}",
+        )  # fmt: skip
+    if ctx.ts_format >= _REAL_TIME:
+        raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
+    if ctx.reg_umr and not hca.caps.ethernet.reg_umr_sq:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "reg_umr")
+    if ctx.allow_multi_pkt_send_wqe and not hca.caps.ethernet.enhanced_multi_pkt_send_wqe:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "queue option not supported", "allow_multi_pkt_send_wqe"
+        )
+    if ctx.min_wqe_inline_mode > max(InlineMode):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
+    hca.uars.need(wq.uar_page)
+    cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
+    hca.sqs.check_room()
+    with holding(cq, pd, tis):
+        found = yield from work_queue(hca, wq)
+    ring = SendRing(hca.memory, found.buffer, 0, wq.log_wq_sz, found.geometry.dbr_addr)
+    sq = Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems)
+    sq.uidx = user_index(hca.caps, ctx)
+    out.sqn = hca.sqs.add(sq)
+
+
+def _tis(tises: Table[Tis], ctx: Any) -> Tis | None:
+    """The TIS of the queue; none for a queue of the driver's own requests, as an ICOSQ is."""
+    if ctx.tis_lst_sz > 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "more than one TIS", f"{ctx.tis_lst_sz}")
+    return tises.need(ctx.tis_num_0) if ctx.tis_lst_sz else None
+
+
+@command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)
+def modify_sq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Change the state; ``sq_state`` is the one that the driver believes the queue to be in.
+
+    There is no packet pacing: a rate limit is refused.
+    """
+    sq = hca.sqs.subject(cmd.sqn)
+    state = check_transition(queues.SQ_TRANSITIONS, sq.state, cmd.sq_state, cmd.ctx.state)
+    if cmd.modify_bitmask and cmd.ctx.packet_pacing_rate_limit_index:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "packet pacing is not supported", f"{cmd.modify_bitmask:#x}"
+        )
+    queues.enter_sq(hca, sq, state)
+
+
+@command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
+def query_sq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now."""
+    sq = hca.sqs.need(cmd.sqn)
+    sq.encode()
+    out.sq_context = bytes(sq.ctx)
+
+
+@command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
+def destroy_sq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the queue. It touches no memory any more when this is answered."""
+    hca.sqs.remove(cmd.sqn).state = SqState.RST

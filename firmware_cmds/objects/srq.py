@@ -1,0 +1,219 @@
+"""Shared receive queues: RMP and XRC SRQ with ISSI 1, the older SRQ with ISSI 0 (hw/srq_cmd.c).
+
+All three are a list of linked WQEs, an RMP also a ring of them; they share one number space here,
+because a qpc names any of them in the same field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.pages import PageList, check_record, queue_buffer
+from emu.device.objects.object import holding
+from emu.device.objects.queues.geometry import RqGeometry
+from emu.device.objects.queues.receive_queue import SharedRecvList, SharedRecvQueue, SharedRecvRing
+from emu.device.objects.queues.srq import Srq, SrqForm
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.umem import buffer_in, record_in
+from firmware_cmds.objects.wq import user_index
+from layouts.enums import Op, Status
+from layouts.objects import srq as layout
+
+if TYPE_CHECKING:
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
+
+LOG_DS = 4
+"""A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""
+
+_WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
+"""By wq_type (MLX5_WQ_TYPE_*). The striding types have capability bits, none of which is set."""
+
+
+def _queue(
+    hca: Hca,
+    geometry: RqGeometry,
+    pd: Pd,
+    pas: Any,
+    buffer: PageList | None = None,
+    kind: type[SharedRecvQueue] = SharedRecvList,
+) -> Portions[SharedRecvQueue]:
+    """Check what the three forms have in common and lay the queue over its pages, or a buffer."""
+    caps = hca.caps.general
+    if geometry.log_size > caps.log_max_srq_sz:
+        raise CmdError(Status.LIM_ERR, "SRQ size above log_max_srq_sz", f"{geometry.log_size}")
+    if 1 << geometry.log_stride > caps.max_wqe_sz_rq:
+        raise CmdError(Status.LIM_ERR, "SRQ stride above max_wqe_sz_rq", f"{geometry.log_stride}")
+    if geometry.log_stride < LOG_DS:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "SRQ stride shorter than one segment", f"{geometry.log_stride}"
+        )
+    hca.srqs.check_room()
+    check_record(hca.memory, geometry.dbr_addr)
+    size = 1 << geometry.log_size + geometry.log_stride
+    if buffer is None:
+        log_page_size, page_offset = geometry.log_page_size, geometry.page_offset
+        buffer = yield from queue_buffer(hca.memory, pas, log_page_size, page_offset, size)
+    return kind(hca.memory, buffer, pd, geometry)
+
+
+def srq_of(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
+    """The queue with this number, which must be of this form."""
+    srq = srqs.need(number)
+    if srq.form is not form:
+        raise CmdError(
+            Status.BAD_RES_ERR, "SRQ number belongs to an SRQ of another type", f"{srq!r}"
+        )
+    return srq
+
+
+def _subject(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
+    """The queue that a command changes or destroys."""
+    srq = srqs.subject(number)
+    if srq.form is not form:
+        raise CmdError(
+            Status.BAD_RES_STATE_ERR, "no SRQ of this type to change or destroy", f"{srq!r}"
+        )
+    return srq
+
+
+def _destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
+    """Destroy the queue; refused while a queue pair refers to it.
+
+    XRC messages in progress do not count.
+    """
+    srqs.remove(_subject(srqs, form, number).handle).take_back()
+
+
+def _rmp_geometry(wq: Any, dbr_addr: int) -> RqGeometry:
+    return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
+
+
+def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
+    log_stride = ctx.log_rq_stride + LOG_DS
+    return RqGeometry(log_size, log_stride, ctx.log_page_size, ctx.page_offset, dbr_addr)
+
+
+@command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
+def create_rmp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
+
+    WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
+    """
+    ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
+    wq = ctx.wq
+    kind = _WQ_TYPES.get(wq.wq_type)
+    if kind is None or ctx.basic_cyclic_rcv_wqe:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
+        )
+    pd = hca.pds.need(wq.pd)
+    dbr_addr, umems = record_in(hca, wq)
+    buffer = None
+    if wq.wq_umem_valid:
+        size = 1 << wq.log_wq_sz + wq.log_wq_stride
+        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
+        umems = (*umems, umem)
+    with holding(pd, *umems):
+        queue = yield from _queue(
+            hca, _rmp_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind
+        )
+    out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
+
+
+@command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
+def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Arm the limit; the driver sets nothing else."""
+    rmp = _subject(hca.srqs, SrqForm.RMP, cmd.rmpn)
+    if cmd.bitmask.lwm:
+        rmp.lwm = cmd.ctx.wq.lwm
+
+
+@command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
+def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context as created, with the limit of now."""
+    rmp = srq_of(hca.srqs, SrqForm.RMP, cmd.rmpn)
+    rmp.encode()
+    out.rmp_context = bytes(rmp.ctx)
+
+
+@command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
+def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the queue; refused while a QP receives from it."""
+    _destroy(hca.srqs, SrqForm.RMP, cmd.rmpn)
+
+
+@command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
+def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a shared receive queue that remote XRC senders name by its number."""
+    ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
+    if ctx.basic_cyclic_rcv_wqe:
+        raise CmdError(Status.BAD_PARAM_ERR, "wq_type of an XRC SRQ must be a linked list")
+    if ctx.dbr_umem_valid or cmd.xrc_srq_umem_valid:
+        raise CmdError(Status.BAD_PARAM_ERR, "an XRC SRQ over a umem is not supported")
+    pd, xrcd, cq = hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn)
+    dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
+    geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)
+    with holding(pd, xrcd, cq):
+        queue = yield from _queue(hca, geometry, pd, cmd.pas)
+    srq = Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq)
+    if not ctx.user_index_equal_xrc_srqn:
+        srq.uidx = user_index(hca.caps, ctx)
+    out.xrc_srqn = hca.srqs.add(srq)
+
+
+@command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
+def arm_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Arm the limit."""
+    _subject(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
+
+
+@command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
+def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context as created, with the limit of now."""
+    srq = srq_of(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    srq.encode()
+    out.xrc_srq_context_entry = bytes(srq.ctx)
+
+
+@command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
+def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the queue; refused while a QP receives from it."""
+    _destroy(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+
+
+@command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
+def create_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Make a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
+    ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
+    pd = hca.pds.need(ctx.pd)
+    xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
+    cq = hca.cqs.need(ctx.cqn) if ctx.cqn else None
+    with holding(pd, xrcd, cq):
+        queue = yield from _queue(
+            hca, _srq_geometry(ctx, ctx.log_srq_size, ctx.dbr_addr), pd, cmd.pas
+        )
+    out.srqn = hca.srqs.add(Srq(SrqForm.SRQ, ctx, queue, pd, xrcd, cq))
+
+
+@command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
+def arm_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Arm the limit."""
+    _subject(hca.srqs, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
+
+
+@command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
+def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context as created, with the limit of now."""
+    srq = srq_of(hca.srqs, SrqForm.SRQ, cmd.srqn)
+    srq.encode()
+    out.srq_context_entry = bytes(srq.ctx)
+
+
+@command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
+def destroy_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the queue; refused while a QP receives from it."""
+    _destroy(hca.srqs, SrqForm.SRQ, cmd.srqn)

@@ -1,0 +1,121 @@
+"""Transport interface receive (PRM "Transport interface receive"; core/en/tir.c, qp.c of mlx5_ib).
+
+A TIR leads to one RQ or, by a hash of header fields, to one of an RQT's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.eth.tir import Rqt, Tir
+from emu.device.port.eth.toeplitz import Hasher
+from firmware_cmds.options import first_set
+from layouts.enums import Op, Status
+from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, PacketMerge, RxHashFn
+from layouts.objects import tir as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+_NOT_BUILT = ("tls_en", "tunneled_offload_en")
+"""Fields of tirc whose features have capability bits, none of which is set."""
+_HASH = (
+    "rx_hash_symmetric", "rx_hash_fn", "rx_hash_toeplitz_key", "rx_hash_field_selector_outer",
+    "rx_hash_field_selector_inner",
+)  # fmt: skip
+"""What the bit ``hash`` of MODIFY_TIR brings."""
+_MERGING = ("packet_merge_mask", "lro_timeout_period_usecs", "lro_max_ip_payload_size")
+"""What the bit ``packet_merge`` brings."""
+_MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1)
+
+
+def _check_options(caps: Caps, ctx: Any) -> None:
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
+    known = sum(PacketMerge) if caps.ethernet.lro_cap else 0
+    if unknown := ctx.packet_merge_mask & ~known:
+        raise CmdError(Status.BAD_PARAM_ERR, "packet_merge_mask not supported", f"{unknown:#x}")
+    if ctx.rx_hash_fn not in RxHashFn._value2member_map_:
+        raise CmdError(Status.BAD_PARAM_ERR, "rx_hash_fn not supported", f"{ctx.rx_hash_fn}")
+    for selector in (ctx.rx_hash_field_selector_outer, ctx.rx_hash_field_selector_inner):
+        if unknown := selector.selected_fields & ~sum(HashField):
+            raise CmdError(Status.BAD_PARAM_ERR, "unknown fields to hash", f"{unknown:#x}")
+
+
+def _hasher(ctx: Any) -> Hasher | None:
+    """How the TIR hashes; None when it does not."""
+    outer = ctx.rx_hash_field_selector_outer
+    if ctx.rx_hash_fn == RxHashFn.NONE or not outer.selected_fields:
+        return None
+    return Hasher(
+        RxHashFn(ctx.rx_hash_fn),
+        ctx.rx_hash_toeplitz_key,
+        L3ProtType(outer.l3_prot_type),
+        L4ProtType(outer.l4_prot_type),
+        HashField(outer.selected_fields),
+        bool(ctx.rx_hash_symmetric),
+    )
+
+
+@command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
+def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a destination of flow table entries, for the RQ or RQT that it names.
+
+    transport_domain 0 is none: a program that makes its own TIR leaves it out (rdma-core's
+    tests/test_mlx5_dr.py: test_root_dest_tir).
+    """
+    ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
+    _check_options(hca.caps, ctx)
+    td = hca.tds.need(ctx.transport_domain) if ctx.transport_domain else None
+    if ctx.disp_type == DispType.DIRECT:
+        tir = Tir(ctx, td, hca.rqs.need(ctx.inline_rqn))
+    elif ctx.disp_type == DispType.INDIRECT:
+        tir = Tir(ctx, td, hca.rqts.need(ctx.indirect_table), _hasher(ctx))
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "disp_type not supported", f"{ctx.disp_type}")
+    out.tirn = hca.tirs.add(tir)
+
+
+@command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
+def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """Change hash, loopback and merging for the next packet on.
+
+    Source: core/en/rss.c, core/en_common.c, core/en/tir.c.
+    """
+    tir = hca.tirs.subject(cmd.tirn)
+    if any(given & ~known for given, known in zip(bytes(cmd.bitmask), bytes(_MODIFIABLE))):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "TIR field cannot be modified", bytes(cmd.bitmask).hex()
+        )
+    changed = layout.tirc.view(bytearray(bytes(tir.ctx)))
+    if cmd.bitmask.hash:
+        changed.assign({name: getattr(cmd.ctx, name) for name in _HASH})
+    if cmd.bitmask.packet_merge:
+        changed.assign({name: getattr(cmd.ctx, name) for name in _MERGING})
+    if cmd.bitmask.self_lb_en:
+        changed.self_lb_block = cmd.ctx.self_lb_block
+    _check_options(hca.caps, changed)
+    hasher = tir.hasher
+    if cmd.bitmask.hash:
+        hasher = _hasher(changed) if isinstance(tir.target, Rqt) else None
+    more = Tir.HASHER_BYTES * ((hasher is not None) - (tir.hasher is not None))
+
+    def apply() -> None:
+        tir.change(changed, hasher)
+
+    hca.tirs.change(tir, apply, more)
+
+
+@command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
+def query_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now."""
+    out.tir_context = bytes(hca.tirs.need(cmd.tirn).ctx)
+
+
+@command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
+def destroy_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the TIR; refused while a flow table entry leads to it."""
+    hca.tirs.remove(cmd.tirn)

@@ -1,0 +1,63 @@
+"""Transport interface send (PRM "Transport interface send"; core/en_common.c, qp.c of mlx5_ib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.eth.tir import Tis
+from firmware_cmds.options import first_set
+from layouts.enums import Op, Status
+from layouts.eth_enums import UctxCap
+from layouts.objects import tis as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "underlay_qpn")
+"""Fields of tisc whose features have capability bits, none of which is set."""
+
+
+@command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
+def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a TIS: priority and transport domain of the send queues that name it.
+
+    Frames leave by a TIS only. So a process may have one if its user context has the right to send
+    raw packets, which the driver gives to those with CAP_NET_RAW (devx.c: mlx5_ib_devx_create).
+    """
+    uctx = hca.uctxs.get(hca.caller.uid)
+    if uctx is not None and not uctx.cap & UctxCap.RAW_TX:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "user context may not send raw packets",
+            f"uid {hca.caller.uid:#x}",
+        )
+    ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
+    out.tisn = hca.tises.add(Tis(ctx, hca.tds.need(ctx.transport_domain)))
+
+
+@command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
+def modify_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """Change the priority (qp.c: modify_raw_packet_eth_prio)."""
+    tis = hca.tises.subject(cmd.tisn)
+    if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
+        )
+    if cmd.bitmask.prio:
+        tis.ctx.prio = cmd.ctx.prio
+
+
+@command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
+def query_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now."""
+    out.tis_context = bytes(hca.tises.need(cmd.tisn).ctx)
+
+
+@command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
+def destroy_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the TIS; refused while a send queue names it."""
+    hca.tises.remove(cmd.tisn)

@@ -1,0 +1,149 @@
+"""User contexts and user memory (PRM "User context", "User memory"; devx.c of mlx5_ib).
+
+A context is what a process owns objects by: the driver writes its number, the uid, into the header
+of each command that it passes on for that process. User memory is a list of pages made once and
+named by number afterwards, because a process does not know the addresses of its pages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.domains import Uctx
+from emu.device.objects.memory.pages import (
+    ADAPTER_PAGE_SHIFT,
+    DOORBELL_RECORD_BYTES,
+    PageList,
+    check_pages,
+    check_record,
+    low_bytes,
+)
+from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
+from emu.device.objects.memory.umem import Umem
+from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import RIGHTS_PER_PORTION
+from layouts.enums import Op, Status
+from layouts.objects import umem as layout
+
+if TYPE_CHECKING:
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
+
+ENTRY_BYTES = 64
+"""What rings are made of: WQEBBs, CQEs."""
+
+_LOW_BYTES = range(256)
+_PRESENT = bytes(low for low in _LOW_BYTES if low & MTT_READ)
+_WRITABLE = bytes(low for low in _LOW_BYTES if low & MTT_WRITE)
+_WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
+"""There may be a million page entries, so their lowest bytes are checked many at a time."""
+
+
+@command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
+def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a user context, without any of the capabilities of uctx_cap."""
+    if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
+        raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
+    out.uid = hca.uctxs.add(Uctx(cmd.uctx.cap))
+
+
+@command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
+def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the context; refused while it owns an object: uids are used again."""
+    hca.uctxs.subject(cmd.uid)
+    if count := hca.caller.owned[cmd.uid]:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "user context still owns objects", f"{count}")
+    hca.uctxs.remove(cmd.uid)
+
+
+@command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
+def create_umem(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+    """Register pages with rights in their low bits; the memory begins at byte ``page_offset``."""
+    given = cmd.umem
+    shift = given.log_page_size + ADAPTER_PAGE_SHIFT
+    if given.num_of_mtt > len(given.mtt):
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{given.num_of_mtt} pages"
+        )
+    if not given.num_of_mtt or given.page_offset >> shift:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "umem is empty, or its offset is beyond its first page"
+        )
+    hca.umems.check_room()
+    pages = given.mtt.words(given.num_of_mtt)
+    is_writable = yield from _take_rights(pages)
+    length = (len(pages) << shift) - given.page_offset
+    yield from check_pages(hca.memory, pages, 1 << shift, len(pages) << shift)
+    memory = PageList(hca.memory, pages, shift, given.page_offset, length)
+    out.umem_id = hca.umems.add(Umem(memory, is_writable=is_writable))
+
+
+def _take_rights(pages: array[int]) -> Portions[bool]:
+    """Make addresses of entries; whether all of them may be written.
+
+    Raises BAD_PARAM_ERR for one that is not present.
+    """
+    low = low_bytes(pages)
+    is_writable = True
+    for first in range(0, len(low), RIGHTS_PER_PORTION):
+        if first:
+            yield
+        share = low[first : first + RIGHTS_PER_PORTION].tobytes()
+        if share.translate(None, _PRESENT):
+            raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
+        low[first : first + RIGHTS_PER_PORTION] = share.translate(_WITHOUT_RIGHTS)
+        is_writable &= not share.translate(None, _WRITABLE)
+    return is_writable
+
+
+@command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
+def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
+    """Forget the memory; refused while a queue or a key lies in it."""
+    hca.umems.remove(cmd.umem_id)
+
+
+def buffer_in(
+    umems: Table[Umem],
+    umem_id: int,
+    offset: int,
+    length: int,
+    align: int = ENTRY_BYTES,
+    *,
+    is_written: bool = False,
+) -> tuple[PageList, Umem]:
+    """A queue's buffer in user memory, whose entries do not cross pages.
+
+    ``is_written`` says that the device writes there, as it does into a CQ. Work queues and doorbell
+    records it only reads, and libraries register the memory for these without write access (UCX:
+    ib_mlx5.h:uct_ib_mlx5_md_buf_alloc).
+
+    Raises BAD_RES_ERR for memory that the caller does not have, BAD_PARAM_ERR for a buffer that
+    leaves it, or that is written where the memory may only be read.
+    """
+    umem = umems.need(umem_id)
+    if offset + length > umem.memory.length:
+        raise CmdError(Status.BAD_PARAM_ERR, "buffer leaves its umem", f"{offset:#x}+{length:#x}")
+    if is_written and not umem.is_writable:
+        raise CmdError(Status.BAD_PARAM_ERR, "umem may not be written", f"{umem!r}")
+    buffer = umem.memory.part(offset, length)
+    if buffer.address(0) % align:
+        raise CmdError(Status.BAD_PARAM_ERR, "buffer is not aligned in its umem", f"{offset:#x}")
+    return buffer, umem
+
+
+def record_in(hca: Hca, ctx: Any) -> tuple[int, tuple[Umem, ...]]:
+    """The address of a queue's doorbell record, and the user memory that it lies in.
+
+    ``ctx`` is a cqc, qpc or wq: with ``dbr_umem_valid`` its ``dbr_addr`` is an offset.
+    """
+    address: int = ctx.dbr_addr
+    held: tuple[Umem, ...] = ()
+    if ctx.dbr_umem_valid:
+        size = DOORBELL_RECORD_BYTES
+        memory, umem = buffer_in(hca.umems, ctx.dbr_umem_id, address, size, align=size)
+        address, held = memory.address(0), (umem,)
+    check_record(hca.memory, address)
+    return address, held

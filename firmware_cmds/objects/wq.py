@@ -1,0 +1,99 @@
+"""Work queues of the Ethernet objects: what CREATE_SQ and CREATE_RQ have in common (PRM "WQ")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from emu.device.errors import CmdError
+from emu.device.objects.memory.pages import PageList, queue_buffer
+from emu.device.objects.memory.umem import Umem
+from emu.device.objects.object import holding
+from emu.device.objects.queues.geometry import RqGeometry
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.umem import buffer_in, record_in
+from firmware_cmds.options import first_set
+from layouts.enums import Status
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+_NOT_BUILT = (
+    "wq_signature", "cd_slave", "hds_skip_first_sge", "log_hairpin_num_packets",
+    "log_hairpin_data_sz", "shampo_enable",
+)  # fmt: skip
+"""Fields of a wq whose features have capability bits, none of which is set."""
+
+
+_DEFAULT_UIDX = 0xFFFFFF
+"""The user index of queues whose owner looks them up by number (MLX5_IB_DEFAULT_UIDX)."""
+
+
+def user_index(caps: Caps, ctx: Any) -> int | None:
+    """The index by which completions name the queue; None for its number.
+
+    A process chooses its indices, and finds its queues by them (version 1 of completions). The
+    kernel, and libraries that know version 0 only, look for numbers instead.
+    """
+    if not caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
+        return None
+    index: int = ctx.user_index
+    return index
+
+
+class WorkQueue(NamedTuple):
+    """Where a queue's WQEs and its doorbell record lie."""
+
+    buffer: PageList
+    geometry: RqGeometry
+    umems: tuple[Umem, ...]
+
+
+def refuse_set(ctx: Any, names: tuple[str, ...]) -> None:
+    """Raise BAD_PARAM_ERR when the context asks for something that is not built."""
+    if name := first_set(ctx, names):
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
+
+
+def work_queue(hca: Hca, wq: Any) -> Portions[WorkQueue]:
+    """The queue that the context and the page list behind it describe.
+
+    The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz.
+    """
+    refuse_set(wq, _NOT_BUILT)
+    if wq.log_wq_sz > hca.caps.general.log_max_qp_sz:
+        raise CmdError(Status.LIM_ERR, "log_wq_sz above log_max_qp_sz", f"{wq.log_wq_sz}")
+    size = 1 << wq.log_wq_sz + wq.log_wq_stride
+    dbr_addr, umems = record_in(hca, wq)
+    if wq.wq_umem_valid:
+        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
+        umems = (*umems, umem)
+    else:
+        with holding(*umems):
+            buffer = yield from queue_buffer(
+                hca.memory, wq.pas, wq.log_wq_pg_sz, wq.page_offset, size
+            )
+    geometry = RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
+    return WorkQueue(buffer, geometry, umems)
+
+
+def check_transition(
+    transitions: Mapping[Any, tuple[Any, ...]], state: Any, expected: int, target: int
+) -> Any:
+    """The state to move to. Raises BAD_RES_STATE_ERR unless the queue is in ``expected``.
+
+    ``target`` is the state in the command's context. Raises BAD_PARAM_ERR for one that cannot be
+    reached from there.
+    """
+    if expected != state:
+        raise CmdError(
+            Status.BAD_RES_STATE_ERR, "queue is not in curr_state", f"{state.name}, not {expected}"
+        )
+    if target not in transitions[state]:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "no transition leads to this state",
+            f"from {state.name} to {target}",
+        )
+    return type(state)(target)

@@ -1,0 +1,1 @@
+"""ACCESS_REG, and the registers that it reads and writes."""

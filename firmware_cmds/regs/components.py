@@ -1,0 +1,117 @@
+"""Which firmware there is: what ``devlink dev info`` reads (PRM "MCAM", "MCQS", "MCQI"; core/fw.c).
+
+The firmware is one component, the boot image; no other version of it waits for a reset, and none
+can be loaded. Only physical functions have these registers: a virtual one has no firmware to show
+(core/devlink.c: mlx5_devlink_info_get).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from emu.device.errors import CmdError
+from layouts.enums import Status
+from layouts.regs import component_regs as layout
+from layouts.regs.port_regs import mcam_access_reg
+
+if TYPE_CHECKING:
+    from emu.device.models import Model
+    from emu.device.state.hca import Hca
+
+BOOT_IMAGE = 1
+"""Identifier of a component (core/fw.c: MCQS_IDENTIFIER_BOOT_IMG); its index is 0, the only one."""
+
+_REGISTERS_9000 = 0
+"""access_reg_group of the registers 0x9000 to 0x907f."""
+
+
+class InfoType(IntEnum):
+    """What MCQI can be asked about a component (core/fw.c: MCQI_INFO_TYPE_*)."""
+
+    CAPABILITIES = 0
+    VERSION = 1
+
+
+def mcam(hca: Hca, reg: Any) -> None:
+    """The management registers that there are, a bit each; no features beside them."""
+    if reg.access_reg_group == _REGISTERS_9000:
+        reg.mng_access_reg_cap_mask = bytes(mcam_access_reg.new(mcqi=1, mcqs=1))
+
+
+def mcqs(hca: Hca, reg: Any) -> None:
+    """A component: the boot image, in use and not being updated."""
+    _check_index(reg)
+    reg.last_index_flag = 1
+    reg.identifier = BOOT_IMAGE
+
+
+def mcqi(hca: Hca, reg: Any) -> None:
+    """Something about a component, as much of it as ``data_size`` asks for.
+
+    ``read_pending_component`` asks for the version that the next reset brings: the same.
+    """
+    _check_index(reg)
+    about = _INFORMATION.get(reg.info_type)
+    if about is None or reg.offset:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "info_type or offset of MCQI not supported",
+            f"type {reg.info_type}",
+        )
+    info = about(hca.model)
+    data, at = info[: reg.data_size], layout.mcqi_reg.size
+    if len(reg.buf) - at < len(data):
+        raise CmdError(
+            Status.BAD_OUTP_LEN_ERR,
+            "output is too short for the component information",
+            f"{len(data)} bytes",
+        )
+    reg.info_size = len(info)
+    reg.buf[at : at + len(data)] = data
+
+
+def mgir(hca: Hca, reg: Any) -> None:
+    """The adapter and its firmware at a glance, for tools (mstflint, mstlink, mstreg)."""
+    model = hca.model
+    reg.device_id = model.identity.device_id
+    reg.hw_dev_id = model.hw_id
+    reg.num_ports = 1
+    reg.psid = model.psid.encode().ljust(16, b"\0")
+    reg.extended_major, reg.extended_minor = model.fw_major, model.fw_minor
+    reg.extended_sub_minor = model.fw_subminor
+
+
+def mfrl(_hca: Hca, _reg: Any) -> None:
+    """No kind of reset activates other firmware; Linux 6.1 asks without a look at MCAM."""
+
+
+def _check_index(reg: Any) -> None:
+    if reg.component_index:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "component_index not supported", f"{reg.component_index}"
+        )
+
+
+def _capabilities(_model: Model) -> bytes:
+    """What can be asked; nothing can be written, and the image has no bytes to read."""
+    return bytes(layout.mcqi_cap.new(supported_info_bitmask=sum(1 << kind for kind in InfoType)))
+
+
+def _version(model: Model) -> bytes:
+    """The version as the initialization segment has it, as a number and as text."""
+    text = model.firmware.encode()
+    return bytes(
+        layout.mcqi_version.new(
+            version=model.fw_major << 24 | model.fw_minor << 16 | model.fw_subminor,
+            version_string_length=len(text),
+            version_string=text.ljust(92, b"\0"),
+        )
+    )
+
+
+_INFORMATION: Mapping[int, Callable[[Model], bytes]] = {
+    InfoType.CAPABILITIES: _capabilities,
+    InfoType.VERSION: _version,
+}

@@ -1,0 +1,222 @@
+"""What a resource dump can show: the kinds of segment, and where each has its bytes from.
+
+Numbers of segment types are the firmware's own: a driver reads the menu and finds them by name
+(core/diag/rsc_dump.c). What hardware keeps in its slices is not modelled; those segments say which
+queues there are and how far they have come.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.queue import Queue
+from firmware_cmds.objects.cq import query_cq
+from firmware_cmds.objects.eq import query_eq
+from firmware_cmds.objects.mkey import query_mkey
+from firmware_cmds.objects.qp import query_qp
+from layouts.objects import cq, eq, mkey, qp
+from layouts.prm import Prm
+
+if TYPE_CHECKING:
+    from emu.device.objects.table import Numbers
+    from emu.device.state.hca import Hca
+
+_FIRST_TYPE = 0x1000
+_PROGRESS = Struct(">II")
+"""A queue's number, and its next block or request."""
+
+
+class MissingError(Exception):
+    """There is no such object."""
+
+
+class Contents(NamedTuple):
+    """Bytes that are read when they are wanted."""
+
+    size: int
+    read: Callable[[int, int], bytes]
+    """Gives so many of them from an offset on. May raise DmaError."""
+
+
+class _Ring(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+    def raw(self, at: int, length: int) -> bytes: ...
+
+
+def made(data: bytes) -> Contents:
+    """Contents that are there already."""
+    return Contents(len(data), lambda at, length: data[at : at + length])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kind of segment."""
+
+    name: str
+    """As the driver knows it, without MLX5_SGMT_TYPE_."""
+    index: str
+    """What index1 is; "" where there is none."""
+    read: Callable[[Hca, int], Contents]
+    """Raises MissingError and CmdError."""
+    is_list: bool = False
+    """Whether it is about several things: num_of_obj2 may say "all" (MLX5_RSC_DUMP_ALL)."""
+
+
+def _query(
+    handler: Callable[[Hca, Any, Any], object], asks: Prm, answers: Prm, name: str
+) -> Callable[[Hca, int], Contents]:
+    """The output of a command that is about the object with this number."""
+
+    def read(hca: Hca, index: int) -> Contents:
+        out = answers.new()
+        cmd = asks.new()
+        _set(cmd, name, index)
+        handler(hca, cmd, out)
+        return made(bytes(out))
+
+    return read
+
+
+def _set(cmd: Any, name: str, index: int) -> None:
+    try:
+        setattr(cmd, name, index)
+    except ValueError:  # wider than any number
+        raise MissingError from None
+
+
+def _queue(numbers: Numbers, number: int) -> Queue:
+    """A queue pair, send queue or receive queue."""
+    found = numbers.holders.get(number)
+    if not isinstance(found, Qp | Sq | Rq):
+        raise MissingError
+    return found
+
+
+def _context(hca: Hca, number: int) -> Contents:
+    queue: Any = _queue(hca.queues, number)
+    queue.encode()
+    return made(bytes(queue.ctx))
+
+
+def _srq_context(hca: Hca, number: int) -> Contents:
+    srq = hca.srqs.get(number)
+    if srq is None:
+        raise MissingError
+    srq.encode()
+    return made(bytes(srq.ctx))
+
+
+def _ring(ring: _Ring | None) -> Contents:
+    if ring is None:
+        raise MissingError
+    return Contents(ring.size_bytes, ring.raw)
+
+
+def _sent(hca: Hca, number: int) -> Contents:
+    return _ring(_queue(hca.queues, number).send_ring)
+
+
+def _received(hca: Hca, number: int) -> Contents:
+    queue = _queue(hca.queues, number)
+    return _ring(queue.rq if isinstance(queue, Qp) else getattr(queue, "queue", None))
+
+
+def _shared(hca: Hca, number: int) -> Contents:
+    srq = hca.srqs.get(number)
+    return _ring(None if srq is None else srq.queue)
+
+
+def _cq_entries(hca: Hca, number: int) -> Contents:
+    found = hca.cqs.get(number)
+    if found is None:
+        raise MissingError
+    return Contents(found.buffer.length, found.buffer.read)
+
+
+def _eq_entries(hca: Hca, number: int) -> Contents:
+    found = hca.eqs.get(number)
+    if found is None:
+        raise MissingError
+    return Contents(found.buffer.length, found.buffer.read)
+
+
+def _all_senders(numbers: Numbers) -> array[int]:
+    found = numbers.holders.items()
+    return array(
+        "I", [number for number, queue in found if getattr(queue, "send_ring", None) is not None]
+    )
+
+
+def _all_receivers(numbers: Numbers) -> array[int]:
+    found = numbers.holders.items()
+    return array("I", [number for number, queue in found if type(queue) is Rq])
+
+
+def _listed(
+    name: str, listing: Callable[[Numbers], array[int]], progress: Callable[[Any], int]
+) -> Callable[[Hca, int], Contents]:
+    """A row for each of many queues.
+
+    Which ones there are is looked up once for a dump, not for each of its accesses; how far each
+    has come, when its row is read. One that has gone meanwhile has not come far.
+    """
+
+    def read(hca: Hca, _index: int) -> Contents:
+        listed = hca.dumped.get(name)
+        if listed is None:
+            listed = hca.dumped[name] = listing(hca.queues)
+        return Contents(len(listed) * _PROGRESS.size, partial(rows, hca.queues, listed))
+
+    def rows(numbers: Numbers, listed: array[int], at: int, length: int) -> bytes:
+        first, end = at // _PROGRESS.size, -(-(at + length) // _PROGRESS.size)
+        holders = numbers.holders
+        data = b"".join(
+            _PROGRESS.pack(number, progress(holders.get(number))) for number in listed[first:end]
+        )
+        skipped = at - first * _PROGRESS.size
+        return data[skipped : skipped + length]
+
+    return read
+
+
+def _sent_so_far(queue: Any) -> int:
+    ring = getattr(queue, "send_ring", None)
+    return 0 if ring is None else ring.ci
+
+
+def _taken_so_far(queue: Any) -> int:
+    return queue.queue.taken if isinstance(queue, Rq) else 0
+
+
+_SOURCES = (
+    Source("PRM_QUERY_QP", "QPN", _query(query_qp, qp.query_qp_in, qp.query_qp_out, "qpn")),
+    Source("PRM_QUERY_CQ", "CQN", _query(query_cq, cq.query_cq_in, cq.query_cq_out, "cqn")),
+    Source(
+        "PRM_QUERY_MKEY",
+        "MKEY_INDEX",
+        _query(query_mkey, mkey.query_mkey_in, mkey.query_mkey_out, "mkey_index"),
+    ),
+    Source("FULL_QPC", "QUEUE", _context),
+    Source("FULL_CQC", "CQN", _query(query_cq, cq.query_cq_in, cq.query_cq_out, "cqn")),
+    Source("FULL_EQC", "EQN", _query(query_eq, eq.query_eq_in, eq.query_eq_out, "eq_number")),
+    Source("FULL_SRQC", "SRQN", _srq_context),
+    Source("SND_BUFF", "QUEUE", _sent, is_list=True),
+    Source("RCV_BUFF", "QUEUE", _received, is_list=True),
+    Source("SRQ_BUFF", "SRQN", _shared, is_list=True),
+    Source("CQ_BUFF", "CQN", _cq_entries, is_list=True),
+    Source("EQ_BUFF", "EQN", _eq_entries, is_list=True),
+    Source("SX_SLICE_ALL", "", _listed("SX_SLICE_ALL", _all_senders, _sent_so_far)),
+    Source("RX_SLICE_ALL", "", _listed("RX_SLICE_ALL", _all_receivers, _taken_so_far)),
+)
+
+SOURCES = dict(enumerate(_SOURCES, _FIRST_TYPE))
+"""By segment type."""

@@ -1,0 +1,105 @@
+"""Registers of an InfiniBand port (PRM "Port registers")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.errors import CmdError
+from emu.device.models.model import IbSpeed, Model
+from emu.device.port.ib.port import SETTABLE_CAPS
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.regs import reg as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+IB_PROTO_MASK = 1
+IB_PORT_COUNTERS = 0x20
+"""Counter group of PPCNT (device.h: MLX5_INFINIBAND_PORT_COUNTERS_GROUP)."""
+
+
+def _pcap(hca: Hca, reg: Any) -> None:
+    """InfiniBand PortInfo capability mask, in the last of four words."""
+    reg.port_capability_mask[3] = hca.ib.cap_mask1
+
+
+def _set_pcap(hca: Hca, reg: Any) -> None:
+    """Without ib_virt the stack's capability bits come this way.
+
+    The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps), with the bits in
+    it that are not its own to set.
+    """
+    port, given = hca.ib, reg.port_capability_mask[0]
+    port.cap_mask1 = port.cap_mask1 & ~SETTABLE_CAPS | given & SETTABLE_CAPS
+
+
+def _pmtu(hca: Hca, reg: Any) -> None:
+    reg.max_mtu = reg.admin_mtu = reg.oper_mtu = hca.ib.mtu
+
+
+def _ptys(hca: Hca, reg: Any) -> None:
+    """Width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
+    if reg.proto_mask != IB_PROTO_MASK:
+        return
+    port, model = hca.ib, hca.model
+    reg.ib_link_width_capability = reg.ib_link_width_admin = model.ib_link_width_oper
+    reg.ib_proto_capability = _speeds(model)
+    reg.ib_proto_admin = port.proto_admin or reg.ib_proto_capability
+    if port.is_up:
+        reg.ib_link_width_oper, reg.ib_proto_oper = port.width_oper, port.proto_oper
+
+
+def _speeds(model: Model) -> int:
+    """The speeds that the adapter has: its own and the slower ones."""
+    return sum(speed for speed in IbSpeed if speed <= model.ib_proto_oper)
+
+
+def _set_ptys(hca: Hca, reg: Any) -> None:
+    """Choose among the speeds, or allow all; the link takes the fastest.
+
+    iPXE asks for SDR while it boots (golan.c: golan_set_link_speed).
+    """
+    if reg.proto_mask != IB_PROTO_MASK:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
+        )
+    chosen = (reg.ib_proto_admin or ~0) & _speeds(hca.model)
+    if not chosen:
+        raise CmdError(Status.BAD_PARAM_ERR, "speed not supported", f"{reg.ib_proto_admin:#x}")
+    hca.ib.proto_admin = chosen
+    hca.ib.proto_oper = 1 << chosen.bit_length() - 1
+    _ptys(hca, reg)
+
+
+def _paos(hca: Hca, reg: Any) -> None:
+    """Administrative and operational status: 1 up, 2 down."""
+    reg.admin_status = 1
+    reg.oper_status = 1 if hca.ib.is_up else 2
+
+
+def _pvlc(hca: Hca, reg: Any) -> None:
+    """Virtual lanes, as code 4: VL0 to VL7."""
+    reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
+
+
+def _ppcnt(hca: Hca, reg: Any) -> None:
+    """Error counters of the link. Only its going down is counted: it has no bit errors."""
+    if reg.grp != IB_PORT_COUNTERS:
+        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+    downed = hca.ib.link_downed - hca.ib.ppcnt_base
+    counters = layout.ib_port_cntrs_grp_data_layout.new(link_downed_counter=min(downed, 0xFF))
+    reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
+    if reg.clr:
+        hca.ib.ppcnt_base = hca.ib.link_downed
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.PCAP: Register(layout.pcap_reg, _pcap, _set_pcap),
+    RegId.PMTU: Register(layout.pmtu_reg, _pmtu),
+    RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
+    RegId.PAOS: Register(layout.paos_reg, _paos),
+    RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
+    RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
+}
+"""What a function has when its port is of this link layer."""

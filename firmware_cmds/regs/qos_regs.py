@@ -1,0 +1,117 @@
+"""Registers of quality of service (PRM "QoS registers"; core/port.c, core/en_dcbnl.c).
+
+mlx5e writes the classes at probe, and later what ``dcb`` and ``lldptool`` ask for. In QETCR and
+QTCT port_number is 0 or 1: the driver leaves it out of some accesses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.errors import CmdError
+from emu.device.port.eth import qos
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.eth_enums import TrustState
+from layouts.regs import qos_regs as layout
+from layouts.regs.port_regs import qcam_reg
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_REGISTERS, _NO_LIMIT = 0, 0
+_TRUSTED = (TrustState.PCP, TrustState.DSCP)
+
+
+def _qcam(_hca: Hca, reg: Any) -> None:
+    """The registers by which priorities follow DSCP; no features beyond."""
+    if reg.access_reg_group == _REGISTERS:
+        mask = layout.qcam_access_reg_cap_mask.new(qpts=1, qpdpm=1)
+        reg.qos_access_reg_cap_mask = bytes(mask)
+
+
+def _qpts(hca: Hca, reg: Any) -> None:
+    """What decides about a frame's priority: its VLAN tag or its DSCP."""
+    reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
+
+
+def _set_qpts(hca: Hca, reg: Any) -> None:
+    if reg.trust_state not in _TRUSTED:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown trust_state", f"{reg.trust_state}")
+    hca.eth.qos.trust(dscp=reg.trust_state == TrustState.DSCP)
+    _qpts(hca, reg)
+
+
+def _qpdpm(hca: Hca, reg: Any) -> None:
+    """The priority of each DSCP."""
+    for entry, priority in zip(reg.dscp, hca.eth.qos.dscp_to_priority):
+        entry.e, entry.prio = 0, priority
+
+
+def _set_qpdpm(hca: Hca, reg: Any) -> None:
+    """Take over the entries that have ``e`` set."""
+    table = bytearray(hca.eth.qos.dscp_to_priority)
+    for dscp, entry in enumerate(reg.dscp):
+        if entry.e:
+            if entry.prio >= qos.PRIORITIES:
+                raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{entry.prio}")
+            table[dscp] = entry.prio
+    hca.eth.qos.dscp_to_priority[:] = table
+    _qpdpm(hca, reg)
+
+
+def _check_port(reg: Any) -> None:
+    if reg.port_number > 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{reg.port_number}")
+
+
+def _qtct(hca: Hca, reg: Any) -> None:
+    """The traffic class of a priority."""
+    _check_port(reg)
+    reg.tclass = hca.eth.qos.priority_to_class[reg.prio]
+
+
+def _set_qtct(hca: Hca, reg: Any) -> None:
+    _check_port(reg)
+    hca.eth.qos.priority_to_class[reg.prio] = reg.tclass
+
+
+def _qetcr(hca: Hca, reg: Any) -> None:
+    """Groups and shares of the traffic classes; none has a limit of its own."""
+    _check_port(reg)
+    for entry, tclass in zip(reg.tc_configuration, hca.eth.qos.classes):
+        entry.g = entry.b = entry.r = 0
+        entry.group, entry.bw_allocation = tclass.group, tclass.bw_allocation
+        entry.max_bw_units = entry.max_bw_value = 0
+
+
+def _set_qetcr(hca: Hca, reg: Any) -> None:
+    """Take over what has its bit set: group (g), share (b), limit (r)."""
+    _check_port(reg)
+    entries = tuple(reg.tc_configuration)
+    for entry in entries:
+        if entry.g and entry.group >= qos.CLASSES:
+            raise CmdError(Status.BAD_PARAM_ERR, "no such group of classes", f"{entry.group}")
+        if entry.b and entry.bw_allocation > qos.ALL_OF_IT:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "bw_allocation above 100 %", f"{entry.bw_allocation}"
+            )
+    limits = [entry for entry in (*entries, reg.global_configuration) if entry.r]
+    if any(entry.max_bw_units != _NO_LIMIT for entry in limits):
+        raise CmdError(Status.BAD_PARAM_ERR, "rate limits of traffic classes are not supported")
+    for entry, tclass in zip(entries, hca.eth.qos.classes):
+        if entry.g:
+            tclass.group = entry.group
+        if entry.b:
+            tclass.bw_allocation = entry.bw_allocation
+    _qetcr(hca, reg)
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.QCAM: Register(qcam_reg, _qcam, gate="qcam_reg"),
+    RegId.QPTS: Register(layout.qpts_reg, _qpts, _set_qpts, gate="qcam_reg"),
+    RegId.QPDPM: Register(layout.qpdpm_reg, _qpdpm, _set_qpdpm, gate="qcam_reg"),
+    RegId.QTCT: Register(layout.qtct_reg, _qtct, _set_qtct, gate="ets"),
+    RegId.QETCR: Register(layout.qetc_reg, _qetcr, _set_qetcr, gate="ets"),
+}
+"""What a function has when its port is Ethernet's."""

@@ -1,0 +1,113 @@
+"""ACCESS_REG and the registers behind it (PRM "Access registers").
+
+A register is its layout, a function that fills it for a read and, for the few that can be written,
+one that takes the value over. What nobody modelled is refused with BAD_PARAM_ERR and counted for
+the end-of-run summary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import OpenField, command
+from emu.device.cmdif.scope import meant
+from emu.device.errors import CmdError
+from emu.device.state.hca import HcaState
+from firmware_cmds.regs import components, eth_regs, ib_regs, nv_config, resource_dump
+from firmware_cmds.regs.registers import Register
+from layouts.enums import Op, PortType, RegId, Status
+from layouts.prm import Prm
+from layouts.regs import reg as layout
+from layouts.regs.component_regs import mcqi_reg, mcqs_reg, mfrl_reg, mgir_reg
+from layouts.regs.nv_regs import mnvda_reg
+from layouts.regs.port_regs import mcam_reg
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+WRITE, READ = 0, 1
+
+
+def _host_endianness(hca: Hca, reg: Any) -> None:
+    """Physical functions write it at probe; the device speaks big-endian whatever it says."""
+
+
+def _read_node_description(hca: Hca, reg: Any) -> None:
+    """mlx5_ib reads it on every link layer."""
+    reg.desc = hca.vport.node_description
+
+
+def _write_node_description(hca: Hca, reg: Any) -> None:
+    hca.vport.node_description = reg.desc
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.HOST_ENDIANNESS: Register(layout.host_endianness_reg, write=_host_endianness),
+    RegId.NODE_DESC: Register(
+        layout.node_desc_reg, _read_node_description, _write_node_description
+    ),
+    RegId.MCAM: Register(mcam_reg, components.mcam, gate="mcam_reg"),
+    RegId.MCQS: Register(mcqs_reg, components.mcqs, gate="mcam_reg"),
+    RegId.MFRL: Register(mfrl_reg, components.mfrl, gate="mcam_reg"),
+    RegId.MGIR: Register(mgir_reg, components.mgir),
+    RegId.MNVDA: Register(mnvda_reg, nv_config.mnvda, gate="mcam_reg"),
+    RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
+    **resource_dump.REGISTERS,
+}
+"""Registers of every function; the port's depend on its link layer."""
+
+_PORT_REGISTERS = {PortType.IB: ib_regs.REGISTERS, PortType.ETH: eth_regs.REGISTERS}
+
+
+def _find(port_type: PortType, register_id: int) -> Register | None:
+    """A function's register."""
+    return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
+
+
+def _layout_of(cmd: Any) -> Prm | None:
+    """The same on all link layers."""
+    for registers in (REGISTERS, *_PORT_REGISTERS.values()):
+        if cmd.register_id in registers:
+            return registers[cmd.register_id].layout
+    return None
+
+
+@command(
+    Op.ACCESS_REG,
+    layout.access_register_in,
+    layout.access_register_out,
+    needs=HcaState.ENABLED,
+    opened=OpenField("register_data", _layout_of),
+    privileged=True,
+)
+def access_register(hca: Hca, cmd: Any, out: Any) -> None:
+    """Read or write a register; the output carries the register as it is afterwards."""
+    register = _find(hca.model.port_type, cmd.register_id)
+    if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
+        hca.unhandled.registers[cmd.register_id] += 1
+        raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")
+    access = {WRITE: register.write, READ: register.read}.get(cmd.op_mod)
+    if access is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "register does not allow this access", f"op_mod {cmd.op_mod}"
+        )
+    start, size = layout.access_register_in.size, register.layout.size
+    given, least = cmd.buf[start : start + size], register.least or size
+    if len(given) < least:
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR,
+            "input is too short for the register",
+            f"{len(given)} of {least}",
+        )
+    room = len(out.buf) - layout.access_register_out.size
+    if room < least:
+        raise CmdError(
+            Status.BAD_OUTP_LEN_ERR, "output is too short for the register", f"{room} of {least}"
+        )
+    if register.is_open:
+        size = room
+    view = register.layout.view(bytearray(given).ljust(size, b"\0"))
+    access(meant(hca, view, register.scope), view)
+    at = layout.access_register_out.size
+    size = min(size, room)
+    out.buf[at : at + size] = view.buf[:size]

@@ -1,0 +1,182 @@
+"""The register RESOURCE_DUMP: objects as they are now, in segments.
+
+``rdma resource show -r``, ``devlink health dump show`` of mlx5e's reporters and mstflint's
+mstresourcedump ask for it. An answer is a stream: information about the firmware, the request
+itself, the object, the end. It goes into the register, or to memory by a key, in as many accesses
+as the room there takes; device_opaque says how far it has come. An object's memory may be too long
+for one segment: then there are several, and index2 of each says how many bytes are before it.
+
+Sources: core/diag/rsc_dump.c, core/en/health.c, hw/restrack.c; mstflint's resourcedump_lib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from emu.device.engine.mr.access import access
+from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
+from emu.device.errors import CmdError
+from emu.device.objects.memory.mkey import ANY_QPN
+from emu.device.objects.memory.views import copy
+from emu.device.ports import DmaError
+from firmware_cmds.regs.dump_sources import SOURCES, Contents, MissingError, Source, made
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.regs import resource_dump as layout
+from layouts.regs.resource_dump import SegmentType
+
+if TYPE_CHECKING:
+    from emu.device.models import Model
+    from emu.device.state.hca import Hca
+
+_DWORD = 4
+_HEADER = layout.resource_dump_segment_header.size
+_MOST_BYTES = 1 << 16
+"""What one access gives, however much room there is."""
+_SEQ_NUM_MASK = 0xF
+_DUMP_VERSION = 1
+_NOT_FOUND = 1
+"""Syndrome of the error segment."""
+_NAME_BYTES = 15
+_MOST_IN_SEGMENT = 1 << 17
+"""length_dw has 16 bits."""
+
+
+def _segment(prm: Any, kind: int, size: int = 0, **fields: Any) -> bytes:
+    """A segment's fixed part; ``size`` bytes follow it."""
+    view = prm.new(**fields)
+    view.segment_header.segment_type = kind
+    view.segment_header.length_dw = (prm.size + size) // _DWORD
+    return bytes(view)
+
+
+def _info(model: Model) -> bytes:
+    return _segment(
+        layout.resource_dump_info_segment, SegmentType.INFO, dump_version=_DUMP_VERSION,
+        hw_version=model.hw_id, fw_version=model.fw_major << 16 | model.fw_minor,
+    )  # fmt: skip
+
+
+def _called(reg: Any) -> bytes:
+    names = ("index1", "index2", "num_of_obj1", "num_of_obj2")
+    return _segment(
+        layout.resource_dump_command_segment, SegmentType.COMMAND, segment_called=reg.segment_type,
+        **{name: getattr(reg, name) for name in names},
+    )  # fmt: skip
+
+
+def _name(text: str) -> bytes:
+    return text.encode()[:_NAME_BYTES].ljust(_NAME_BYTES + 1, b"\0")
+
+
+def _record(number: int, source: Source) -> bytes:
+    has_index = bool(source.index)
+    return bytes(
+        layout.resource_dump_menu_record.new(
+            segment_type=number, segment_name=_name(source.name), index1_name=_name(source.index),
+            support_index1=has_index, must_have_index1=has_index, support_num_of_obj1=has_index,
+            support_num_of_obj2=source.is_list, num_of_obj2_supports_all=source.is_list,
+        )
+    )  # fmt: skip
+
+
+def _menu() -> bytes:
+    records = b"".join(_record(number, source) for number, source in SOURCES.items())
+    head = _segment(
+        layout.resource_dump_menu_segment, SegmentType.MENU, len(records),
+        num_of_records=len(SOURCES),
+    )  # fmt: skip
+    return head + records
+
+
+def _resource(hca: Hca, reg: Any) -> Iterator[Contents]:
+    """The segment that is asked for, or one that says why there is none."""
+    source = SOURCES.get(reg.segment_type)
+    if source is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown segment_type", f"{reg.segment_type:#x}")
+    try:
+        found = source.read(hca, int(reg.index1))
+    except (MissingError, CmdError):
+        text = f"no {source.index} {reg.index1:#x}".encode().ljust(32, b"\0")
+        segment = layout.resource_dump_error_segment
+        yield made(_segment(segment, SegmentType.ERROR, syndrome_id=_NOT_FOUND, error=text))
+        return
+    head = layout.resource_dump_resource_segment
+    for first in range(0, found.size or 1, _MOST_IN_SEGMENT):
+        size = min(found.size - first, _MOST_IN_SEGMENT)
+        yield made(_segment(head, reg.segment_type, size, index1=reg.index1, index2=first))
+        yield Contents(size, partial(_read_behind, found, first))
+
+
+def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:
+    return contents.read(first + at, length)
+
+
+def _stream(hca: Hca, reg: Any) -> list[Contents]:
+    head = made(_info(hca.model) + _called(reg))
+    end = made(_segment_end())
+    if reg.segment_type == SegmentType.MENU:
+        return [head, made(_menu()), end]
+    return [head, *_resource(hca, reg), end]
+
+
+def _segment_end() -> bytes:
+    header = layout.resource_dump_segment_header
+    return bytes(header.new(length_dw=1, segment_type=SegmentType.TERMINATE))
+
+
+def _part(stream: list[Contents], at: int, room: int) -> bytes:
+    """At most ``room`` bytes of the stream. Raises DmaError."""
+    parts = []
+    for contents in stream:
+        if at < contents.size and room:
+            parts.append(contents.read(at, min(room, contents.size - at)))
+            room -= len(parts[-1])
+        at = max(0, at - contents.size)
+    return b"".join(parts)
+
+
+def _dump(hca: Hca, reg: Any) -> None:
+    """Give the next part of a dump."""
+    room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MOST_BYTES)
+    room -= room % _DWORD
+    if not room:
+        raise CmdError(Status.BAD_PARAM_ERR, "no room for the dump", f"size {reg.size}")
+    if not reg.device_opaque:
+        hca.dumped.clear()
+    stream = _stream(hca, reg)
+    total, at = sum(contents.size for contents in stream), int(reg.device_opaque)
+    if at > total:
+        raise CmdError(Status.BAD_PARAM_ERR, "dump goes on where it has ended", f"{at:#x}")
+    try:
+        data = _part(stream, at, room)
+    except DmaError as error:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "object's memory is gone", str(error)) from None
+    _give(hca, reg, data)
+    at += len(data)
+    if at >= total:
+        hca.dumped.clear()
+    reg.size, reg.more_dump = len(data), at < total
+    reg.device_opaque = at if at < total else 0
+    reg.seq_num = reg.seq_num + 1 & _SEQ_NUM_MASK
+
+
+def _give(hca: Hca, reg: Any, data: bytes) -> None:
+    if reg.inline_dump:
+        reg.inline_data = data.ljust(layout.INLINE_BYTES, b"\0")
+        return
+    key = hca.mkeys.get(reg.mkey >> 8)
+    span = (int(reg.address), len(data), LOCAL_WRITE)
+    try:
+        views = access(hca, None if key is None else key.pd, ANY_QPN, int(reg.mkey), span)
+    except AccessError as error:
+        raise CmdError(Status.BAD_PARAM_ERR, "dump has nowhere to go", str(error)) from None
+    copy(views, (memoryview(data),))
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.RESOURCE_DUMP: Register(layout.resource_dump, _dump, _dump, gate="debug")
+}
+"""Both ways of access mean the same: the driver writes, mstflint reads."""

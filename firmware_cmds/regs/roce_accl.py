@@ -1,0 +1,57 @@
+"""Register ROCE_ACCL: how RoCE connections of a port recover from losses.
+
+A field is written where its ``*_field_select`` is set; a read says by these bits which fields can
+be. The kernel's driver does not use the register: administrators do, by mstreg or mlxreg. Settings
+last as long as the adapter has power.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from emu.device.errors import CmdError
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.regs.roce_accl import roce_accl_reg
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_NOT_MODELLED = (
+    "roce_tx_window_field_select", "roce_slow_restart_field_select",
+    "roce_slow_restart_idle_field_select", "min_ack_timeout_limit_disabled_field_select",
+    "adaptive_routing_forced_en_field_select", "adp_retx_profile_select",
+)  # fmt: skip
+
+
+def _roce_accl(hca: Hca, reg: Any) -> None:
+    """What is set now."""
+    recovery = hca.link.recovery
+    reg.buf[:] = bytes(len(reg.buf))
+    reg.roce_adp_retrans_field_select = reg.selective_repeat_forced_en_field_select = 1
+    reg.roce_adp_retrans_en = recovery.adaptive_retransmission
+    reg.selective_repeat_forced_en = recovery.selective_repeat
+
+
+def _set_roce_accl(hca: Hca, reg: Any) -> None:
+    """Take over what is selected."""
+    for name in _NOT_MODELLED:
+        if getattr(reg, name):
+            raise CmdError(Status.BAD_PARAM_ERR, "field of ROCE_ACCL is not supported", name)
+    link = hca.roce
+    if reg.roce_adp_retrans_field_select:
+        link.recovery = replace(
+            link.recovery, adaptive_retransmission=bool(reg.roce_adp_retrans_en)
+        )
+    if reg.selective_repeat_forced_en_field_select:
+        link.recovery = replace(
+            link.recovery, selective_repeat=bool(reg.selective_repeat_forced_en)
+        )
+    _roce_accl(hca, reg)
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.ROCE_ACCL: Register(roce_accl_reg, _roce_accl, _set_roce_accl, gate="roce_accl"),
+}
+"""What a function has whose port is Ethernet's and has RoCE."""

@@ -1,0 +1,1 @@
+"""Commands on flow tables and on what their entries refer to."""

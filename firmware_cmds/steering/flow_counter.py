@@ -1,0 +1,64 @@
+"""Flow counters: what entries of flow tables count in (PRM "Flow counters"; core/fs_counters.c).
+
+A function without flow tables has them, too, because DEVX programs make them without asking.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.eth.flow_counter import FlowCounter
+from layouts.enums import Op, Status
+from layouts.steering import flow_counter as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
+def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make one counter, at zero."""
+    if cmd.flow_counter_bulk & ~hca.caps.general.flow_counter_bulk_alloc:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow counter bulk size not supported",
+            f"{cmd.flow_counter_bulk:#x}",
+        )
+    if cmd.flow_counter_bulk_log_size:
+        raise CmdError(Status.BAD_PARAM_ERR, "flow_counter_bulk_log_size is not supported")
+    out.flow_counter_id = hca.flow_counters.add(FlowCounter())
+
+
+@command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
+def dealloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the counter; refused while a flow table entry counts in it."""
+    hca.flow_counters.remove(cmd.flow_counter_id)
+
+
+@command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)
+def query_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return packets and bytes; ``clear`` starts them again from zero.
+
+    A range may have numbers that are no counter of the caller's, for which it gives zeros: the
+    driver's ranges begin and end at multiples of four.
+    """
+    if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "num_of_counters above log_max_flow_counter_bulk",
+            f"{cmd.num_of_counters}",
+        )  # fmt: skip
+    first = cmd.flow_counter_id
+    number = cmd.num_of_counters or 1
+    if number == 1:
+        hca.flow_counters.need(first)
+    if len(out.flow_statistics) < number:
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "output is too short for the counters", f"{number}")
+    counters = [hca.flow_counters.usable(first + n) for n in range(number)]
+    for counter, place in zip(counters, out.flow_statistics, strict=False):
+        if counter is None:
+            continue
+        place.packets, place.octets = counter.packets, counter.octets
+        if cmd.clear:
+            counter.packets = counter.octets = 0

@@ -1,0 +1,51 @@
+"""Modify header contexts: what entries of flow tables change in packets (core/fs_cmd.c)."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth.steering.rewrite import context_of
+from emu.device.errors import CmdError
+from layouts.enums import Op, Status
+from layouts.eth_enums import FlowTableType
+from layouts.steering import modify_header as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(
+    Op.ALLOC_MODIFY_HEADER_CONTEXT, layout.alloc_modify_header_context_in,
+    layout.alloc_modify_header_context_out,
+)  # fmt: skip
+def alloc_modify_header_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a list of changes for the entries of NIC_RX tables."""
+    if cmd.table_type != FlowTableType.NIC_RX:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "no modify header contexts for tables of this type",
+            f"{cmd.table_type}",
+        )  # fmt: skip
+    most = hca.caps.flow_table.flow_table_properties_nic_receive.max_modify_header_actions
+    number = cmd.num_of_actions
+    if not 1 <= number <= most:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "num_of_actions is 0, or above max_modify_header_actions",
+            f"{number}",
+        )  # fmt: skip
+    if number > len(cmd.actions):
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "input is too short for its actions", f"{number} actions"
+        )
+    context = context_of(FlowTableType.NIC_RX, list(islice(cmd.actions, number)))
+    out.modify_header_id = hca.modify_headers.add(context)
+
+
+@command(
+    Op.DEALLOC_MODIFY_HEADER_CONTEXT, layout.dealloc_modify_header_context_in,
+    layout.dealloc_modify_header_context_out,
+)  # fmt: skip
+def dealloc_modify_header_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the context; refused while entries use it."""
+    hca.modify_headers.remove(cmd.modify_header_id)

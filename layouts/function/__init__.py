@@ -1,0 +1,1 @@
+"""A function as a whole: initialization segment, capabilities, pages, vPorts, GIDs."""

@@ -1,0 +1,1 @@
+"""Access registers: those of ports, modules, clocks, components and quality of service."""

@@ -1,0 +1,1 @@
+"""What stands in the rings in guest memory: work requests, completions, events."""

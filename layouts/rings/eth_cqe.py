@@ -1,0 +1,31 @@
+"""The fields of a completion that a received Ethernet packet fills.
+
+Source: device.h (``mlx5_cqe64``) and core/en_rx.c (mlx5e_build_rx_skb) of Linux 6.12. As with the
+packers of :mod:`layouts.rings.cqe`, the last byte, op_own, is left out and written last.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits
+from layouts.rings.cqe import OP_OWN, cqe64
+
+ETH_CQE = cqe64.packer(
+    "wqe_id", "rss_hash_result", "rss_hash_type", "ml_path", "check_sum", "flags_rqpn",
+    "hds_ip_ext", "l4_l3_hdr_type", "vlan_info", "srqn", "immediate", "byte_cnt", "timestamp_h",
+    "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
+)  # fmt: skip
+
+cqe_lro = Prm(
+    "cqe_lro",
+    "tcppsh_abort_dupack" / bits(8), "min_ttl" / bits(8), "tcp_win" / bits(16),
+    "ack_seq_num" / bits(32),
+    c_name="mlx5_cqe64.lro",
+)  # fmt: skip
+"""What a completion tells of packets that were merged into one (LRO)."""
+
+LRO_AT = 4
+LRO_NUM_SEG_AT = 32
+"""Where it stands in a CQE; and the top byte of srqn, which has the number of packets then."""
+LRO = cqe_lro.packer("tcppsh_abort_dupack", "min_ttl", "tcp_win", "ack_seq_num")
+LRO_PSH = 1 << 6
+"""tcppsh_abort_dupack: one of the packets had PSH."""

@@ -1,0 +1,49 @@
+"""What work requests of Ethernet queues have beside the segments of :mod:`layouts.rings.wqe`.
+
+A send request is a control segment, the Ethernet segment and data segments. A cyclic receive
+request is data segments alone, ended by one with the key that ends scatter lists when it has room
+for more; a linked-list one (striding receive queues) begins with a link.
+
+Source: PRM "Send and receive queue WQE formats"; qp.h (``mlx5_wqe_eth_seg``) and core/en.h
+(``mlx5e_rx_wqe_ll``) of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, tail
+from layouts.rings.wqe import wqe_data_seg, wqe_srq_next_seg
+
+INSERT_VLAN = 1 << 31
+"""trailer: put the VLAN tag in the low 16 bits behind the MAC addresses, when nothing is inline."""
+
+INSERT_SVLAN = 1 << 16
+"""trailer, beside INSERT_VLAN: the tag is a service tag, Ethertype 0x88a8."""
+
+INLINE_HDR_START = 14
+"""Offset of inline headers in the Ethernet segment: they begin with its last two bytes."""
+
+START_PADDING = 1 << 31
+"""Bit of a receive segment's byte_count (MLX5_HW_START_PADDING); the length is below it."""
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+# trailer is a union. Its high half is inline_hdr.sz, the bytes of headers that follow inline; the
+# low half is their first two bytes. Without inline headers it is INSERT_VLAN and the tag, or 0.
+wqe_eth_seg = Prm(
+    "wqe_eth_seg",
+    "swp_outer_l4_offset" / bits(8), "swp_outer_l3_offset" / bits(8),
+    "swp_inner_l4_offset" / bits(8), "swp_inner_l3_offset" / bits(8), "cs_flags" / bits(8),
+    "swp_flags" / bits(8), "mss" / bits(16), "flow_table_metadata" / bits(32), "trailer" / bits(32),
+    c_name="mlx5_wqe_eth_seg",
+)
+
+rx_wqe_ll = Prm(
+    "rx_wqe_ll",
+    "next" / wqe_srq_next_seg, "data" / tail(wqe_data_seg),
+    c_name="mlx5e_rx_wqe_ll",
+)
+
+# fmt: on
+
+ETH = wqe_eth_seg.packer("cs_flags", "mss", "flow_table_metadata", "trailer")

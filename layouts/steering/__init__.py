@@ -1,0 +1,1 @@
+"""How packets are steered: flow tables, groups, entries, and what these do to a packet."""

@@ -1,0 +1,1 @@
+"""What goes over an InfiniBand wire: transport headers and management datagrams."""

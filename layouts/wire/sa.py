@@ -1,0 +1,242 @@
+"""Subnet administration: the MAD that carries records, and the records.
+
+Source: IBTA volume 1, 15.2 (methods, attributes, statuses), 13.6 (RMPP), 13.4.8.2 and 13.4.8.3
+(Notice and InformInfo). Names are those of ib_sa.h of Linux 6.12. The order of a record's fields,
+reserved ones included, is also the order of its bits in a query's component mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum, IntFlag
+
+import construct as c
+
+from layouts.prm import Field, Prm, array, bits, octets, rsvd
+from layouts.wire.mads import mad_hdr, node_info, port_info, rmpp_hdr
+
+CLASS_VERSION = 2
+DATA_BYTES = 200
+"""A MAD's share of a table of records."""
+SA_HDR_BYTES = 20
+"""SM_Key, attribute offset and component mask: they count into an RMPP payload's length."""
+RMPP_VERSION = 1
+RMPP_NO_RESPTIME = 0x1F
+
+
+class SaAttr(IntEnum):
+    """What can be asked for (IBTA 15.2.5; IB_SA_ATTR_*)."""
+
+    CLASS_PORTINFO = 0x01
+    NOTICE = 0x02
+    INFORM_INFO = 0x03
+    NODE_REC = 0x11
+    PORT_INFO_REC = 0x12
+    SERVICE_REC = 0x31
+    PATH_REC = 0x35
+    MC_MEMBER_REC = 0x38
+    INFORM_INFO_REC = 0xF3
+
+
+class SaStatus(IntEnum):
+    """Answers of this class (IBTA table 186)."""
+
+    NO_RESOURCES = 0x0100
+    REQ_INVALID = 0x0200
+    NO_RECORDS = 0x0300
+    TOO_MANY_RECORDS = 0x0400
+    REQ_INVALID_GID = 0x0500
+    REQ_INSUFFICIENT_COMPONENTS = 0x0600
+    REQ_DENIED = 0x0700
+
+
+class SaCap(IntFlag):
+    """ClassPortInfo.CapabilityMask of subnet administration (IBTA 15.2.1.1)."""
+
+    UD_MULTICAST_SUP = 1 << 9
+    PORT_INFO_CAP_MASK_MATCH_SUP = 1 << 13
+
+
+class SaCap2(IntFlag):
+    """ClassPortInfo.CapabilityMask2 (IB_SA_CAP_MASK2_*)."""
+
+    SENDONLY_FULL_MEM_SUPPORT = 1 << 12
+
+
+class RmppType(IntEnum):
+    """Kinds of RMPP packets (IBTA 13.6.2.1)."""
+
+    DATA = 1
+    ACK = 2
+    STOP = 3
+    ABORT = 4
+
+
+class RmppFlags(IntFlag):
+    """IBTA 13.6.2.1."""
+
+    ACTIVE = 1
+    FIRST = 2
+    LAST = 4
+
+
+class RmppStatus(IntEnum):
+    """Why a transaction ends (IBTA table 111; IB_MGMT_RMPP_STATUS_*)."""
+
+    T2L = 118
+    BADT = 121
+    W2S = 122
+    S2B = 123
+    UNV = 125
+    TMR = 126
+    UNSPEC = 127
+
+
+class JoinState(IntFlag):
+    """MCMemberRecord.JoinState (IBTA 15.2.5.17.1)."""
+
+    FULL_MEMBER = 1
+    NON_MEMBER = 2
+    SENDONLY_NON_MEMBER = 4
+    SENDONLY_FULL_MEMBER = 8
+
+
+class Selector(IntEnum):
+    """How a value in a query is meant (IBTA 15.2.5.16; enum ib_sa_selector)."""
+
+    GT = 0
+    LT = 1
+    EQ = 2
+    BEST = 3
+
+
+class SmTrap(IntEnum):
+    """Notices that the subnet's manager issues (IBTA table 131)."""
+
+    GID_IN_SERVICE = 64
+    GID_OUT_OF_SERVICE = 65
+    MGID_CREATED = 66
+    MGID_DELETED = 67
+
+
+# Fields stand in rows, as in the specification's figures.
+# fmt: off
+
+sa_mad = Prm(
+    "sa_mad",
+    "mad_hdr" / mad_hdr, "rmpp_hdr" / rmpp_hdr, "sm_key" / bits(64), "attr_offset" / bits(16),
+    rsvd(16), "comp_mask" / bits(64), "data" / octets(DATA_BYTES),
+)
+
+path_rec = Prm(
+    "path_rec",
+    "service_id_8msb" / bits(8), "service_id_56lsb" / bits(56), "dgid" / octets(16),
+    "sgid" / octets(16), "dlid" / bits(16), "slid" / bits(16), "raw_traffic" / bits(1), rsvd(3),
+    "flow_label" / bits(20), "hop_limit" / bits(8), "traffic_class" / bits(8),
+    "reversible" / bits(1), "numb_path" / bits(7), "pkey" / bits(16), "qos_class" / bits(12),
+    "sl" / bits(4), "mtu_selector" / bits(2), "mtu" / bits(6), "rate_selector" / bits(2),
+    "rate" / bits(6), "packet_life_time_selector" / bits(2), "packet_life_time" / bits(6),
+    "preference" / bits(8), rsvd(48),
+)
+
+mcmember_rec = Prm(
+    "mcmember_rec",
+    "mgid" / octets(16), "port_gid" / octets(16), "qkey" / bits(32), "mlid" / bits(16),
+    "mtu_selector" / bits(2), "mtu" / bits(6), "traffic_class" / bits(8), "pkey" / bits(16),
+    "rate_selector" / bits(2), "rate" / bits(6), "packet_life_time_selector" / bits(2),
+    "packet_life_time" / bits(6), "sl" / bits(4), "flow_label" / bits(20), "hop_limit" / bits(8),
+    "scope" / bits(4), "join_state" / bits(4), "proxy_join" / bits(1), rsvd(23),
+)
+
+node_rec = Prm(
+    "node_rec",
+    "lid" / bits(16), rsvd(16), "node_info" / node_info, "node_desc" / octets(64),
+)
+
+portinfo_rec = Prm(
+    "portinfo_rec",
+    "lid" / bits(16), "port_num" / bits(8), "options" / bits(8), "port_info" / port_info,
+)
+
+service_rec = Prm(
+    "service_rec",
+    "service_id" / bits(64), "service_gid" / octets(16), "service_pkey" / bits(16), rsvd(16),
+    "service_lease" / bits(32), "service_key" / octets(16), "service_name" / octets(64),
+    "service_data8" / array(16, bits(8)), "service_data16" / array(8, bits(16)),
+    "service_data32" / array(4, bits(32)), "service_data64" / array(2, bits(64)),
+)
+
+inform_info = Prm(
+    "inform_info",
+    "gid" / octets(16), "lid_range_begin" / bits(16), "lid_range_end" / bits(16), rsvd(16),
+    "is_generic" / bits(8), "subscribe" / bits(8), "trap_type" / bits(16), "trap_num" / bits(16),
+    "qpn" / bits(24), rsvd(3), "resp_time" / bits(5), rsvd(8), "producer_type" / bits(24),
+)
+
+inform_info_rec = Prm(
+    "inform_info_rec",
+    "subscriber_gid" / octets(16), "subscriber_enum" / bits(16), rsvd(48),
+    "inform_info" / inform_info,
+)
+
+notice = Prm(
+    "notice",
+    "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
+    "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
+    rsvd(48), "gid" / octets(16), rsvd(256), "issuer_gid" / octets(16),
+)
+
+# fmt: on
+
+
+class Components:
+    """The component mask of a record: which of its bits select which fields (IBTA 15.4.4).
+
+    Every field counts, in the record's order, reserved ranges and array items too. A record is
+    taken as one big-endian number here, so that a whole mask is compared at once.
+    """
+
+    def __init__(self, prm: Prm) -> None:
+        self.prm = prm
+        self.bits: dict[str, int] = {}
+        """What selects a field, by its name; a structure's fields have its name and a dot before
+        theirs, an array has a bit for each item."""
+        self._selected: list[int] = []
+        for name, offset, width in _components(prm, "", 0):
+            if name:
+                self.bits[name] = self.bits.get(name, 0) | 1 << len(self._selected)
+            self._selected.append(((1 << width) - 1) << prm.bit_length - offset - width)
+
+    def mask_of(self, *names: str) -> int:
+        """The component mask that selects these fields."""
+        return sum(self.bits[name] for name in names)
+
+    def record_bits(self, comp_mask: int) -> int:
+        """The bits of a record that a component mask selects; its spare bits say nothing."""
+        selected = 0
+        for bit, field_bits in enumerate(self._selected):
+            if comp_mask >> bit & 1:
+                selected |= field_bits
+        return selected
+
+
+def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, int]]:
+    """Name (empty for reserved bits), offset and width of each component."""
+    at = 0
+    for field in prm.fields:
+        if field.offset > at:
+            yield "", base + at, field.offset - at
+        yield from _parts(field, prefix + field.name, base + field.offset)
+        at = field.offset + field.width
+    if at < prm.bit_length:
+        yield "", base + at, prm.bit_length - at
+
+
+def _parts(field: Field, name: str, offset: int) -> Iterator[tuple[str, int, int]]:
+    if isinstance(field.kind, Prm):
+        yield from _components(field.kind, f"{name}.", offset)
+        return
+    count = int(field.kind.count) if isinstance(field.kind, c.Array) else 1
+    width = field.width // count
+    for index in range(count):
+        yield name, offset + index * width, width
