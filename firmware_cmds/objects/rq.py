@@ -36,7 +36,7 @@ LOG_DS = 4
 _REAL_TIME = 2
 """ts_format of a clock that the driver sets; others are the free-running one."""
 
-_NOT_BUILT = ("rlky", "delay_drop_en", "scatter_fcs", "hairpin", "reservation_timeout")
+_NOT_BUILT = ("rlky", "delay_drop_en", "hairpin", "reservation_timeout")
 """Fields of rqc whose features have capability bits, none of which is set; and the reserved key."""
 
 _WQ_TYPES: dict[int, type[RecvQueue]] = {
@@ -63,6 +63,7 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     """
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
     refuse_set(ctx, _NOT_BUILT)
+    _check_fcs(hca.caps, ctx)
     if ctx.state != RqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if ctx.ts_format >= _REAL_TIME:
@@ -79,6 +80,11 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
         out.rqn = hca.rqs.add(rq)
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
+
+
+def _check_fcs(caps: Caps, ctx: Any) -> None:
+    if ctx.scatter_fcs and not caps.ethernet.scatter_fcs:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
 
 
 def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | None) -> Portions[Rq]:
@@ -134,7 +140,7 @@ def _strides(caps: Caps, wq: Any) -> Strides:
 
 @command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
 def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Change the state, and VLAN stripping and the counter set if the bitmask selects them.
+    """Change the state, and what the bitmask selects: VLAN stripping, check sequences, counter set.
 
     ``rq_state`` is the state that the driver believes the queue to be in.
     """
@@ -143,13 +149,15 @@ def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
     mask = cmd.modify_bitmask
     if unknown := mask & ~sum(ModifyRq):
         raise CmdError(Status.BAD_PARAM_ERR, "RQ field cannot be modified", f"{unknown:#x}")
-    if mask & ModifyRq.SCATTER_FCS and cmd.ctx.scatter_fcs:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
+    if mask & ModifyRq.SCATTER_FCS:
+        _check_fcs(hca.caps, cmd.ctx)
     if mask & ModifyRq.RQ_COUNTER_SET_ID:
         rq.count_into(counter_set(hca.counters, cmd.ctx.counter_set_id))
         rq.ctx.counter_set_id = cmd.ctx.counter_set_id
     if mask & ModifyRq.VSD:
         rq.ctx.vsd = cmd.ctx.vsd
+    if mask & ModifyRq.SCATTER_FCS:
+        rq.ctx.scatter_fcs = cmd.ctx.scatter_fcs
     rq.decode()
     queues.enter_rq(hca, rq, state)
 

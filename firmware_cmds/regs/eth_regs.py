@@ -13,7 +13,7 @@ from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups, fec, module
 from emu.device.port.eth.qos import PRIORITIES
 from emu.device.port.eth.speed import modes
-from firmware_cmds.regs import qos_regs, roce_accl
+from firmware_cmds.regs import port_checks, qos_regs, roce_accl
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
 from layouts.eth_enums import AnStatus, ConnectorType, PortStatus, ProtoMask
@@ -208,6 +208,7 @@ def _mcia(hca: Hca, reg: Any) -> None:
 REGISTERS: dict[int, Register] = {
     **qos_regs.REGISTERS,
     **roce_accl.REGISTERS,
+    **port_checks.REGISTERS,
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
     RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
     RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),

@@ -50,6 +50,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         # (core/en_ethtool.c: mlx5e_ethtool_set_pauseparam, core/en_dcbnl.c). There is no embedded
         # switch behind it (eswitch_manager 0).
         "vport_group_manager": 1,
+        # The register PCMR: whether frames with a wrong check sequence are dropped (rx-all).
+        "ports_check": 1,
         "qos": 1,
         "ets": 1,
         "max_tc": 8,
@@ -74,7 +76,7 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
 """General capabilities of an Ethernet function, before a model's own limits."""
 
 ETHERNET_VF_LIMITS: Capabilities = MappingProxyType(
-    {"vport_group_manager": 0, "qos": 0, "ets": 0, "max_tc": 0, "qcam_reg": 0}
+    {"vport_group_manager": 0, "ports_check": 0, "qos": 0, "ets": 0, "max_tc": 0, "qcam_reg": 0}
 )
 """What a virtual function lacks: the port is the physical function's."""
 
@@ -92,6 +94,8 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         "lro_timer_supported_periods": (8, 16, 32, 1024),
         # Send queues that map the pages of striding receive queues (ICOSQ).
         "reg_umr_sq": 1,
+        # Frame check sequences in receive buffers: ethtool -K rx-fcs on.
+        "scatter_fcs": 1,
         "rss_ind_tbl_cap": 8,
         "self_lb_en_modifiable": 1,
     }

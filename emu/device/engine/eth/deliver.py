@@ -22,6 +22,7 @@ from emu.device.objects.memory.mkey import ANY_QPN
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.port.eth.checksum import trusted, verify
+from emu.device.port.eth.fcs import with_fcs
 from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
 from emu.device.ports import DmaError
@@ -80,6 +81,8 @@ def deliver(
     if rq.state is not _RDY:
         return
     header_type = tci = metadata = 0
+    if rq.scatters_fcs:
+        headers = with_fcs(headers)
     if rewrites:
         changed = rewrite(headers, rewrites)
         headers, metadata = changed, changed.registers.get(_REG_B, 0)

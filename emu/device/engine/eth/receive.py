@@ -19,6 +19,7 @@ from emu.device.engine.eth.lro import Merged, Stream
 from emu.device.engine.eth.steering.route import Delivery, route
 from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import insert
+from emu.device.port.eth.fcs import Damaged, Wrong
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.headers import FrameError, Headers, parse
@@ -117,9 +118,33 @@ def take(hca: Hca, frame: Frame) -> None:
         received.errors += 1
 
 
-def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
+def take_damaged_in_turn(hca: Hca, frame: Damaged) -> None:
+    """:func:`take_in_turn` for a frame that does not fit its check sequence."""
+    if not hca.arrivals.do(len(frame.data), _take_damaged, hca, frame):
+        hca.nic_vport.received.discards += 1
+
+
+def _take_damaged(hca: Hca, frame: Damaged) -> None:
+    """Count it; if the port does not check frames, it is received all the same."""
+    vport = hca.nic_vport
+    if not vport.is_up:
+        return
+    vport.received.fcs_errors += 1
+    if vport.port.checks_fcs or len(frame.data) + FCS_BYTES > vport.oper_mtu:
+        vport.received.errors += 1
+        return
+    try:
+        _steer_one(hca, frame, None, Wrong.of(parse(frame.data), frame.fcs))
+    except FrameError:
+        vport.received.errors += 1
+
+
+def _steer_one(
+    hca: Hca, frame: Frame, source: TransportDomain | None, headers: Headers | None = None
+) -> None:
     data = frame.data
-    headers = parse(data)
+    if headers is None:
+        headers = parse(data)
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:
@@ -196,7 +221,12 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
     apart = []
     for to in queues:
         strides = to.rq.strides
-        if to.merging is None or strides is None or not _can_merge(large.headers, to.merging):
+        if (
+            to.merging is None
+            or strides is None
+            or to.rq.scatters_fcs
+            or not _can_merge(large.headers, to.merging)
+        ):
             apart.append(to)
             continue
         stream = Stream(large.headers, large.header, large.size)

@@ -18,6 +18,7 @@ from emu.device.faults.parameters import DATA
 from emu.device.faults.rule import Rule
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.queues.receive_queue import RecvWqe
+from emu.device.port.eth.fcs import Damaged, fcs_of
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain
@@ -56,7 +57,11 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
         self.source_port = int.from_bytes(ports[:2], "big")
         self.destination_port = int.from_bytes(ports[2:], "big")
 
-    def _changed(self, change: Callable[[bytearray], None]) -> None:
+    def _changed(
+        self,
+        change: Callable[[bytearray], None],
+        frame: Callable[[bytes], Frame] = Frame,
+    ) -> None:
         """Go on with other bytes, of which nobody vouches for the checksums any more.
 
         Of a super-frame, the first packet changes.
@@ -67,8 +72,10 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
             first, others = self.frame.data, []
         data = bytearray(first)
         change(data)
-        for changed in (bytes(data), *others):
-            self.frame = Frame(changed)
+        self.frame = frame(bytes(data))
+        self.go_on()
+        for other in others:
+            self.frame = Frame(other)
             self.go_on()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
@@ -86,12 +93,13 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
     def corrupt(self, rule: Rule) -> None:
         """One byte other than it was."""
 
-        def change(data: bytearray) -> None:
-            if data:
-                at = len(data) - 1 if rule["at"] is None else min(rule["at"], len(data) - 1)
-                data[at] ^= 0xFF
+        self._changed(lambda data: _invert(data, rule))
 
-        self._changed(change)
+
+def _invert(data: bytearray, rule: Rule) -> None:
+    if data:
+        at = len(data) - 1 if rule["at"] is None else min(rule["at"], len(data) - 1)
+        data[at] ^= 0xFF
 
 
 @point(FRAME_TX_POINT, "an Ethernet frame leaves", *_FIELDS)
@@ -113,7 +121,25 @@ class FrameArrives(_OfFrame):
 
     def go_on(self) -> None:
         """Check it, steer it, deliver it."""
-        receive.take_in_turn(self.faults.hca, self.frame)
+        if isinstance(self.frame, Damaged):
+            receive.take_damaged_in_turn(self.faults.hca, self.frame)
+        else:
+            receive.take_in_turn(self.faults.hca, self.frame)
+
+    @action(
+        "the byte at the offset ``at``, or the last one, is inverted; the check sequence tells",
+        takes=[_AT],
+    )
+    def damage(self, rule: Rule) -> None:
+        """The port drops it and counts an error, unless it is told not to check (rx-all)."""
+        right = b""
+
+        def change(data: bytearray) -> None:
+            nonlocal right
+            right = fcs_of(bytes(data))
+            _invert(data, rule)
+
+        self._changed(change, lambda data: Damaged(data, fcs=right))
 
 
 @point(

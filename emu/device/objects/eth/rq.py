@@ -24,8 +24,8 @@ class Rq(Queue):
     """
 
     __slots__ = (
-        "_list_bytes", "cq", "ctx", "look_ns", "pd", "queue", "rmp", "state", "strides", "strips",
-        "timer", "umems",
+        "_list_bytes", "cq", "ctx", "look_ns", "pd", "queue", "rmp", "scatters_fcs", "state",
+        "strides", "strips", "timer", "umems",
     )  # fmt: skip
     kind = "rq"
     numbering = QUEUE_NUMBERS.at_most(
@@ -63,6 +63,8 @@ class Rq(Queue):
         self.state = RqState.RST
         self.strips = False
         """Whether it takes the VLAN tag off each frame and puts it into the completion."""
+        self.scatters_fcs = False
+        """Whether each packet has its frame check sequence behind it."""
         self.timer: Timer | None = None
         """In ERR: when it looks again for requests to flush."""
         self.look_ns = 0
@@ -77,6 +79,7 @@ class Rq(Queue):
     def decode(self) -> None:
         """Extract the values from the context after a command has changed it."""
         self.strips = not self.ctx.vsd
+        self.scatters_fcs = bool(self.ctx.scatter_fcs)
 
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""

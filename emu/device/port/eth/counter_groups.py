@@ -54,6 +54,7 @@ def _ieee_802_3(port: EthPort, ways: Ways) -> dict[str, int]:
         "a_broadcast_frames_xmitted_ok": sent.broadcast.packets,
         "a_multicast_frames_received_ok": _multicast(received),
         "a_broadcast_frames_received_ok": received.broadcast.packets,
+        "a_frame_check_sequence_errors": received.fcs_errors,
         "a_frame_too_long_errors": received.too_long,
         "a_mac_control_frames_transmitted": port.flow.sent.control,
         "a_mac_control_frames_received": port.flow.received.control,
@@ -85,6 +86,7 @@ def _rfc_2819(port: EthPort, ways: Ways) -> dict[str, int]:
         "ether_stats_pkts": received.packets,
         "ether_stats_broadcast_pkts": received.broadcast.packets,
         "ether_stats_multicast_pkts": _multicast(received),
+        "ether_stats_crc_align_errors": received.fcs_errors,
         "ether_stats_oversize_pkts": received.too_long,
         **{f"ether_stats_pkts{name}": n for name, n in zip(_SIZES, received.sizes)},
     }
@@ -93,6 +95,7 @@ def _rfc_2819(port: EthPort, ways: Ways) -> dict[str, int]:
 def _rfc_3635(port: EthPort, ways: Ways) -> dict[str, int]:
     flow = port.flow
     return {
+        "dot3stats_fcs_errors": ways[1].fcs_errors,
         "dot3stats_frame_too_longs": ways[1].too_long,
         "dot3control_in_unknown_opcodes": flow.received.unknown,
         "dot3in_pause_frames": flow.received.global_,

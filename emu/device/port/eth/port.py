@@ -37,6 +37,8 @@ class EthPort:
     """Pause frames (PFCC)."""
     qos: Qos = field(default_factory=Qos)
     """Priorities and traffic classes."""
+    checks_fcs: bool = True
+    """Whether frames with a wrong check sequence are dropped (PCMR)."""
     fec_admin: int = 0
     """The error correction that the driver has chosen (``port.eth.fec``); 0 lets the port."""
     ppcnt_base: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)

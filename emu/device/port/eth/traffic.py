@@ -84,8 +84,10 @@ class Direction:
     discards: int = 0
     """Frames without an error that were dropped at the port, because of its link."""
     errors: int = 0
-    """Frames dropped because something is wrong with them; includes ``too_long``."""
+    """Frames dropped because something is wrong with them; includes the next two."""
     too_long: int = 0
+    fcs_errors: int = 0
+    """Frames with a wrong check sequence, those included that were received all the same."""
 
     def add(self, data: bytes, packets: int = 1, octets: int = 0) -> None:
         """Count a frame, or a super-frame that stands for ``packets`` of ``octets`` in all."""

@@ -71,7 +71,6 @@ def test_number_that_is_no_memory_pool(node, cq, refused):
         ({"mem_rq_type": MemRqType.RMP, "rmpn": 9}, Status.BAD_RES_ERR),
         ({"mem_rq_type": 2}, Status.BAD_PARAM_ERR),
         ({"ts_format": 2}, Status.BAD_PARAM_ERR),
-        ({"scatter_fcs": 1}, Status.BAD_PARAM_ERR),
         ({"delay_drop_en": 1}, Status.BAD_PARAM_ERR),
         ({"hairpin": 1}, Status.BAD_PARAM_ERR),
         ({"rlky": 1}, Status.BAD_PARAM_ERR),
@@ -145,7 +144,6 @@ def test_counter_set_changes_by_the_bitmask(node, driver, rq, refused):
     [
         (1 << 0, {}, Status.BAD_PARAM_ERR),
         (1 << 40, {}, Status.BAD_PARAM_ERR),
-        (ModifyRq.SCATTER_FCS, {"scatter_fcs": 1}, Status.BAD_PARAM_ERR),
         (ModifyRq.RQ_COUNTER_SET_ID, {"counter_set_id": 9}, Status.BAD_RES_ERR),
     ],
 )

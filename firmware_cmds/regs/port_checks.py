@@ -1,0 +1,35 @@
+"""What an Ethernet port checks of the frames that come (PRM "PCMR"; core/port.c).
+
+The driver writes it for ``ethtool -K rx-all``. Nothing but the frame check sequence is a choice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId
+from layouts.regs.port_regs import pcmr_reg
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def _pcmr(hca: Hca, reg: Any) -> None:
+    reg.entropy_force_cap = reg.entropy_calc_cap = reg.entropy_gre_calc_cap = 0
+    reg.entropy_force = reg.entropy_calc = reg.entropy_gre_calc = 0
+    reg.rx_ts_over_crc_cap = reg.rx_ts_over_crc = 0
+    reg.fcs_cap = 1
+    reg.fcs_chk = hca.eth.checks_fcs
+
+
+def _set_pcmr(hca: Hca, reg: Any) -> None:
+    """Take over whether frames are checked; other bits have no capability and no effect."""
+    hca.eth.checks_fcs = bool(reg.fcs_chk)
+    _pcmr(hca, reg)
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.PCMR: Register(pcmr_reg, _pcmr, _set_pcmr, gate="ports_check")
+}
+"""What a function has when its port is Ethernet's."""
