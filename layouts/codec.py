@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import construct as c
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 _WORD_BYTES = 8
+
+ItemT = TypeVar("ItemT")
 
 
 class View:
@@ -49,7 +51,7 @@ class View:
         return f"<{self.prm.prm_name} {self.as_dict()}>"
 
 
-class ArrayView:
+class ArrayView(Generic[ItemT]):
     """Items of equal width, one after the other; a tail's length follows from the buffer."""
 
     __slots__ = ("_accessors", "_count", "_holder", "_stride")
@@ -68,13 +70,14 @@ class ArrayView:
             raise IndexError(index)
         return View(self._holder.buf, self._holder.base + index * self._stride)
 
-    def __getitem__(self, index: int) -> Any:
-        return self._accessors[0](self._at(index))
+    def __getitem__(self, index: int) -> ItemT:
+        item: ItemT = self._accessors[0](self._at(index))
+        return item
 
     def __setitem__(self, index: int, value: Any) -> None:
         self._accessors[1](self._at(index), value)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[ItemT]:
         return (self[index] for index in range(self._count))
 
     def words(self, count: int) -> array[int]:
@@ -163,7 +166,7 @@ def _nested(prm: Prm, start: int) -> tuple[Getter, Setter]:
 def _array(kind: Any, start: int) -> tuple[Getter, Setter]:
     item, count = _Item(kind.subcon), int(kind.count)
 
-    def get(view: View) -> ArrayView:
+    def get(view: View) -> ArrayView[Any]:
         return ArrayView(view.buf, view.base + start, count, item)
 
     return get, _each(get)
@@ -172,7 +175,7 @@ def _array(kind: Any, start: int) -> tuple[Getter, Setter]:
 def _tail(kind: Any, start: int) -> tuple[Getter, Setter]:
     item = _Item(kind.subcon)
 
-    def get(view: View) -> ArrayView:
+    def get(view: View) -> ArrayView[Any]:
         at = view.base + start
         return ArrayView(view.buf, at, (len(view.buf) - at) // item.stride, item)
 

@@ -20,11 +20,20 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import construct as c
 
 from layouts import codec
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ViewT_co = TypeVar("ViewT_co", bound=codec.View, covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    ViewT_co = TypeVar("ViewT_co")
 
 _WORD_BITS = 32
 
@@ -65,8 +74,8 @@ class Field:
     """The construct under the name: bits, octets, array, tail or a nested :class:`Prm`."""
 
 
-class Prm(c.Struct):  # type: ignore[misc]  # construct is untyped
-    """A structure of the PRM.
+class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is untyped
+    """A structure of the PRM, and the type of its views (``layouts.stubs``).
 
     ``name`` is the structure's name in mlx5_ifc.h without ``mlx5_ifc_`` and ``_bits``. For a
     structure that the driver declares in C instead, ``c_name`` is that name (``mlx5_eqe``).
@@ -81,7 +90,7 @@ class Prm(c.Struct):  # type: ignore[misc]  # construct is untyped
         if self.bit_length % 8:
             raise TypeError(f"{name}: {self.bit_length} bits do not make whole bytes")
         self.size: int = self.bit_length // 8
-        self._view = codec.view_class(self)
+        self._view: Any = codec.view_class(self)
 
     def parse(self, data: bytes, **_contextkw: Any) -> Any:
         """Decode with construct: a Container of every named field.
@@ -99,7 +108,7 @@ class Prm(c.Struct):  # type: ignore[misc]  # construct is untyped
         built: bytes = c.Bitwise(c.Struct(*self.subcons)).build(obj)
         return built
 
-    def view(self, buf: Any, offset: int = 0) -> Any:
+    def view(self, buf: Any, offset: int = 0) -> ViewT_co:
         """Lay the structure over ``buf`` at ``offset`` bytes; fields become attributes.
 
         Raises ValueError when the buffer is shorter than the fixed part. Assignments need a
@@ -107,11 +116,12 @@ class Prm(c.Struct):  # type: ignore[misc]  # construct is untyped
         """
         if len(buf) - offset < self.size:
             raise ValueError(f"{self.prm_name}: {len(buf) - offset} bytes, wants {self.size}")
-        return self._view(buf, offset)
+        view: ViewT_co = self._view(buf, offset)
+        return view
 
-    def new(self, extra: int = 0, **values: Any) -> Any:
+    def new(self, extra: int = 0, **values: Any) -> ViewT_co:
         """A view over a fresh zeroed buffer, ``extra`` bytes longer than the fixed part."""
-        view = self._view(bytearray(self.size + extra), 0)
+        view: ViewT_co = self._view(bytearray(self.size + extra), 0)
         view.assign(values)
         return view
 

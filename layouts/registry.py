@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from types import ModuleType
 
 import layouts
 from layouts.prm import Prm
@@ -13,15 +14,20 @@ _NO_STRUCTURES = "layouts.btf."
 """What compares structures with a driver's binaries; its reader of ELF files need not be loaded."""
 
 
+def modules() -> list[ModuleType]:
+    """The package's modules, in alphabetical order."""
+    found = pkgutil.walk_packages(layouts.__path__, "layouts.")
+    names = sorted(module.name for module in found if not module.name.startswith(_NO_STRUCTURES))
+    return [importlib.import_module(name) for name in names]
+
+
 def structures() -> dict[str, Prm]:
     """All module-level structures of the package by ``prm_name``, in alphabetical order.
 
     Structures declared inside another one are part of that one and are not listed. Raises
     ValueError when two declarations carry one name.
     """
-    modules = pkgutil.walk_packages(layouts.__path__, "layouts.")
-    names = sorted(module.name for module in modules if not module.name.startswith(_NO_STRUCTURES))
-    return collect(vars(importlib.import_module(name)) for name in names)
+    return collect(vars(module) for module in modules())
 
 
 def collect(namespaces: Iterable[dict[str, object]]) -> dict[str, Prm]:

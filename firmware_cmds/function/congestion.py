@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,14 @@ from emu.device.port.congestion import LIMITS, PRIORITIES, Congestion
 from layouts.enums import Op, Status
 from layouts.eth_enums import CongProtocol
 from layouts.function import congestion as layout
+from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _WORD = (1 << 32) - 1
 
-_LAYOUTS = {
+_LAYOUTS: Mapping[CongProtocol, Prm] = {
     CongProtocol.R_ROCE_ECN_RP: layout.cong_control_r_roce_ecn_rp,
     CongProtocol.R_ROCE_ECN_NP: layout.cong_control_r_roce_ecn_np,
 }

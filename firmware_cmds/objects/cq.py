@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntFlag
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.events import cq as cq_engine
@@ -53,7 +53,7 @@ class ResizeCq(IntFlag):
 
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
-def create_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Portions[None]:
     """Make a ring for completions that reports to an existing EQ."""
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
     if name := first_set(ctx, _NOT_BUILT):
@@ -79,20 +79,22 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     out.cqn = hca.cqs.add(cq)
 
 
-def _size(caps: Caps, ctx: Any, stride: int) -> int:
+def _size(caps: Caps, ctx: layout.Cqc, stride: int) -> int:
     """Bytes of the ring. Raises LIM_ERR for one that is longer than the device takes."""
     if ctx.log_cq_size > caps.general.log_max_cq_sz:
         raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
     return stride << int(ctx.log_cq_size)
 
 
-def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> Portions[PageList]:
+def _buffer(
+    hca: Hca, cmd: layout.CreateCqIn | layout.ModifyCqIn, ctx: layout.Cqc, stride: int
+) -> Portions[PageList]:
     """The ring that a context and the page list behind it describe."""
     size = _size(hca.caps, ctx, stride)
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
 
 
-def _moderation(caps: Caps, ctx: Any) -> Moderation | None:
+def _moderation(caps: Caps, ctx: layout.Cqc) -> Moderation | None:
     """Moderation as the context wants it; a 0 in either field turns it off."""
     if not ctx.cq_period or not ctx.cq_max_count:
         return None
@@ -103,7 +105,7 @@ def _moderation(caps: Caps, ctx: Any) -> Moderation | None:
 
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
-def modify_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def modify_cq(hca: Hca, cmd: layout.ModifyCqIn, out: layout.ModifyCqOut) -> Portions[None]:
     """Change moderation or the overrun bit, or give the CQ another ring for entries to come."""
     cq = hca.cqs.subject(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
@@ -114,7 +116,7 @@ def modify_cq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
 
 
-def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
+def _modify(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> None:
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select & ModifyCq.PERIOD_MODE:
         if not hca.caps.general.cq_period_mode_modify:
@@ -147,7 +149,7 @@ def _check_period_mode(caps: Caps, mode: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "cq_period_mode not supported", f"{mode}")
 
 
-def _resize(hca: Hca, cq: Cq, cmd: Any) -> Portions[None]:
+def _resize(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> Portions[None]:
     if not hca.caps.general.cq_resize:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
@@ -173,13 +175,13 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> Portions[None]:
 
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
-def destroy_cq(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> None:
     """Destroy the CQ; refused while a queue reports to it."""
     hca.cqs.remove(cmd.cqn).stop_waiting()
 
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
-def query_cq(hca: Hca, cmd: Any, out: Any) -> None:
+def query_cq(hca: Hca, cmd: layout.QueryCqIn, out: layout.QueryCqOut) -> None:
     """Return the context of now and as much of the page list as the output has room for."""
     cq = hca.cqs.need(cmd.cqn)
     cq.encode()

@@ -190,7 +190,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
 
     handler.__name__ = layout_in.prm_name.removesuffix("_in")
     handler.__doc__ = f"From {row}."
-    register: Handler = handler
+    register: Handler[Any, Any] = handler
     command(op, layout_in, layout_out, opened=opened)(register)
 
 

@@ -59,13 +59,3 @@ SIG_ERR_CQE = sig_err_cqe.packer(
     "expected_trans_sig", "actual_trans_sig", "expected_reftag", "actual_reftag", "syndrome",
     "domain", "mkey", "err_offset", "qpn", upto=OP_OWN,
 )  # fmt: skip
-
-_HAS_VLAN = 1 << 0
-"""l4_l3_hdr_type: the packet had a VLAN tag, whose TCI is in vlan_info (device.h: CQE_HAS_VLAN)."""
-
-
-def tagged(entry: bytes, tci: int) -> bytes:
-    """An entry of the packer CQE with the TCI of a VLAN tag."""
-    whole = bytearray(entry + b"\0")
-    cqe64.view(whole).assign({"l4_l3_hdr_type": _HAS_VLAN, "vlan_info": tci})
-    return bytes(whole[:OP_OWN])

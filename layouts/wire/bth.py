@@ -1,4 +1,4 @@
-"""InfiniBand packets: headers, wire opcodes, and which headers each opcode has.
+"""InfiniBand packets: their headers. ``packet_ops.py`` says which headers each opcode has.
 
 Source: IBTA volume 1, chapters 7.7 (LRH), 8.3 (GRH), 9.2 to 9.4 (transport headers, opcodes) and
 annex A14 (XRC). A packet is LRH, perhaps GRH, BTH, the opcode's extension headers, payload padded
@@ -11,9 +11,7 @@ below. The driver has a type for the global header alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 
 from layouts.prm import Prm, bits, octets, rsvd
 
@@ -143,106 +141,3 @@ class Kind(IntEnum):
     CNP = 8
     MASKED_COMPARE_SWAP = 9
     MASKED_FETCH_ADD = 10
-
-
-class Position(IntFlag):
-    """Where in its message a packet stands."""
-
-    MIDDLE = 0
-    FIRST = 1
-    LAST = 2
-    ONLY = FIRST | LAST
-
-
-RESPONSES = frozenset({Kind.READ_RESPONSE, Kind.ACKNOWLEDGE, Kind.ATOMIC_ACKNOWLEDGE})
-"""What goes back to the requester."""
-
-WITH_PAYLOAD = frozenset({Kind.SEND, Kind.WRITE, Kind.READ_RESPONSE})
-"""What carries bytes of the message."""
-
-
-@dataclass(frozen=True, slots=True)
-class PacketOp:
-    """One wire opcode."""
-
-    code: int
-    service: Service
-    kind: Kind
-    position: Position
-    headers: tuple[Prm, ...]
-    """Extension headers, in the order in which they follow the BTH."""
-    header_bytes: int = field(init=False)
-    """Bytes of the extension headers."""
-    is_first: bool = field(init=False)
-    """Whether it begins its message."""
-    is_last: bool = field(init=False)
-    """Whether it ends its message."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "header_bytes", sum(header.size for header in self.headers))
-        object.__setattr__(self, "is_first", Position.FIRST in self.position)
-        object.__setattr__(self, "is_last", Position.LAST in self.position)
-
-    def __str__(self) -> str:
-        extra = "".join(f" {header.prm_name}" for header in self.headers)
-        return f"{self.service.name} {self.kind.name} {self.position.name}{extra}"
-
-
-_S, _W, _R = Kind.SEND, Kind.WRITE, Kind.READ_RESPONSE
-_FIRST, _MIDDLE, _LAST, _ONLY = Position.FIRST, Position.MIDDLE, Position.LAST, Position.ONLY
-
-_CONNECTED: tuple[tuple[int, Kind, Position, tuple[Prm, ...]], ...] = (
-    (0x00, _S, _FIRST, ()),
-    (0x01, _S, _MIDDLE, ()),
-    (0x02, _S, _LAST, ()),
-    (0x03, _S, _LAST, (imm_dt,)),
-    (0x04, _S, _ONLY, ()),
-    (0x05, _S, _ONLY, (imm_dt,)),
-    (0x06, _W, _FIRST, (reth,)),
-    (0x07, _W, _MIDDLE, ()),
-    (0x08, _W, _LAST, ()),
-    (0x09, _W, _LAST, (imm_dt,)),
-    (0x0A, _W, _ONLY, (reth,)),
-    (0x0B, _W, _ONLY, (reth, imm_dt)),
-    (0x0C, Kind.READ, _ONLY, (reth,)),
-    (0x0D, _R, _FIRST, (aeth,)),
-    (0x0E, _R, _MIDDLE, ()),
-    (0x0F, _R, _LAST, (aeth,)),
-    (0x10, _R, _ONLY, (aeth,)),
-    (0x11, Kind.ACKNOWLEDGE, _ONLY, (aeth,)),
-    (0x12, Kind.ATOMIC_ACKNOWLEDGE, _ONLY, (aeth, atomic_ack_eth)),
-    (0x13, Kind.COMPARE_SWAP, _ONLY, (atomic_eth,)),
-    (0x14, Kind.FETCH_ADD, _ONLY, (atomic_eth,)),
-    (0x16, _S, _LAST, (ieth,)),
-    (0x17, _S, _ONLY, (ieth,)),
-)
-"""Low five bits, meaning and headers of the connected services (table 38)."""
-
-_MASKED = ((0x13, Kind.MASKED_COMPARE_SWAP), (0x14, Kind.MASKED_FETCH_ADD))
-_MASKED_RC, _MASKED_XRC = 0xC0, 0xE0
-"""Masked atomics: ours, among the opcodes that manufacturers may use (0xC0 to 0xFF, table 38).
-Their low five bits are those of the plain ones. Other adapters know neither them nor the header."""
-
-_UC_CODES = range(0x0C)
-"""UC sends and writes, and has no send with invalidate."""
-
-
-def _rows() -> Iterator[PacketOp]:
-    for code, kind, position, headers in _CONNECTED:
-        yield PacketOp(Service.RC << 5 | code, Service.RC, kind, position, headers)
-        if code in _UC_CODES:
-            yield PacketOp(Service.UC << 5 | code, Service.UC, kind, position, headers)
-        # Every XRC request names the shared receive queue (A14.3.1.1).
-        front = () if kind in RESPONSES else (xrceth,)
-        yield PacketOp(Service.XRC << 5 | code, Service.XRC, kind, position, (*front, *headers))
-    for code, kind in _MASKED:
-        header = masked_atomic_eth
-        yield PacketOp(_MASKED_RC | code, Service.RC, kind, _ONLY, (header,))
-        yield PacketOp(_MASKED_XRC | code, Service.XRC, kind, _ONLY, (xrceth, header))
-    for code, headers in ((0x04, (deth,)), (0x05, (deth, imm_dt))):
-        yield PacketOp(Service.UD << 5 | code, Service.UD, _S, _ONLY, headers)
-    yield PacketOp(Service.CNP << 5 | 0x01, Service.CNP, Kind.CNP, _ONLY, (cnp,))
-
-
-PACKET_OPS: Mapping[int, PacketOp] = {op.code: op for op in _rows()}
-"""Every opcode that is known, by its number."""

@@ -7,12 +7,9 @@ reserved ones included, is also the order of its bits in a query's component mas
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 
-import construct as c
-
-from layouts.prm import Field, Prm, array, bits, octets, rsvd
+from layouts.prm import Prm, array, bits, octets, rsvd
 from layouts.wire.mads import mad_hdr, node_info, port_info, rmpp_hdr
 
 CLASS_VERSION = 2
@@ -187,56 +184,3 @@ notice = Prm(
 )
 
 # fmt: on
-
-
-class Components:
-    """The component mask of a record: which of its bits select which fields (IBTA 15.4.4).
-
-    Every field counts, in the record's order, reserved ranges and array items too. A record is
-    taken as one big-endian number here, so that a whole mask is compared at once.
-    """
-
-    def __init__(self, prm: Prm) -> None:
-        self.prm = prm
-        self.bits: dict[str, int] = {}
-        """What selects a field, by its name; a structure's fields have its name and a dot before
-        theirs, an array has a bit for each item."""
-        self._selected: list[int] = []
-        for name, offset, width in _components(prm, "", 0):
-            if name:
-                self.bits[name] = self.bits.get(name, 0) | 1 << len(self._selected)
-            self._selected.append(((1 << width) - 1) << prm.bit_length - offset - width)
-
-    def mask_of(self, *names: str) -> int:
-        """The component mask that selects these fields."""
-        return sum(self.bits[name] for name in names)
-
-    def record_bits(self, comp_mask: int) -> int:
-        """The bits of a record that a component mask selects; its spare bits say nothing."""
-        selected = 0
-        for bit, field_bits in enumerate(self._selected):
-            if comp_mask >> bit & 1:
-                selected |= field_bits
-        return selected
-
-
-def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, int]]:
-    """Name (empty for reserved bits), offset and width of each component."""
-    at = 0
-    for field in prm.fields:
-        if field.offset > at:
-            yield "", base + at, field.offset - at
-        yield from _parts(field, prefix + field.name, base + field.offset)
-        at = field.offset + field.width
-    if at < prm.bit_length:
-        yield "", base + at, prm.bit_length - at
-
-
-def _parts(field: Field, name: str, offset: int) -> Iterator[tuple[str, int, int]]:
-    if isinstance(field.kind, Prm):
-        yield from _components(field.kind, f"{name}.", offset)
-        return
-    count = int(field.kind.count) if isinstance(field.kind, c.Array) else 1
-    width = field.width // count
-    for index in range(count):
-        yield name, offset + index * width, width

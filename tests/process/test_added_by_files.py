@@ -158,7 +158,7 @@ HANDLER = '''\
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
@@ -171,7 +171,7 @@ if TYPE_CHECKING:
 
 
 @command(Op.GEN_EQE, layout.gen_eqe_in, layout.gen_eqe_out)
-def gen_eqe(hca: Hca, cmd: Any, out: Any) -> None:
+def gen_eqe(hca: Hca, cmd: layout.GenEqeIn, out: layout.GenEqeOut) -> None:
     """An entry is written to the event queue, of the type and with the data in ``eqe``."""
     kind, sub_type = cmd.eqe[1], cmd.eqe[3]
     if kind not in EventType._value2member_map_:
@@ -193,8 +193,11 @@ from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from layouts.enums import EventType, Op
+from layouts.registry import modules
+from layouts.stubs import stubs
 
 told["row"] = "| GEN_EQE |" in markdown(TABLE)
+told["stub"] = "    eq_number: int\\n" in stubs(modules())["layouts.objects.gen_eqe"]
 clock, memory, irqs = HandClock(), Memory(), IrqList()
 function = Function(
     MODELS["connectx6"], HcaOptions(guid=1), TABLE, memory, irqs, clock, LocalFabric(clock)
@@ -549,7 +552,8 @@ def test_a_firmware_command(tree):
 
     told = carried_out(tree, ANSWER)
 
-    assert told == {"row": True, "status": 0, "event": [0x09, 4], "refused": [0x05, 0x03]}
+    written = {"row": True, "stub": True}
+    assert told == {"status": 0, "event": [0x09, 4], "refused": [0x05, 0x03]} | written
 
 
 def test_a_kind_of_object(tree):

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from emu.device.cmdif.scope import Resolver, resolvers
 from emu.device.rounds.portions import Portions
 from emu.device.state.hca import Hca, HcaState
 from layouts.cmd import INLINE_BYTES
+from layouts.codec import View
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
-Handler = Callable[[Hca, Any, Any], Portions[None] | None]
-"""``handler(hca, cmd, out)``: views of the input and of the zeroed output.
+InT = TypeVar("InT", bound=View)
+OutT = TypeVar("OutT", bound=View)
+
+Handler = Callable[[Hca, InT, OutT], Portions[None] | None]
+"""``handler(hca, cmd, out)``: views of the input and of the zeroed output, which mypy knows from
+the layouts: ``cmd: layout.CreateCqIn``.
 
 ``hca`` is the function that the command means (``emu.device.cmdif.scope``), mostly the sender.
 A handler first checks everything and then changes state; it refuses by raising
@@ -51,7 +56,7 @@ class Command:
     op: Op
     layout_in: Prm
     layout_out: Prm
-    handler: Handler
+    handler: Handler[Any, Any]
     needs: HcaState
     """The earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
@@ -106,15 +111,15 @@ COMMANDS: dict[int, Command] = {}
 
 def command(
     op: Op,
-    layout_in: Prm,
-    layout_out: Prm,
+    layout_in: Prm[InT],
+    layout_out: Prm[OutT],
     *,
     needs: HcaState = HcaState.INITIALIZED,
     opened: OpenField | None = None,
     newer: str = "",
     privileged: bool = False,
     of_others: bool = False,
-) -> Callable[[Handler], Handler]:
+) -> Callable[[Handler[InT, OutT]], Handler[InT, OutT]]:
     """Register the handler of a command. Raises ValueError for an opcode that has one.
 
     ``privileged`` is for commands that no driver forwards for a process: those that are not in the
@@ -122,7 +127,7 @@ def command(
     that it does not itself send with a uid.
     """
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: Handler[InT, OutT]) -> Handler[InT, OutT]:
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
         COMMANDS[op] = Command(

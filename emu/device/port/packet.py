@@ -15,7 +15,8 @@ from emu.device.ports import Buffer
 from layouts.enums import QpType
 from layouts.prm import Prm
 from layouts.wire import bth as wire
-from layouts.wire.bth import Kind, PacketOp, Service
+from layouts.wire.bth import Kind, Service
+from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD, PacketOp
 
 MAX_PAYLOAD = 4096
 _ECN_MASK = _CONGESTION_EXPERIENCED = 3
@@ -23,7 +24,7 @@ _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 
 SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
 MOST_HEADER_BYTES = SMALLEST_BYTES + max(
-    op.header_bytes for op in wire.PACKET_OPS.values() if op.kind in wire.WITH_PAYLOAD
+    op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
 )
 """The longest headers of the transport around a payload, with the invariant CRC."""
 MAX_BYTES = MOST_HEADER_BYTES + MAX_PAYLOAD
@@ -122,7 +123,7 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     The caller fills in the link layer's own fields. Raises BadPacketError.
     """
     code, flags, pkey, dest_qp, a_psn = wire.BTH.unpack_from(frame, at)
-    op = wire.PACKET_OPS.get(code)
+    op = PACKET_OPS.get(code)
     if op is None or flags & wire.TVER_MASK:
         raise BadPacketError(f"opcode {code:#x}, version {flags & wire.TVER_MASK}: unknown")
     packet = Packet(op, dest_qp & wire.QPN_MASK, a_psn & wire.PSN_MASK)
@@ -132,7 +133,7 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     at += wire.bth.size
     end = len(frame) - wire.ICRC_BYTES - (flags >> wire.PAD_SHIFT & wire.PAD_MASK)
     size = end - at - op.header_bytes
-    if size < 0 or size > MAX_PAYLOAD or (size and op.kind not in wire.WITH_PAYLOAD):
+    if size < 0 or size > MAX_PAYLOAD or (size and op.kind not in WITH_PAYLOAD):
         raise BadPacketError(f"{op} with {size} bytes of payload")
     for header in op.headers:
         _DECODERS[header](packet, frame, at)
@@ -245,8 +246,7 @@ def _ending(op: PacketOp) -> Prm | None:
 
 
 OPS: dict[tuple[Service, Kind, bool, bool, Prm | None], PacketOp] = {
-    (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op
-    for op in wire.PACKET_OPS.values()
+    (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op for op in PACKET_OPS.values()
 }
 """Opcodes by meaning: service, kind, whether it begins and whether it ends its message, and the
 header of immediate data or of a key to invalidate, or None."""

@@ -88,14 +88,17 @@ class Caps:
             for group, prm in GROUPS.items()
             for mode in CapMode
         }
-        self.general = self._view(CapType.GENERAL, CapMode.CUR)
-        self.atomic = self._view(CapType.ATOMIC, CapMode.CUR)
-        self.odp = self._view(CapType.ODP, CapMode.CUR)
-        self.ethernet = self._view(CapType.ETHERNET_OFFLOADS, CapMode.CUR)
-        self.flow_table = self._view(CapType.FLOW_TABLE, CapMode.CUR)
-        self.roce = self._view(CapType.ROCE, CapMode.CUR)
-        self.debug = self._view(CapType.DEBUG, CapMode.CUR)
-        self.device_memory = self._view(CapType.DEV_MEM, CapMode.CUR)
+        current = {group: self._pages[group, CapMode.CUR] for group in GROUPS}
+        self.general = layout.cmd_hca_cap.view(current[CapType.GENERAL])
+        self.atomic = layout.atomic_caps.view(current[CapType.ATOMIC])
+        self.odp = layout.odp_cap.view(current[CapType.ODP])
+        self.ethernet = eth_caps.per_protocol_networking_offload_caps.view(
+            current[CapType.ETHERNET_OFFLOADS]
+        )
+        self.flow_table = eth_caps.flow_table_nic_cap.view(current[CapType.FLOW_TABLE])
+        self.roce = eth_caps.roce_cap.view(current[CapType.ROCE])
+        self.debug = eth_caps.debug_cap.view(current[CapType.DEBUG])
+        self.device_memory = memic.device_mem_cap.view(current[CapType.DEV_MEM])
         for mode in CapMode:
             self._view(CapType.GENERAL, mode).vhca_id = vhca_id
         for group, fields in _OFF_AT_RESET.items():

@@ -6,6 +6,7 @@ bytes are cut after ``MOST_BYTES``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -38,7 +39,7 @@ _HEADER = frozenset({"opcode", "status", "syndrome"})
 """Fields that the trace line of a command already shows."""
 
 _PAGE_FAULTS = (eqe_page_fault_wqe, eqe_page_fault_rdma, eqe_page_fault_memory)
-_EVENT_DATA = {
+_EVENT_DATA: Mapping[EventType, Prm] = {
     EventType.COMP: eqe_comp,
     EventType.CMD: eqe_cmd,
     EventType.CQ_ERROR: eqe_cq_err,
@@ -61,13 +62,13 @@ _EVENT_DATA = {
 )
 
 
-_COMPLETIONS = {
+_COMPLETIONS: Mapping[CqeOpcode, tuple[Prm, str]] = {
     CqeOpcode.REQ_ERR: (err_cqe, "s_wqe_opcode_qpn"),
     CqeOpcode.RESP_ERR: (err_cqe, "s_wqe_opcode_qpn"),
     CqeOpcode.SIG_ERR: (sig_err_cqe, "qpn"),
 }
 """Layout and the field with the QP's number, for what differs from ``_COMPLETION``."""
-_COMPLETION = (cqe64, "sop_drop_qpn")
+_COMPLETION: tuple[Prm, str] = (cqe64, "sop_drop_qpn")
 _QPN_MASK = 0xFFFFFF
 
 
@@ -215,7 +216,7 @@ def shortened(items: list[Any]) -> Any:
     return {"count": len(items), "first": items[:_FIRST_ITEMS]}
 
 
-def _list(items: ArrayView) -> Any:
+def _list(items: ArrayView[Any]) -> Any:
     if len(items) <= MOST_ITEMS:
         return [_plain(item) for item in items]
     return {"count": len(items), "first": [_plain(items[at]) for at in range(_FIRST_ITEMS)]}

@@ -227,12 +227,11 @@ def _context(ctx: Any, mask: int) -> dict[str, Any]:
 
 def _entries(xlt: bytes, mode: AccessMode | None) -> Iterator[dict[str, Any]]:
     """The translations, without the padding after them."""
-    layout = mtt if mode is AccessMode.MTT else klm
+    layout: Prm = mtt if mode is AccessMode.MTT else klm
     used = len(xlt.rstrip(b"\0"))
     for at in range(0, len(xlt) - layout.size + 1, layout.size):
         if at >= used:
             return
-        view = layout.view(xlt, at)
-        if layout is klm and view.key == REPEAT_BLOCK:
-            view = stride_block_ctrl_seg.view(xlt, at)
-        yield decode.fields(view)
+        is_repeat = layout is klm and klm.view(xlt, at).key == REPEAT_BLOCK
+        entry: Prm = stride_block_ctrl_seg if is_repeat else layout
+        yield decode.fields(entry.view(xlt, at))

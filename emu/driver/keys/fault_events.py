@@ -32,25 +32,24 @@ def fault_event(entry: Any) -> FaultEvent:
     expect(entry.type == EventType.PAGE_FAULT, f"event {entry.type} on a pager's EQ")
     subtype = PageFaultSubtype(entry.sub_type)
     if subtype is PageFaultSubtype.MEMORY:
-        view = eqe_page_fault_memory.view(entry.data)
-        around = (view.pre_demand_fault_pages, view.post_demand_fault_pages)
+        memory = eqe_page_fault_memory.view(entry.data)
+        around = (memory.pre_demand_fault_pages, memory.post_demand_fault_pages)
         expect(around == (0, 0), f"{around} pages around those in demand")
         return FaultEvent(
-            subtype, view.token47_32 << 32 | view.token31_0, r_key=view.mkey, va=view.va,
-            length=(view.demand_fault_pages >> 12) * 4096, is_last=bool(view.flags & 0x80),
+            subtype, memory.token47_32 << 32 | memory.token31_0, r_key=memory.mkey, va=memory.va,
+            length=(memory.demand_fault_pages >> 12) * 4096, is_last=bool(memory.flags & 0x80),
         )  # fmt: skip
     if subtype is PageFaultSubtype.RDMA:
-        view = eqe_page_fault_rdma.view(entry.data)
+        rdma = eqe_page_fault_rdma.view(entry.data)
         return FaultEvent(
-            subtype, view.pftype_token.token, type=_type(view.pftype_token), r_key=view.r_key,
-            packet_length=view.packet_length, va=view.rdma_va, length=view.rdma_op_len,
-            committed=view.bytes_committed,
+            subtype, rdma.pftype_token.token, type=_type(rdma.pftype_token), r_key=rdma.r_key,
+            packet_length=rdma.packet_length, va=rdma.rdma_va, length=rdma.rdma_op_len,
+            committed=rdma.bytes_committed,
         )  # fmt: skip
-    view = eqe_page_fault_wqe.view(entry.data)
+    wqe = eqe_page_fault_wqe.view(entry.data)
     return FaultEvent(
-        subtype, view.token, type=_type(view.pftype_wq), number=view.pftype_wq.wq,
-        wqe_index=view.wqe_index, packet_length=view.packet_length,
-        committed=view.bytes_committed,
+        subtype, wqe.token, type=_type(wqe.pftype_wq), number=wqe.pftype_wq.wq,
+        wqe_index=wqe.wqe_index, packet_length=wqe.packet_length, committed=wqe.bytes_committed,
     )  # fmt: skip
 
 

@@ -51,17 +51,18 @@ class Pager:
         """
         if event.subtype is PageFaultSubtype.MEMORY:
             token = changes.get("token", event.token)
-            info = mem_page_fault_info.new(
+            memory = mem_page_fault_info.new(
                 error=error, fault_token_47_32=token >> 32, fault_token_31_0=token & 0xFFFFFFFF
             )
+            info = bytes(memory)
         else:
             is_wqe = event.subtype is PageFaultSubtype.WQE
             fields = {
                 "page_fault_type": event.type, "fault_token": event.token,
                 "wq_number": event.number if is_wqe else event.token,
             } | changes  # fmt: skip
-            info = trans_page_fault_info.new(error=error, **fields)
-        answer = self.node.driver.command(Op.PAGE_FAULT_RESUME, page_fault_info=bytes(info))
+            info = bytes(trans_page_fault_info.new(error=error, **fields))
+        answer = self.node.driver.command(Op.PAGE_FAULT_RESUME, page_fault_info=info)
         self.node.settle()
         return answer.status
 

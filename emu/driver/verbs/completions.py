@@ -172,18 +172,18 @@ class CompletionQueue:
 def _completion(raw: bytes) -> Found:
     opcode = CqeOpcode(raw[63] >> 4)
     if opcode in ERRORS:
-        entry = err_cqe.view(raw)
-        word = entry.s_wqe_opcode_qpn
+        error = err_cqe.view(raw)
+        word = error.s_wqe_opcode_qpn
         return Completion(
-            opcode, word & 0xFFFFFF, entry.wqe_counter, wqe_opcode=word >> 24,
-            syndrome=entry.syndrome, srqn=entry.srqn, vendor=entry.vendor_err_synd,
+            opcode, word & 0xFFFFFF, error.wqe_counter, wqe_opcode=word >> 24,
+            syndrome=error.syndrome, srqn=error.srqn, vendor=error.vendor_err_synd,
         )  # fmt: skip
     if opcode == CqeOpcode.SIG_ERR:
-        entry = sig_err_cqe.view(raw)
+        wrong = sig_err_cqe.view(raw)
         return SignatureError(
-            opcode, entry.qpn, entry.mkey, entry.syndrome, entry.domain, entry.err_offset,
-            entry.expected_trans_sig << 32 | entry.expected_reftag,
-            entry.actual_trans_sig << 32 | entry.actual_reftag,
+            opcode, wrong.qpn, wrong.mkey, wrong.syndrome, wrong.domain, wrong.err_offset,
+            wrong.expected_trans_sig << 32 | wrong.expected_reftag,
+            wrong.actual_trans_sig << 32 | wrong.actual_reftag,
         )  # fmt: skip
     entry = cqe64.view(raw)
     word = entry.sop_drop_qpn

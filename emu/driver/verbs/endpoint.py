@@ -52,10 +52,11 @@ class Endpoint:
 
     def events(self) -> list[tuple[EventType, int]]:
         """The asynchronous events since the last look: (type, number of what they are about)."""
-        found = []
+        found: list[tuple[EventType, int]] = []
         for entry in self.driver.eqs[self.async_eqn].drain():
             event = EventType(entry.type)
-            about = eqe_cq_err if event is EventType.CQ_ERROR else eqe_qp_srq
-            view = about.view(entry.data)
-            found.append((event, view.cqn if about is eqe_cq_err else view.qp_srq_n))
+            if event is EventType.CQ_ERROR:
+                found.append((event, eqe_cq_err.view(entry.data).cqn))
+            else:
+                found.append((event, eqe_qp_srq.view(entry.data).qp_srq_n))
         return found

@@ -10,6 +10,7 @@ from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import SubnetAdministrator
 from layouts.wire import sa
+from layouts.wire.components import Components
 from layouts.wire.mads import BASE_VERSION, RESPONSE, MadStatus, Method, MgmtClass
 from layouts.wire.sa import RmppFlags, RmppType, SaAttr, sa_mad
 
@@ -103,7 +104,7 @@ class Subnet:
         if attr in RECORDS:
             prm = RECORDS[attr]
             mad.data = bytes(prm.new(**fields)).ljust(sa.DATA_BYTES, b"\0")
-            mad.comp_mask = sa.Components(prm).mask_of(*(fields if mask is None else mask))
+            mad.comp_mask = Components(prm).mask_of(*(fields if mask is None else mask))
         return mad
 
     def ask(self, lid, method, attr, mask=None, /, **options):

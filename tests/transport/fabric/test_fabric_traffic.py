@@ -8,6 +8,7 @@ from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import Gsi
 from layouts.enums import CqeOpcode, Op, QpType
 from layouts.wire import sa
+from layouts.wire.components import Components
 from layouts.wire.mads import Method
 from layouts.wire.sa import SaAttr
 
@@ -139,7 +140,7 @@ def change_membership(fabric, node, method):
     }  # fmt: skip
     prm = sa.mcmember_rec
     header = gsi.header(3, 2, method, SaAttr.MC_MEMBER_REC)
-    request = sa.sa_mad.new(mad_hdr=header, comp_mask=sa.Components(prm).mask_of(*record))
+    request = sa.sa_mad.new(mad_hdr=header, comp_mask=Components(prm).mask_of(*record))
     request.data = bytes(prm.new(**record)).ljust(sa.DATA_BYTES, b"\0")
     gsi.send(request)
     answers = []

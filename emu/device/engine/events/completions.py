@@ -14,7 +14,7 @@ from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode, CqeSyndrome
-from layouts.rings.cqe import CQE, ERR_CQE, SIG_ERR_CQE, tagged
+from layouts.rings.cqe import CQE, ERR_CQE, OP_OWN, SIG_ERR_CQE, cqe64
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.queue import Queue
@@ -27,6 +27,8 @@ _WORD = 0xFFFFFFFF
 _REQ = CqeOpcode.REQ
 _SOLICITED = 1 << 1
 _XRC_SRQ = SrqForm.XRC_SRQ
+_HAS_VLAN = 1 << 0
+"""l4_l3_hdr_type: the packet had a VLAN tag, whose TCI is in vlan_info (device.h: CQE_HAS_VLAN)."""
 
 Received = tuple[int, int, int, int, int, int, bool, int, int | None]
 """What a completion tells of a message that has filled a receive WQE: wqe_counter; byte_cnt; the
@@ -56,9 +58,16 @@ def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received
         queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     if tag is not None:
-        entry = tagged(entry, tag)
+        entry = _tagged(entry, tag)
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
     report(hca, cq, queue, entry, op_own, solicited)
+
+
+def _tagged(entry: bytes, tci: int) -> bytes:
+    """The entry with the TCI of a VLAN tag."""
+    whole = bytearray(entry + b"\0")
+    cqe64.view(whole).assign({"l4_l3_hdr_type": _HAS_VLAN, "vlan_info": tci})
+    return bytes(whole[:OP_OWN])
 
 
 def fail_send(

@@ -24,7 +24,8 @@ from emu.device.port.ib.wire import IbWire
 from emu.device.port.packet import SERVICES, BadPacketError, Packet
 from emu.device.state.points import FaultPoint
 from layouts.wire import bth
-from layouts.wire.bth import RESPONSES, Kind, Service
+from layouts.wire.bth import Kind, Service
+from layouts.wire.packet_ops import RESPONSES
 
 if TYPE_CHECKING:
     from emu.device.port.datagram import Datagram, Origin

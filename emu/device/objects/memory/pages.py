@@ -118,7 +118,7 @@ def no_pages(memory: GuestMemory) -> PageList:
 
 
 def queue_buffer(
-    memory: GuestMemory, pas: ArrayView, log_page_size: int, page_offset: int, length: int
+    memory: GuestMemory, pas: ArrayView[int], log_page_size: int, page_offset: int, length: int
 ) -> Portions[PageList]:
     """The buffer that a create command describes.
 

@@ -7,11 +7,12 @@ builds on its own are usable for sysfs only, as they have no MAD header.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from emu.device.port.counts import Traffic
 from emu.device.port.ib.port import IbPort
+from layouts.prm import Prm
 from layouts.wire.mads import (
     BASE_VERSION,
     RESPONSE,
@@ -92,7 +93,7 @@ _SELECT = {
     },
 }
 """Bits of CounterSelect, which selects the counters that a Set changes."""
-_LAYOUTS = {
+_LAYOUTS: Mapping[PmaAttr, Prm] = {
     PmaAttr.PORT_COUNTERS: pma_portcounters,
     PmaAttr.PORT_COUNTERS_EXT: pma_portcounters_ext,
 }

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from emu.device.port.ib.framing import MAX_BYTES, Route, parse
 from emu.device.port.packet import MAX_PAYLOAD, OPS, BadPacketError, GlobalHeader, Packet
 from layouts.wire import bth
-from layouts.wire.bth import PACKET_OPS, RESPONSES, WITH_PAYLOAD, Kind, Position, Service
+from layouts.wire.bth import Kind, Service
+from layouts.wire.packet_ops import PACKET_OPS, RESPONSES, WITH_PAYLOAD, Position
 
 LOCAL = Route(0x12, 0x34, 5, 0x8001, None)
 GLOBAL = Route(

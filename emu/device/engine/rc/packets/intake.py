@@ -17,7 +17,8 @@ from emu.device.port.packet import Packet
 from emu.device.rounds.costs import STEPS_PER_PACKET
 from emu.device.state.points import FaultPoint
 from layouts.enums import QpState
-from layouts.wire.bth import RESPONSES, Kind
+from layouts.wire.bth import Kind
+from layouts.wire.packet_ops import RESPONSES
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

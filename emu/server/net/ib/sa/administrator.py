@@ -30,6 +30,7 @@ from emu.server.net.ib.sa.worker import Job, Worker
 from emu.server.net.ib.sm import TRUSTED_SM_KEY, Switch
 from layouts.enums import CapMask1
 from layouts.prm import Prm
+from layouts.wire.components import Components
 from layouts.wire.mads import (
     BASE_VERSION,
     RESPONSE,
@@ -43,7 +44,6 @@ from layouts.wire.sa import (
     CLASS_VERSION,
     DATA_BYTES,
     RMPP_VERSION,
-    Components,
     RmppFlags,
     RmppStatus,
     RmppType,

@@ -13,8 +13,9 @@ from typing import Any
 from emu.device.port.datagram import Destination
 from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
+from layouts.wire.components import Components
 from layouts.wire.mads import MadStatus
-from layouts.wire.sa import Components, SaStatus
+from layouts.wire.sa import SaStatus
 
 
 class SaError(Exception):

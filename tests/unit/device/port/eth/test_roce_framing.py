@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from emu.device.port.eth.roce import framing
 from emu.device.port.eth.roce.framing import BadFrameError, Framer, Headers, network_header, parse
 from emu.device.port.packet import MAX_BYTES, OPS, Packet
-from layouts.wire import bth
 from layouts.wire.bth import Kind, Service
+from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD
 
 DMAC, SMAC = bytes.fromhex("020000000002"), bytes.fromhex("020000000001")
 V4 = tuple(framing.MAPPED_PREFIX + bytes((10, 0, 0, last)) for last in (1, 2))
@@ -82,14 +82,14 @@ HEADERS = st.builds(
 
 @given(
     HEADERS,
-    st.sampled_from(sorted(bth.PACKET_OPS)),
+    st.sampled_from(sorted(PACKET_OPS)),
     st.binary(max_size=300),
     st.integers(0, 0xFFFFFF),
     st.integers(0, 0xFFFF),
 )
 def test_what_is_built_is_parsed(headers, code, data, number, pkey):
-    op = bth.PACKET_OPS[code]
-    data = data if op.kind in bth.WITH_PAYLOAD else b""
+    op = PACKET_OPS[code]
+    data = data if op.kind in WITH_PAYLOAD else b""
     packet = Packet(op, number, number ^ 0x5A5A5A)
     packet.va, packet.rkey, packet.length = number << 20, number, len(data)
     packet.swap_add = packet.compare = packet.original = number << 30

@@ -5,6 +5,7 @@ import pytest
 from emu.device.port.ib.endport import RATE_MBPS, EndPort, mtu_code
 from layouts.enums import PhysState, PortState
 from layouts.wire import mads, sa
+from layouts.wire.components import Components
 
 ALL_BITS = (1 << 64) - 1
 
@@ -99,14 +100,14 @@ BITS = [
 
 @pytest.mark.parametrize(("prm", "bits"), BITS)
 def test_component_masks_are_numbered_in_the_records_order(prm, bits):
-    components = sa.Components(prm)
+    components = Components(prm)
     assert {name: components.bits[name] for name in bits} == {
         name: 1 << bit for name, bit in bits.items()
     }
 
 
 def test_array_items_have_a_bit_each():
-    bits = sa.Components(sa.service_rec).bits
+    bits = Components(sa.service_rec).bits
     assert bits["service_data8"] == 0xFFFF << 7
     assert bits["service_data16"] == 0xFF << 23
     assert bits["service_data32"] == 0xF << 31
@@ -120,7 +121,7 @@ RECORDS = (
 
 @pytest.mark.parametrize("prm", RECORDS, ids=lambda prm: prm.prm_name)
 def test_a_full_mask_selects_every_bit_and_an_empty_one_none(prm):
-    components = sa.Components(prm)
+    components = Components(prm)
     assert components.record_bits(ALL_BITS) == (1 << prm.bit_length) - 1
     assert components.record_bits(0) == 0
     selected = [components.record_bits(1 << bit) for bit in range(64)]

@@ -1,0 +1,438 @@
+# Written by scripts/gen-view-types from caps.py; a test fails when it is stale.
+
+from layouts.codec import View
+from layouts.fields import Nested, Octets
+from layouts.prm import Prm
+
+class QueryHcaCapIn(View):
+    opcode: int
+    op_mod: int
+    other_function: int
+    ec_vf_function: int
+    function_id: int
+
+query_hca_cap_in: Prm[QueryHcaCapIn]
+
+class QueryHcaCapOut(View):
+    status: int
+    syndrome: int
+    capability: Octets
+
+query_hca_cap_out: Prm[QueryHcaCapOut]
+
+class SetHcaCapIn(View):
+    opcode: int
+    op_mod: int
+    other_function: int
+    ec_vf_function: int
+    function_id: int
+    capability: Octets
+
+set_hca_cap_in: Prm[SetHcaCapIn]
+
+class SetHcaCapOut(View):
+    status: int
+    syndrome: int
+
+set_hca_cap_out: Prm[SetHcaCapOut]
+
+class CmdHcaCap(View):
+    page_request_disable: int
+    shared_object_to_user_object_allowed: int
+    vhca_resource_manager: int
+    hca_cap_2: int
+    create_lag_when_not_master_up: int
+    dtor: int
+    event_on_vhca_state_teardown_request: int
+    event_on_vhca_state_in_use: int
+    event_on_vhca_state_active: int
+    event_on_vhca_state_allocated: int
+    event_on_vhca_state_invalid: int
+    vhca_id: int
+    log_max_srq_sz: int
+    log_max_qp_sz: int
+    event_cap: int
+    isolate_vl_tc_new: int
+    prio_tag_required: int
+    log_max_qp: int
+    ece_support: int
+    reg_c_preserve: int
+    log_max_srq: int
+    uplink_follow: int
+    ts_cqe_to_dest_cqn: int
+    go_back_n: int
+    max_sgl_for_optimized_performance: int
+    log_max_cq_sz: int
+    relaxed_ordering_write_umr: int
+    relaxed_ordering_read_umr: int
+    virtio_net_device_emualtion_manager: int
+    virtio_blk_device_emualtion_manager: int
+    log_max_cq: int
+    log_max_eq_sz: int
+    relaxed_ordering_write: int
+    relaxed_ordering_read_pci_enabled: int
+    log_max_mkey: int
+    terminate_scatter_list_mkey: int
+    repeated_mkey: int
+    dump_fill_mkey: int
+    fast_teardown: int
+    log_max_eq: int
+    max_indirection: int
+    fixed_buffer_size: int
+    log_max_mrw_sz: int
+    force_teardown: int
+    log_max_bsf_list_size: int
+    umr_extended_translation_offset: int
+    null_mkey: int
+    log_max_klm_list_size: int
+    qpc_extension: int
+    log_max_ra_req_dc: int
+    eth_wqe_too_small: int
+    vnic_env_cq_overrun: int
+    log_max_ra_res_dc: int
+    release_all_pages: int
+    must_not_use: int
+    sig_crc64_xp10: int
+    sig_crc32c: int
+    roce_accl: int
+    log_max_ra_req_qp: int
+    rts2rts_qp_udp_sport: int
+    log_max_ra_res_qp: int
+    end_pad: int
+    cc_query_allowed: int
+    cc_modify_allowed: int
+    start_pad: int
+    cache_line_128byte: int
+    rts2rts_qp_counters_set_id: int
+    vnic_env_int_rq_oob: int
+    sbcam_reg: int
+    qcam_reg: int
+    gid_table_size: int
+    out_of_seq_cnt: int
+    vport_counters: int
+    retransmission_q_counters: int
+    debug: int
+    modify_rq_counter_set_id: int
+    rq_delay_drop: int
+    max_qp_cnt: int
+    pkey_table_size: int
+    vport_group_manager: int
+    vhca_group_manager: int
+    ib_virt: int
+    eth_virt: int
+    vnic_env_queue_counters: int
+    ets: int
+    nic_flow_table: int
+    eswitch_manager: int
+    device_memory: int
+    mcam_reg: int
+    pcam_reg: int
+    local_ca_ack_delay: int
+    port_module_event: int
+    enhanced_error_q_counters: int
+    ports_check: int
+    disable_link_up: int
+    beacon_led: int
+    port_type: int
+    num_ports: int
+    pps: int
+    pps_modify: int
+    log_max_msg: int
+    max_tc: int
+    temp_warn_event: int
+    dcbx: int
+    general_notification_event: int
+    fpga: int
+    rol_s: int
+    rol_g: int
+    wol_s: int
+    wol_g: int
+    wol_a: int
+    wol_b: int
+    wol_m: int
+    wol_u: int
+    wol_p: int
+    stat_rate_support: int
+    sig_block_4048: int
+    pci_sync_for_fw_update_event: int
+    init2_lag_tx_port_affinity: int
+    wqe_based_flow_table_update_cap: int
+    cqe_version: int
+    compact_address_vector: int
+    striding_rq: int
+    ipoib_enhanced_offloads: int
+    ipoib_basic_offloads: int
+    repeated_block_disabled: int
+    umr_modify_entity_size_disabled: int
+    umr_modify_atomic_disabled: int
+    umr_indirect_mkey_disabled: int
+    umr_fence: int
+    dc_req_scat_data_cqe: int
+    drain_sigerr: int
+    cmdif_checksum: int
+    sigerr_cqe: int
+    wq_signature: int
+    sctr_data_cqe: int
+    sho: int
+    tph: int
+    rf: int
+    dct: int
+    qos: int
+    eth_net_offloads: int
+    roce: int
+    atomic: int
+    cq_oi: int
+    cq_resize: int
+    cq_moderation: int
+    cq_period_mode_modify: int
+    cq_eq_remap: int
+    pg: int
+    block_lb_mc: int
+    scqe_break_moderation: int
+    cq_period_start_from_cqe: int
+    cd: int
+    apm: int
+    vector_calc: int
+    umr_ptr_rlky: int
+    imaicl: int
+    qp_packet_based: int
+    qkv: int
+    pkv: int
+    set_deth_sqpn: int
+    xrc: int
+    ud: int
+    uc: int
+    rc: int
+    uar_4k: int
+    fl_rc_qp_when_roce_disabled: int
+    regexp_params: int
+    uar_sz: int
+    port_selection_cap: int
+    umem_uid_0: int
+    log_pg_sz: int
+    bf: int
+    driver_version: int
+    pad_tx_eth_packet: int
+    mkey_by_name: int
+    log_bf_reg_size: int
+    qp_error_syndrome: int
+    lag_dct: int
+    lag_tx_port_affinity: int
+    lag_native_fdb_selection: int
+    lag_master: int
+    num_lag_ports: int
+    max_wqe_sz_sq: int
+    shampo: int
+    max_wqe_sz_rq: int
+    max_flow_counter_31_16: int
+    max_wqe_sz_sq_dc: int
+    max_qp_mcg: int
+    flow_counter_bulk_alloc: int
+    log_max_mcg: int
+    log_max_transport_domain: int
+    relaxed_ordering_read: int
+    log_max_pd: int
+    pcie_reset_using_hotreset_method: int
+    pci_sync_for_fw_update_with_driver_unload: int
+    vnic_env_cnt_steering_fail: int
+    vport_counter_local_loopback: int
+    q_counter_aggregation: int
+    q_counter_other_vport: int
+    log_max_xrcd: int
+    nic_receive_steering_discard: int
+    receive_discard_vport_down: int
+    transmit_discard_vport_down: int
+    eq_overrun_count: int
+    invalid_command_count: int
+    quota_exceeded_count: int
+    log_max_flow_counter_bulk: int
+    max_flow_counter_15_0: int
+    log_max_rq: int
+    log_max_sq: int
+    log_max_tir: int
+    log_max_tis: int
+    basic_cyclic_rcv_wqe: int
+    log_max_rmp: int
+    log_max_rqt: int
+    log_max_rqt_size: int
+    log_max_tis_per_sq: int
+    ext_stride_num_range: int
+    roce_rw_supported: int
+    log_max_current_uc_list_wr_supported: int
+    log_max_stride_sz_rq: int
+    log_min_stride_sz_rq: int
+    log_max_stride_sz_sq: int
+    log_min_stride_sz_sq: int
+    hairpin: int
+    log_max_hairpin_queues: int
+    log_max_hairpin_wq_data_sz: int
+    log_max_hairpin_num_packets: int
+    log_max_wq_sz: int
+    nic_vport_change_event: int
+    disable_local_lb_uc: int
+    disable_local_lb_mc: int
+    log_min_hairpin_wq_data_sz: int
+    silent_mode: int
+    vhca_state: int
+    log_max_vlan_list: int
+    log_max_current_mc_list: int
+    log_max_current_uc_list: int
+    general_obj_types: int
+    sq_ts_format: int
+    rq_ts_format: int
+    steering_format_version: int
+    create_qp_start_hint: int
+    ats: int
+    cross_vhca_rqt: int
+    log_max_uctx: int
+    crypto: int
+    ipsec_offload: int
+    log_max_umem: int
+    max_num_eqs: int
+    sigerr_domain_and_sig_type: int
+    tls_tx: int
+    tls_rx: int
+    log_max_l2_table: int
+    log_uar_page_sz: int
+    device_frequency_mhz: int
+    device_frequency_khz: int
+    num_of_uars_per_page: int
+    flex_parser_protocols: int
+    max_geneve_tlv_options: int
+    max_geneve_tlv_option_data_len: int
+    adv_virtualization: int
+    log_max_dci_stream_channels: int
+    log_max_dci_errored_streams: int
+    enhanced_cqe_compression: int
+    crossing_vhca_mkey: int
+    log_max_dek: int
+    mini_cqe_resp_stride_index: int
+    cqe_128_always: int
+    cqe_compression_128: int
+    cqe_compression: int
+    cqe_compression_timeout: int
+    cqe_compression_max_num: int
+    flex_parser_id_gtpu_dw_0: int
+    tag_matching: int
+    rndv_offload_rc: int
+    rndv_offload_dc: int
+    log_tag_matching_list_sz: int
+    log_max_xrq: int
+    affiliate_nic_vport_criteria: int
+    native_port_num: int
+    num_vhca_ports: int
+    flex_parser_id_gtpu_teid: int
+    sw_owner_id: int
+    max_num_of_monitor_counters: int
+    num_ppcnt_monitor_counters: int
+    max_num_sf: int
+    num_q_monitor_counters: int
+    sf: int
+    sf_set_partition: int
+    log_max_sf: int
+    apu: int
+    migration: int
+    log_min_sf_size: int
+    max_num_sf_partitions: int
+    uctx_cap: int
+    flex_parser_id_geneve_tlv_option_0: int
+    flex_parser_id_icmp_dw1: int
+    flex_parser_id_icmp_dw0: int
+    flex_parser_id_icmpv6_dw1: int
+    flex_parser_id_icmpv6_dw0: int
+    flex_parser_id_outer_first_mpls_over_gre: int
+    flex_parser_id_outer_first_mpls_over_udp_label: int
+    max_num_match_definer: int
+    sf_base_id: int
+    flex_parser_id_gtpu_dw_2: int
+    flex_parser_id_gtpu_first_ext_dw_0: int
+    num_total_dynamic_vf_msix: int
+    dynamic_msix_table_size: int
+    min_dynamic_vf_msix_table_size: int
+    data_direct: int
+    max_dynamic_vf_msix_table_size: int
+    log_max_num_header_modify_argument: int
+    log_header_modify_argument_granularity_offset: int
+    log_header_modify_argument_granularity: int
+    log_header_modify_argument_max_alloc: int
+    vhca_tunnel_commands: int
+    match_definer_format_supported: int
+
+cmd_hca_cap: Prm[CmdHcaCap]
+
+class OdpPerTransportServiceCap(View):
+    send: int
+    receive: int
+    write: int
+    read: int
+    atomic: int
+    srq_receive: int
+
+odp_per_transport_service_cap: Prm[OdpPerTransportServiceCap]
+
+class OdpSchemeCap(View):
+    sig: int
+    page_prefetch: int
+    rc_odp_caps: Nested[OdpPerTransportServiceCap]
+    uc_odp_caps: Nested[OdpPerTransportServiceCap]
+    ud_odp_caps: Nested[OdpPerTransportServiceCap]
+    xrc_odp_caps: Nested[OdpPerTransportServiceCap]
+    dc_odp_caps: Nested[OdpPerTransportServiceCap]
+
+odp_scheme_cap: Prm[OdpSchemeCap]
+
+class OdpCap(View):
+    transport_page_fault_scheme_cap: Nested[OdpSchemeCap]
+    memory_page_fault_scheme_cap: Nested[OdpSchemeCap]
+    mem_page_fault: int
+
+odp_cap: Prm[OdpCap]
+
+class AtomicCaps(View):
+    atomic_req_8B_endianness_mode: int
+    supported_atomic_req_8B_endianness_mode_1: int
+    atomic_operations: int
+    atomic_size_qp: int
+    atomic_size_dc: int
+
+atomic_caps: Prm[AtomicCaps]
+
+class CmdHcaCap2(View):
+    migratable: int
+    query_vuid: int
+    umr_log_entity_size_5: int
+    max_reformat_insert_size: int
+    max_reformat_insert_offset: int
+    max_reformat_remove_size: int
+    max_reformat_remove_offset: int
+    migration_multi_load: int
+    migration_tracking_state: int
+    multiplane_qp_ud: int
+    migration_in_chunks: int
+    sf_eq_usage: int
+    multiplane: int
+    cross_vhca_object_to_object_supported: int
+    allowed_object_for_other_vhca_access: int
+    flow_table_type_2_type: int
+    format_select_dw_8_6_ext: int
+    log_min_mkey_entity_size: int
+    sw_vhca_id_valid: int
+    sw_vhca_id: int
+    ts_cqe_metadata_size2wqe_counter: int
+    format_select_dw_gtpu_dw_0: int
+    format_select_dw_gtpu_dw_1: int
+    format_select_dw_gtpu_dw_2: int
+    format_select_dw_gtpu_first_ext_dw_0: int
+    generate_wqe_type: int
+    min_mkey_log_entity_size_fixed_buffer: int
+    ec_vf_vport_base: int
+    max_mkey_log_entity_size_fixed_buffer: int
+    max_mkey_log_entity_size_mtt: int
+    max_rqt_vhca_id: int
+    pcc_ifa2: int
+    min_mkey_log_entity_size_fixed_buffer_valid: int
+    return_reg_id: int
+    flow_table_hash_type: int
+    max_num_eqs_24b: int
+
+cmd_hca_cap_2: Prm[CmdHcaCap2]

@@ -1,0 +1,261 @@
+# Written by scripts/gen-view-types from eth_caps.py; a test fails when it is stale.
+
+from layouts.codec import View
+from layouts.fields import Items, Nested
+from layouts.prm import Prm
+
+class PerProtocolNetworkingOffloadCaps(View):
+    csum_cap: int
+    vlan_cap: int
+    lro_cap: int
+    lro_psh_flag: int
+    lro_time_stamp: int
+    wqe_vlan_insert: int
+    self_lb_en_modifiable: int
+    max_lso_cap: int
+    multi_pkt_send_wqe: int
+    wqe_inline_mode: int
+    rss_ind_tbl_cap: int
+    reg_umr_sq: int
+    scatter_fcs: int
+    enhanced_multi_pkt_send_wqe: int
+    tunnel_lso_const_out_ip_id: int
+    tunnel_lro_gre: int
+    tunnel_lro_vxlan: int
+    tunnel_stateless_gre: int
+    tunnel_stateless_vxlan: int
+    swp: int
+    swp_csum: int
+    swp_lso: int
+    cqe_checksum_full: int
+    tunnel_stateless_geneve_tx: int
+    tunnel_stateless_mpls_over_udp: int
+    tunnel_stateless_mpls_over_gre: int
+    tunnel_stateless_vxlan_gpe: int
+    tunnel_stateless_ipv4_over_vxlan: int
+    tunnel_stateless_ip_over_ip: int
+    insert_trailer: int
+    tunnel_stateless_ip_over_ip_rx: int
+    tunnel_stateless_ip_over_ip_tx: int
+    max_vxlan_udp_ports: int
+    swp_csum_l4_partial: int
+    max_geneve_opt_len: int
+    tunnel_stateless_geneve_rx: int
+    lro_min_mss_size: int
+    lro_timer_supported_periods: Items[int]
+
+per_protocol_networking_offload_caps: Prm[PerProtocolNetworkingOffloadCaps]
+
+class FlowTableFieldsSupported(View):
+    outer_dmac: int
+    outer_smac: int
+    outer_ether_type: int
+    outer_ip_version: int
+    outer_first_prio: int
+    outer_first_cfi: int
+    outer_first_vid: int
+    outer_ipv4_ttl: int
+    outer_second_prio: int
+    outer_second_cfi: int
+    outer_second_vid: int
+    outer_sip: int
+    outer_dip: int
+    outer_frag: int
+    outer_ip_protocol: int
+    outer_ip_ecn: int
+    outer_ip_dscp: int
+    outer_udp_sport: int
+    outer_udp_dport: int
+    outer_tcp_sport: int
+    outer_tcp_dport: int
+    outer_tcp_flags: int
+    outer_gre_protocol: int
+    outer_gre_key: int
+    outer_vxlan_vni: int
+    outer_geneve_vni: int
+    outer_geneve_oam: int
+    outer_geneve_protocol_type: int
+    outer_geneve_opt_len: int
+    source_vhca_port: int
+    source_eswitch_port: int
+    inner_dmac: int
+    inner_smac: int
+    inner_ether_type: int
+    inner_ip_version: int
+    inner_first_prio: int
+    inner_first_cfi: int
+    inner_first_vid: int
+    inner_second_prio: int
+    inner_second_cfi: int
+    inner_second_vid: int
+    inner_sip: int
+    inner_dip: int
+    inner_frag: int
+    inner_ip_protocol: int
+    inner_ip_ecn: int
+    inner_ip_dscp: int
+    inner_udp_sport: int
+    inner_udp_dport: int
+    inner_tcp_sport: int
+    inner_tcp_dport: int
+    inner_tcp_flags: int
+    geneve_tlv_option_0_data: int
+    geneve_tlv_option_0_exist: int
+    outer_first_mpls_over_udp: int
+    outer_first_mpls_over_gre: int
+    inner_first_mpls: int
+    outer_first_mpls: int
+    outer_esp_spi: int
+    bth_dst_qp: int
+    metadata_reg_c_7: int
+    metadata_reg_c_6: int
+    metadata_reg_c_5: int
+    metadata_reg_c_4: int
+    metadata_reg_c_3: int
+    metadata_reg_c_2: int
+    metadata_reg_c_1: int
+    metadata_reg_c_0: int
+
+flow_table_fields_supported: Prm[FlowTableFieldsSupported]
+
+class FlowTableFieldsSupported2(View):
+    inner_l4_type: int
+    outer_l4_type: int
+    bth_opcode: int
+    tunnel_header_0_1: int
+
+flow_table_fields_supported_2: Prm[FlowTableFieldsSupported2]
+
+class FlowTablePropLayout(View):
+    ft_support: int
+    flow_counter: int
+    flow_modify_en: int
+    modify_root: int
+    identified_miss_table_mode: int
+    flow_table_modify: int
+    reformat: int
+    decap: int
+    reset_root_to_default: int
+    pop_vlan: int
+    push_vlan: int
+    pop_vlan_2: int
+    push_vlan_2: int
+    reformat_and_vlan_action: int
+    sw_owner: int
+    reformat_l3_tunnel_to_l2: int
+    reformat_l2_to_l3_tunnel: int
+    reformat_and_modify_action: int
+    ignore_flow_level: int
+    table_miss_action_domain: int
+    termination_table: int
+    reformat_and_fwd_to_table: int
+    ipsec_encrypt: int
+    ipsec_decrypt: int
+    sw_owner_v2: int
+    termination_table_raw_traffic: int
+    log_max_ft_size: int
+    log_max_modify_header_context: int
+    max_modify_header_actions: int
+    max_ft_level: int
+    reformat_add_esp_trasport: int
+    reformat_l2_to_l3_esp_tunnel: int
+    reformat_add_esp_transport_over_udp: int
+    reformat_del_esp_trasport: int
+    reformat_l3_esp_tunnel_to_l2: int
+    reformat_del_esp_transport_over_udp: int
+    execute_aso: int
+    reformat_insert: int
+    reformat_remove: int
+    macsec_encrypt: int
+    macsec_decrypt: int
+    reformat_add_macsec: int
+    reformat_remove_macsec: int
+    reparse: int
+    cross_vhca_object: int
+    reformat_l2_to_l3_audp_tunnel: int
+    reformat_l3_audp_tunnel_to_l2: int
+    ignore_flow_level_rtc_valid: int
+    log_max_ft_num: int
+    log_max_flow_counter: int
+    log_max_destination: int
+    log_max_flow: int
+    ft_field_support: Nested[FlowTableFieldsSupported]
+    ft_field_bitmask_support: Nested[FlowTableFieldsSupported]
+
+flow_table_prop_layout: Prm[FlowTablePropLayout]
+
+class FlowTableNicCap(View):
+    nic_rx_multi_path_tirs: int
+    nic_rx_multi_path_tirs_fts: int
+    allow_sniffer_and_nic_rx_shared_tir: int
+    sw_owner_reformat_supported: int
+    encap_general_header: int
+    log_max_packet_reformat_context: int
+    max_encap_header_size: int
+    flow_table_properties_nic_receive: Nested[FlowTablePropLayout]
+    flow_table_properties_nic_receive_rdma: Nested[FlowTablePropLayout]
+    flow_table_properties_nic_receive_sniffer: Nested[FlowTablePropLayout]
+    flow_table_properties_nic_transmit: Nested[FlowTablePropLayout]
+    flow_table_properties_nic_transmit_rdma: Nested[FlowTablePropLayout]
+    flow_table_properties_nic_transmit_sniffer: Nested[FlowTablePropLayout]
+    ft_field_support_2_nic_receive: Nested[FlowTableFieldsSupported2]
+    ft_field_support_2_nic_receive_rdma: Nested[FlowTableFieldsSupported2]
+    ft_field_support_2_nic_transmit_rdma: Nested[FlowTableFieldsSupported2]
+    sw_steering_nic_rx_action_drop_icm_address: int
+    sw_steering_nic_tx_action_drop_icm_address: int
+    sw_steering_nic_tx_action_allow_icm_address: int
+
+flow_table_nic_cap: Prm[FlowTableNicCap]
+
+class RoceCap(View):
+    roce_apm: int
+    sw_r_roce_src_udp_port: int
+    fl_rc_qp_when_roce_disabled: int
+    fl_rc_qp_when_roce_enabled: int
+    roce_cc_general: int
+    qp_ooo_transmit_default: int
+    qp_ts_format: int
+    l3_type: int
+    roce_version: int
+    r_roce_dest_udp_port: int
+    r_roce_max_src_udp_port: int
+    r_roce_min_src_udp_port: int
+    roce_address_table_size: int
+
+roce_cap: Prm[RoceCap]
+
+class QosCap(View):
+    packet_pacing: int
+    esw_scheduling: int
+    esw_bw_share: int
+    esw_rate_limit: int
+    packet_pacing_burst_bound: int
+    packet_pacing_typical_size: int
+    nic_sq_scheduling: int
+    nic_bw_share: int
+    nic_rate_limit: int
+    packet_pacing_uid: int
+    log_esw_max_sched_depth: int
+    log_max_qos_nic_queue_group: int
+    packet_pacing_max_rate: int
+    packet_pacing_min_rate: int
+    packet_pacing_rate_table_size: int
+    esw_element_type: int
+    esw_tsar_type: int
+    max_qos_para_vport: int
+    max_tsar_bw_share: int
+    nic_element_type: int
+    nic_tsar_type: int
+    log_meter_aso_granularity: int
+    log_meter_aso_max_alloc: int
+    log_max_num_meter_aso: int
+
+qos_cap: Prm[QosCap]
+
+class DebugCap(View):
+    core_dump_general: int
+    core_dump_qp: int
+    resource_dump: int
+    stall_detect: int
+
+debug_cap: Prm[DebugCap]

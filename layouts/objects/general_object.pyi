@@ -1,0 +1,33 @@
+# Written by scripts/gen-view-types from general_object.py; a test fails when it is stale.
+
+from layouts.codec import View
+from layouts.prm import Prm
+
+class CreateGeneralObjectIn(View):
+    opcode: int
+    uid: int
+    op_mod: int
+    log_obj_range: int
+
+create_general_object_in: Prm[CreateGeneralObjectIn]
+
+class CreateGeneralObjectOut(View):
+    status: int
+    syndrome: int
+    obj_id: int
+
+create_general_object_out: Prm[CreateGeneralObjectOut]
+
+class DestroyGeneralObjectIn(View):
+    opcode: int
+    uid: int
+    op_mod: int
+    obj_id: int
+
+destroy_general_object_in: Prm[DestroyGeneralObjectIn]
+
+class DestroyGeneralObjectOut(View):
+    status: int
+    syndrome: int
+
+destroy_general_object_out: Prm[DestroyGeneralObjectOut]

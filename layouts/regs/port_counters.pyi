@@ -1,0 +1,317 @@
+# Written by scripts/gen-view-types from port_counters.py; a test fails when it is stale.
+
+from layouts.codec import View
+from layouts.fields import Octets
+from layouts.prm import Prm
+
+class Eth8023CntrsGrpDataLayout(View):
+    a_frames_transmitted_ok_high: int
+    a_frames_transmitted_ok_low: int
+    a_frames_received_ok_high: int
+    a_frames_received_ok_low: int
+    a_frame_check_sequence_errors_high: int
+    a_frame_check_sequence_errors_low: int
+    a_alignment_errors_high: int
+    a_alignment_errors_low: int
+    a_octets_transmitted_ok_high: int
+    a_octets_transmitted_ok_low: int
+    a_octets_received_ok_high: int
+    a_octets_received_ok_low: int
+    a_multicast_frames_xmitted_ok_high: int
+    a_multicast_frames_xmitted_ok_low: int
+    a_broadcast_frames_xmitted_ok_high: int
+    a_broadcast_frames_xmitted_ok_low: int
+    a_multicast_frames_received_ok_high: int
+    a_multicast_frames_received_ok_low: int
+    a_broadcast_frames_received_ok_high: int
+    a_broadcast_frames_received_ok_low: int
+    a_in_range_length_errors_high: int
+    a_in_range_length_errors_low: int
+    a_out_of_range_length_field_high: int
+    a_out_of_range_length_field_low: int
+    a_frame_too_long_errors_high: int
+    a_frame_too_long_errors_low: int
+    a_symbol_error_during_carrier_high: int
+    a_symbol_error_during_carrier_low: int
+    a_mac_control_frames_transmitted_high: int
+    a_mac_control_frames_transmitted_low: int
+    a_mac_control_frames_received_high: int
+    a_mac_control_frames_received_low: int
+    a_unsupported_opcodes_received_high: int
+    a_unsupported_opcodes_received_low: int
+    a_pause_mac_ctrl_frames_received_high: int
+    a_pause_mac_ctrl_frames_received_low: int
+    a_pause_mac_ctrl_frames_transmitted_high: int
+    a_pause_mac_ctrl_frames_transmitted_low: int
+
+eth_802_3_cntrs_grp_data_layout: Prm[Eth8023CntrsGrpDataLayout]
+
+class Eth2863CntrsGrpDataLayout(View):
+    if_in_octets_high: int
+    if_in_octets_low: int
+    if_in_ucast_pkts_high: int
+    if_in_ucast_pkts_low: int
+    if_in_discards_high: int
+    if_in_discards_low: int
+    if_in_errors_high: int
+    if_in_errors_low: int
+    if_in_unknown_protos_high: int
+    if_in_unknown_protos_low: int
+    if_out_octets_high: int
+    if_out_octets_low: int
+    if_out_ucast_pkts_high: int
+    if_out_ucast_pkts_low: int
+    if_out_discards_high: int
+    if_out_discards_low: int
+    if_out_errors_high: int
+    if_out_errors_low: int
+    if_in_multicast_pkts_high: int
+    if_in_multicast_pkts_low: int
+    if_in_broadcast_pkts_high: int
+    if_in_broadcast_pkts_low: int
+    if_out_multicast_pkts_high: int
+    if_out_multicast_pkts_low: int
+    if_out_broadcast_pkts_high: int
+    if_out_broadcast_pkts_low: int
+
+eth_2863_cntrs_grp_data_layout: Prm[Eth2863CntrsGrpDataLayout]
+
+class Eth2819CntrsGrpDataLayout(View):
+    ether_stats_drop_events_high: int
+    ether_stats_drop_events_low: int
+    ether_stats_octets_high: int
+    ether_stats_octets_low: int
+    ether_stats_pkts_high: int
+    ether_stats_pkts_low: int
+    ether_stats_broadcast_pkts_high: int
+    ether_stats_broadcast_pkts_low: int
+    ether_stats_multicast_pkts_high: int
+    ether_stats_multicast_pkts_low: int
+    ether_stats_crc_align_errors_high: int
+    ether_stats_crc_align_errors_low: int
+    ether_stats_undersize_pkts_high: int
+    ether_stats_undersize_pkts_low: int
+    ether_stats_oversize_pkts_high: int
+    ether_stats_oversize_pkts_low: int
+    ether_stats_fragments_high: int
+    ether_stats_fragments_low: int
+    ether_stats_jabbers_high: int
+    ether_stats_jabbers_low: int
+    ether_stats_collisions_high: int
+    ether_stats_collisions_low: int
+    ether_stats_pkts64octets_high: int
+    ether_stats_pkts64octets_low: int
+    ether_stats_pkts65to127octets_high: int
+    ether_stats_pkts65to127octets_low: int
+    ether_stats_pkts128to255octets_high: int
+    ether_stats_pkts128to255octets_low: int
+    ether_stats_pkts256to511octets_high: int
+    ether_stats_pkts256to511octets_low: int
+    ether_stats_pkts512to1023octets_high: int
+    ether_stats_pkts512to1023octets_low: int
+    ether_stats_pkts1024to1518octets_high: int
+    ether_stats_pkts1024to1518octets_low: int
+    ether_stats_pkts1519to2047octets_high: int
+    ether_stats_pkts1519to2047octets_low: int
+    ether_stats_pkts2048to4095octets_high: int
+    ether_stats_pkts2048to4095octets_low: int
+    ether_stats_pkts4096to8191octets_high: int
+    ether_stats_pkts4096to8191octets_low: int
+    ether_stats_pkts8192to10239octets_high: int
+    ether_stats_pkts8192to10239octets_low: int
+
+eth_2819_cntrs_grp_data_layout: Prm[Eth2819CntrsGrpDataLayout]
+
+class Eth3635CntrsGrpDataLayout(View):
+    dot3stats_alignment_errors_high: int
+    dot3stats_alignment_errors_low: int
+    dot3stats_fcs_errors_high: int
+    dot3stats_fcs_errors_low: int
+    dot3stats_single_collision_frames_high: int
+    dot3stats_single_collision_frames_low: int
+    dot3stats_multiple_collision_frames_high: int
+    dot3stats_multiple_collision_frames_low: int
+    dot3stats_sqe_test_errors_high: int
+    dot3stats_sqe_test_errors_low: int
+    dot3stats_deferred_transmissions_high: int
+    dot3stats_deferred_transmissions_low: int
+    dot3stats_late_collisions_high: int
+    dot3stats_late_collisions_low: int
+    dot3stats_excessive_collisions_high: int
+    dot3stats_excessive_collisions_low: int
+    dot3stats_internal_mac_transmit_errors_high: int
+    dot3stats_internal_mac_transmit_errors_low: int
+    dot3stats_carrier_sense_errors_high: int
+    dot3stats_carrier_sense_errors_low: int
+    dot3stats_frame_too_longs_high: int
+    dot3stats_frame_too_longs_low: int
+    dot3stats_internal_mac_receive_errors_high: int
+    dot3stats_internal_mac_receive_errors_low: int
+    dot3stats_symbol_errors_high: int
+    dot3stats_symbol_errors_low: int
+    dot3control_in_unknown_opcodes_high: int
+    dot3control_in_unknown_opcodes_low: int
+    dot3in_pause_frames_high: int
+    dot3in_pause_frames_low: int
+    dot3out_pause_frames_high: int
+    dot3out_pause_frames_low: int
+
+eth_3635_cntrs_grp_data_layout: Prm[Eth3635CntrsGrpDataLayout]
+
+class EthExtendedCntrsGrpDataLayout(View):
+    port_transmit_wait_high: int
+    port_transmit_wait_low: int
+    rx_buffer_almost_full_high: int
+    rx_buffer_almost_full_low: int
+    rx_buffer_full_high: int
+    rx_buffer_full_low: int
+    rx_icrc_encapsulated_high: int
+    rx_icrc_encapsulated_low: int
+
+eth_extended_cntrs_grp_data_layout: Prm[EthExtendedCntrsGrpDataLayout]
+
+class EthPerPrioGrpDataLayout(View):
+    rx_octets_high: int
+    rx_octets_low: int
+    rx_frames_high: int
+    rx_frames_low: int
+    tx_octets_high: int
+    tx_octets_low: int
+    tx_frames_high: int
+    tx_frames_low: int
+    rx_pause_high: int
+    rx_pause_low: int
+    rx_pause_duration_high: int
+    rx_pause_duration_low: int
+    tx_pause_high: int
+    tx_pause_low: int
+    tx_pause_duration_high: int
+    tx_pause_duration_low: int
+    rx_pause_transition_high: int
+    rx_pause_transition_low: int
+    rx_discards_high: int
+    rx_discards_low: int
+    device_stall_minor_watermark_cnt_high: int
+    device_stall_minor_watermark_cnt_low: int
+    device_stall_critical_watermark_cnt_high: int
+    device_stall_critical_watermark_cnt_low: int
+
+eth_per_prio_grp_data_layout: Prm[EthPerPrioGrpDataLayout]
+
+class EthPerTcPrioGrpDataLayout(View):
+    transmit_queue_high: int
+    transmit_queue_low: int
+    no_buffer_discard_uc_high: int
+    no_buffer_discard_uc_low: int
+
+eth_per_tc_prio_grp_data_layout: Prm[EthPerTcPrioGrpDataLayout]
+
+class EthPerTcCongestPrioGrpDataLayout(View):
+    wred_discard_high: int
+    wred_discard_low: int
+    ecn_marked_tc_high: int
+    ecn_marked_tc_low: int
+
+eth_per_tc_congest_prio_grp_data_layout: Prm[EthPerTcCongestPrioGrpDataLayout]
+
+class PhysLayerCntrs(View):
+    time_since_last_clear_high: int
+    time_since_last_clear_low: int
+    symbol_errors_high: int
+    symbol_errors_low: int
+    sync_headers_errors_high: int
+    sync_headers_errors_low: int
+    edpl_bip_errors_lane0_high: int
+    edpl_bip_errors_lane0_low: int
+    edpl_bip_errors_lane1_high: int
+    edpl_bip_errors_lane1_low: int
+    edpl_bip_errors_lane2_high: int
+    edpl_bip_errors_lane2_low: int
+    edpl_bip_errors_lane3_high: int
+    edpl_bip_errors_lane3_low: int
+    fc_fec_corrected_blocks_lane0_high: int
+    fc_fec_corrected_blocks_lane0_low: int
+    fc_fec_corrected_blocks_lane1_high: int
+    fc_fec_corrected_blocks_lane1_low: int
+    fc_fec_corrected_blocks_lane2_high: int
+    fc_fec_corrected_blocks_lane2_low: int
+    fc_fec_corrected_blocks_lane3_high: int
+    fc_fec_corrected_blocks_lane3_low: int
+    fc_fec_uncorrectable_blocks_lane0_high: int
+    fc_fec_uncorrectable_blocks_lane0_low: int
+    fc_fec_uncorrectable_blocks_lane1_high: int
+    fc_fec_uncorrectable_blocks_lane1_low: int
+    fc_fec_uncorrectable_blocks_lane2_high: int
+    fc_fec_uncorrectable_blocks_lane2_low: int
+    fc_fec_uncorrectable_blocks_lane3_high: int
+    fc_fec_uncorrectable_blocks_lane3_low: int
+    rs_fec_corrected_blocks_high: int
+    rs_fec_corrected_blocks_low: int
+    rs_fec_uncorrectable_blocks_high: int
+    rs_fec_uncorrectable_blocks_low: int
+    rs_fec_no_errors_blocks_high: int
+    rs_fec_no_errors_blocks_low: int
+    rs_fec_single_error_blocks_high: int
+    rs_fec_single_error_blocks_low: int
+    rs_fec_corrected_symbols_total_high: int
+    rs_fec_corrected_symbols_total_low: int
+    rs_fec_corrected_symbols_lane0_high: int
+    rs_fec_corrected_symbols_lane0_low: int
+    rs_fec_corrected_symbols_lane1_high: int
+    rs_fec_corrected_symbols_lane1_low: int
+    rs_fec_corrected_symbols_lane2_high: int
+    rs_fec_corrected_symbols_lane2_low: int
+    rs_fec_corrected_symbols_lane3_high: int
+    rs_fec_corrected_symbols_lane3_low: int
+    link_down_events: int
+    successful_recovery_events: int
+
+phys_layer_cntrs: Prm[PhysLayerCntrs]
+
+class PhysLayerStatisticalCntrs(View):
+    time_since_last_clear_high: int
+    time_since_last_clear_low: int
+    phy_received_bits_high: int
+    phy_received_bits_low: int
+    phy_symbol_errors_high: int
+    phy_symbol_errors_low: int
+    phy_corrected_bits_high: int
+    phy_corrected_bits_low: int
+    phy_corrected_bits_lane0_high: int
+    phy_corrected_bits_lane0_low: int
+    phy_corrected_bits_lane1_high: int
+    phy_corrected_bits_lane1_low: int
+    phy_corrected_bits_lane2_high: int
+    phy_corrected_bits_lane2_low: int
+    phy_corrected_bits_lane3_high: int
+    phy_corrected_bits_lane3_low: int
+
+phys_layer_statistical_cntrs: Prm[PhysLayerStatisticalCntrs]
+
+class PciePerfCntrsGrpDataLayout(View):
+    life_time_counter_high: int
+    life_time_counter_low: int
+    rx_errors: int
+    tx_errors: int
+    l0_to_recovery_eieos: int
+    l0_to_recovery_ts: int
+    l0_to_recovery_framing: int
+    l0_to_recovery_retrain: int
+    crc_error_dllp: int
+    crc_error_tlp: int
+    tx_overflow_buffer_pkt_high: int
+    tx_overflow_buffer_pkt_low: int
+    outbound_stalled_reads: int
+    outbound_stalled_writes: int
+    outbound_stalled_reads_events: int
+    outbound_stalled_writes_events: int
+
+pcie_perf_cntrs_grp_data_layout: Prm[PciePerfCntrsGrpDataLayout]
+
+class MpcntReg(View):
+    pcie_index: int
+    grp: int
+    clr: int
+    counter_set: Octets
+
+mpcnt_reg: Prm[MpcntReg]

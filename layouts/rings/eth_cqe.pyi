@@ -1,0 +1,20 @@
+# Written by scripts/gen-view-types from eth_cqe.py; a test fails when it is stale.
+
+from struct import Struct
+
+from layouts.codec import View
+from layouts.prm import Prm
+
+ETH_CQE: Struct
+LRO_AT: int
+LRO_NUM_SEG_AT: int
+LRO: Struct
+LRO_PSH: int
+
+class CqeLro(View):
+    tcppsh_abort_dupack: int
+    min_ttl: int
+    tcp_win: int
+    ack_seq_num: int
+
+cqe_lro: Prm[CqeLro]

@@ -1,0 +1,165 @@
+# Written by scripts/gen-view-types from bth.py; a test fails when it is stale.
+
+from enum import IntEnum
+from struct import Struct
+
+from layouts.codec import View
+from layouts.fields import Octets
+from layouts.prm import Prm
+
+LRH: Struct
+GRH: Struct
+BTH: Struct
+DETH: Struct
+RETH: Struct
+AETH: Struct
+ATOMIC_ETH: Struct
+MASKED_ATOMIC_ETH: Struct
+ATOMIC_ACK_ETH: Struct
+IMM_DT: Struct
+IETH: Struct
+XRCETH: Struct
+ICRC_BYTES: int
+MULTICAST_LID: int
+PERMISSIVE_LID: int
+LVER_MASK: int
+SL_SHIFT: int
+LNH_MASK: int
+LNH_LOCAL: int
+LNH_GLOBAL: int
+PKT_LEN_MASK: int
+GRH_VERSION: int
+GRH_NEXT_IBA: int
+SOLICITED: int
+MIGRATED: int
+PAD_SHIFT: int
+PAD_MASK: int
+TVER_MASK: int
+FECN: int
+BECN: int
+QPN_MASK: int
+PSN_MASK: int
+MSN_MASK: int
+PSN_HALF: int
+ACK_REQUEST: int
+SYNDROME_SHIFT: int
+ACK_UNLIMITED: int
+SYNDROME_KIND: int
+SYNDROME_VALUE: int
+KIND_ACK: int
+KIND_RNR: int
+KIND_NAK: int
+
+class Lrh(View):
+    vl_lver: int
+    sl_lnh: int
+    dlid: int
+    pkt_len: int
+    slid: int
+
+lrh: Prm[Lrh]
+
+class Grh(View):
+    version_tclass_flow: int
+    paylen: int
+    next_hdr: int
+    hop_limit: int
+    sgid: Octets
+    dgid: Octets
+
+grh: Prm[Grh]
+
+class Bth(View):
+    opcode: int
+    se_m_pad_tver: int
+    p_key: int
+    dest_qp: int
+    a_psn: int
+
+bth: Prm[Bth]
+
+class Deth(View):
+    q_key: int
+    src_qp: int
+
+deth: Prm[Deth]
+
+class Reth(View):
+    va: int
+    r_key: int
+    dma_len: int
+
+reth: Prm[Reth]
+
+class Aeth(View):
+    syndrome_msn: int
+
+aeth: Prm[Aeth]
+
+class AtomicEth(View):
+    va: int
+    r_key: int
+    swap_add: int
+    compare: int
+
+atomic_eth: Prm[AtomicEth]
+
+class MaskedAtomicEth(View):
+    va: int
+    r_key: int
+    swap_add: int
+    compare: int
+    dma_len: int
+    swap_add_mask: int
+    compare_mask: int
+
+masked_atomic_eth: Prm[MaskedAtomicEth]
+
+class AtomicAckEth(View):
+    original: int
+
+atomic_ack_eth: Prm[AtomicAckEth]
+
+class ImmDt(View):
+    immediate: int
+
+imm_dt: Prm[ImmDt]
+
+class Ieth(View):
+    r_key: int
+
+ieth: Prm[Ieth]
+
+class Xrceth(View):
+    xrc_srq: int
+
+xrceth: Prm[Xrceth]
+
+class Cnp(View): ...
+
+cnp: Prm[Cnp]
+
+class Service(IntEnum):
+    """Transport services by the three top bits of an opcode that is not a manufacturer's."""
+
+    RC = 0
+    UC = 1
+    UD = 3
+    CNP = 4
+    """No service: congestion notifications of RoCE, between queue pairs of connected services."""
+    XRC = 5
+
+class Kind(IntEnum):
+    """What a packet is part of."""
+
+    SEND = 0
+    WRITE = 1
+    READ = 2
+    COMPARE_SWAP = 3
+    FETCH_ADD = 4
+    READ_RESPONSE = 5
+    ACKNOWLEDGE = 6
+    ATOMIC_ACKNOWLEDGE = 7
+    CNP = 8
+    MASKED_COMPARE_SWAP = 9
+    MASKED_FETCH_ADD = 10

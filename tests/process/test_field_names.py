@@ -1,0 +1,70 @@
+"""mypy knows the fields of structures by their names, in handlers and wherever there is a view."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import emu
+
+ROOT = Path(emu.__file__).parents[1]
+
+HANDLERS = '''\
+from emu.device.cmdif.registry import command
+from emu.device.state.hca import Hca
+from layouts.enums import Op
+from layouts.objects import cq as layout
+
+
+@command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
+def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> None:
+    ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
+    out.cqn = cmd.cq_context.log_cq_size + ctx.uar_page + cmd.pas[0]
+    cmd.cq_context = bytes(ctx)
+    hca.caps.general.log_max_cq
+{wrong}
+
+
+@command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
+def query_cq(hca: Hca, cmd: layout.{given}, out: layout.QueryCqOut) -> None:
+    """Return the context."""
+'''
+WRONG = {
+    "cmd.cq_ctx": '"CreateCqIn" has no attribute "cq_ctx"',
+    "cmd.cq_context.log_cq_sz": '"Cqc" has no attribute "log_cq_sz"',
+    "ctx.log_cq_sz": '"Cqc" has no attribute "log_cq_sz"',
+    "out.cq = 1": '"CreateCqOut" has no attribute "cq"',
+    "out.cqn = b''": 'variable has type "int"',
+    "cmd.pas[0].hi": '"int" has no attribute "hi"',
+    "hca.caps.general.log_max_cqs": '"CmdHcaCap" has no attribute "log_max_cqs"',
+}
+
+
+def checked(source: str, where: Path) -> list[str]:
+    """The lines with errors in a source, under the project's own settings."""
+    where.joinpath("handlers.py").write_text(source)
+    mypy = [sys.executable, "-m", "mypy", "--no-pretty", "--cache-dir", where / "cache"]
+    config = ROOT / "pyproject.toml"
+    done = subprocess.run(
+        [*mypy, "--config-file", config, where / "handlers.py"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return [line for line in done.stdout.splitlines() if ": error: " in line]
+
+
+def test_names_as_declared_are_accepted(tmp_path):
+    assert not checked(HANDLERS.format(wrong="", given="QueryCqIn"), tmp_path)
+
+
+def test_a_misspelt_field_is_an_error(tmp_path):
+    lines = "\n".join(f"    {line}" for line in WRONG)
+    found = checked(HANDLERS.format(wrong=lines, given="QueryCqIn"), tmp_path)
+    missing = [error for error in WRONG.values() if not any(error in line for line in found)]
+    assert not missing, "\n".join(found)
+    assert len(found) == len(WRONG)
+
+
+def test_a_handler_takes_the_structures_that_it_names(tmp_path):
+    (error,) = checked(HANDLERS.format(wrong="", given="DestroyCqIn"), tmp_path)
+    assert "expected" in error
+    assert "QueryCqIn" in error
