@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+
+from layouts.codec import View
 
 
-def first_set(fields: Any, names: Iterable[str]) -> str | None:
+def first_set(fields: View, names: Iterable[str]) -> str | None:
     """The first of ``names`` whose field is not zero; None when all are.
 
     The caller refuses the command, and gives the reason as fixed text (``mlx5emu explain``).

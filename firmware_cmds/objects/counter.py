@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -21,19 +21,21 @@ def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
 
 
 @command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
-def alloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_q_counter(hca: Hca, cmd: layout.AllocQCounterIn, out: layout.AllocQCounterOut) -> None:
     """Make a counter set; queue pairs name it in qpc.counter_set_id."""
     out.counter_set_id = hca.counters.add(QCounter())
 
 
 @command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
-def dealloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_q_counter(
+    hca: Hca, cmd: layout.DeallocQCounterIn, out: layout.DeallocQCounterOut
+) -> None:
     """Destroy the set; refused while a queue counts in it."""
     hca.counters.remove(cmd.counter_set_id)
 
 
 @command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
-def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+def query_q_counter(hca: Hca, cmd: layout.QueryQCounterIn, out: layout.QueryQCounterOut) -> None:
     """Return the set's values; ``clear`` starts it again from zero."""
     if cmd.aggregate:
         raise CmdError(Status.BAD_PARAM_ERR, "only one counter set can be read by a command")
@@ -45,7 +47,7 @@ def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out, of_others=True)
-def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
+def query_vnic_env(hca: Hca, cmd: layout.QueryVnicEnvIn, out: layout.QueryVnicEnvOut) -> None:
     """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c)."""
     env = out.vport_env
     env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)

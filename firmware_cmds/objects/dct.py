@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.events import eq as eq_engine
@@ -24,7 +24,7 @@ _EVENT = eqe_dct.packer("dctn")
 
 
 @command(Op.CREATE_DCT, layout.create_dct_in, layout.create_dct_out)
-def create_dct(hca: Hca, cmd: Any, out: Any) -> None:
+def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> None:
     """Make a target, which takes messages at once."""
     ctx = layout.dctc.view(bytearray(bytes(cmd.dct_context_entry)))
     if ctx.port:  # UCX leaves it 0; a driver with LAG chooses one
@@ -48,7 +48,7 @@ def create_dct(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
-def query_dct(hca: Hca, cmd: Any, out: Any) -> None:
+def query_dct(hca: Hca, cmd: layout.QueryDctIn, out: layout.QueryDctOut) -> None:
     """Return the context of now."""
     dct = hca.dcts.need(cmd.dctn)
     dct.encode()
@@ -56,7 +56,7 @@ def query_dct(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
-def drain_dct(hca: Hca, cmd: Any, out: Any) -> None:
+def drain_dct(hca: Hca, cmd: layout.DrainDctIn, out: layout.DrainDctOut) -> None:
     """Take no more messages. The driver waits for the event that there are none any more."""
     dct = hca.dcts.subject(cmd.dctn)
     dct.is_drained = True
@@ -64,7 +64,7 @@ def drain_dct(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
-def destroy_dct(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def destroy_dct(hca: Hca, cmd: layout.DestroyDctIn, out: layout.DestroyDctOut) -> Portions[None]:
     """Destroy the target; an initiator that has begun a message gets no response.
 
     It may have a responder for each initiator of all functions.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
@@ -17,6 +17,7 @@ from layouts.rings.eqe import EQE_BYTES
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.codec import ArrayView
 
 WRITE_FAILURE = 0xA
 """eqc.status (MLX5_EQC_STATUS_EQ_WRITE_FAILURE)."""
@@ -25,7 +26,7 @@ STATE_ARMED = 0x9
 
 
 @command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
-def create_eq(hca: Hca, cmd: Any, out: Any) -> None:
+def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None:
     """Make a ring for events; ``event_bitmask`` says which asynchronous types it gets."""
     ctx = layout.eqc.view(bytes(cmd.eq_context_entry))
     if ctx.log_eq_size > hca.caps.general.log_max_eq_sz:
@@ -41,19 +42,19 @@ def create_eq(hca: Hca, cmd: Any, out: Any) -> None:
     hca.subscribe(eq)
 
 
-def _event_mask(words: Any) -> int:
+def _event_mask(words: ArrayView[int]) -> int:
     """Event type ``n`` is bit ``n % 64`` of word ``n / 64`` (core/eq.c:create_map_eq)."""
     return sum(word << 64 * index for index, word in enumerate(words))
 
 
 @command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
-def destroy_eq(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_eq(hca: Hca, cmd: layout.DestroyEqIn, out: layout.DestroyEqOut) -> None:
     """Destroy the EQ; refused while a CQ reports to it."""
     lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
 
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
-def query_eq(hca: Hca, cmd: Any, out: Any) -> None:
+def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
     """Return the context, with the counters and the arm state of now."""
     eq = hca.eqs.need(cmd.eq_number)
     ctx = out.eq_context_entry

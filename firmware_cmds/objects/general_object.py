@@ -6,7 +6,7 @@ connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -27,7 +27,9 @@ def _check_type(caps: Caps, obj_type: int) -> None:
 @command(
     Op.CREATE_GENERAL_OBJECT, layout.create_general_object_in, layout.create_general_object_out
 )
-def create_general_object(hca: Hca, cmd: Any, out: Any) -> None:
+def create_general_object(
+    hca: Hca, cmd: layout.CreateGeneralObjectIn, out: layout.CreateGeneralObjectOut
+) -> None:
     """Reserve one queue pair number (log_reserved_qpn_granularity is 0)."""
     _check_type(hca.caps, cmd.op_mod)
     if cmd.log_obj_range:
@@ -41,7 +43,9 @@ def create_general_object(hca: Hca, cmd: Any, out: Any) -> None:
 @command(
     Op.DESTROY_GENERAL_OBJECT, layout.destroy_general_object_in, layout.destroy_general_object_out
 )
-def destroy_general_object(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_general_object(
+    hca: Hca, cmd: layout.DestroyGeneralObjectIn, out: layout.DestroyGeneralObjectOut
+) -> None:
     """The number can be a queue pair's again."""
     _check_type(hca.caps, cmd.op_mod)
     hca.reserved_qpns.remove(cmd.obj_id)

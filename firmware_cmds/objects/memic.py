@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -32,7 +32,7 @@ def _memic(area: MemicArea, address: int) -> Memic:
 
 
 @command(Op.ALLOC_MEMIC, layout.alloc_memic_in, layout.alloc_memic_out, privileged=True)
-def alloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_memic(hca: Hca, cmd: layout.AllocMemicIn, out: layout.AllocMemicOut) -> None:
     """Hand out the range that the driver has chosen; it keeps account of pages itself.
 
     Refused with NO_RES_ERR when a page is taken: the driver then tries the next one.
@@ -57,7 +57,7 @@ def alloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
-def dealloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_memic(hca: Hca, cmd: layout.DeallocMemicIn, out: layout.DeallocMemicOut) -> None:
     """Refused while a memory key is over the memory."""
     memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     hca.memics.remove(memic.handle)
@@ -65,7 +65,7 @@ def dealloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
-def modify_memic(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_memic(hca: Hca, cmd: layout.ModifyMemicIn, out: layout.ModifyMemicOut) -> None:
     """Open or close the addresses of an atomic operation on the memory."""
     memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     number = cmd.memic_operation_type

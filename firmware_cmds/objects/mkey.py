@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.checks import bind_to_owner
@@ -34,7 +34,7 @@ _MTT, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KLMS, AccessMode.MEMIC
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
-def create_mkey(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -> Portions[None]:
     """Make a key over all addresses (PA), or over a list of pages or of other keys.
 
     The list may be shorter than the room that the key reserves: a key that starts out free gets
@@ -64,7 +64,7 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     out.mkey_index = hca.mkeys.add(mkey)
 
 
-def _memic(area: MemicArea | None, ctx: Any) -> Memic:
+def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
     """The device memory that a key covers, all of it allocated; no UMR may move the key.
 
     Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
@@ -78,12 +78,12 @@ def _memic(area: MemicArea | None, ctx: Any) -> Memic:
     return owner
 
 
-def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
+def _has_pages_of_its_own(cmd: layout.CreateMkeyIn, mode: int) -> bool:
     """A user names its pages by user memory (devx.c: devx_handle_mkey_create), never by address."""
     return mode == _MTT and bool(cmd.mkey_umem_valid)
 
 
-def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
+def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int) -> bytes:
     """The list that came with the command, which may be shorter than what the key reserves."""
     octwords = ctx.translations_octword_size
     if mode in _WITHOUT_LIST:
@@ -125,7 +125,7 @@ def _most_entries(caps: Caps, mode: int) -> int:
     return MOST_MTT_ENTRIES if mode == _MTT else MOST_KSM_ENTRIES
 
 
-def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Portions[None]:
+def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Portions[None]:
     """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
@@ -148,7 +148,7 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Portions[Non
 
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
-def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+def query_mkey(hca: Hca, cmd: layout.QueryMkeyIn, out: layout.QueryMkeyOut) -> None:
     """Return the context, and as much of the translation list as the output has room for."""
     mkey = hca.mkeys.need(cmd.mkey_index)
     out.memory_key_mkey_entry = bytes(mkey.ctx)
@@ -158,13 +158,13 @@ def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
-def destroy_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_mkey(hca: Hca, cmd: layout.DestroyMkeyIn, out: layout.DestroyMkeyOut) -> None:
     """Destroy the key. Windows that are bound to it stay, and fail when they are used."""
     hca.mkeys.remove(cmd.mkey_index)
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
-def create_psv(hca: Hca, cmd: Any, out: Any) -> None:
+def create_psv(hca: Hca, cmd: layout.CreatePsvIn, out: layout.CreatePsvOut) -> None:
     """Make one to four signature values."""
     if not 1 <= cmd.num_psv <= 4:
         raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
@@ -176,6 +176,6 @@ def create_psv(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
-def destroy_psv(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_psv(hca: Hca, cmd: layout.DestroyPsvIn, out: layout.DestroyPsvOut) -> None:
     """Destroy one signature value."""
     hca.psvs.remove(cmd.psvn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.objects.memory.mkey import ANY_QPN
@@ -13,6 +13,7 @@ from layouts.enums import AccessMode, Status
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.table import Table
+    from layouts.objects import mkey as layout
 
 MOST_LOG_PAGE_SIZE = 31
 """What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
@@ -25,12 +26,12 @@ _NOT_BUILT = ("relaxed_ordering_write", "relaxed_ordering_read", "ma_translation
 """Fields whose features have capability bits, none of which is set. Drivers ask for them first."""
 
 
-def access_mode(ctx: Any) -> int:
+def access_mode(ctx: layout.Mkc) -> int:
     """The five bits of the access mode, which mkc keeps in two places."""
     return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
 
 
-def check(qps: Table[Qp], ctx: Any) -> None:
+def check(qps: Table[Qp], ctx: layout.Mkc) -> None:
     """Refuse a context that no key can have; ``ctx`` is a view of mkc."""
     mode = access_mode(ctx)
     if mode not in _MODES:
@@ -53,7 +54,7 @@ def check(qps: Table[Qp], ctx: Any) -> None:
         _check_live(qps, ctx, mode)
 
 
-def _check_live(qps: Table[Qp], ctx: Any, mode: int) -> None:
+def _check_live(qps: Table[Qp], ctx: layout.Mkc, mode: int) -> None:
     """What a free key gets later, by UMR: the driver's own have neither QPN nor page size."""
     if ctx.qpn != ANY_QPN:
         qps.need(ctx.qpn)

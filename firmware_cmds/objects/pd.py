@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.objects.domains import Pd, TransportDomain, Uar, Xrcd
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 
 @command(Op.ALLOC_PD, layout.alloc_pd_in, layout.alloc_pd_out)
-def alloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_pd(hca: Hca, cmd: layout.AllocPdIn, out: layout.AllocPdOut) -> None:
     """Make a protection domain."""
     out.pd = hca.pds.add(Pd())
 
 
 @command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
-def dealloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_pd(hca: Hca, cmd: layout.DeallocPdIn, out: layout.DeallocPdOut) -> None:
     """Destroy the domain; refused while a key or queue belongs to it."""
     hca.pds.remove(cmd.pd)
 
 
 @command(Op.ALLOC_XRCD, layout.alloc_xrcd_in, layout.alloc_xrcd_out)
-def alloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_xrcd(hca: Hca, cmd: layout.AllocXrcdIn, out: layout.AllocXrcdOut) -> None:
     """Make an XRC domain."""
     out.xrcd = hca.xrcds.add(Xrcd())
 
 
 @command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
-def dealloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_xrcd(hca: Hca, cmd: layout.DeallocXrcdIn, out: layout.DeallocXrcdOut) -> None:
     """Destroy the domain; refused while a queue belongs to it."""
     hca.xrcds.remove(cmd.xrcd)
 
@@ -41,7 +41,9 @@ def dealloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
 @command(
     Op.ALLOC_TRANSPORT_DOMAIN, layout.alloc_transport_domain_in, layout.alloc_transport_domain_out
 )
-def alloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_transport_domain(
+    hca: Hca, cmd: layout.AllocTransportDomainIn, out: layout.AllocTransportDomainOut
+) -> None:
     """Make a transport domain."""
     out.transport_domain = hca.tds.add(TransportDomain())
 
@@ -51,18 +53,20 @@ def alloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
     layout.dealloc_transport_domain_in,
     layout.dealloc_transport_domain_out,
 )
-def dealloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_transport_domain(
+    hca: Hca, cmd: layout.DeallocTransportDomainIn, out: layout.DeallocTransportDomainOut
+) -> None:
     """Destroy the domain."""
     hca.tds.remove(cmd.transport_domain)
 
 
 @command(Op.ALLOC_UAR, uar_layout.alloc_uar_in, uar_layout.alloc_uar_out)
-def alloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_uar(hca: Hca, cmd: uar_layout.AllocUarIn, out: uar_layout.AllocUarOut) -> None:
     """Assign a doorbell page: page ``uar`` of BAR 0 (core/uar.c:uar2pfn)."""
     out.uar = hca.uars.add(Uar())
 
 
 @command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
-def dealloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_uar(hca: Hca, cmd: uar_layout.DeallocUarIn, out: uar_layout.DeallocUarOut) -> None:
     """Give the doorbell page back, even if a queue still uses it."""
     hca.uars.remove(cmd.uar)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from emu.device.cmdif.registry import Handler, OpenField, command
 from emu.device.engine.qp import attributes
@@ -34,6 +34,16 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.srq import Srq
     from emu.device.state.hca import Hca
 
+    Modify = (
+        layout.Rst2initQpIn
+        | layout.Init2initQpIn
+        | layout.Init2rtrQpIn
+        | layout.Rtr2rtsQpIn
+        | layout.Rts2rtsQpIn
+        | layout.Sqerr2rtsQpIn
+        | layout.Sqd2rtsQpIn
+    )
+
 RQ_STRIDE_SHIFT = 4
 MEMBERSHIP_BYTES = 512
 """What a queue pair in a multicast group costs the host."""
@@ -48,7 +58,7 @@ _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
-def create_qp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Portions[None]:
     """Make a queue pair in state RST. In its buffer the receive queue comes first."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
@@ -72,7 +82,7 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
         hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
 
 
-def _check_type(hca: Hca, ctx: Any) -> None:
+def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
     try:
         kind = QpType(ctx.st)
     except ValueError:
@@ -92,7 +102,7 @@ def _check_type(hca: Hca, ctx: Any) -> None:
         )
 
 
-def _queues(hca: Hca, ctx: Any) -> tuple[Cq | None, Cq | None, Srq | None]:
+def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None]:
     """The CQs of both halves, and the shared receive queue.
 
     A DC initiator receives nothing: without a shared queue of the user's, its context names one of
@@ -114,7 +124,7 @@ class _Rings(NamedTuple):
     umems: tuple[Umem, ...]
 
 
-def _rings(hca: Hca, cmd: Any, ctx: Any, pd: Pd | None) -> Portions[_Rings]:
+def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> Portions[_Rings]:
     """The queue pair's buffer and the rings in it, receive ring first."""
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
@@ -143,7 +153,7 @@ def _rings(hca: Hca, cmd: Any, ctx: Any, pd: Pd | None) -> Portions[_Rings]:
 
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
-def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> None:
     """Destroy the queue pair. It touches no memory any more when this is answered."""
     qp = hca.qps.remove(cmd.qpn)
     for gid in qp.mcgs:
@@ -158,7 +168,7 @@ def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
-def query_qp(hca: Hca, cmd: Any, out: Any) -> None:
+def query_qp(hca: Hca, cmd: layout.QueryQpIn, out: layout.QueryQpOut) -> None:
     """Return the context of now, and as much of the page list as the output has room for."""
     qp = hca.qps.need(cmd.qpn)
     qp.encode()
@@ -194,14 +204,14 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
     command(op, layout_in, layout_out, opened=opened)(register)
 
 
-def _checked(hca: Hca, op: Op, qp: Qp, cmd: Any) -> qp_state.Taken:
+def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Taken:
     """The fields that the command takes from its qpc, once nothing can refuse it any more."""
-    high_mask = _high_mask(cmd)
+    high_mask = cmd.opt_param_mask_95_32 if _has_high_mask(cmd) else 0
     what = qp_state.taken(op, cmd.opt_param_mask, high_mask)
     attributes.check(hca, op, qp, cmd.qpc, what)
     if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
         hca.counters.need(cmd.qpc.counter_set_id)
-    if high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
+    if _has_stream(cmd) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
         _reset_stream(qp, cmd)
     return what
 
@@ -209,12 +219,17 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Any) -> qp_state.Taken:
 _WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)
 
 
-def _high_mask(cmd: Any) -> int:
-    """opt_param_mask_95_32 of the commands that have it."""
-    return cmd.opt_param_mask_95_32 if cmd.prm in _WITH_HIGH_MASK else 0
+def _has_high_mask(cmd: Modify) -> TypeGuard[layout.Init2initQpIn | layout.Rts2rtsQpIn]:
+    """Whether the command has opt_param_mask_95_32."""
+    return cmd.prm in _WITH_HIGH_MASK
 
 
-def _reset_stream(qp: Qp, cmd: Any) -> None:
+def _has_stream(cmd: Modify) -> TypeGuard[layout.Rts2rtsQpIn]:
+    """Whether the command has qpc_data_ext, which names a stream."""
+    return cmd.prm is layout.rts2rts_qp_in
+
+
+def _reset_stream(qp: Qp, cmd: layout.Rts2rtsQpIn) -> None:
     """Let a failed stream of a DC initiator go on."""
     number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
     if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
@@ -239,7 +254,7 @@ _transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
 
 
 @command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
-def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
+def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOut) -> None:
     """Let a datagram queue pair receive what is sent to the multicast group."""
     qp = hca.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
@@ -259,7 +274,7 @@ def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
-def detach_from_mcg(hca: Hca, cmd: Any, out: Any) -> None:
+def detach_from_mcg(hca: Hca, cmd: layout.DetachFromMcgIn, out: layout.DetachFromMcgOut) -> None:
     """Take a queue pair out of the multicast group."""
     qp = hca.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:

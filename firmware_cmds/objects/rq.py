@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
@@ -31,6 +31,7 @@ from layouts.objects import rq as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from layouts.objects.srq import Wq
 
 LOG_DS = 4
 _REAL_TIME = 2
@@ -55,7 +56,7 @@ _LOG_COUNT_BASE, _LOG_COUNT_LEAST, _LOG_SIZE_BASE = 9, 3, 6
 
 
 @command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
-def create_rq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Portions[None]:
     """Make a receive queue in state RST, with WQEs of its own or those of an RMP.
 
     Without protection domain it can only drop what it is given (core/en_main.c:
@@ -82,12 +83,14 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
 
 
-def _check_fcs(caps: Caps, ctx: Any) -> None:
+def _check_fcs(caps: Caps, ctx: layout.Rqc) -> None:
     if ctx.scatter_fcs and not caps.ethernet.scatter_fcs:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
 
 
-def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | None) -> Portions[Rq]:
+def _with_own_memory(
+    hca: Hca, wq: Wq, ctx: layout.Rqc, cq: Cq, counter: QCounter | None
+) -> Portions[Rq]:
     kind = _WQ_TYPES.get(wq.wq_type)
     if kind is None:
         raise CmdError(
@@ -113,7 +116,7 @@ def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | No
     return rq
 
 
-def _strides(caps: Caps, wq: Any) -> Strides:
+def _strides(caps: Caps, wq: Wq) -> Strides:
     """How a striding queue cuts its requests (core/en/params.c: mlx5e_build_rq_param).
 
     log_wqe_num_of_strides is signed, and counted from 9. Less than 9 is a capability of its own.
@@ -139,7 +142,7 @@ def _strides(caps: Caps, wq: Any) -> Strides:
 
 
 @command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
-def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None:
     """Change the state, and what the bitmask selects: VLAN stripping, check sequences, counter set.
 
     ``rq_state`` is the state that the driver believes the queue to be in.
@@ -163,7 +166,7 @@ def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
-def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
+def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
     """Return the context of now."""
     rq = hca.rqs.need(cmd.rqn)
     rq.encode()
@@ -171,7 +174,7 @@ def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
-def destroy_rq(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> None:
     """Destroy the RQ; refused while a TIR or an RQT leads to it."""
     rq = hca.rqs.remove(cmd.rqn)
     rq.state = RqState.RST

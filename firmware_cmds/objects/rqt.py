@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -19,7 +19,7 @@ _RQS = 0
 """list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
 
 
-def _listed(rqs: Table[Rq], given: Any, most: int) -> tuple[Rq, ...]:
+def _listed(rqs: Table[Rq], given: layout.Rqtc, most: int) -> tuple[Rq, ...]:
     """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
@@ -36,7 +36,7 @@ def _listed(rqs: Table[Rq], given: Any, most: int) -> tuple[Rq, ...]:
 
 
 @command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
-def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+def create_rqt(hca: Hca, cmd: layout.CreateRqtIn, out: layout.CreateRqtOut) -> None:
     """Make a list of RQs for indirect TIRs, as long as rqt_actual_size says."""
     given = cmd.rqt_context
     if given.rqt_max_size > 1 << hca.caps.general.log_max_rqt_size:
@@ -48,7 +48,7 @@ def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
-def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_rqt(hca: Hca, cmd: layout.ModifyRqtIn, out: layout.ModifyRqtOut) -> None:
     """List other RQs, for the next packet on; as many as rqt_max_size allows."""
     rqt = hca.rqts.subject(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
@@ -67,7 +67,7 @@ def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
-def query_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+def query_rqt(hca: Hca, cmd: layout.QueryRqtIn, out: layout.QueryRqtOut) -> None:
     """Return the context of now, and as many RQs as the output has room for."""
     rqt = hca.rqts.need(cmd.rqtn)
     out.rqt_context = bytes(rqt.ctx)
@@ -76,6 +76,6 @@ def query_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
-def destroy_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_rqt(hca: Hca, cmd: layout.DestroyRqtIn, out: layout.DestroyRqtOut) -> None:
     """Destroy the RQT; refused while a TIR names it."""
     hca.rqts.remove(cmd.rqtn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
@@ -36,7 +36,7 @@ _REACHES_ALL = ("rlky", "fre")
 
 
 @command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
-def create_sq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Portions[None]:
     """Make a send queue in state RST. No queue pair has the same number."""
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq
@@ -70,7 +70,7 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
     out.sqn = hca.sqs.add(sq)
 
 
-def _tis(tises: Table[Tis], ctx: Any) -> Tis | None:
+def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
     """The TIS of the queue; none for a queue of the driver's own requests, as an ICOSQ is."""
     if ctx.tis_lst_sz > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "more than one TIS", f"{ctx.tis_lst_sz}")
@@ -78,7 +78,7 @@ def _tis(tises: Table[Tis], ctx: Any) -> Tis | None:
 
 
 @command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)
-def modify_sq(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None:
     """Change the state; ``sq_state`` is the one that the driver believes the queue to be in.
 
     There is no packet pacing: a rate limit is refused.
@@ -93,7 +93,7 @@ def modify_sq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
-def query_sq(hca: Hca, cmd: Any, out: Any) -> None:
+def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
     """Return the context of now."""
     sq = hca.sqs.need(cmd.sqn)
     sq.encode()
@@ -101,6 +101,6 @@ def query_sq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
-def destroy_sq(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_sq(hca: Hca, cmd: layout.DestroySqIn, out: layout.DestroySqOut) -> None:
     """Destroy the queue. It touches no memory any more when this is answered."""
     hca.sqs.remove(cmd.sqn).state = SqState.RST

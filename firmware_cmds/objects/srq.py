@@ -6,7 +6,7 @@ because a qpc names any of them in the same field.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -25,6 +25,7 @@ from layouts.objects import srq as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from layouts.codec import ArrayView
 
 LOG_DS = 4
 """A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""
@@ -37,7 +38,7 @@ def _queue(
     hca: Hca,
     geometry: RqGeometry,
     pd: Pd,
-    pas: Any,
+    pas: ArrayView[int],
     buffer: PageList | None = None,
     kind: type[SharedRecvQueue] = SharedRecvList,
 ) -> Portions[SharedRecvQueue]:
@@ -88,17 +89,17 @@ def _destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
     srqs.remove(_subject(srqs, form, number).handle).take_back()
 
 
-def _rmp_geometry(wq: Any, dbr_addr: int) -> RqGeometry:
+def _rmp_geometry(wq: layout.Wq, dbr_addr: int) -> RqGeometry:
     return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
 
 
-def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
+def _srq_geometry(ctx: layout.Srqc | layout.XrcSrqc, log_size: int, dbr_addr: int) -> RqGeometry:
     log_stride = ctx.log_rq_stride + LOG_DS
     return RqGeometry(log_size, log_stride, ctx.log_page_size, ctx.page_offset, dbr_addr)
 
 
 @command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
-def create_rmp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> Portions[None]:
     """Make a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
     WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
@@ -125,7 +126,7 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
 
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
-def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> None:
     """Arm the limit; the driver sets nothing else."""
     rmp = _subject(hca.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
@@ -133,7 +134,7 @@ def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
-def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+def query_rmp(hca: Hca, cmd: layout.QueryRmpIn, out: layout.QueryRmpOut) -> None:
     """Return the context as created, with the limit of now."""
     rmp = srq_of(hca.srqs, SrqForm.RMP, cmd.rmpn)
     rmp.encode()
@@ -141,13 +142,15 @@ def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
-def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_rmp(hca: Hca, cmd: layout.DestroyRmpIn, out: layout.DestroyRmpOut) -> None:
     """Destroy the queue; refused while a QP receives from it."""
     _destroy(hca.srqs, SrqForm.RMP, cmd.rmpn)
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
-def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_xrc_srq(
+    hca: Hca, cmd: layout.CreateXrcSrqIn, out: layout.CreateXrcSrqOut
+) -> Portions[None]:
     """Make a shared receive queue that remote XRC senders name by its number."""
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
@@ -166,13 +169,13 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
 
 
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
-def arm_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+def arm_xrc_srq(hca: Hca, cmd: layout.ArmXrcSrqIn, out: layout.ArmXrcSrqOut) -> None:
     """Arm the limit."""
     _subject(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
-def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+def query_xrc_srq(hca: Hca, cmd: layout.QueryXrcSrqIn, out: layout.QueryXrcSrqOut) -> None:
     """Return the context as created, with the limit of now."""
     srq = srq_of(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     srq.encode()
@@ -180,13 +183,13 @@ def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
-def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_xrc_srq(hca: Hca, cmd: layout.DestroyXrcSrqIn, out: layout.DestroyXrcSrqOut) -> None:
     """Destroy the queue; refused while a QP receives from it."""
     _destroy(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
-def create_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> Portions[None]:
     """Make a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
     ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
     pd = hca.pds.need(ctx.pd)
@@ -200,13 +203,13 @@ def create_srq(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
 
 
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
-def arm_rq(hca: Hca, cmd: Any, out: Any) -> None:
+def arm_rq(hca: Hca, cmd: layout.ArmRqIn, out: layout.ArmRqOut) -> None:
     """Arm the limit."""
     _subject(hca.srqs, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
-def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
+def query_srq(hca: Hca, cmd: layout.QuerySrqIn, out: layout.QuerySrqOut) -> None:
     """Return the context as created, with the limit of now."""
     srq = srq_of(hca.srqs, SrqForm.SRQ, cmd.srqn)
     srq.encode()
@@ -214,6 +217,6 @@ def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
-def destroy_srq(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_srq(hca: Hca, cmd: layout.DestroySrqIn, out: layout.DestroySrqOut) -> None:
     """Destroy the queue; refused while a QP receives from it."""
     _destroy(hca.srqs, SrqForm.SRQ, cmd.srqn)

@@ -5,7 +5,7 @@ A TIR leads to one RQ or, by a hash of header fields, to one of an RQT's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -32,7 +32,7 @@ _MERGING = ("packet_merge_mask", "lro_timeout_period_usecs", "lro_max_ip_payload
 _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1)
 
 
-def _check_options(caps: Caps, ctx: Any) -> None:
+def _check_options(caps: Caps, ctx: layout.Tirc) -> None:
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
     known = sum(PacketMerge) if caps.ethernet.lro_cap else 0
@@ -45,7 +45,7 @@ def _check_options(caps: Caps, ctx: Any) -> None:
             raise CmdError(Status.BAD_PARAM_ERR, "unknown fields to hash", f"{unknown:#x}")
 
 
-def _hasher(ctx: Any) -> Hasher | None:
+def _hasher(ctx: layout.Tirc) -> Hasher | None:
     """How the TIR hashes; None when it does not."""
     outer = ctx.rx_hash_field_selector_outer
     if ctx.rx_hash_fn == RxHashFn.NONE or not outer.selected_fields:
@@ -61,7 +61,7 @@ def _hasher(ctx: Any) -> Hasher | None:
 
 
 @command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
-def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
+def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> None:
     """Make a destination of flow table entries, for the RQ or RQT that it names.
 
     transport_domain 0 is none: a program that makes its own TIR leaves it out (rdma-core's
@@ -80,7 +80,7 @@ def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
-def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> None:
     """Change hash, loopback and merging for the next packet on.
 
     Source: core/en/rss.c, core/en_common.c, core/en/tir.c.
@@ -110,12 +110,12 @@ def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
-def query_tir(hca: Hca, cmd: Any, out: Any) -> None:
+def query_tir(hca: Hca, cmd: layout.QueryTirIn, out: layout.QueryTirOut) -> None:
     """Return the context of now."""
     out.tir_context = bytes(hca.tirs.need(cmd.tirn).ctx)
 
 
 @command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
-def destroy_tir(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_tir(hca: Hca, cmd: layout.DestroyTirIn, out: layout.DestroyTirOut) -> None:
     """Destroy the TIR; refused while a flow table entry leads to it."""
     hca.tirs.remove(cmd.tirn)

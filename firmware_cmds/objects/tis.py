@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -20,7 +20,7 @@ _NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "
 
 
 @command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
-def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
+def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> None:
     """Make a TIS: priority and transport domain of the send queues that name it.
 
     Frames leave by a TIS only. So a process may have one if its user context has the right to send
@@ -40,7 +40,7 @@ def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
-def modify_tis(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> None:
     """Change the priority (qp.c: modify_raw_packet_eth_prio)."""
     tis = hca.tises.subject(cmd.tisn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
@@ -52,12 +52,12 @@ def modify_tis(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
-def query_tis(hca: Hca, cmd: Any, out: Any) -> None:
+def query_tis(hca: Hca, cmd: layout.QueryTisIn, out: layout.QueryTisOut) -> None:
     """Return the context of now."""
     out.tis_context = bytes(hca.tises.need(cmd.tisn).ctx)
 
 
 @command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
-def destroy_tis(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_tis(hca: Hca, cmd: layout.DestroyTisIn, out: layout.DestroyTisOut) -> None:
     """Destroy the TIS; refused while a send queue names it."""
     hca.tises.remove(cmd.tisn)

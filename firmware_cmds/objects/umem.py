@@ -8,7 +8,7 @@ named by number afterwards, because a process does not know the addresses of its
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -43,7 +43,7 @@ _WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
-def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
+def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -> None:
     """Make a user context, without any of the capabilities of uctx_cap."""
     if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
         raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
@@ -51,7 +51,7 @@ def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
-def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_uctx(hca: Hca, cmd: layout.DestroyUctxIn, out: layout.DestroyUctxOut) -> None:
     """Destroy the context; refused while it owns an object: uids are used again."""
     hca.uctxs.subject(cmd.uid)
     if count := hca.caller.owned[cmd.uid]:
@@ -60,7 +60,7 @@ def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
-def create_umem(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def create_umem(hca: Hca, cmd: layout.CreateUmemIn, out: layout.CreateUmemOut) -> Portions[None]:
     """Register pages with rights in their low bits; the memory begins at byte ``page_offset``."""
     given = cmd.umem
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT
@@ -100,7 +100,7 @@ def _take_rights(pages: array[int]) -> Portions[bool]:
 
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
-def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_umem(hca: Hca, cmd: layout.DestroyUmemIn, out: layout.DestroyUmemOut) -> None:
     """Forget the memory; refused while a queue or a key lies in it."""
     hca.umems.remove(cmd.umem_id)
 
@@ -134,12 +134,17 @@ def buffer_in(
     return buffer, umem
 
 
-def record_in(hca: Hca, ctx: Any) -> tuple[int, tuple[Umem, ...]]:
-    """The address of a queue's doorbell record, and the user memory that it lies in.
+class NamesRecord(Protocol):
+    """A cqc, qpc or wq: with ``dbr_umem_valid`` its ``dbr_addr`` is an offset."""
 
-    ``ctx`` is a cqc, qpc or wq: with ``dbr_umem_valid`` its ``dbr_addr`` is an offset.
-    """
-    address: int = ctx.dbr_addr
+    dbr_addr: int
+    dbr_umem_valid: int
+    dbr_umem_id: int
+
+
+def record_in(hca: Hca, ctx: NamesRecord) -> tuple[int, tuple[Umem, ...]]:
+    """The address of a queue's doorbell record, and the user memory that it lies in."""
+    address = ctx.dbr_addr
     held: tuple[Umem, ...] = ()
     if ctx.dbr_umem_valid:
         size = DOORBELL_RECORD_BYTES

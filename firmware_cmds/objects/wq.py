@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
@@ -14,10 +14,15 @@ from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.options import first_set
 from layouts.enums import Status
+from layouts.eth_enums import RqState, SqState
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from layouts.codec import View
+    from layouts.objects.srq import Wq
+
+StateT = TypeVar("StateT", RqState, SqState)
 
 _NOT_BUILT = (
     "wq_signature", "cd_slave", "hds_skip_first_sge", "log_hairpin_num_packets",
@@ -30,7 +35,13 @@ _DEFAULT_UIDX = 0xFFFFFF
 """The user index of queues whose owner looks them up by number (MLX5_IB_DEFAULT_UIDX)."""
 
 
-def user_index(caps: Caps, ctx: Any) -> int | None:
+class HasUserIndex(Protocol):
+    """A context of a queue that completions may name by an index."""
+
+    user_index: int
+
+
+def user_index(caps: Caps, ctx: HasUserIndex) -> int | None:
     """The index by which completions name the queue; None for its number.
 
     A process chooses its indices, and finds its queues by them (version 1 of completions). The
@@ -38,8 +49,7 @@ def user_index(caps: Caps, ctx: Any) -> int | None:
     """
     if not caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
         return None
-    index: int = ctx.user_index
-    return index
+    return ctx.user_index
 
 
 class WorkQueue(NamedTuple):
@@ -50,13 +60,13 @@ class WorkQueue(NamedTuple):
     umems: tuple[Umem, ...]
 
 
-def refuse_set(ctx: Any, names: tuple[str, ...]) -> None:
+def refuse_set(ctx: View, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when the context asks for something that is not built."""
     if name := first_set(ctx, names):
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
 
 
-def work_queue(hca: Hca, wq: Any) -> Portions[WorkQueue]:
+def work_queue(hca: Hca, wq: Wq) -> Portions[WorkQueue]:
     """The queue that the context and the page list behind it describe.
 
     The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz.
@@ -79,8 +89,8 @@ def work_queue(hca: Hca, wq: Any) -> Portions[WorkQueue]:
 
 
 def check_transition(
-    transitions: Mapping[Any, tuple[Any, ...]], state: Any, expected: int, target: int
-) -> Any:
+    transitions: Mapping[StateT, tuple[StateT, ...]], state: StateT, expected: int, target: int
+) -> StateT:
     """The state to move to. Raises BAD_RES_STATE_ERR unless the queue is in ``expected``.
 
     ``target`` is the state in the command's context. Raises BAD_PARAM_ERR for one that cannot be
