@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.port.congestion import LIMITS, PRIORITIES, Congestion
+from emu.device.port.congestion import (
+    LIMITS,
+    PRIORITIES,
+    Congestion,
+    NotificationPoint,
+    ReactionPoint,
+)
 from layouts.enums import Op, Status
 from layouts.eth_enums import CongProtocol
 from layouts.function import congestion as layout
@@ -45,19 +51,27 @@ def _congestion(hca: Hca, capability: str) -> Congestion:
     return hca.roce.congestion
 
 
-def _protocol(cmd: Any) -> CongProtocol:
-    protocol = int(cmd.cong_protocol)
+class NamesProtocol(Protocol):
+    """A command about the reaction or the notification point (CongProtocol)."""
+
+    cong_protocol: int
+
+
+def _protocol(cmd: NamesProtocol) -> CongProtocol:
+    protocol = cmd.cong_protocol
     if protocol not in _LAYOUTS:
         raise CmdError(Status.BAD_PARAM_ERR, "cong_protocol not supported", f"{protocol}")
     return CongProtocol(protocol)
 
 
-def _point(congestion: Congestion, protocol: CongProtocol) -> Any:
+def _point(congestion: Congestion, protocol: CongProtocol) -> ReactionPoint | NotificationPoint:
     return congestion.rp if protocol is CongProtocol.R_ROCE_ECN_RP else congestion.np
 
 
 @command(Op.QUERY_CONG_PARAMS, layout.query_cong_params_in, layout.query_cong_params_out)
-def query_cong_params(hca: Hca, cmd: Any, out: Any) -> None:
+def query_cong_params(
+    hca: Hca, cmd: layout.QueryCongParamsIn, out: layout.QueryCongParamsOut
+) -> None:
     """The parameters of the reaction or the notification point."""
     congestion, protocol = _congestion(hca, "cc_query_allowed"), _protocol(cmd)
     point = _point(congestion, protocol)
@@ -71,7 +85,9 @@ def query_cong_params(hca: Hca, cmd: Any, out: Any) -> None:
     layout.modify_cong_params_out,
     privileged=True,
 )
-def modify_cong_params(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_cong_params(
+    hca: Hca, cmd: layout.ModifyCongParamsIn, out: layout.ModifyCongParamsOut
+) -> None:
     """Change the selected parameters, from the next packet on."""
     congestion, protocol = _congestion(hca, "cc_modify_allowed"), _protocol(cmd)
     given = _LAYOUTS[protocol].view(bytearray(cmd.congestion_parameters))
@@ -90,7 +106,9 @@ def modify_cong_params(hca: Hca, cmd: Any, out: Any) -> None:
         setattr(point, name, value)
 
 
-def _statuses(hca: Hca, cmd: Any, capability: str) -> tuple[Congestion, list[bool]]:
+def _statuses(
+    hca: Hca, cmd: layout.QueryCongStatusIn | layout.ModifyCongStatusIn, capability: str
+) -> tuple[Congestion, list[bool]]:
     congestion, protocol = _congestion(hca, capability), _protocol(cmd)
     if cmd.priority >= PRIORITIES:
         raise CmdError(Status.BAD_PARAM_ERR, "priority above 7", f"{cmd.priority}")
@@ -99,7 +117,9 @@ def _statuses(hca: Hca, cmd: Any, capability: str) -> tuple[Congestion, list[boo
 
 
 @command(Op.QUERY_CONG_STATUS, layout.query_cong_status_in, layout.query_cong_status_out)
-def query_cong_status(hca: Hca, cmd: Any, out: Any) -> None:
+def query_cong_status(
+    hca: Hca, cmd: layout.QueryCongStatusIn, out: layout.QueryCongStatusOut
+) -> None:
     """Whether a point is on for a priority."""
     _, statuses = _statuses(hca, cmd, "cc_query_allowed")
     out.enable = statuses[cmd.priority]
@@ -111,7 +131,9 @@ def query_cong_status(hca: Hca, cmd: Any, out: Any) -> None:
     layout.modify_cong_status_out,
     privileged=True,
 )
-def modify_cong_status(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_cong_status(
+    hca: Hca, cmd: layout.ModifyCongStatusIn, out: layout.ModifyCongStatusOut
+) -> None:
     """Switch a point on or off for a priority; ``tag_enable``, about 802.1Qau, is ignored."""
     congestion, statuses = _statuses(hca, cmd, "cc_modify_allowed")
     congestion.enable(statuses, cmd.priority, enabled=bool(cmd.enable))
@@ -120,7 +142,9 @@ def modify_cong_status(hca: Hca, cmd: Any, out: Any) -> None:
 @command(
     Op.QUERY_CONG_STATISTICS, layout.query_cong_statistics_in, layout.query_cong_statistics_out
 )
-def query_cong_statistics(hca: Hca, cmd: Any, out: Any) -> None:
+def query_cong_statistics(
+    hca: Hca, cmd: layout.QueryCongStatisticsIn, out: layout.QueryCongStatisticsOut
+) -> None:
     """Marked packets, and notifications sent, obeyed and ignored; ``clear`` starts anew."""
     congestion = _congestion(hca, "cc_query_allowed")
     out.rp_cur_flows = congestion.flows

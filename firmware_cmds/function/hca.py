@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
 from emu.device.state.caps import GROUPS
 from emu.device.state.hca import HcaState
-from layouts.enums import CapMode, Op, Status, TeardownProfile
+from layouts.enums import CapMode, CapType, Op, Status, TeardownProfile
 from layouts.function import caps
 from layouts.function import hca as layout
 from layouts.prm import Prm
@@ -30,7 +30,7 @@ MELLANOX_OUI = 0x0002C9
     needs=HcaState.DISABLED,
     privileged=True,
 )
-def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
+def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> None:
     """The first command of a driver. A crash kernel's ends what the old kernel has left running."""
     if hca.state is not HcaState.DISABLED:
         lifecycle.shut_down(hca)
@@ -44,7 +44,7 @@ def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     needs=HcaState.DISABLED,
     privileged=True,
 )
-def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
+def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -> None:
     """The last command of a driver; refused while the HCA is still initialized."""
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
@@ -59,7 +59,7 @@ def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     newer="sw_owner_id",
     privileged=True,
 )
-def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
+def init_hca(hca: Hca, cmd: layout.InitHcaIn, out: layout.InitHcaOut) -> None:
     """Allow objects to be made; their limits are the capabilities as the driver has set them."""
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA is already initialized")
@@ -67,7 +67,7 @@ def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)
-def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
+def teardown_hca(hca: Hca, cmd: layout.TeardownHcaIn, out: layout.TeardownHcaOut) -> None:
     """End what INIT_HCA began: gracefully when the driver has destroyed its objects, or by force.
 
     A fast teardown needs no preparation: the driver writes nic_interface next, and that shuts the
@@ -82,7 +82,7 @@ def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
-def query_issi(hca: Hca, cmd: Any, out: Any) -> None:
+def query_issi(hca: Hca, cmd: layout.QueryIssiIn, out: layout.QueryIssiOut) -> None:
     """Return the interface step sequence ids: those supported and the one in force."""
     out.current_issi = hca.issi
     out.supported_issi_dw0 = SUPPORTED_ISSI
@@ -91,18 +91,19 @@ def query_issi(hca: Hca, cmd: Any, out: Any) -> None:
 @command(
     Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED, privileged=True
 )
-def set_issi(hca: Hca, cmd: Any, out: Any) -> None:
+def set_issi(hca: Hca, cmd: layout.SetIssiIn, out: layout.SetIssiOut) -> None:
     """Choose the interface step; 1 brings RMP and XRC SRQ commands."""
     if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
         raise CmdError(Status.BAD_PARAM_ERR, "ISSI not supported", f"{cmd.current_issi}")
     hca.issi = cmd.current_issi
 
 
-def _group(cmd: Any) -> Prm | None:
-    return GROUPS.get(cmd.op_mod >> 1)
+def _group(cmd: caps.QueryHcaCapIn | caps.SetHcaCapIn) -> Prm | None:
+    group = cmd.op_mod >> 1
+    return GROUPS[CapType(group)] if group in GROUPS else None
 
 
-def _current(hca: Hca, cmd: Any) -> bytes | None:
+def _current(hca: Hca, cmd: caps.SetHcaCapIn) -> bytes | None:
     group = cmd.op_mod >> 1
     return hca.caps.page(group, CapMode.CUR) if hca.caps.has(group) else None
 
@@ -115,7 +116,7 @@ def _current(hca: Hca, cmd: Any) -> bytes | None:
     opened=OpenField("capability", _group),
     of_others=True,
 )
-def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
+def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -> None:
     """Return a group of capabilities, or the front of its page; op_mod is ``group << 1 | mode``."""
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
@@ -132,7 +133,7 @@ def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     privileged=True,
     of_others=True,
 )
-def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
+def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None:
     """Let the driver choose capabilities below their maximum, before INIT_HCA only."""
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
@@ -140,7 +141,7 @@ def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
-def query_adapter(hca: Hca, cmd: Any, out: Any) -> None:
+def query_adapter(hca: Hca, cmd: layout.QueryAdapterIn, out: layout.QueryAdapterOut) -> None:
     """Return the vendor id and the board id."""
     block = out.query_adapter_struct
     block.ieee_vendor_id = MELLANOX_OUI

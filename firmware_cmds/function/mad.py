@@ -6,7 +6,7 @@ MADs that set something, and classes that nobody here answers for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.port.ib import pma, sma
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
-def mad_ifc(hca: Hca, cmd: Any, out: Any) -> None:
+def mad_ifc(hca: Hca, cmd: layout.MadIfcIn, out: layout.MadIfcOut) -> None:
     """Return the agent's answer; when it refuses, its status is in the answer, as on the wire."""
     out.response_mad_packet = _answer(hca.ib, cmd.mad)
 

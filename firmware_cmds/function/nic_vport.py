@@ -7,7 +7,7 @@ tables decide what is received (core/en_fs.c: mlx5e_fs_set_rx_mode_work).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
@@ -46,7 +46,9 @@ _NOT_SETTABLE = (
     layout.query_nic_vport_context_out,
     of_others=True,
 )
-def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+def query_nic_vport_context(
+    hca: Hca, cmd: layout.QueryNicVportContextIn, out: layout.QueryNicVportContextOut
+) -> None:
     """Return the context, with as much of the chosen list as the output has room for."""
     vport, context = hca.nic_vport, out.nic_vport_context
     entries = _list(vport, _list_type(cmd.allowed_list_type))
@@ -97,7 +99,9 @@ def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
     privileged=True,
     of_others=True,
 )
-def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_nic_vport_context(
+    hca: Hca, cmd: layout.ModifyNicVportContextIn, out: layout.ModifyNicVportContextOut
+) -> None:
     """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE."""
     vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
@@ -126,7 +130,7 @@ def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
         lifecycle.announce(hca)
 
 
-def _permanent_address(context: Any) -> bytes:
+def _permanent_address(context: layout.NicVportContext) -> bytes:
     given = context.permanent_address
     address: int = given.mac_addr_47_32 << 32 | given.mac_addr_31_0
     if not address or address & _GROUP_BIT:
@@ -134,7 +138,11 @@ def _permanent_address(context: Any) -> bytes:
     return address.to_bytes(MAC_BYTES, "big")
 
 
-def _entries(caps: Caps, chosen: Any, context: Any) -> list[int] | None:
+def _entries(
+    caps: Caps,
+    chosen: layout.ModifyNicVportFieldSelect,
+    context: layout.NicVportContext,
+) -> list[int] | None:
     """The entries of the list that replaces one; None when there is none to replace."""
     if not chosen.addresses_list:
         return None
@@ -178,7 +186,9 @@ def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
     privileged=True,
     of_others=True,
 )
-def modify_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_vport_state(
+    hca: Hca, cmd: layout.ModifyVportStateIn, out: layout.ModifyVportStateOut
+) -> None:
     """Enable or disable the function's virtual port; AUTO means the same as UP."""
     if cmd.op_mod != VportStateOpMod.VNIC_VPORT:
         raise CmdError(

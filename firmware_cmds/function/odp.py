@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.engine.mr import page_faults
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     opened=OpenField("page_fault_info", lambda cmd: layout.trans_page_fault_info),
     privileged=True,
 )
-def page_fault_resume(hca: Hca, cmd: Any, out: Any) -> None:
+def page_fault_resume(
+    hca: Hca, cmd: layout.PageFaultResumeIn, out: layout.PageFaultResumeOut
+) -> None:
     """Let what waits for a page go on, or fail it when the driver reports an error.
 
     The form is that of the scheme that the driver has chosen (odp_cap.mem_page_fault).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -27,7 +27,7 @@ PAGE = 4096
     needs=HcaState.ENABLED,
     privileged=True,
 )
-def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
+def query_pages(hca: Hca, cmd: layout.QueryPagesIn, out: layout.QueryPagesOut) -> None:
     """Return how many pages the device wants now; for 0 the driver sends no MANAGE_PAGES."""
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
@@ -41,7 +41,7 @@ def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
     needs=HcaState.ENABLED,
     privileged=True,
 )
-def manage_pages(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
+def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut) -> Portions[None]:
     """Take pages from the driver, give them back, or learn that it has none to give."""
     if cmd.op_mod == PageOp.GIVE:
         yield from _give(hca, cmd)
@@ -53,7 +53,7 @@ def manage_pages(hca: Hca, cmd: Any, out: Any) -> Portions[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
 
 
-def _give(hca: Hca, cmd: Any) -> Portions[None]:
+def _give(hca: Hca, cmd: layout.ManagePagesIn) -> Portions[None]:
     count = cmd.input_num_entries
     if count > len(cmd.pas):
         raise CmdError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
@@ -20,11 +20,11 @@ _GROUP = 1
 _LAST_VLAN = 4094
 
 
-def _index(hca: Hca, cmd: Any) -> int:
+def _index(hca: Hca, cmd: layout.QueryRoceAddressIn | layout.SetRoceAddressIn) -> int:
     """An index in the table. Raises BAD_OP_ERR without RoCE, BAD_PARAM_ERR beyond its end."""
     if not hca.caps.general.roce:
         raise CmdError(Status.BAD_OP_ERR, "port has no RoCE")
-    index = int(cmd.roce_address_index)
+    index = cmd.roce_address_index
     if index >= len(hca.gids):
         raise CmdError(Status.BAD_PARAM_ERR, "roce_address_index beyond the table", f"{index}")
     return index
@@ -33,7 +33,7 @@ def _index(hca: Hca, cmd: Any) -> int:
 @command(
     Op.SET_ROCE_ADDRESS, layout.set_roce_address_in, layout.set_roce_address_out, privileged=True
 )
-def set_roce_address(hca: Hca, cmd: Any, out: Any) -> None:
+def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoceAddressOut) -> None:
     """Put an address into the table; one of zeros empties the entry, whatever its version says."""
     index, given = _index(hca, cmd), cmd.roce_address
     mac = (given.source_mac_47_32 << 32 | given.source_mac_31_0).to_bytes(MAC_BYTES, "big")
@@ -71,7 +71,9 @@ def _check(entry: GidEntry) -> None:
     layout.query_roce_address_out,
     privileged=True,
 )
-def query_roce_address(hca: Hca, cmd: Any, out: Any) -> None:
+def query_roce_address(
+    hca: Hca, cmd: layout.QueryRoceAddressIn, out: layout.QueryRoceAddressOut
+) -> None:
     """Return an entry of the table as it was set."""
     entry = hca.gids[_index(hca, cmd)]
     mac = int.from_bytes(entry.mac, "big")

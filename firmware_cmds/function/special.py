@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     layout.query_special_contexts_out,
     privileged=True,
 )
-def query_special_contexts(hca: Hca, cmd: Any, out: Any) -> None:
+def query_special_contexts(
+    hca: Hca, cmd: layout.QuerySpecialContextsIn, out: layout.QuerySpecialContextsOut
+) -> None:
     """Return the reserved lkey, and the null key and the dump-fill key if their capability is set.
 
     That one opens all of guest memory, so the command is the driver's alone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -30,7 +30,9 @@ ALL_ENTRIES = 0xFFFF
     layout.query_hca_vport_context_in,
     layout.query_hca_vport_context_out,
 )
-def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+def query_hca_vport_context(
+    hca: Hca, cmd: layout.QueryHcaVportContextIn, out: layout.QueryHcaVportContextOut
+) -> None:
     """Return state, GUIDs, LIDs and the capability mask of the port."""
     port = hca.ib
     out.hca_vport_context.assign(
@@ -60,7 +62,9 @@ def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     layout.modify_hca_vport_context_out,
     privileged=True,
 )
-def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_hca_vport_context(
+    hca: Hca, cmd: layout.ModifyHcaVportContextIn, out: layout.ModifyHcaVportContextOut
+) -> None:
     """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic)."""
     context = cmd.hca_vport_context
     if context.field_select:
@@ -82,7 +86,9 @@ def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     layout.query_hca_vport_gid_out,
     privileged=True,
 )
-def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
+def query_hca_vport_gid(
+    hca: Hca, cmd: layout.QueryHcaVportGidIn, out: layout.QueryHcaVportGidOut
+) -> None:
     """Return one GID, or from index 0 on as many as the output has room for."""
     indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
     for at, index in enumerate(indices):
@@ -96,7 +102,9 @@ def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
     layout.query_hca_vport_pkey_out,
     privileged=True,
 )
-def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
+def query_hca_vport_pkey(
+    hca: Hca, cmd: layout.QueryHcaVportPkeyIn, out: layout.QueryHcaVportPkeyOut
+) -> None:
     """Return one P_Key, or from index 0 on as many as the output has room for.
 
     An Ethernet port is asked as well, for the one that RoCE has (mlx5_ib: mlx5_query_port_roce).
@@ -126,7 +134,9 @@ def _indices(index: int, entries: int, room: int) -> range:
 @command(
     Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out, of_others=True
 )
-def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
+def query_vport_state(
+    hca: Hca, cmd: layout.QueryVportStateIn, out: layout.QueryVportStateOut
+) -> None:
     """Return UP while frames can pass: there is a link and the driver has not disabled the port."""
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
         raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
@@ -139,7 +149,9 @@ def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     layout.query_vport_counter_out,
     of_others=True,
 )
-def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
+def query_vport_counter(
+    hca: Hca, cmd: layout.QueryVportCounterIn, out: layout.QueryVportCounterOut
+) -> None:
     """Return packets and octets since the driver last cleared them."""
     for name, traffic in counts.since_cleared(hca.vport).items():
         getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})

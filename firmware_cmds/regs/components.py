@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from layouts.enums import Status
@@ -19,6 +19,7 @@ from layouts.regs.port_regs import mcam_access_reg
 if TYPE_CHECKING:
     from emu.device.models import Model
     from emu.device.state.hca import Hca
+    from layouts.regs.port_regs import McamReg
 
 BOOT_IMAGE = 1
 """Identifier of a component (core/fw.c: MCQS_IDENTIFIER_BOOT_IMG); its index is 0, the only one."""
@@ -34,20 +35,20 @@ class InfoType(IntEnum):
     VERSION = 1
 
 
-def mcam(hca: Hca, reg: Any) -> None:
+def mcam(hca: Hca, reg: McamReg) -> None:
     """The management registers that there are, a bit each; no features beside them."""
     if reg.access_reg_group == _REGISTERS_9000:
         reg.mng_access_reg_cap_mask = bytes(mcam_access_reg.new(mcqi=1, mcqs=1))
 
 
-def mcqs(hca: Hca, reg: Any) -> None:
+def mcqs(hca: Hca, reg: layout.McqsReg) -> None:
     """A component: the boot image, in use and not being updated."""
     _check_index(reg)
     reg.last_index_flag = 1
     reg.identifier = BOOT_IMAGE
 
 
-def mcqi(hca: Hca, reg: Any) -> None:
+def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
     """Something about a component, as much of it as ``data_size`` asks for.
 
     ``read_pending_component`` asks for the version that the next reset brings: the same.
@@ -72,7 +73,7 @@ def mcqi(hca: Hca, reg: Any) -> None:
     reg.buf[at : at + len(data)] = data
 
 
-def mgir(hca: Hca, reg: Any) -> None:
+def mgir(hca: Hca, reg: layout.MgirReg) -> None:
     """The adapter and its firmware at a glance, for tools (mstflint, mstlink, mstreg)."""
     model = hca.model
     reg.device_id = model.identity.device_id
@@ -83,11 +84,11 @@ def mgir(hca: Hca, reg: Any) -> None:
     reg.extended_sub_minor = model.fw_subminor
 
 
-def mfrl(_hca: Hca, _reg: Any) -> None:
+def mfrl(_hca: Hca, _reg: layout.MfrlReg) -> None:
     """No kind of reset activates other firmware; Linux 6.1 asks without a look at MCAM."""
 
 
-def _check_index(reg: Any) -> None:
+def _check_index(reg: layout.McqsReg | layout.McqiReg) -> None:
     if reg.component_index:
         raise CmdError(
             Status.BAD_PARAM_ERR, "component_index not supported", f"{reg.component_index}"

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from emu.device.cmdif.registry import InT, OutT
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.queue import Queue
 from firmware_cmds.objects.cq import query_cq
 from firmware_cmds.objects.eq import query_eq
 from firmware_cmds.objects.mkey import query_mkey
@@ -26,8 +26,10 @@ from layouts.objects import cq, eq, mkey, qp
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
+    from emu.device.objects.object import Object
     from emu.device.objects.table import Numbers
     from emu.device.state.hca import Hca
+    from layouts.codec import View
 
 _FIRST_TYPE = 0x1000
 _PROGRESS = Struct(">II")
@@ -72,7 +74,7 @@ class Source:
 
 
 def _query(
-    handler: Callable[[Hca, Any, Any], object], asks: Prm, answers: Prm, name: str
+    handler: Callable[[Hca, InT, OutT], object], asks: Prm[InT], answers: Prm[OutT], name: str
 ) -> Callable[[Hca, int], Contents]:
     """The output of a command that is about the object with this number."""
 
@@ -86,14 +88,14 @@ def _query(
     return read
 
 
-def _set(cmd: Any, name: str, index: int) -> None:
+def _set(cmd: View, name: str, index: int) -> None:
     try:
         setattr(cmd, name, index)
     except ValueError:  # wider than any number
         raise MissingError from None
 
 
-def _queue(numbers: Numbers, number: int) -> Queue:
+def _queue(numbers: Numbers, number: int) -> Qp | Sq | Rq:
     """A queue pair, send queue or receive queue."""
     found = numbers.holders.get(number)
     if not isinstance(found, Qp | Sq | Rq):
@@ -102,7 +104,7 @@ def _queue(numbers: Numbers, number: int) -> Queue:
 
 
 def _context(hca: Hca, number: int) -> Contents:
-    queue: Any = _queue(hca.queues, number)
+    queue = _queue(hca.queues, number)
     queue.encode()
     return made(bytes(queue.ctx))
 
@@ -162,7 +164,7 @@ def _all_receivers(numbers: Numbers) -> array[int]:
 
 
 def _listed(
-    name: str, listing: Callable[[Numbers], array[int]], progress: Callable[[Any], int]
+    name: str, listing: Callable[[Numbers], array[int]], progress: Callable[[Object | None], int]
 ) -> Callable[[Hca, int], Contents]:
     """A row for each of many queues.
 
@@ -188,12 +190,12 @@ def _listed(
     return read
 
 
-def _sent_so_far(queue: Any) -> int:
+def _sent_so_far(queue: Object | None) -> int:
     ring = getattr(queue, "send_ring", None)
     return 0 if ring is None else ring.ci
 
 
-def _taken_so_far(queue: Any) -> int:
+def _taken_so_far(queue: Object | None) -> int:
     return queue.queue.taken if isinstance(queue, Rq) else 0
 
 

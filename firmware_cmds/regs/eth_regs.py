@@ -6,7 +6,7 @@ and for ethtool. A virtual function's driver does the same with its own port.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
@@ -37,14 +37,14 @@ _MODULE_NOT_SUPPORTED = 2
 """mcia_reg.status: there is no such page, address or offset (MLX5_MCIA_STATUS_*)."""
 
 
-def _pmtu(hca: Hca, reg: Any) -> None:
+def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
     """Hardware MTUs: frames with a VLAN tag and their check sequence."""
     port = hca.eth
     reg.max_mtu = port.max_mtu
     reg.admin_mtu = reg.oper_mtu = port.admin_mtu
 
 
-def _set_pmtu(hca: Hca, reg: Any) -> None:
+def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
     port = hca.eth
     if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{reg.admin_mtu}")
@@ -52,7 +52,7 @@ def _set_pmtu(hca: Hca, reg: Any) -> None:
     _pmtu(hca, reg)
 
 
-def _ptys(hca: Hca, reg: Any) -> None:
+def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
     """The one mode that the port knows, which is active while the link is up."""
     if reg.proto_mask != ProtoMask.EN:
         return
@@ -73,7 +73,7 @@ def _ptys(hca: Hca, reg: Any) -> None:
         reg.eth_proto_lp_advertise = extended or legacy
 
 
-def _set_ptys(hca: Hca, reg: Any) -> None:
+def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
     """Choose among the modes; no choice at all means that the port chooses."""
     port = hca.eth
     if reg.proto_mask != ProtoMask.EN:
@@ -92,14 +92,14 @@ def _set_ptys(hca: Hca, reg: Any) -> None:
     _ptys(hca, reg)
 
 
-def _paos(hca: Hca, reg: Any) -> None:
+def _paos(hca: Hca, reg: layout.PaosReg) -> None:
     """What the driver wants of the port, and what the port is."""
     port = hca.eth
     reg.admin_status = PortStatus.UP if port.admin_up else PortStatus.DOWN
     reg.oper_status = PortStatus.UP if hca.vport.is_up else PortStatus.DOWN
 
 
-def _set_paos(hca: Hca, reg: Any) -> None:
+def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
     """Enable or disable the port, if ``ase`` says so; the link's change is an event."""
     if reg.ase:
         if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):
@@ -108,14 +108,14 @@ def _set_paos(hca: Hca, reg: Any) -> None:
     _paos(hca, reg)
 
 
-def _pfcc(hca: Hca, reg: Any) -> None:
+def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     """Whether pause frames are sent and obeyed, for all traffic (PAUSE) or by priority (PFC)."""
     flow = hca.eth.flow
     reg.pptx, reg.pprx = int(flow.pause_tx), int(flow.pause_rx)
     reg.pfctx, reg.pfcrx = flow.pfc_tx, flow.pfc_rx
 
 
-def _set_pfcc(hca: Hca, reg: Any) -> None:
+def _set_pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     """Take over what the masks let through.
 
     PAUSE and PFC exclude each other (IEEE 802.1Q 36.1), so PAUSE ends PFC. Linux writes PFC with
@@ -137,7 +137,7 @@ def _masked(old: int, new: int, mask: int) -> int:
     return old & ~mask | new & mask
 
 
-def _pcam(_hca: Hca, reg: Any) -> None:
+def _pcam(_hca: Hca, reg: port_regs.PcamReg) -> None:
     """The port's registers and features, a bit each; other groups have none."""
     if reg.access_reg_group == _REGISTERS_5000:
         mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1)
@@ -150,7 +150,7 @@ def _pcam(_hca: Hca, reg: Any) -> None:
         reg.feature_cap_mask = bytes(features)
 
 
-def _pplm(hca: Hca, reg: Any) -> None:
+def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
     """Error correction: what the port can do at its speed, what is chosen, what is in use."""
     port = hca.eth
     of_link = fec.of_speed(port.speed)
@@ -159,7 +159,7 @@ def _pplm(hca: Hca, reg: Any) -> None:
     reg.fec_mode_active = (port.fec_admin or of_link.automatic) if hca.vport.is_up else 0
 
 
-def _set_pplm(hca: Hca, reg: Any) -> None:
+def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
     """Choose the code for the port's speed; 0 lets the port choose. Other speeds do not matter."""
     of_link = fec.of_speed(hca.eth.speed)
     wanted = getattr(reg, f"fec_override_admin_{of_link.mode}")
@@ -169,7 +169,7 @@ def _set_pplm(hca: Hca, reg: Any) -> None:
     _pplm(hca, reg)
 
 
-def _ppcnt(hca: Hca, reg: Any) -> None:
+def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
     """One group of counters (``emu.device.port.eth.counter_groups``)."""
     if reg.grp not in counter_groups.GROUPS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
@@ -181,7 +181,7 @@ def _ppcnt(hca: Hca, reg: Any) -> None:
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
 
 
-def _pmlp(hca: Hca, reg: Any) -> None:
+def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
     """All lanes of the port lead to module 0."""
     lanes = modes(hca.eth.speed).lanes
     reg.width = lanes
@@ -190,7 +190,7 @@ def _pmlp(hca: Hca, reg: Any) -> None:
         setattr(reg, f"lane{lane}_module_mapping", int.from_bytes(bytes(mapping), "big"))
 
 
-def _mcia(hca: Hca, reg: Any) -> None:
+def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
     """Bytes of the module's EEPROM. For bytes that it does not have, the status field says why."""
     start, size = reg.device_address, min(reg.size, len(reg.dwords))
     addresses = (module.I2C_ADDRESS, module.I2C_DIAGNOSTICS)

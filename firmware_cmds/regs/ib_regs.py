@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.models.model import IbSpeed, Model
@@ -19,12 +19,12 @@ IB_PORT_COUNTERS = 0x20
 """Counter group of PPCNT (device.h: MLX5_INFINIBAND_PORT_COUNTERS_GROUP)."""
 
 
-def _pcap(hca: Hca, reg: Any) -> None:
+def _pcap(hca: Hca, reg: layout.PcapReg) -> None:
     """InfiniBand PortInfo capability mask, in the last of four words."""
     reg.port_capability_mask[3] = hca.ib.cap_mask1
 
 
-def _set_pcap(hca: Hca, reg: Any) -> None:
+def _set_pcap(hca: Hca, reg: layout.PcapReg) -> None:
     """Without ib_virt the stack's capability bits come this way.
 
     The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps), with the bits in
@@ -34,11 +34,11 @@ def _set_pcap(hca: Hca, reg: Any) -> None:
     port.cap_mask1 = port.cap_mask1 & ~SETTABLE_CAPS | given & SETTABLE_CAPS
 
 
-def _pmtu(hca: Hca, reg: Any) -> None:
+def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
     reg.max_mtu = reg.admin_mtu = reg.oper_mtu = hca.ib.mtu
 
 
-def _ptys(hca: Hca, reg: Any) -> None:
+def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
     """Width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
     if reg.proto_mask != IB_PROTO_MASK:
         return
@@ -55,7 +55,7 @@ def _speeds(model: Model) -> int:
     return sum(speed for speed in IbSpeed if speed <= model.ib_proto_oper)
 
 
-def _set_ptys(hca: Hca, reg: Any) -> None:
+def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
     """Choose among the speeds, or allow all; the link takes the fastest.
 
     iPXE asks for SDR while it boots (golan.c: golan_set_link_speed).
@@ -72,18 +72,18 @@ def _set_ptys(hca: Hca, reg: Any) -> None:
     _ptys(hca, reg)
 
 
-def _paos(hca: Hca, reg: Any) -> None:
+def _paos(hca: Hca, reg: layout.PaosReg) -> None:
     """Administrative and operational status: 1 up, 2 down."""
     reg.admin_status = 1
     reg.oper_status = 1 if hca.ib.is_up else 2
 
 
-def _pvlc(hca: Hca, reg: Any) -> None:
+def _pvlc(hca: Hca, reg: layout.PvlcReg) -> None:
     """Virtual lanes, as code 4: VL0 to VL7."""
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
 
 
-def _ppcnt(hca: Hca, reg: Any) -> None:
+def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
     """Error counters of the link. Only its going down is counted: it has no bit errors."""
     if reg.grp != IB_PORT_COUNTERS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")

@@ -7,13 +7,14 @@ all items are zeros, and nothing can be changed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from layouts.enums import Status
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.regs.nv_regs import MnvdaReg
 
 _GLOBAL, _PER_HOST_PF = 0, 3
 _CLASS_SHIFT = 24
@@ -26,7 +27,7 @@ _ITEMS = {
 }
 
 
-def mnvda(_hca: Hca, reg: Any) -> None:
+def mnvda(_hca: Hca, reg: MnvdaReg) -> None:
     """An item, in all access modes (next, current, default) the same. Unknown ones are refused."""
     wanted = reg.configuration_item_header.type
     kind = wanted >> _CLASS_SHIFT

@@ -6,7 +6,7 @@ QTCT port_number is 0 or 1: the driver leaves it out of some accesses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.port.eth import qos
@@ -18,37 +18,38 @@ from layouts.regs.port_regs import qcam_reg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.regs.port_regs import QcamReg
 
 _REGISTERS, _NO_LIMIT = 0, 0
 _TRUSTED = (TrustState.PCP, TrustState.DSCP)
 
 
-def _qcam(_hca: Hca, reg: Any) -> None:
+def _qcam(_hca: Hca, reg: QcamReg) -> None:
     """The registers by which priorities follow DSCP; no features beyond."""
     if reg.access_reg_group == _REGISTERS:
         mask = layout.qcam_access_reg_cap_mask.new(qpts=1, qpdpm=1)
         reg.qos_access_reg_cap_mask = bytes(mask)
 
 
-def _qpts(hca: Hca, reg: Any) -> None:
+def _qpts(hca: Hca, reg: layout.QptsReg) -> None:
     """What decides about a frame's priority: its VLAN tag or its DSCP."""
     reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
 
 
-def _set_qpts(hca: Hca, reg: Any) -> None:
+def _set_qpts(hca: Hca, reg: layout.QptsReg) -> None:
     if reg.trust_state not in _TRUSTED:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown trust_state", f"{reg.trust_state}")
     hca.eth.qos.trust(dscp=reg.trust_state == TrustState.DSCP)
     _qpts(hca, reg)
 
 
-def _qpdpm(hca: Hca, reg: Any) -> None:
+def _qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
     """The priority of each DSCP."""
     for entry, priority in zip(reg.dscp, hca.eth.qos.dscp_to_priority):
         entry.e, entry.prio = 0, priority
 
 
-def _set_qpdpm(hca: Hca, reg: Any) -> None:
+def _set_qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
     """Take over the entries that have ``e`` set."""
     table = bytearray(hca.eth.qos.dscp_to_priority)
     for dscp, entry in enumerate(reg.dscp):
@@ -60,23 +61,23 @@ def _set_qpdpm(hca: Hca, reg: Any) -> None:
     _qpdpm(hca, reg)
 
 
-def _check_port(reg: Any) -> None:
+def _check_port(reg: layout.QtctReg | layout.QetcReg) -> None:
     if reg.port_number > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{reg.port_number}")
 
 
-def _qtct(hca: Hca, reg: Any) -> None:
+def _qtct(hca: Hca, reg: layout.QtctReg) -> None:
     """The traffic class of a priority."""
     _check_port(reg)
     reg.tclass = hca.eth.qos.priority_to_class[reg.prio]
 
 
-def _set_qtct(hca: Hca, reg: Any) -> None:
+def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
     _check_port(reg)
     hca.eth.qos.priority_to_class[reg.prio] = reg.tclass
 
 
-def _qetcr(hca: Hca, reg: Any) -> None:
+def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
     """Groups and shares of the traffic classes; none has a limit of its own."""
     _check_port(reg)
     for entry, tclass in zip(reg.tc_configuration, hca.eth.qos.classes):
@@ -85,7 +86,7 @@ def _qetcr(hca: Hca, reg: Any) -> None:
         entry.max_bw_units = entry.max_bw_value = 0
 
 
-def _set_qetcr(hca: Hca, reg: Any) -> None:
+def _set_qetcr(hca: Hca, reg: layout.QetcReg) -> None:
     """Take over what has its bit set: group (g), share (b), limit (r)."""
     _check_port(reg)
     entries = tuple(reg.tc_configuration)
@@ -96,8 +97,10 @@ def _set_qetcr(hca: Hca, reg: Any) -> None:
             raise CmdError(
                 Status.BAD_PARAM_ERR, "bw_allocation above 100 %", f"{entry.bw_allocation}"
             )
-    limits = [entry for entry in (*entries, reg.global_configuration) if entry.r]
-    if any(entry.max_bw_units != _NO_LIMIT for entry in limits):
+    units = [entry.max_bw_units for entry in entries if entry.r]
+    if reg.global_configuration.r:
+        units.append(reg.global_configuration.max_bw_units)
+    if any(unit != _NO_LIMIT for unit in units):
         raise CmdError(Status.BAD_PARAM_ERR, "rate limits of traffic classes are not supported")
     for entry, tclass in zip(entries, hca.eth.qos.classes):
         if entry.g:

@@ -7,7 +7,7 @@ the end-of-run summary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.cmdif.scope import meant
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 WRITE, READ = 0, 1
 
 
-def _host_endianness(hca: Hca, reg: Any) -> None:
+def _host_endianness(hca: Hca, reg: layout.HostEndiannessReg) -> None:
     """Physical functions write it at probe; the device speaks big-endian whatever it says."""
 
 
-def _read_node_description(hca: Hca, reg: Any) -> None:
+def _read_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
     """mlx5_ib reads it on every link layer."""
     reg.desc = hca.vport.node_description
 
 
-def _write_node_description(hca: Hca, reg: Any) -> None:
+def _write_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
     hca.vport.node_description = reg.desc
 
 
@@ -64,7 +64,7 @@ def _find(port_type: PortType, register_id: int) -> Register | None:
     return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
 
 
-def _layout_of(cmd: Any) -> Prm | None:
+def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
     """The same on all link layers."""
     for registers in (REGISTERS, *_PORT_REGISTERS.values()):
         if cmd.register_id in registers:
@@ -80,7 +80,7 @@ def _layout_of(cmd: Any) -> Prm | None:
     opened=OpenField("register_data", _layout_of),
     privileged=True,
 )
-def access_register(hca: Hca, cmd: Any, out: Any) -> None:
+def access_register(hca: Hca, cmd: layout.AccessRegisterIn, out: layout.AccessRegisterOut) -> None:
     """Read or write a register; the output carries the register as it is afterwards."""
     register = _find(hca.model.port_type, cmd.register_id)
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):

@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from emu.device.cmdif.scope import Resolver, resolvers
+from emu.device.cmdif.scope import resolvers
+from layouts.codec import View
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-Access = Callable[["Hca", Any], None]
+RegT = TypeVar("RegT", bound=View)
+
+Access = Callable[["Hca", RegT], None]
 """Fills (read) or takes over (write) a view of the register."""
 
 
-@dataclass(frozen=True, slots=True)
 class Register:
     """One register: its layout and what reading and writing do; None refuses."""
 
-    layout: Prm
-    read: Access | None = None
-    write: Access | None = None
-    gate: str = ""
-    """The general capability without which the register is not there."""
-    least: int = 0
-    """Bytes of the shortest form that a driver sends, if that is not the whole layout."""
-    is_open: bool = False
-    """Data of any length follow the layout, as many as the output has room for."""
-    scope: tuple[Resolver, ...] = field(init=False)
-    """How the function is found whose register it is."""
+    __slots__ = ("gate", "is_open", "layout", "least", "read", "scope", "write")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scope", resolvers(self.layout))
+    def __init__(
+        self,
+        layout: Prm[RegT],
+        read: Access[RegT] | None = None,
+        write: Access[RegT] | None = None,
+        *,
+        gate: str = "",
+        least: int = 0,
+        is_open: bool = False,
+    ) -> None:
+        self.layout: Prm = layout
+        self.read: Access[Any] | None = read
+        self.write: Access[Any] | None = write
+        self.gate = gate
+        """The general capability without which the register is not there."""
+        self.least = least
+        """Bytes of the shortest form that a driver sends, if that is not the whole layout."""
+        self.is_open = is_open
+        """Data of any length follow the layout, as many as the output has room for."""
+        self.scope = resolvers(layout)
+        """How the function is found whose register it is."""

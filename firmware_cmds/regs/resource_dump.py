@@ -24,6 +24,7 @@ from emu.device.ports import DmaError
 from firmware_cmds.regs.dump_sources import SOURCES, Contents, MissingError, Source, made
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
+from layouts.prm import Prm
 from layouts.regs import resource_dump as layout
 from layouts.regs.resource_dump import SegmentType
 
@@ -44,7 +45,7 @@ _MOST_IN_SEGMENT = 1 << 17
 """length_dw has 16 bits."""
 
 
-def _segment(prm: Any, kind: int, size: int = 0, **fields: Any) -> bytes:
+def _segment(prm: Prm, kind: int, size: int = 0, **fields: Any) -> bytes:
     """A segment's fixed part; ``size`` bytes follow it."""
     view = prm.new(**fields)
     view.segment_header.segment_type = kind
@@ -59,7 +60,7 @@ def _info(model: Model) -> bytes:
     )  # fmt: skip
 
 
-def _called(reg: Any) -> bytes:
+def _called(reg: layout.ResourceDump) -> bytes:
     names = ("index1", "index2", "num_of_obj1", "num_of_obj2")
     return _segment(
         layout.resource_dump_command_segment, SegmentType.COMMAND, segment_called=reg.segment_type,
@@ -91,7 +92,7 @@ def _menu() -> bytes:
     return head + records
 
 
-def _resource(hca: Hca, reg: Any) -> Iterator[Contents]:
+def _resource(hca: Hca, reg: layout.ResourceDump) -> Iterator[Contents]:
     """The segment that is asked for, or one that says why there is none."""
     source = SOURCES.get(reg.segment_type)
     if source is None:
@@ -114,7 +115,7 @@ def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:
     return contents.read(first + at, length)
 
 
-def _stream(hca: Hca, reg: Any) -> list[Contents]:
+def _stream(hca: Hca, reg: layout.ResourceDump) -> list[Contents]:
     head = made(_info(hca.model) + _called(reg))
     end = made(_segment_end())
     if reg.segment_type == SegmentType.MENU:
@@ -138,7 +139,7 @@ def _part(stream: list[Contents], at: int, room: int) -> bytes:
     return b"".join(parts)
 
 
-def _dump(hca: Hca, reg: Any) -> None:
+def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
     """Give the next part of a dump."""
     room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MOST_BYTES)
     room -= room % _DWORD
@@ -163,7 +164,7 @@ def _dump(hca: Hca, reg: Any) -> None:
     reg.seq_num = reg.seq_num + 1 & _SEQ_NUM_MASK
 
 
-def _give(hca: Hca, reg: Any, data: bytes) -> None:
+def _give(hca: Hca, reg: layout.ResourceDump, data: bytes) -> None:
     if reg.inline_dump:
         reg.inline_data = data.ljust(layout.INLINE_BYTES, b"\0")
         return

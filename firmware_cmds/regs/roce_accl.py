@@ -8,7 +8,7 @@ last as long as the adapter has power.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from firmware_cmds.regs.registers import Register
@@ -17,6 +17,7 @@ from layouts.regs.roce_accl import roce_accl_reg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.regs.roce_accl import RoceAcclReg
 
 _NOT_MODELLED = (
     "roce_tx_window_field_select", "roce_slow_restart_field_select",
@@ -25,7 +26,7 @@ _NOT_MODELLED = (
 )  # fmt: skip
 
 
-def _roce_accl(hca: Hca, reg: Any) -> None:
+def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
     """What is set now."""
     recovery = hca.link.recovery
     reg.buf[:] = bytes(len(reg.buf))
@@ -34,7 +35,7 @@ def _roce_accl(hca: Hca, reg: Any) -> None:
     reg.selective_repeat_forced_en = recovery.selective_repeat
 
 
-def _set_roce_accl(hca: Hca, reg: Any) -> None:
+def _set_roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
     """Take over what is selected."""
     for name in _NOT_MODELLED:
         if getattr(reg, name):

@@ -5,7 +5,7 @@ A function without flow tables has them, too, because DEVX programs make them wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
-def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_flow_counter(
+    hca: Hca, cmd: layout.AllocFlowCounterIn, out: layout.AllocFlowCounterOut
+) -> None:
     """Make one counter, at zero."""
     if cmd.flow_counter_bulk & ~hca.caps.general.flow_counter_bulk_alloc:
         raise CmdError(
@@ -32,13 +34,17 @@ def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
-def dealloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_flow_counter(
+    hca: Hca, cmd: layout.DeallocFlowCounterIn, out: layout.DeallocFlowCounterOut
+) -> None:
     """Destroy the counter; refused while a flow table entry counts in it."""
     hca.flow_counters.remove(cmd.flow_counter_id)
 
 
 @command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)
-def query_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+def query_flow_counter(
+    hca: Hca, cmd: layout.QueryFlowCounterIn, out: layout.QueryFlowCounterOut
+) -> None:
     """Return packets and bytes; ``clear`` starts them again from zero.
 
     A range may have numbers that are no counter of the caller's, for which it gives zeros: the

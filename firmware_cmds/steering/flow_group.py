@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
@@ -27,7 +27,9 @@ def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGro
 
 
 @command(Op.CREATE_FLOW_GROUP, layout.create_flow_group_in, layout.create_flow_group_out)
-def create_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
+def create_flow_group(
+    hca: Hca, cmd: layout.CreateFlowGroupIn, out: layout.CreateFlowGroupOut
+) -> None:
     """Assign indices of a table to entries that match the same fields; groups do not overlap."""
     domain, table = domain_of(hca.flow_domains, cmd), table_of(hca.flow_tables, cmd)
     if cmd.group_type or cmd.match_definer_id:
@@ -49,7 +51,7 @@ def create_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
-def query_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
+def query_flow_group(hca: Hca, cmd: layout.QueryFlowGroupIn, out: layout.QueryFlowGroupOut) -> None:
     """Return the group's indices and criteria."""
     domain_of(hca.flow_domains, cmd)
     found = group_of(hca.flow_groups, table_of(hca.flow_tables, cmd), cmd.group_id).match
@@ -58,7 +60,9 @@ def query_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_FLOW_GROUP, layout.destroy_flow_group_in, layout.destroy_flow_group_out)
-def destroy_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_flow_group(
+    hca: Hca, cmd: layout.DestroyFlowGroupIn, out: layout.DestroyFlowGroupOut
+) -> None:
     """Destroy the group; refused while it has entries."""
     domain = domain_of(hca.flow_domains, cmd)
     group = group_of(hca.flow_groups, table_of(hca.flow_tables, cmd), cmd.group_id)

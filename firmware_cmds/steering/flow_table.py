@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
@@ -25,7 +25,19 @@ _NOT_BUILT = ("reformat_en", "decap_en", "sw_owner", "termination_table", "rtc_v
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
 
 
-def domain_of(domains: Mapping[int, FlowDomain], cmd: Any) -> FlowDomain:
+class NamesType(Protocol):
+    """A command about flow tables of a type (FlowTableType)."""
+
+    table_type: int
+
+
+class NamesTable(NamesType, Protocol):
+    """A command about a flow table."""
+
+    table_id: int
+
+
+def domain_of(domains: Mapping[int, FlowDomain], cmd: NamesType) -> FlowDomain:
     """The flow tables that a command is about.
 
     Raises BAD_PARAM_ERR for types without ``ft_support``.
@@ -36,7 +48,7 @@ def domain_of(domains: Mapping[int, FlowDomain], cmd: Any) -> FlowDomain:
     return domain
 
 
-def table_of(tables: Table[FlowTable], cmd: Any) -> FlowTable:
+def table_of(tables: Table[FlowTable], cmd: NamesTable) -> FlowTable:
     """The flow table that a command names by its type and number."""
     return _of_type(tables, cmd.table_type, cmd.table_id)
 
@@ -48,7 +60,9 @@ def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTabl
     return table
 
 
-def _miss(tables: Table[FlowTable], cmd: Any, level: int) -> FlowTable | Miss:
+def _miss(
+    tables: Table[FlowTable], cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn, level: int
+) -> FlowTable | Miss:
     """Where packets of a table of this level go that match no entry."""
     ctx = cmd.flow_table_context
     if ctx.table_miss_action == TableMissAction.DEF:
@@ -66,7 +80,9 @@ def _miss(tables: Table[FlowTable], cmd: Any, level: int) -> FlowTable | Miss:
 
 
 @command(Op.CREATE_FLOW_TABLE, layout.create_flow_table_in, layout.create_flow_table_out)
-def create_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+def create_flow_table(
+    hca: Hca, cmd: layout.CreateFlowTableIn, out: layout.CreateFlowTableOut
+) -> None:
     """Make a table for groups and entries. An empty one costs nothing.
 
     The level may be above max_ft_level: the driver adds up the levels of all its priorities, and
@@ -88,7 +104,9 @@ def create_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.MODIFY_FLOW_TABLE, layout.modify_flow_table_in, layout.modify_flow_table_out)
-def modify_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_flow_table(
+    hca: Hca, cmd: layout.ModifyFlowTableIn, out: layout.ModifyFlowTableOut
+) -> None:
     """Change where packets go that no entry of the table matches."""
     domain, table = domain_of(hca.flow_domains, cmd), table_of(hca.flow_tables, cmd)
     if cmd.modify_field_select != ModifyFlowTable.MISS_TABLE_ID:
@@ -108,14 +126,16 @@ def modify_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
-def query_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFlowTableOut) -> None:
     """Return the context of now."""
     domain_of(hca.flow_domains, cmd)
     out.flow_table_context = bytes(table_of(hca.flow_tables, cmd).ctx)
 
 
 @command(Op.DESTROY_FLOW_TABLE, layout.destroy_flow_table_in, layout.destroy_flow_table_out)
-def destroy_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+def destroy_flow_table(
+    hca: Hca, cmd: layout.DestroyFlowTableIn, out: layout.DestroyFlowTableOut
+) -> None:
     """Destroy the table; refused while it has groups or packets are sent to it. The root may go.
 
     The driver's last table is the root until it goes (core/fs_core.c: update_root_ft_destroy).
@@ -130,7 +150,9 @@ def destroy_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
     Op.SET_FLOW_TABLE_ROOT, layout.set_flow_table_root_in, layout.set_flow_table_root_out,
     privileged=True,
 )  # fmt: skip
-def set_flow_table_root(hca: Hca, cmd: Any, out: Any) -> None:
+def set_flow_table_root(
+    hca: Hca, cmd: layout.SetFlowTableRootIn, out: layout.SetFlowTableRootOut
+) -> None:
     """Choose the table where packets begin; without one, received packets are dropped."""
     domain = domain_of(hca.flow_domains, cmd)
     if cmd.underlay_qpn or cmd.table_eswitch_owner_vhca_id_valid:

@@ -6,7 +6,7 @@ Source: PRM "Flow steering"; core/fs_cmd.c: mlx5_cmd_set_fte.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
@@ -48,7 +48,7 @@ _LIST_ITEM_BYTES = layout.dest_format_struct.size
 class _Lists:
     """The destinations and counters behind a flow_context, as the driver lists them."""
 
-    def __init__(self, ctx: Any) -> None:
+    def __init__(self, ctx: layout.FlowContext) -> None:
         destinations, counters = ctx.destination_list_size, ctx.flow_counter_list_size
         if destinations + counters > len(ctx.destination):
             raise CmdError(
@@ -60,7 +60,7 @@ class _Lists:
         self.counters = list(items)
 
 
-def _check_options(ctx: Any) -> None:
+def _check_options(ctx: layout.FlowContext) -> None:
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
     for action in FlowAction:
@@ -68,7 +68,9 @@ def _check_options(ctx: Any) -> None:
             raise CmdError(Status.BAD_PARAM_ERR, "flow action not supported", f"{action.name}")
 
 
-def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_level: bool) -> Action:
+def _action(
+    hca: Hca, table: FlowTable, ctx: layout.FlowContext, lists: _Lists, *, ignores_level: bool
+) -> Action:
     """What a context says is done with the packets of an entry of this table."""
     _check_options(ctx)
     caps = hca.caps.flow_table.flow_table_properties_nic_receive
@@ -104,7 +106,7 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
 
 
 def _modify_header(
-    contexts: Table[ModifyHeader], table: FlowTable, ctx: Any
+    contexts: Table[ModifyHeader], table: FlowTable, ctx: layout.FlowContext
 ) -> ModifyHeader | None:
     if not ctx.action & FlowAction.MOD_HDR:
         return None
@@ -140,7 +142,7 @@ def _counter(counters: Table[FlowCounter], item: bytes) -> FlowCounter:
     return counters.need(layout.flow_counter_list.view(item).flow_counter_id)
 
 
-def _joined(ctx: Any, lists: _Lists) -> bytes:
+def _joined(ctx: layout.FlowContext, lists: _Lists) -> bytes:
     """What a query returns: the context with its lists behind it."""
     ctx.destination_list_size = len(lists.destinations)
     ctx.flow_counter_list_size = len(lists.counters)
@@ -155,7 +157,7 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
 
 
 @command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out)
-def set_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
+def set_flow_table_entry(hca: Hca, cmd: layout.SetFteIn, out: layout.SetFteOut) -> None:
     """Make an entry at an index of a group, or change what an entry does with its packets."""
     domain_of(hca.flow_domains, cmd)
     if cmd.op_mod == _CREATE:
@@ -166,7 +168,7 @@ def set_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
 
 
-def _create(hca: Hca, cmd: Any) -> None:
+def _create(hca: Hca, cmd: layout.SetFteIn) -> None:
     domain, table, given = (
         domain_of(hca.flow_domains, cmd),
         table_of(hca.flow_tables, cmd),
@@ -183,7 +185,7 @@ def _create(hca: Hca, cmd: Any) -> None:
     steering.add_entry(domain, entry)
 
 
-def _modify(hca: Hca, cmd: Any) -> None:
+def _modify(hca: Hca, cmd: layout.SetFteIn) -> None:
     """Take what modify_enable_mask names from the new context, the rest from the old one."""
     domain, table, given = (
         domain_of(hca.flow_domains, cmd),
@@ -220,7 +222,7 @@ def _modify(hca: Hca, cmd: Any) -> None:
 
 
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
-def query_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
+def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFteOut) -> None:
     """Return the context of now, and as much of its lists as the output has room for."""
     domain_of(hca.flow_domains, cmd)
     ctx = _entry(table_of(hca.flow_tables, cmd), cmd.flow_index).ctx
@@ -233,7 +235,7 @@ def query_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out)
-def delete_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
+def delete_flow_table_entry(hca: Hca, cmd: layout.DeleteFteIn, out: layout.DeleteFteOut) -> None:
     """Remove an entry; its packets go to the next entry that they match."""
     domain = domain_of(hca.flow_domains, cmd)
     entry = _entry(table_of(hca.flow_tables, cmd), cmd.flow_index)

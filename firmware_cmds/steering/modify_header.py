@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering.rewrite import context_of
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     Op.ALLOC_MODIFY_HEADER_CONTEXT, layout.alloc_modify_header_context_in,
     layout.alloc_modify_header_context_out,
 )  # fmt: skip
-def alloc_modify_header_context(hca: Hca, cmd: Any, out: Any) -> None:
+def alloc_modify_header_context(
+    hca: Hca, cmd: layout.AllocModifyHeaderContextIn, out: layout.AllocModifyHeaderContextOut
+) -> None:
     """Make a list of changes for the entries of NIC_RX tables."""
     if cmd.table_type != FlowTableType.NIC_RX:
         raise CmdError(
@@ -46,6 +48,8 @@ def alloc_modify_header_context(hca: Hca, cmd: Any, out: Any) -> None:
     Op.DEALLOC_MODIFY_HEADER_CONTEXT, layout.dealloc_modify_header_context_in,
     layout.dealloc_modify_header_context_out,
 )  # fmt: skip
-def dealloc_modify_header_context(hca: Hca, cmd: Any, out: Any) -> None:
+def dealloc_modify_header_context(
+    hca: Hca, cmd: layout.DeallocModifyHeaderContextIn, out: layout.DeallocModifyHeaderContextOut
+) -> None:
     """Destroy the context; refused while entries use it."""
     hca.modify_headers.remove(cmd.modify_header_id)
