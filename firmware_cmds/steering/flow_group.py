@@ -45,7 +45,7 @@ def create_flow_group(
         start_flow_index=first, end_flow_index=last,
         match_criteria_enable=cmd.match_criteria_enable, match_criteria=cmd.match_criteria,
     )  # fmt: skip
-    group = FlowGroup(table, first, last, criteria, match)
+    group = FlowGroup(table, criteria, match)
     out.group_id = hca.flow_groups.add(group)
     steering.add_group(domain, group)
 

@@ -99,8 +99,7 @@ def create_flow_table(
         raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
     miss = _miss(hca.flow_tables, cmd, ctx.level)
     table_type = FlowTableType(cmd.table_type)
-    table = FlowTable(ctx.level, 1 << ctx.log_size, miss, table_type, ctx)
-    out.table_id = hca.flow_tables.add(table)
+    out.table_id = hca.flow_tables.add(FlowTable(ctx, miss, table_type))
 
 
 @command(Op.MODIFY_FLOW_TABLE, layout.modify_flow_table_in, layout.modify_flow_table_out)

@@ -7,7 +7,7 @@ when the driver has asked for them (PRM "Command interface").
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif import mailbox
 from emu.device.cmdif.mailbox import DeliveryError
@@ -20,6 +20,7 @@ from layouts.enums import Delivery
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from layouts.cmd import CmdLayout
 
 STATUS_OWN_OFFSET = 0x3F
 """Delivery status, and the bit that gives the entry to the device."""
@@ -30,7 +31,7 @@ _IN_LENGTH, _OUT_LENGTH = Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
 
 
 def take(
-    hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: Any
+    hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: CmdLayout
 ) -> Portions[Request]:
     """Check the entry and both mailbox chains. Raises DeliveryError.
 
@@ -76,7 +77,7 @@ def give_back(hca: Hca, request: Request, delivery: int = Delivery.OK) -> Portio
     hand_back(hca, request.address, request.entry, delivery)
 
 
-def hand_back(hca: Hca, at: int, entry: Any, delivery: int) -> None:
+def hand_back(hca: Hca, at: int, entry: CmdLayout, delivery: int) -> None:
     """Write output and signature, and the ownership byte last."""
     entry.buf[STATUS_OWN_OFFSET] = delivery << 1
     if _is_signed(hca.caps):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import Command
 from emu.device.errors import CmdError
@@ -21,6 +21,7 @@ from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.icmd import OperationTlv
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class ToolCommands:
         operation.r = 1
         return IcmdStatus.OK
 
-    def _access(self, operation: Any, mailbox: bytearray) -> AccessStatus:
+    def _access(self, operation: OperationTlv, mailbox: bytearray) -> AccessStatus:
         part = reg_tlv.view(mailbox, _REGISTER_AT)
         size = part.len * 4 - reg_tlv.size
         shape = (operation.type, operation.len, part.type)

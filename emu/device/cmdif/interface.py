@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.dispatch import dispatch
 from emu.device.cmdif.entry import STATUS_OWN_OFFSET, give_back, hand_back, take
@@ -36,6 +36,7 @@ from layouts.rings.eqe import eqe_cmd
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.cmd import CmdLayout
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class CommandTracer(Protocol):
         The caller calls the returned function when the command has run, with its refusal if any.
         """
 
-    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
+    def undelivered(self, slot: int, entry: CmdLayout, error: DeliveryError) -> None:
         """A command was not taken; ``entry`` is a view of its queue entry (cmd_layout)."""
 
 
@@ -188,7 +189,7 @@ class CommandInterface:
         with self._hca.ledger.at_work(size):
             return (yield from self._answer(slot, address, entry))
 
-    def _answer(self, slot: int, address: int, entry: Any) -> Portions[bool]:
+    def _answer(self, slot: int, address: int, entry: CmdLayout) -> Portions[bool]:
         """As ``_serve_entry``, for an entry that the device owns."""
         try:
             request = yield from take(self._hca, self._commands, slot, address, entry)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from layouts.cmd import CmdLayout
 
 
 @dataclass(slots=True)
@@ -13,7 +16,7 @@ class Request:
     slot: int
     address: int
     """Address of the slot's entry."""
-    entry: Any
+    entry: CmdLayout
     data: bytearray
     out: bytearray
     in_blocks: list[int]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.interface import LOG_SLOTS, LOG_STRIDE, CommandInterface
 from emu.device.engine import lifecycle
@@ -23,6 +23,7 @@ from layouts.function.iseg import init_seg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.function.iseg import InitSeg
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class Bar0:
         """Whether the health counter stands still."""
 
     @property
-    def segment(self) -> Any:
+    def segment(self) -> InitSeg:
         """The initialization segment, as a writable view."""
         return self._seg
 

@@ -8,15 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from layouts.function.caps import CmdHcaCap
+    from layouts.function.eth_caps import FlowTableNicCap
+
+
+class Capabilities(Protocol):
+    """Those capabilities that bound numbers (``emu.device.state.caps.Caps``)."""
+
+    @property
+    def general(self) -> CmdHcaCap: ...
+    @property
+    def flow_table(self) -> FlowTableNicCap: ...
 
 
 class Limits(Protocol):
     """What bounds the numbers of a function's objects."""
 
     @property
-    def caps(self) -> Any:
-        """Its capabilities, as the driver has set them (``emu.device.state.caps.Caps``)."""
+    def caps(self) -> Capabilities:
+        """As the driver has set them."""
 
     @property
     def doorbell_end(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.objects.queues.qp import GlobalRoute, Marks
 from emu.device.port.congestion import Congestion
@@ -19,6 +19,9 @@ from emu.device.port.counts import Counting
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.packet import Packet
 from emu.device.port.recovery import Recovery
+
+if TYPE_CHECKING:
+    from layouts.objects.qp import Ads
 
 
 class Count(Protocol):
@@ -120,10 +123,10 @@ class Link(Protocol):
         On InfiniBand it need not lead to a GID, as messages may come without a global route.
         """
 
-    def check_path(self, path: Any) -> None:
+    def check_path(self, path: Ads) -> None:
         """Raise BAD_PARAM_ERR for a path that no packet can take, whatever the subnet is like."""
 
-    def destination(self, path: Any) -> int:
+    def destination(self, path: Ads) -> int:
         """The address that a path leads to."""
 
     @property
@@ -143,16 +146,16 @@ class Link(Protocol):
     def most_payload(self) -> int:
         """Payload that a packet of any opcode may have on this port's link."""
 
-    def global_route(self, path: Any) -> GlobalRoute | None:
+    def global_route(self, path: Ads) -> GlobalRoute | None:
         """The GIDs of a path's two ends, if its packets must have a global route header.
 
         None as well on a link layer whose addresses have them.
         """
 
-    def marks(self, path: Any) -> Marks | None:
+    def marks(self, path: Ads) -> Marks | None:
         """How a path's packets are marked, for counters by priority; None where there are none."""
 
-    def route(self, path: Any) -> Route:
+    def route(self, path: Ads) -> Route:
         """The route along a path."""
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:

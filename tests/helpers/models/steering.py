@@ -10,6 +10,8 @@ from emu.device.objects.eth.flow import Action, FlowDomain, FlowEntry, FlowGroup
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import Object
 from emu.device.objects.table import Table
+from layouts.steering.flow_group import query_flow_group_out
+from layouts.steering.flow_table import flow_table_context
 
 
 @total_ordering
@@ -62,7 +64,7 @@ class Steering:
 
     def create_table(self, level, log_size, miss):
         steering.check_miss(level, miss)
-        table = FlowTable(level, 1 << log_size, miss)
+        table = FlowTable(flow_table_context.new(level=level, log_size=log_size), miss)
         self.tables.add(table)
         return table
 
@@ -78,7 +80,8 @@ class Steering:
 
     def create_group(self, table, first, last, masks):
         steering.check_group(table, first, last)
-        group = FlowGroup(table, first, last, Criteria(masks))
+        about = query_flow_group_out.new(start_flow_index=first, end_flow_index=last)
+        group = FlowGroup(table, Criteria(masks), about)
         self.groups.add(group)
         steering.add_group(self.domain, group)
         return group

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import checksums
 from layouts.rings.wqe import bsf as bsf_layout
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.psv import Psv
+    from layouts.rings.wqe import BsfInl
 
 BSF_OCTWORDS = bsf_layout.size // 16
 
@@ -176,7 +177,7 @@ class BlockSignature:
         return computed & ~self.copy_mask | source & self.copy_mask
 
 
-def _domain(selector: int, bfs_psv: int, inline: Any, psv_of: PsvOf) -> Domain | None:
+def _domain(selector: int, bfs_psv: int, inline: BsfInl, psv_of: PsvOf) -> Domain | None:
     if not selector:
         return None
     if selector not in _BLOCK_BYTES:

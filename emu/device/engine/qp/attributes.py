@@ -11,7 +11,7 @@ quotes it); for the others it is inferred.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.engine.qp.transitions import Taken
 from emu.device.errors import CmdError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from layouts.objects.qp import Qpc
 
 MTU_CODES = range(1, 6)
 """IBTA's codes for 256 to 4096 bytes."""
@@ -32,7 +33,7 @@ _WITH_MTU = (*_WITH_PATH, QpType.DCI)
 """Services that cut messages. Datagrams are one packet, and iPXE's golan.c sets no MTU for them."""
 
 
-def check(hca: Hca, op: Op, qp: Qp, given: Any, what: Taken) -> None:
+def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Taken) -> None:
     """Raise BAD_PARAM_ERR for a value in the fields taken from ``given`` that is not possible."""
     caps, path = hca.caps, given.primary_address_path
     if "vhca_port_num" in what.path:
@@ -72,7 +73,7 @@ def _check_mtu(op: Op, qp: Qp, code: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{code}")
 
 
-def _check_depths(caps: Caps, qp: Qp, given: Any, what: Taken) -> None:
+def _check_depths(caps: Caps, qp: Qp, given: Qpc, what: Taken) -> None:
     """READs and atomics in progress, by the driver's reading of the capabilities.
 
     It holds max_rd_atomic against log_max_ra_res and max_dest_rd_atomic against log_max_ra_req

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.errors import CmdError
 from layouts.enums import Op, QpState, Status
+
+if TYPE_CHECKING:
+    from layouts.codec import View
+    from layouts.objects.qp import Qpc
 
 S = QpState
 
@@ -178,13 +182,13 @@ def _selected(table: Mapping[int, tuple[str, ...]], mask: int) -> Iterator[str]:
     return (name for bit, names in table.items() if mask >> bit & 1 for name in names)
 
 
-def apply(ctx: Any, given: Any, what: Taken) -> None:
+def apply(ctx: Qpc, given: Qpc, what: Taken) -> None:
     """Copy the fields that the command takes from ``given`` into ``ctx``."""
     _copy(ctx, given, what.fields)
     _copy(ctx.primary_address_path, given.primary_address_path, what.path)
 
 
-def _copy(target: Any, source: Any, names: tuple[str, ...]) -> None:
+def _copy(target: View, source: View, names: tuple[str, ...]) -> None:
     for name in names:
         value = getattr(source, name)
         # A connected QP gets its MTU with INIT2RTR, a datagram one with RST2INIT: 0 means "later".

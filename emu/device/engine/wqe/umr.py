@@ -10,7 +10,7 @@ variant byte is the new one in a registration, the old one in a window's bind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from emu.device.objects.ledger import Ledger
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from layouts.objects.mkey import Mkc
 
 _CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
 
@@ -165,7 +166,7 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     return mkey
 
 
-def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
+def _check_range(mkey: Mkey, given: Mkc, mask: int) -> None:
     """Check that the new start, length and page size are consistent."""
     start = given.start_addr if mask & _START_ADDR else mkey.start
     length = given.len if mask & _LEN else mkey.ctx.len
@@ -178,13 +179,13 @@ def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
         raise BindError(f"{mkey!r} would have pages smaller than {1 << SMALLEST_PAGE} bytes")
 
 
-def _new_page_size(mkey: Mkey, given: Any, mask: int) -> int:
+def _new_page_size(mkey: Mkey, given: Mkc, mask: int) -> int:
     """The new log_page_size: one mask bit selects its low five bits, another one the sixth."""
     bits = (0x1F if mask & _PAGE_SIZE else 0) | (0x20 if mask & _PAGE_SIZE_5 else 0)
     return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
 
 
-def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Any) -> Pd:
+def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Mkc) -> Pd:
     """Only the driver's own queue pair may move a key to another domain."""
     pd = pds.get(given.pd)
     if pd is None or (not _is_drivers_own(qp) and pd is not mkey.pd):
@@ -193,7 +194,7 @@ def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Any) -> Pd:
 
 
 def _signature(
-    psvs: Table[Psv], mkey: Mkey, wqe: Wqe, given: Any, at: int, octwords: int
+    psvs: Table[Psv], mkey: Mkey, wqe: Wqe, given: Mkc, at: int, octwords: int
 ) -> KeySignature | None:
     """The key's new block signatures; None (bsf_en is 0) turns them off.
 
@@ -273,7 +274,7 @@ def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
         raise BindError(f"{mkey!r}: {error}") from None
 
 
-def _apply(mkey: Mkey, given: Any, mask: int, pd: Pd) -> None:
+def _apply(mkey: Mkey, given: Mkc, mask: int, pd: Pd) -> None:
     ctx = mkey.ctx
     for bit, names in _MASKED_FIELDS:
         if mask & bit:

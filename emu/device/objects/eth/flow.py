@@ -13,13 +13,18 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader, nic_receive
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import FlowTableType
+
+if TYPE_CHECKING:
+    from layouts.steering.flow_group import QueryFlowGroupOut
+    from layouts.steering.flow_match import FteMatchParam
+    from layouts.steering.flow_table import FlowTableContext
 
 Key = tuple[int, ...]
 """The values of a group's fields, under its masks."""
@@ -39,7 +44,7 @@ class Matcher(Protocol):
     def key_of(self, values: Mapping[str, int]) -> Key:
         """An entry's key."""
 
-    def values_of(self, param: Any) -> Mapping[str, int]:
+    def values_of(self, param: FteMatchParam) -> Mapping[str, int]:
         """An entry's values, from its fte_match_param view."""
 
     def read(self, headers: Any) -> Key | None:
@@ -96,16 +101,14 @@ class FlowTable(Object):
 
     def __init__(
         self,
-        level: int,
-        size: int,
+        ctx: FlowTableContext,
         miss: FlowTable | Miss,
         table_type: FlowTableType = FlowTableType.NIC_RX,
-        ctx: Any = None,
     ) -> None:
-        """``size`` is the number of indices that its groups may share out."""
         super().__init__()
-        self.level = level
-        self.size = size
+        self.level = ctx.level
+        self.size = 1 << ctx.log_size
+        """The number of indices that its groups may share out."""
         self.miss = miss
         self.table_type = table_type
         self.ctx = ctx
@@ -149,14 +152,12 @@ class FlowGroup(Object):
     BASE_BYTES = 6144
     """With criteria of 20 fields, and the view that a query returns."""
 
-    def __init__(
-        self, table: FlowTable, first: int, last: int, criteria: Matcher, match: Any = None
-    ) -> None:
-        """``match`` is what a query returns: a view of query_flow_group_out."""
+    def __init__(self, table: FlowTable, criteria: Matcher, match: QueryFlowGroupOut) -> None:
+        """``match`` is what a query returns."""
         super().__init__()
         self.table = table
-        self.first = first
-        self.last = last
+        self.first = match.start_flow_index
+        self.last = match.end_flow_index
         self.criteria = criteria
         self.match = match
         self.entries: dict[int, FlowEntry] = {}

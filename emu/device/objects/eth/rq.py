@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.strides import Strides
@@ -14,6 +14,9 @@ from emu.device.objects.queues.receive_queue import RecvQueue
 from emu.device.objects.queues.srq import Srq
 from emu.device.ports import Timer
 from layouts.eth_enums import RqState
+
+if TYPE_CHECKING:
+    from layouts.objects.rq import Rqc
 
 
 class Rq(Queue):
@@ -35,7 +38,7 @@ class Rq(Queue):
 
     def __init__(
         self,
-        ctx: Any,
+        ctx: Rqc,
         queue: RecvQueue,
         cq: Cq,
         counter: QCounter | None,

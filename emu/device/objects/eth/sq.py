@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.eth.tir import Tis
@@ -13,6 +13,9 @@ from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.queue import QUEUE_NUMBERS, Queue
 from emu.device.objects.queues.send_queue import SendRing
 from layouts.eth_enums import SqState
+
+if TYPE_CHECKING:
+    from layouts.objects.sq import Sqc
 
 ETHERNET_HEADER_BYTES = 14
 """What inline mode L2 wants at least: mlx5e gives 18 when there is a VLAN tag."""
@@ -42,7 +45,7 @@ class Sq(Queue):
 
     def __init__(
         self,
-        ctx: Any,
+        ctx: Sqc,
         cq: Cq,
         pd: Pd,
         ring: SendRing,

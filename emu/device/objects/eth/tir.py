@@ -5,13 +5,18 @@ Source: PRM "Transport interface send", "Transport interface receive", "Receive 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import MOST_CHILDREN, Object
 from layouts.eth_enums import PacketMerge, RxHashFn, SelfLbBlock
+
+if TYPE_CHECKING:
+    from layouts.objects.rqt import Rqtc
+    from layouts.objects.tir import Tirc
+    from layouts.objects.tis import Tisc
 
 
 class FlowHash(Protocol):
@@ -34,7 +39,7 @@ _LOG_IP_PAYLOAD_UNIT = 8
 """lro_max_ip_payload_size counts so many bytes (core/en/params.c: 64 KiB less 256, >> 8)."""
 
 
-def _merging(ctx: Any) -> Merging | None:
+def _merging(ctx: Tirc) -> Merging | None:
     """Whether and how packets on the way through a TIR may be merged."""
     if not ctx.packet_merge_mask:
         return None
@@ -51,7 +56,7 @@ class Tis(Object):
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tis)
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: Any, td: TransportDomain) -> None:
+    def __init__(self, ctx: Tisc, td: TransportDomain) -> None:
         super().__init__()
         self.ctx = ctx
         self.td = td
@@ -81,7 +86,7 @@ class Rqt(Object):
     BASE_BYTES = 1024
     ENTRY_BYTES = 8
 
-    def __init__(self, ctx: Any, rqs: tuple[Rq, ...]) -> None:
+    def __init__(self, ctx: Rqtc, rqs: tuple[Rq, ...]) -> None:
         super().__init__()
         self.ctx = ctx
         """The fixed part of the rqtc."""
@@ -113,7 +118,7 @@ class Tir(Object):
 
     def __init__(
         self,
-        ctx: Any,
+        ctx: Tirc,
         td: TransportDomain | None,
         target: Rq | Rqt,
         hasher: FlowHash | None = None,
@@ -127,7 +132,7 @@ class Tir(Object):
         self.target = target
         self.change(ctx, hasher)
 
-    def change(self, ctx: Any, hasher: FlowHash | None) -> None:
+    def change(self, ctx: Tirc, hasher: FlowHash | None) -> None:
         """Take another context, with the same target, and what follows from it."""
         self.ctx = ctx
         self.hasher = hasher

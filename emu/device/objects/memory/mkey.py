@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.memic import Memic
@@ -25,6 +25,9 @@ from emu.device.objects.object import Object
 from layouts.enums import AccessMode
 from layouts.objects.mkey import mkc
 from layouts.rings.wqe import KLM
+
+if TYPE_CHECKING:
+    from layouts.objects.mkey import Mkc
 
 ANY_QPN = 0xFFFFFF
 """The qpn of a key that any queue pair of its protection domain may use."""
@@ -117,7 +120,7 @@ class Mkey(Object):
 
     def __init__(
         self,
-        ctx: Any,
+        ctx: Mkc,
         pd: Pd,
         xlt: bytes,
         *,

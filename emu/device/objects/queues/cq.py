@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
@@ -12,6 +12,9 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Timer
 from layouts.enums import CqNotification, CqStatus
+
+if TYPE_CHECKING:
+    from layouts.objects.cq import Cqc
 
 
 class Cq(Object):
@@ -28,7 +31,7 @@ class Cq(Object):
 
     def __init__(
         self,
-        ctx: Any,
+        ctx: Cqc,
         eq: Eq,
         buffer: PageList,
         stride: int,

@@ -6,13 +6,16 @@ turns to the target (``emu.device.engine.rc.dynamic``).
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.queue import QUEUE_NUMBERS
 from emu.device.objects.queues.srq import Srq
+
+if TYPE_CHECKING:
+    from layouts.objects.dct import Dctc
 
 DRAINED = 2
 """dctc.state of a target that takes no more messages."""
@@ -39,7 +42,7 @@ class Dct(Object):
     numbering = QUEUE_NUMBERS
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: Any, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:
+    def __init__(self, ctx: Dctc, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:
         """``ctx`` is a view of dctc."""
         super().__init__()
         self.ctx = ctx

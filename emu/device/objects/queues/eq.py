@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
+
+if TYPE_CHECKING:
+    from layouts.objects.eq import Eqc
 
 
 class Eq(Object):
@@ -20,7 +23,7 @@ class Eq(Object):
     numbering = Numbering(lambda made: made.caps.general.max_num_eqs + 1)
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: Any, events: int, buffer: PageList) -> None:
+    def __init__(self, ctx: Eqc, events: int, buffer: PageList) -> None:
         super().__init__()
         self.ctx = ctx
         self.events = events

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.page_fault import Page, PageFault, Side
     from emu.device.objects.queues.receive_queue import RecvRing, TakenWqe
     from emu.device.objects.queues.send_queue import SendRing
+    from layouts.objects.qp import Qpc
 
 _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
 """IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
@@ -100,7 +101,7 @@ class Qp(Queue):
 
     def __init__(
         self,
-        ctx: Any,
+        ctx: Qpc,
         buffer: PageList,
         sq: SendRing | None = None,
         rq: RecvRing | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from emu.device.objects.domains import Pd, Xrcd
@@ -14,6 +14,7 @@ from emu.device.objects.queues.cq import Cq
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.receive_queue import SharedRecvQueue, TakenWqe
+    from layouts.objects.srq import Rmpc, Srqc, XrcSrqc
 
 
 _RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
@@ -41,7 +42,7 @@ class Srq(Object):
     def __init__(
         self,
         form: SrqForm,
-        ctx: Any,
+        ctx: Rmpc | Srqc | XrcSrqc,
         queue: SharedRecvQueue,
         pd: Pd,
         xrcd: Xrcd | None = None,
@@ -67,10 +68,12 @@ class Srq(Object):
 
     def encode(self) -> None:
         """Write the values that have changed since the creation into the context, for a query."""
-        is_rmp = self.form is SrqForm.RMP
-        (self.ctx.wq if is_rmp else self.ctx).lwm = self.lwm
+        if self.form is SrqForm.RMP:
+            cast("Rmpc", self.ctx).wq.lwm = self.lwm
+        else:
+            cast("Srqc | XrcSrqc", self.ctx).lwm = self.lwm
         if self.is_in_error:
-            self.ctx.state = _RMPC_STATE_ERR if is_rmp else _SRQC_STATE_ERROR
+            self.ctx.state = _RMPC_STATE_ERR if self.form is SrqForm.RMP else _SRQC_STATE_ERROR
 
     def lend(self, taken: TakenWqe) -> None:
         """Remember a WQE that a message has taken and will fill later.

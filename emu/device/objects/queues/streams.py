@@ -7,7 +7,10 @@ and mlx5dv_dci_stream_id_reset(3).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from layouts.objects.qp import Qpc
 
 _AT = slice(9, 11)
 """Where a control segment has the stream's number (rdma-core: mlx5_wqe_ctrl_seg)."""
@@ -24,7 +27,7 @@ class DciStreams:
         self.failed: set[int] = set()
 
     @classmethod
-    def of(cls, ctx: Any) -> DciStreams | None:
+    def of(cls, ctx: Qpc) -> DciStreams | None:
         """Those that a qpc asks for; None without any."""
         if not ctx.log_num_dci_stream_channels:
             return None

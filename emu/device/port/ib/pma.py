@@ -8,7 +8,7 @@ builds on its own are usable for sysfs only, as they have no MAD header.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.device.port.counts import Traffic
 from emu.device.port.ib.port import IbPort
@@ -25,6 +25,9 @@ from layouts.wire.mads import (
     pma_portcounters,
     pma_portcounters_ext,
 )
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import PmaMad
 
 CLASS_VERSION = 1
 RESP_TIME = 18
@@ -109,7 +112,7 @@ def answer(port: IbPort, data: bytes) -> bytes | None:
     return bytes(mad)
 
 
-def _act(port: IbPort, mad: Any) -> MadStatus:
+def _act(port: IbPort, mad: PmaMad) -> MadStatus:
     """Do what the MAD asks for, in place."""
     hdr = mad.mad_hdr
     if (hdr.base_version, hdr.class_version) != (BASE_VERSION, CLASS_VERSION):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute, Marks
@@ -17,6 +17,9 @@ from emu.device.port.recovery import Recovery
 from layouts.enums import CapMask1, PhysState, PortState, Status
 from layouts.rings.wqe import av
 from layouts.wire.bth import lrh
+
+if TYPE_CHECKING:
+    from layouts.objects.qp import Ads
 
 LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
 DEFAULT_PKEY = 0xFFFF
@@ -184,14 +187,14 @@ class IbPort:
         if index >= GID_TABLE_ENTRIES:
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
-    def check_path(self, path: Any) -> None:
+    def check_path(self, path: Ads) -> None:
         """A source GID that exists, if the path has a global route."""
         if path.grh and path.src_addr_index:  # see :meth:`gid`
             raise CmdError(
                 Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
             )
 
-    def destination(self, path: Any) -> int:
+    def destination(self, path: Ads) -> int:
         """The LID that a path leads to."""
         return int(path.rlid)
 
@@ -209,14 +212,14 @@ class IbPort:
         """The MTU, which headers do not count for (IBTA 7.7.8)."""
         return self.mtu
 
-    def global_route(self, path: Any) -> GlobalRoute | None:
+    def global_route(self, path: Ads) -> GlobalRoute | None:
         """The GIDs of a path that has a global route header."""
         return GlobalRoute(self.gid(path.src_addr_index), path.rgid_rip) if path.grh else None
 
-    def marks(self, path: Any) -> None:
+    def marks(self, path: Ads) -> None:
         """There are no counters by service level."""
 
-    def route(self, path: Any) -> Route:
+    def route(self, path: Ads) -> Route:
         """The headers of packets along a path (a view of ads)."""
         grh = None
         if path.grh:

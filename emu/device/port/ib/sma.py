@@ -7,7 +7,7 @@ the LID and the other numbers of a port, so nothing can be set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, IbPort
@@ -25,6 +25,9 @@ from layouts.wire.mads import (
     pkey_table,
     smp,
 )
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import Smp
 
 CLASS_VERSION = 1
 PKEYS_OF_A_BLOCK = 32
@@ -117,7 +120,7 @@ def is_smp(data: bytes) -> bool:
     return len(data) == MAD_BYTES and data[1] in CLASSES
 
 
-def arrived(mad: Any, port_num: int) -> bool:
+def arrived(mad: Smp, port_num: int) -> bool:
     """Turn a directed request that has come in by a port; False unless its route ends here."""
     at_end = 0 < mad.hop_cnt < DATA_BYTES and mad.hop_ptr == mad.hop_cnt
     if mad.status & DIRECTION or not at_end or mad.dr_dlid != PERMISSIVE_LID:
@@ -127,7 +130,7 @@ def arrived(mad: Any, port_num: int) -> bool:
     return True
 
 
-def note_return(mad: Any, port_num: int) -> None:
+def note_return(mad: Smp, port_num: int) -> None:
     """Write the port that a directed request has come in by into its return path."""
     path = bytearray(mad.return_path)
     path[mad.hop_ptr] = port_num
@@ -142,7 +145,7 @@ def respond(attributes: Attributes[NodeT], node: NodeT, data: bytes) -> bytes:
     return bytes(mad)
 
 
-def _act(attributes: Attributes[NodeT], node: NodeT, mad: Any) -> MadStatus:
+def _act(attributes: Attributes[NodeT], node: NodeT, mad: Smp) -> MadStatus:
     """Do what the SMP asks for, in place."""
     if (mad.base_version, mad.class_version) != (BASE_VERSION, CLASS_VERSION):
         return MadStatus.BAD_VERSION

@@ -26,6 +26,7 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_r
 from emu.server.service.views import objects
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import FlowAction, FlowTableType, SetFte
+from layouts.steering.flow_table import flow_table_context
 
 DROP = FlowAction.DROP
 TYPES_NOT_BUILT = sorted(
@@ -166,7 +167,9 @@ class TestTables:
 
     def test_as_many_as_advertised(self, function, refused):
         for _ in range(1023):
-            function.hca.flow_tables.add(FlowTable(1, 1, steering.Miss.DEFAULT))
+            function.hca.flow_tables.add(
+                FlowTable(flow_table_context.new(level=1), steering.Miss.DEFAULT)
+            )
         refused(Status.NO_RES_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1))
 
     def test_processes_have_tables_and_no_root(self, driver, table, refused):

@@ -7,7 +7,7 @@ match_criteria_enable selects count.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.fields import FIELDS, Part, cvlan_tag_alone
 from emu.device.errors import CmdError
@@ -15,6 +15,9 @@ from emu.device.objects.eth.flow import Key
 from emu.device.port.eth.headers import Headers
 from layouts.enums import Status
 from layouts.eth_enums import MatchCriteria
+
+if TYPE_CHECKING:
+    from layouts.steering.flow_match import FteMatchParam
 
 PARTS = {
     "outer_headers": MatchCriteria.OUTER_HEADERS,
@@ -29,7 +32,7 @@ PARTS = {
 _CVLAN, _SVLAN = "outer_headers.cvlan_tag", "outer_headers.svlan_tag"
 
 
-def fields_of(param: Any, enable: int) -> dict[str, int]:
+def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
     """The fields of an fte_match_param view that are not 0, in the enabled parts, by name.
 
     Raises BAD_PARAM_ERR for a part that fte_match_param does not have, and for bits that are
@@ -52,7 +55,7 @@ def fields_of(param: Any, enable: int) -> dict[str, int]:
     return found
 
 
-def _number(value: Any) -> int:
+def _number(value: int | bytes) -> int:
     return value if isinstance(value, int) else int.from_bytes(bytes(value), "big")
 
 
@@ -85,7 +88,7 @@ class Criteria:
         """An entry's key: its values under the masks."""
         return tuple(values.get(name, 0) & mask for name, mask in self.masks.items())
 
-    def values_of(self, param: Any) -> dict[str, int]:
+    def values_of(self, param: FteMatchParam) -> dict[str, int]:
         """An entry's values, from its fte_match_param view; bits outside the masks do not count."""
         found = {}
         for name in self.masks:

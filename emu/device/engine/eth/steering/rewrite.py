@@ -10,7 +10,7 @@ Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mapping
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.engine.eth.steering.fields import FIELDS, Part
 from emu.device.errors import CmdError
@@ -20,6 +20,9 @@ from emu.device.port.eth.headers import TCP, UDP, Headers, Marked
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
+
+if TYPE_CHECKING:
+    from layouts.steering.modify_header import AddActionIn, CopyActionIn, SetActionIn
 
 _HEAD_BYTES = 64
 """How much is matched, at most, behind the place where the transport's header begins."""
@@ -172,7 +175,7 @@ def _bits_of(field: int, offset: int, length: int) -> _Field:
     return found
 
 
-def _set(action: Any) -> tuple[Change, bool, Part | None]:
+def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
     offset, length = action.offset, action.length or 32
     field = _bits_of(action.field, offset, length)
     mask, value = (1 << length) - 1 << offset, action.data << offset
@@ -190,7 +193,7 @@ def _set(action: Any) -> tuple[Change, bool, Part | None]:
     return change, action.field not in _REGISTERS, None
 
 
-def _add(action: Any) -> tuple[Change, bool, Part | None]:
+def _add(action: AddActionIn) -> tuple[Change, bool, Part | None]:
     field, data = _bits_of(action.field, 0, 0), action.data
     mask = (1 << field.bits) - 1
 
@@ -202,7 +205,7 @@ def _add(action: Any) -> tuple[Change, bool, Part | None]:
     return change, action.field not in _REGISTERS, None
 
 
-def _copy(action: Any) -> tuple[Change, bool, Part | None]:
+def _copy(action: CopyActionIn) -> tuple[Change, bool, Part | None]:
     length, lowest, offset = action.length or 32, action.src_offset, action.dst_offset
     source = _bits_of(action.src_field, lowest, length)
     target = _bits_of(action.dst_field, offset, length)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute, Marks
@@ -36,6 +36,9 @@ from emu.device.port.recovery import Recovery
 from layouts.enums import Status
 from layouts.rings.wqe import av
 from layouts.wire.bth import BECN, Kind, Service
+
+if TYPE_CHECKING:
+    from layouts.objects.qp import Ads
 
 PKEY = 0xFFFF
 """The only P_Key (IBTA A17.4.6)."""
@@ -78,7 +81,7 @@ class RoceRoute:
 
     __slots__ = ("_changes", "_congestion", "_framer", "_gids", "_path", "address")
 
-    def __init__(self, gids: GidTable, congestion: Congestion, path: Any, address: int) -> None:
+    def __init__(self, gids: GidTable, congestion: Congestion, path: Ads, address: int) -> None:
         """``path`` is a view of ads."""
         self._gids = gids
         self._congestion = congestion
@@ -147,7 +150,7 @@ class RoceLink:
         if self.gids[index].is_empty:
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
-    def check_path(self, path: Any) -> None:
+    def check_path(self, path: Ads) -> None:
         """A source GID that exists, and a peer's GID and MAC address.
 
         A path with ``fl`` leads back to the function, and needs no address (mlx5_vnet.c:
@@ -159,7 +162,7 @@ class RoceLink:
         if path.rgid_rip == NO_GID or not (path.rmac_47_32 or path.rmac_31_0):
             raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
 
-    def destination(self, path: Any) -> int:
+    def destination(self, path: Ads) -> int:
         """The address that a path leads to."""
         mac = int(path.rmac_47_32) << 32 | int(path.rmac_31_0)
         gid = int.from_bytes(path.rgid_rip, "big")
@@ -175,7 +178,7 @@ class RoceLink:
         """What a frame of the MTU has room for behind the longest headers."""
         return self._vport.oper_mtu - _MOST_AROUND
 
-    def global_route(self, path: Any) -> None:
+    def global_route(self, path: Ads) -> None:
         """The GIDs are in the address."""
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
@@ -183,18 +186,18 @@ class RoceLink:
         source = self.gids[address >> _INDEX_SHIFT]
         return Headers(NO_MAC, NO_MAC, source.gid, NO_GID, source.vlan).size
 
-    def marks(self, path: Any) -> Marks:
+    def marks(self, path: Ads) -> Marks:
         """How a path's packets are marked."""
         is_tagged = self.gids[int(path.src_addr_index)].vlan is not None
         priority = int(path.eth_prio)
         made = Marks(priority, priority if is_tagged else 0, int(path.tclass) >> _DSCP_SHIFT)
         return _UNMARKED if made == _UNMARKED else made
 
-    def route(self, path: Any) -> RoceRoute:
+    def route(self, path: Ads) -> RoceRoute:
         """The headers of packets along a path (a view of ads)."""
         return RoceRoute(self.gids, self.congestion, path, self.destination(path))
 
-    def notification(self, path: Any, qpn: int) -> bytes:
+    def notification(self, path: Ads, qpn: int) -> bytes:
         """The frame of a CNP to the queue pair at the end of a path; empty without a source GID."""
         route, np = self.route(path), self.congestion.np
         headers = route.headers()
