@@ -207,10 +207,7 @@ def _directory(base: Path, chosen: dict[str, Any], is_fresh: bool) -> Path:
 @pytest.fixture
 def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
     """Rules and plans for the test's guest; all are removed when the test ends."""
-    from emu.server.control.client import Client
-
-    with Client(mlx5_guest.control_socket) as control:
-        faults = Faults(control, request.node.stash[_WATCHED])
+    with Faults(mlx5_guest.control_socket, request.node.stash[_WATCHED]) as faults:
         yield faults
         faults.clear()
 

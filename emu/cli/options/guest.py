@@ -40,9 +40,8 @@ def to_options(**choices: Any) -> GuestOptions:
     Raises UserError: nothing has started yet, so a mistake is told at once, and a missing passt.
     """
     if choices.get("faults") is not None:
-        from emu.server.service.fault_session import (
-            read_plan,  # takes a tenth of a second, which few runs need
-        )
+        # It takes a tenth of a second, which few runs need.
+        from emu.server.service.plan_files import read_plan
 
         read_plan(choices["faults"])
     if any(parse_net(net).kind == "user" for net in choices.get("nets") or ()):

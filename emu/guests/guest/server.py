@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emu.guests.errors import ServerError
+from emu.guests.errors import LabError, ServerError
 from emu.guests.guest import console
-from emu.guests.guest.late_plan import late_plan
 from emu.guests.guest.process import stop, tied
 from emu.guests.options import GuestOptions
 from emu.guests.options.records import recorded
+from emu.host.user_error import UserError
 from emu.server.control.client import SOCKET_NAME, Client, ControlError
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Server:
             self._command += ["--socket", str(socket), "--device", device]
         if trace is not None:
             self._command += ["--trace", str(trace)]
-        self._late_plan = late_plan(faults) if faults is not None else None
+        self._late_plan = _late_text(faults) if faults is not None else None
         early = faults if self._late_plan is None else None
         for name, path in (("--faults", early), ("--record", record)):
             if path is not None:
@@ -162,6 +162,22 @@ class Server:
         if lines:
             said = f": {lines[-1].removeprefix('Error: ').removeprefix('mlx5emu: ')}"
         return f"the device server ended with status {status}{said}"
+
+
+def _late_text(path: Path) -> str | None:
+    """The text of a plan that begins once the driver is up; None for one that is there before.
+
+    Raises :class:`LabError` for a plan with mistakes.
+    """
+    # Reading plans takes a tenth of a second to import, which few guests need.
+    from emu.device.faults.plan import LOADED
+    from emu.server.service.plan_files import read_plan_text
+
+    try:
+        plan, text = read_plan_text(path)
+    except UserError as error:
+        raise LabError(str(error)) from None
+    return text if plan.when == LOADED else None
 
 
 def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:

@@ -25,7 +25,7 @@ from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.instruments.campaign.description import Description, GuestPart, Seconds, When
 from emu.server.service.devicespec import parse_all as parse_devices
-from emu.server.service.fault_session import read_plan
+from emu.server.service.plan_files import read_plan
 
 MOST_RUNS = 100_000
 NO_PLAN = "none"

@@ -5,25 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from emu.server.control.client import Client
+
 if TYPE_CHECKING:
     from emu.instruments.testing.watched import Watched
-    from emu.server.control.client import Client
 
 
-class Faults:
-    """The faults of a test's guest, by its control socket."""
+class Faults(Client):
+    """The faults of a test's guest, by its control socket: a client that notes them for reports."""
 
-    def __init__(self, control: Client, watched: Watched) -> None:
-        self._control = control
+    def __init__(self, path: str | os.PathLike[str], watched: Watched) -> None:
+        super().__init__(path)
         self._watched = watched
-
-    def add(self, **rule: Any) -> str:
-        """Add a rule, given by its keys as in a plan; returns its name."""
-        return self._control.add(rule)
 
     def load(self, plan: str | os.PathLike[str]) -> int:
         """Replace all rules by those of a plan, a file or its text; they begin now.
@@ -31,40 +28,17 @@ class Faults:
         A plan that begins before the driver loads wants the test to load it again. By the marker
         ``mlx5(faults=PATH)`` a guest has a plan that begins when it says.
         """
-        text = plan if isinstance(plan, str) else Path(plan).read_text()
-        return self._control.load_plan(text)
-
-    def remove(self, name: str) -> None:
-        """Remove a rule."""
-        self._control.remove(name)
+        return self.load_plan(plan if isinstance(plan, str) else Path(plan).read_text())
 
     def clear(self) -> None:
         """Remove all rules."""
         self.note()
-        self._control.clear()
-
-    def fired(self, name: str | None = None) -> int:
-        """How often the rule of this name has fired, or all rules together."""
-        return sum(
-            count["fired"]
-            for rule in self._control.rules()
-            if name in (None, rule["name"])
-            for count in rule["counts"]
-        )
-
-    def without_effect(self, name: str | None = None) -> int:
-        """How often the rule of this name, or all, would have fired and changed nothing."""
-        return sum(
-            count["without_effect"]
-            for rule in self._control.rules()
-            if name in (None, rule["name"])
-            for count in rule["counts"]
-        )
+        super().clear()
 
     def note(self) -> None:
         """Keep what has fired for the report."""
         self._watched.fired += [
-            f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self._control.rules()
+            f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self.rules()
         ]
 
 

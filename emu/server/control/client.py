@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from emu.host.user_error import UserError
 from emu.server.control import protocol
@@ -52,7 +52,7 @@ class Client:
         if self.hello.get("protocol") != protocol.VERSION:
             raise ControlError(f"{self._name}: no protocol of version {protocol.VERSION}")
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -87,6 +87,18 @@ class Client:
         """The loaded rules, with how many events each matched and how often it fired."""
         rules: list[dict[str, Any]] = self.call("fault.list")["rules"]
         return rules
+
+    def fired(self, name: str | None = None) -> int:
+        """How often the rule of this name has fired, or all rules together."""
+        return self._count("fired", name)
+
+    def without_effect(self, name: str | None = None) -> int:
+        """How often the rule of this name, or all, would have fired and changed nothing."""
+        return self._count("without_effect", name)
+
+    def _count(self, what: str, name: str | None) -> int:
+        rules = [rule for rule in self.rules() if name in (None, rule["name"])]
+        return sum(count[what] for rule in rules for count in rule["counts"])
 
     def add(self, rule: Mapping[str, Any] | None = None, **fields: Any) -> str:
         """Add a rule, given as in a plan; return its name."""

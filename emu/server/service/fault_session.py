@@ -1,120 +1,74 @@
-"""The faults of a server: the rules at all its functions, and the record of what fired."""
+"""The faults of a server: the rules and links at all its functions, and the record of what fired.
+
+What reads plans and carries rules out takes a tenth of a second to load, which most servers never
+need. So it is loaded with the first rule, plan or record.
+"""
 
 from __future__ import annotations
 
-import logging
-import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pydantic
-
-from emu.device.faults import record
-from emu.device.faults.injector import Injector
-from emu.device.faults.link import Link
-from emu.device.faults.plan import MOST_RULES, Plan
-from emu.device.faults.record import Fired
-from emu.device.faults.rule import Rule
-from emu.device.faults.text import MOST_BYTES, PlanError, load
 from emu.device.function.function import Function
-from emu.host.cut_short import LimitError, complaint
-from emu.host.user_error import UserError
-from emu.host.userfiles import read_infile
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.links import Cabling, Links
-from emu.server.service.trace_file import TraceFile
-from emu.version import version
 
-log = logging.getLogger(__name__)
-
-
-def read_plan(path: Path) -> Plan:
-    """The plan in a file. Raises UserError, with the place of every mistake."""
-    try:
-        plan = load(read_infile(path, MOST_BYTES).decode(), str(path))
-    except PlanError as error:
-        raise UserError(str(error)) from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: not UTF-8") from None
-    return plan if plan.name else plan.model_copy(update={"name": path.stem})
-
-
-def read_plans(directory: Path) -> dict[str, Plan]:
-    """Every plan of a directory, by its file's name. Raises UserError."""
-    return {path.stem: read_plan(path) for path in sorted(directory.glob("*.toml"))}
-
-
-class RecordFile:
-    """A record's file. The first write error is logged and ends the record; the run goes on."""
-
-    def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
-        """Raises OSError when the file cannot be made."""
-        self.path = path
-        self._lines = 0
-        self._ended_by: OSError | None = None
-        self._file: TraceFile | None = TraceFile(path)
-        self.write(record.line(head))
-
-    def write(self, line: str) -> None:
-        """Add a line, unless writing has failed."""
-        if self._file is None:
-            return
-        self._lines += 1
-        try:
-            if self._lines > record.MOST_LINES:
-                raise LimitError(f"it has {record.MOST_LINES} lines")
-            self._file.write(line)
-        except OSError as error:
-            self._ended_by = error
-            log.warning("the record %s ends here, the run goes on: %s", self.path, error)
-            self.close()
-
-    @property
-    def complaint(self) -> str:
-        """What the file lacks at the end, if anything."""
-        return complaint("record", self.path, self._ended_by)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+if TYPE_CHECKING:
+    from emu.device.faults.injector import Injector
+    from emu.device.faults.link import Link
+    from emu.device.faults.plan import Plan
+    from emu.device.faults.record import Fired
+    from emu.device.faults.rule import Rule
+    from emu.server.service.record_file import RecordFile
 
 
 class FaultSession:
-    """The rules of one server."""
+    """The rules and links of one server, from its start to its end."""
 
     def __init__(
-        self,
-        functions: Sequence[Function],
-        options: FaultOptions,
-        cabling: Cabling,
-        on_fired: Callable[[Fired], None] | None = None,
+        self, functions: Sequence[Function], options: FaultOptions, cabling: Cabling
     ) -> None:
-        """``on_fired`` is told of each fault that fires.
-
-        Raises UserError for an invalid plan, and OSError when the record cannot be created.
-        """
-        plan = read_plan(options.plan) if options.plan is not None else None
-        self._seed = plan.seed if plan is not None else 0
-        self._added = 0
+        """Raises UserError for an invalid plan, and OSError when the record cannot be created."""
+        self._functions = functions
+        self._links = Links(functions, cabling)
+        self._injectors: Sequence[Injector] = ()
         self._record: RecordFile | None = None
-        self._on_fired = on_fired
+        self._seed = 0
+        self._added = 0
+        self.on_fired: Callable[[Fired], None] | None = None
+        """Called with each fault that fires, besides the record."""
+        if options.plan is not None or options.record is not None:
+            self._start(options)
+
+    def _start(self, options: FaultOptions) -> None:
+        """Begin the record, and the plan before the driver starts."""
+        from emu.device.faults.plan import Plan
+        from emu.server.service.plan_files import read_plan
+        from emu.server.service.record_file import RecordFile
+
+        plan = read_plan(options.plan) if options.plan is not None else None
         if options.record is not None:
-            head = record.head(plan or Plan(), _versions(), options.devices, options.run)
-            self._record = RecordFile(options.record, head)
-        self._injectors = [
-            Injector(function, index, self._note) for index, function in enumerate(functions)
-        ]
-        self._links = Links(functions, cabling, self._seed)
-        for function, injector in zip(functions, self._injectors):
-            function.use_faults(injector)
-            if plan is not None:
+            self._record = RecordFile(options.record, plan or Plan(), options)
+        if plan is not None:
+            self._seed = self._links.seed = plan.seed
+            for injector in self._needed():
                 injector.start(plan)
-        for link in plan.link if plan is not None else ():
-            self._plan_link(link)
+            for link in plan.link:
+                self._plan_link(link)
+
+    def _needed(self) -> Sequence[Injector]:
+        """The injectors, one for each function; made on first use."""
+        if not self._injectors:
+            from emu.device.faults.injector import Injector
+
+            self._injectors = [
+                Injector(function, index, self._note)
+                for index, function in enumerate(self._functions)
+            ]
+            for function, injector in zip(self._functions, self._injectors):
+                function.use_faults(injector)
+        return self._injectors
 
     @property
     def complaint(self) -> str:
@@ -130,13 +84,14 @@ class FaultSession:
 
     def _plan_link(self, link: Link) -> None:
         """Set a link when its functions have run as many commands as it wants."""
+        injectors = self._needed()
         for index in self._links.functions(link):
-            self._injectors[index].at(link.after, partial(self._links.set, link, index))
+            injectors[index].at(link.after, partial(self._links.set, link, index))
 
     def set_link(self, link: Link) -> None:
         """Set links from now on, or clear them. Raises ValueError for a missing function."""
         self._links.check(link)
-        self._tell({"link": link.to_table()})
+        self._record_change({"link": link.to_table()})
         self._plan_link(link)
 
     def links(self) -> list[dict[str, Any]]:
@@ -147,40 +102,42 @@ class FaultSession:
         """Replace all rules, and set the plan's links."""
         if self._record is not None:
             for name in self._names():
-                self._tell({"removed": name})
+                self._record_change({"removed": name})
             for rule in plan.rule:
-                self._tell({"added": rule.to_table()})
+                self._record_change({"added": rule.to_table()})
         self._seed = self._links.seed = plan.seed
-        self._tell({"seed": plan.seed})
-        for injector in self._injectors:
+        self._record_change({"seed": plan.seed})
+        for injector in self._needed():
             injector.load(plan)
         for link in plan.link:
             self.set_link(link)
 
     def add(self, rule: Rule) -> str:
-        """Add a rule; return its name. ValueError if the name is taken or there are too many."""
-        taken = self._names()
+        """Add a rule; return its name. ValueError if another has it or there are too many."""
+        from emu.device.faults.plan import MOST_RULES
+
+        names = self._names()
         if not rule.name:
             self._added += 1
-            while f"added-{self._added}" in taken:
+            while f"added-{self._added}" in names:
                 self._added += 1
             rule = rule.model_copy(update={"name": f"added-{self._added}"})
-        if len(taken) >= MOST_RULES:
+        if len(names) >= MOST_RULES:
             raise ValueError(f"there are {MOST_RULES} rules already")
-        if rule.name in taken:
+        if rule.name in names:
             raise ValueError(f"there is a rule {rule.name!r} already")
-        self._tell({"added": rule.to_table()})
-        for injector in self._injectors:
+        self._record_change({"added": rule.to_table()})
+        for injector in self._needed():
             injector.add([rule], self._seed)
         name: str = rule.name
         return name
 
     def remove(self, name: str) -> bool:
         """Remove a rule; False if there is none with that name."""
-        found = [injector.remove(name) for injector in self._injectors]
-        if any(found):
-            self._tell({"removed": name})
-        return any(found)
+        was_there = [injector.remove(name) for injector in self._injectors]
+        if any(was_there):
+            self._record_change({"removed": name})
+        return any(was_there)
 
     def _names(self) -> Collection[str]:
         """What the rules are called, in their order."""
@@ -193,29 +150,20 @@ class FaultSession:
         rules: dict[str, dict[str, Any]] = {}
         for injector in self._injectors:
             for state in injector.states:
-                told = rules.setdefault(
+                rule = rules.setdefault(
                     state.rule.name,
                     {"name": state.rule.name, "rule": state.rule.to_table(), "counts": []},
                 )
-                told["counts"].append(injector.told(state))
+                rule["counts"].append(injector.told(state))
         return list(rules.values())
 
     def _note(self, fired: Fired) -> None:
         if self._record is not None:
-            self._record.write(fired.to_line())
-        if self._on_fired is not None and not fired.without_effect:
-            self._on_fired(fired)
+            self._record.fired(fired)
+        if self.on_fired is not None and not fired.without_effect:
+            self.on_fired(fired)
 
-    def _tell(self, change: Mapping[str, Any]) -> None:
-        """Record that a rule was added or removed, and how many commands each function had run."""
+    def _record_change(self, change: Mapping[str, Any]) -> None:
+        """Record a change, and how many commands each function had run."""
         if self._record is not None:
-            commands = [injector.function.commands for injector in self._injectors]
-            self._record.write(record.line({**change, "commands": commands}))
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "mlx5emu": version(),
-        "python": platform.python_version(),
-        "pydantic": pydantic.VERSION,
-    }
+            self._record.changed(change, [function.commands for function in self._functions])

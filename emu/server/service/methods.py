@@ -13,14 +13,14 @@ from emu.device.rounds.portions import Portions
 from emu.server.control.server import Method, RequestError, Streamed
 from emu.server.net.eth.segments import Segments
 from emu.server.service import views
-from emu.server.service.faults_on_use import Faults
+from emu.server.service.fault_session import FaultSession
 
 DEFAULT_LIMIT = 1000
 MOST_LIMIT = 20_000
 
 
 def methods(
-    functions: Sequence[Function], clock: Clock, faults: Faults, segments: Segments
+    functions: Sequence[Function], clock: Clock, faults: FaultSession, segments: Segments
 ) -> Mapping[str, Method]:
     """The methods, by name."""
     # Now: pydantic takes a fifth of a second, for which a client's first plan would stop the loop.
@@ -41,7 +41,7 @@ def methods(
 
 class _Methods:
     def __init__(
-        self, functions: Sequence[Function], clock: Clock, faults: Faults, segments: Segments
+        self, functions: Sequence[Function], clock: Clock, faults: FaultSession, segments: Segments
     ) -> None:
         self._functions = functions
         self._clock = clock
@@ -92,13 +92,13 @@ class _Methods:
 
         _only(params, "rule")
         try:
-            return {"name": self._faults.wanted().add(rule_from_table(params.get("rule")))}
+            return {"name": self._faults.add(rule_from_table(params.get("rule")))}
         except ValueError as error:
             raise RequestError(str(error)) from None
 
     def fault_remove(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params, "name")
-        if not self._faults.wanted().remove(str(params.get("name"))):
+        if not self._faults.remove(str(params.get("name"))):
             raise RequestError(f"no rule {params.get('name')!r}")
         return {}
 
@@ -113,7 +113,7 @@ class _Methods:
             plan = yield from loading(text)
         except PlanError as error:
             raise RequestError(str(error)) from None
-        self._faults.wanted().load(plan)
+        self._faults.load(plan)
         return {"rules": len(plan.rule)}
 
     def net_show(self, params: dict[str, Any]) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ class _Methods:
 
         _only(params, "link")
         try:
-            self._faults.wanted().set_link(link_from_table(params.get("link")))
+            self._faults.set_link(link_from_table(params.get("link")))
         except ValueError as error:
             raise RequestError(str(error)) from None
         return {}

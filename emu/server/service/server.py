@@ -27,7 +27,7 @@ from emu.server.net.ib.local import LocalFabric
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.service.devicespec import DeviceSpec
 from emu.server.service.fault_options import FaultOptions
-from emu.server.service.faults_on_use import Faults
+from emu.server.service.fault_session import FaultSession
 from emu.server.service.links import Cabling
 from emu.server.service.methods import methods
 from emu.server.service.pcap import Capture, PcapOptions
@@ -102,7 +102,7 @@ class Server:
             self.functions.append(function)
         self._segments.open(nets, socket_mode)
         cabling = Cabling(self.loop, wire, cables)
-        self._faults = Faults(self.functions, faults or FaultOptions(), cabling)
+        self._faults = FaultSession(self.functions, faults or FaultOptions(), cabling)
         self._capture: Capture | None = None
         if pcap is not None:
             self._capture = Capture(pcap, self.loop, self.functions, cables, wire)

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from helpers.guest.fault_plans import PLANS, Bench, carry_out, problems
 
-from emu.server.service.fault_session import read_plans
+from emu.server.service.plan_files import read_plans
 
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ import emu
 from emu.guests import GuestError
 from emu.instruments.outcome import Kind, findings
 from emu.server.control import Client
-from emu.server.service.fault_session import read_plan
+from emu.server.service.plan_files import read_plan
 
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(900)]
 FOLDER = Path(emu.__file__).parents[1] / "examples" / "findings"

@@ -18,7 +18,7 @@ from emu.guests.errors import GuestError
 from emu.guests.kernel import kbuild
 from emu.guests.kernel.choice import choose
 from emu.instruments.outcome import Kind, findings
-from emu.server.service.fault_session import read_plans
+from emu.server.service.plan_files import read_plans
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(0)]
 

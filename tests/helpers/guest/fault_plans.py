@@ -146,9 +146,7 @@ def carry_out(plan, text, bench):
             _run(guest, expect, outcome)
             outcome.missing = _wait_for(log, expect)
             outcome.reported = _wait_for_report(guest, expect, before)
-            outcome.fired = sum(
-                count["fired"] for rule in control.rules() for count in rule["counts"]
-            )
+            outcome.fired = control.fired()
             control.clear()
         outcome.log = [text for _, text in log.lines()]
         outcome.healed = _heal(bench, expect)

@@ -20,7 +20,7 @@ from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service import views
 from emu.server.service.fault_options import FaultOptions
-from emu.server.service.faults_on_use import Faults
+from emu.server.service.fault_session import FaultSession
 from emu.server.service.links import Cabling
 from emu.server.service.methods import methods
 from emu.server.vfio.loop import Loop
@@ -67,7 +67,7 @@ class Served:
         wire = LocalFabric(self.loop)
         model, options = MODELS["connectx6"], HcaOptions(guid=1)
         function = Function(model, options, TABLE, Memory(), IrqList(), self.loop, wire)
-        faults = Faults([function], FaultOptions(), Cabling(self.loop, wire))
+        faults = FaultSession([function], FaultOptions(), Cabling(self.loop, wire))
         self.server = ControlServer(
             path, self.loop, methods([function], self.loop, faults, Segments(self.loop))
         )
@@ -126,7 +126,7 @@ def test_as_deep_as_allowed(served):
 
 
 def test_rules_are_bounded(served, monkeypatch):
-    monkeypatch.setattr("emu.server.service.fault_session.MOST_RULES", 5)
+    monkeypatch.setattr("emu.device.faults.plan.MOST_RULES", 5)
     served.exchange(b'{"method":"fault.load"}\n')
     add = b'{"method":"fault.add","params":{"rule":{"point":"irq","action":"drop"}}}\n'
     answers = served.exchange(add * 6)[1:]

@@ -16,7 +16,6 @@ from emu.cli.shared.words import table_of
 from emu.guests.named import running
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
-from emu.host.userfiles import read_infile
 
 _PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -83,9 +82,9 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
     table = table_of(words, "rule")
     with connect(control, name) as client:
         added = client.add(table)
-        told = [rule for rule in client.rules() if rule["name"] == added]
+        rules = [rule for rule in client.rules() if rule["name"] == added]
     click.echo(added)
-    tell_idle(told)
+    tell_idle(rules)
 
 
 @fault.command("list")
@@ -163,21 +162,19 @@ def load(words: tuple[str, ...], control: Path | None) -> None:
     its effect when the driver is loaded the next time.
     """
     from emu.device.faults.plan import LOADING
-    from emu.device.faults.text import MOST_BYTES
-    from emu.server.service.fault_session import read_plan
+    from emu.server.service.plan_files import read_plan_text
 
     name, words = named(words, control, lambda _: len(words) > 1)
     if len(words) != 1:
         raise click.UsageError("one PLAN")
-    plan = _PLAN.convert(words[0], None, click.get_current_context())
-    expect = read_plan(plan).expect  # its mistakes, with the file's name
-    text = read_infile(plan, MOST_BYTES).decode()
+    path = _PLAN.convert(words[0], None, click.get_current_context())
+    plan, text = read_plan_text(path)  # its mistakes come with the file's name
     with connect(control, name) as client:
         count = client.load_plan(text)
-        told = client.rules()
+        rules = client.rules()
     click.echo(f"{count} rules")
-    tell_idle(told)
-    if expect is not None and expect.when == LOADING:
+    tell_idle(rules)
+    if plan.expect is not None and plan.expect.when == LOADING:
         click.echo(
             "mlx5emu: this plan is for a driver that loads: reload it"
             " (modprobe -r mlx5_ib mlx5_core; modprobe mlx5_ib)", err=True,

@@ -209,7 +209,7 @@ def serve(
 def _check_begin(path: Path) -> None:
     """Refuse a plan that begins once the driver is up: a server does not see when that is."""
     from emu.device.faults.plan import LOADED
-    from emu.server.service.fault_session import read_plan
+    from emu.server.service.plan_files import read_plan
 
     if read_plan(path).when == LOADED:
         raise click.UsageError(

@@ -77,7 +77,7 @@ def _checks() -> topology.Checks:
     from emu.server.net.eth.spec import parse as net
     from emu.server.net.fabric.address import parse as fabric
     from emu.server.service.devicespec import parse_all as devices
-    from emu.server.service.fault_session import read_plan
+    from emu.server.service.plan_files import read_plan
 
     return topology.Checks(devices, net, fabric, read_plan)
 

@@ -71,7 +71,7 @@ def run(
     has left in DIR is the beginning of this one.
     """
     from emu.instruments.fuzz.campaign import Campaign
-    from emu.server.service.fault_session import read_plan
+    from emu.server.service.plan_files import read_plan
 
     _check_emulated(choices)
     read = [read_plan(path) for path in plans]

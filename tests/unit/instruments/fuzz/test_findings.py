@@ -9,7 +9,7 @@ import pytest
 
 import emu
 import firmware_cmds  # noqa: F401  (declares the commands)
-from emu.server.service.fault_session import read_plan
+from emu.server.service.plan_files import read_plan
 
 FOLDER = Path(emu.__file__).parents[1] / "examples" / "findings"
 KERNELS = {"6.1", "6.12", "7.2", "7.3"}

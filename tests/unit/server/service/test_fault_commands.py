@@ -14,7 +14,7 @@ from emu.cli.shared.words import table_of
 from emu.device.faults.table import markdown
 from emu.device.faults.vocabulary import POINTS
 from emu.host.user_error import UserError
-from emu.server.service.fault_session import read_plans
+from emu.server.service.plan_files import read_plans
 
 
 def test_page_beside_the_plans_is_of_now():

@@ -1,0 +1,32 @@
+"""Fault plans in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emu.device.faults.plan import Plan
+from emu.device.faults.text import MOST_BYTES, PlanError, load
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file. Raises UserError, with the place of every mistake."""
+    return read_plan_text(path)[0]
+
+
+def read_plan_text(path: Path) -> tuple[Plan, str]:
+    """The plan in a file, and the file's text. Raises UserError as :func:`read_plan`."""
+    try:
+        text = read_infile(path, MOST_BYTES).decode()
+        plan = load(text, str(path))
+    except PlanError as error:
+        raise UserError(str(error)) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8") from None
+    return (plan if plan.name else plan.model_copy(update={"name": path.stem})), text
+
+
+def read_plans(directory: Path) -> dict[str, Plan]:
+    """Every plan of a directory, by its file's name. Raises UserError."""
+    return {path.stem: read_plan(path) for path in sorted(directory.glob("*.toml"))}

@@ -1,0 +1,74 @@
+"""The file of a fault record."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from emu.device.faults import record
+from emu.device.faults.plan import Plan
+from emu.device.faults.record import Fired
+from emu.host.cut_short import LimitError, complaint
+from emu.server.service.fault_options import FaultOptions
+from emu.server.service.trace_file import TraceFile
+from emu.version import version
+
+log = logging.getLogger(__name__)
+
+
+class RecordFile:
+    """A record's file. The first write error is logged and ends the record; the run goes on."""
+
+    def __init__(self, path: Path, plan: Plan, options: FaultOptions) -> None:
+        """Raises OSError when the file cannot be made."""
+        self.path = path
+        self._lines = 0
+        self._ended_by: OSError | None = None
+        self._file: TraceFile | None = TraceFile(path)
+        self._write(record.line(record.head(plan, _versions(), options.devices, options.run)))
+
+    def fired(self, fired: Fired) -> None:
+        """Add a fault that has fired."""
+        self._write(fired.to_line())
+
+    def changed(self, change: Mapping[str, Any], commands: Sequence[int]) -> None:
+        """Add a change of rules or links, and how many commands each function had run."""
+        self._write(record.line({**change, "commands": [*commands]}))
+
+    def _write(self, line: str) -> None:
+        """Add a line, unless writing has failed."""
+        if self._file is None:
+            return
+        self._lines += 1
+        try:
+            if self._lines > record.MOST_LINES:
+                raise LimitError(f"it has {record.MOST_LINES} lines")
+            self._file.write(line)
+        except OSError as error:
+            self._ended_by = error
+            log.warning("the record %s ends here, the run goes on: %s", self.path, error)
+            self.close()
+
+    @property
+    def complaint(self) -> str:
+        """What the file lacks at the end, if anything."""
+        return complaint("record", self.path, self._ended_by)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "mlx5emu": version(),
+        "python": platform.python_version(),
+        "pydantic": pydantic.VERSION,
+    }
