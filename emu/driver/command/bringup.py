@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from emu.driver.command.answer import expect
 from emu.driver.command.events import EventQueues
@@ -10,14 +10,17 @@ from emu.driver.command.words import pack64
 from layouts.enums import BootPages, CapMode, CapType, Op, PageOp, RegId, Status
 from layouts.function import caps
 
+if TYPE_CHECKING:
+    from layouts.function.caps import CmdHcaCap
+
 _CURRENT = CapMode.CUR
 
 
 class BringUp(EventQueues):
     """What takes a function up and down."""
 
-    caps: Any
-    """The general capabilities that the probe has set, as a view of ``cmd_hca_cap``."""
+    caps: CmdHcaCap
+    """The general capabilities that the probe has set."""
 
     def probe(self, *, is_vf: bool = False) -> Self:
         """Everything up to INIT_HCA and a UAR page. Raises CommandFailedError, DriverError."""

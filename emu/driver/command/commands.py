@@ -6,7 +6,7 @@ driver runs against a function in this process and against one behind a vfio-use
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.ports import Interrupts
@@ -14,9 +14,12 @@ from emu.driver.command.answer import Answer, CommandFailedError, expect
 from emu.driver.command.bar import Bar
 from emu.driver.world.memory import Memory
 from layouts import cmd
+from layouts.codec import View
 from layouts.enums import Op, RegId, Status
 from layouts.prm import Prm
 from layouts.regs import reg
+
+ViewT = TypeVar("ViewT", bound=View)
 
 CMDIF_REV = 5
 _REV, _QUEUE_HIGH, _QUEUE_LOW, _DOORBELL, _INITIALIZING = 0x004, 0x010, 0x014, 0x018, 0x1FC
@@ -137,7 +140,7 @@ class Commands:
             Op.ACCESS_REG, op_mod=op_mod, register_id=register, extra=data, out_extra=len(data)
         )
 
-    def read_register(self, register: RegId, layout: Prm, **fields: Any) -> Any:
+    def read_register(self, register: RegId, layout: Prm[ViewT], **fields: Any) -> ViewT:
         """ACCESS_REG: a view of the register; ``fields`` choose. Raises DriverError if refused."""
         view = layout.new(**fields)
         answer = self.write_register(register, bytes(view.buf), op_mod=1)

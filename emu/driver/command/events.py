@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.device.ports import Interrupts
 from emu.driver.command.answer import expect
@@ -13,6 +13,9 @@ from emu.driver.command.words import pack64, unpack64
 from emu.driver.world.memory import Memory
 from layouts.enums import EventType, Op
 from layouts.rings.eqe import EQE_BYTES, eqe, eqe_cmd
+
+if TYPE_CHECKING:
+    from layouts.rings.eqe import Eqe
 
 _ARM, _TELL = 0x40, 0x48
 """Doorbells in the UAR page."""
@@ -73,7 +76,7 @@ class EventQueue:
         self.log_size = log_size
         self.ci = 0
 
-    def next(self) -> Any:
+    def next(self) -> Eqe | None:
         """The next EQE as a view, or None while it is the device's (next_eqe_sw)."""
         at = (self.ci & (1 << self.log_size) - 1) * EQE_BYTES
         entry = eqe.view(self.driver.memory.read(self.addresses[at // 4096] + at % 4096, EQE_BYTES))
@@ -82,7 +85,7 @@ class EventQueue:
         self.ci += 1
         return entry
 
-    def drain(self) -> list[Any]:
+    def drain(self) -> list[Eqe]:
         """All EQEs that wait; the device is told, and the queue armed again."""
         entries = []
         while entry := self.next():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.region import Region
 from layouts.enums import CqeOpcode
 from layouts.rings.cqe import cqe64
+
+if TYPE_CHECKING:
+    from layouts.rings.cqe import Cqe64
 
 
 class Buffers:
@@ -34,7 +37,7 @@ class Buffers:
                 self._places(self.rq.posted)]  # fmt: skip
         self.rq.post(*sges)
 
-    def drain(self) -> list[tuple[Any, bytes]]:
+    def drain(self) -> list[tuple[Cqe64, bytes]]:
         """(the completion's fields, the packet's bytes) of what has come; errors have no bytes."""
         found = []
         while (raw := self.rq.cq.peek()) is not None:

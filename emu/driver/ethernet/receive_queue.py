@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.device.objects.eth.rq import Rq
 from emu.driver.ethernet.rings import rq_fields
@@ -16,6 +16,9 @@ from layouts.rings.eth_wqe import (
     START_PADDING,
 )
 from layouts.rings.wqe import DATA, NEXT
+
+if TYPE_CHECKING:
+    from layouts.objects.rq import Rqc
 
 
 class ReceiveQueue:
@@ -54,9 +57,10 @@ class ReceiveQueue:
             self.posted = 0
             self.node.memory.write(self.ring.record, bytes(8))
 
-    def query(self) -> Any:
-        """The context of now, as a view."""
-        return self.node.driver.must(Op.QUERY_RQ, rqn=self.rqn).rq_context
+    def query(self) -> Rqc:
+        """The context of now."""
+        context: Rqc = self.node.driver.must(Op.QUERY_RQ, rqn=self.rqn).rq_context
+        return context
 
     def post(self, *sges: Sge, tell: bool = True) -> None:
         """Post one WQE: (byte_count, lkey, address) each, with the bit that mlx5e sets."""

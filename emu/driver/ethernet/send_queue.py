@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.device.objects.eth.sq import Sq
 from emu.driver.ethernet.rings import sq_fields
@@ -18,6 +18,9 @@ from layouts.rings.eth_wqe import (
     INSERT_VLAN,
 )
 from layouts.rings.wqe import CTRL, DATA, DS, WQEBB
+
+if TYPE_CHECKING:
+    from layouts.objects.sq import Sqc
 
 
 class SendQueue:
@@ -53,9 +56,10 @@ class SendQueue:
         if state is SqState.RST:
             self.sent = 0
 
-    def query(self) -> Any:
-        """The context of now, as a view."""
-        return self.node.driver.must(Op.QUERY_SQ, sqn=self.sqn).sq_context
+    def query(self) -> Sqc:
+        """The context of now."""
+        context: Sqc = self.node.driver.must(Op.QUERY_SQ, sqn=self.sqn).sq_context
+        return context
 
     def post(
         self, opcode: int, body: bytes = b"", *, flags: int = SIGNALED, ring: bool = True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.node import Node
@@ -12,6 +12,9 @@ from layouts.enums import CqeOpcode
 from layouts.eth_enums import RqState, WqType
 from layouts.rings.cqe import cqe64
 from layouts.rings.wqe import DATA, NEXT
+
+if TYPE_CHECKING:
+    from layouts.rings.cqe import Cqe64
 
 FILLER = 1 << 31
 LOG_COUNT_BASE, LOG_SIZE_BASE = 9, 6
@@ -27,7 +30,7 @@ class Piece:
     strides: int
     is_filler: bool
     data: bytes
-    entry: Any
+    entry: Cqe64
 
 
 class StridingQueue(ReceiveQueue):
@@ -90,7 +93,7 @@ class StridingQueue(ReceiveQueue):
                 found.append(Piece(entry.wqe_id, 0, entry.byte_cnt >> 16, False, b"", entry))
         return found
 
-    def _piece(self, entry: Any) -> Piece:
+    def _piece(self, entry: Cqe64) -> Piece:
         strides, length = entry.byte_cnt >> 16 & 0x7FFF, entry.byte_cnt & 0xFFFF
         index, first = entry.wqe_id % self.size, entry.wqe_counter
         assert strides > 0

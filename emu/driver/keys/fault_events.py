@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.driver.command.answer import expect
 from layouts.enums import EventType, PageFaultSubtype
 from layouts.rings.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
+
+if TYPE_CHECKING:
+    from layouts.rings.eqe import Eqe, PftypeToken, PftypeWq
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class FaultEvent:
     is_last: bool = False
 
 
-def fault_event(entry: Any) -> FaultEvent:
+def fault_event(entry: Eqe) -> FaultEvent:
     """What an EQE says. Raises DriverError for one of another type."""
     expect(entry.type == EventType.PAGE_FAULT, f"event {entry.type} on a pager's EQ")
     subtype = PageFaultSubtype(entry.sub_type)
@@ -53,6 +56,6 @@ def fault_event(entry: Any) -> FaultEvent:
     )  # fmt: skip
 
 
-def _type(view: Any) -> int:
+def _type(view: PftypeToken | PftypeWq) -> int:
     """The page-fault type, as PAGE_FAULT_RESUME wants it back."""
     return int(view.rdma << 2 | view.write << 1 | view.requestor)

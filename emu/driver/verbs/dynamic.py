@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.driver.command.answer import Answer, DriverError
 from emu.driver.verbs.completions import CompletionQueue
@@ -10,6 +10,9 @@ from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import Op, QpType, RqType
 from layouts.rings.wqe import av
+
+if TYPE_CHECKING:
+    from layouts.objects.dct import Dctc
 
 ACCESS_KEY = 0x5A5A_0000_1234_5678
 NOT_THE_USERS = 0x777
@@ -46,9 +49,10 @@ class Target:
         """DESTROY_DCT."""
         return self.node.driver.must(Op.DESTROY_DCT, dctn=self.dctn)
 
-    def query(self) -> Any:
-        """The context of now, as a view."""
-        return self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
+    def query(self) -> Dctc:
+        """The context of now."""
+        context: Dctc = self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
+        return context
 
 
 class Initiator(QueuePair):

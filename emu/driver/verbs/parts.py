@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.driver.command.driver import Driver, Fields
 from layouts.enums import Op, QpState
+
+if TYPE_CHECKING:
+    from layouts.objects.qp import Qpc
 
 INIT: Fields = {"rre": 1, "rwe": 1, "primary_address_path": {"pkey_index": 0, "vhca_port_num": 1}}
 RTR: Fields = {
@@ -64,6 +67,7 @@ class Parts:
             return qpc
         return {**qpc, "primary_address_path": {"fl": 1}}
 
-    def query(self, qpn: int) -> Any:
-        """The context of now, as a view."""
-        return self.driver.must(Op.QUERY_QP, qpn=qpn).qpc
+    def query(self, qpn: int) -> Qpc:
+        """The context of now."""
+        context: Qpc = self.driver.must(Op.QUERY_QP, qpn=qpn).qpc
+        return context

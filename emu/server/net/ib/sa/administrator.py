@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
@@ -28,6 +28,7 @@ from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.server.net.ib.sa.services import Services
 from emu.server.net.ib.sa.worker import Job, Worker
 from emu.server.net.ib.sm import TRUSTED_SM_KEY, Switch
+from layouts.codec import View
 from layouts.enums import CapMask1
 from layouts.prm import Prm
 from layouts.wire.components import Components
@@ -60,6 +61,9 @@ from layouts.wire.sa import (
     service_rec,
 )
 
+if TYPE_CHECKING:
+    from layouts.wire.sa import SaMad
+
 log = logging.getLogger(__name__)
 
 SM_GUID = 0x0002_C903_00E4_0000
@@ -77,7 +81,7 @@ _METHODS = (Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE)
 _ONE_OF_MANY = SaAttr.PATH_REC
 """For paths SubnAdmGet returns any one of several; several records of other kinds are an error."""
 
-Handler = Callable[[Query], Iterable[Any]]
+Handler = Callable[[Query[Any]], Iterable[View | None]]
 """Yields the records that match, and None for each one that was looked at and does not."""
 
 
@@ -200,7 +204,7 @@ class SubnetAdministrator:
         elif key not in self._requests and not self.transfers.has(key):
             self._take_request(key, mad, answer_to(to, origin))
 
-    def _take_rmpp(self, key: Key, mad: Any, to: Destination) -> None:
+    def _take_rmpp(self, key: Key, mad: SaMad, to: Destination) -> None:
         """Take an RMPP packet. Requests fit into one MAD, so we never receive segmented data."""
         kind = mad.rmpp_hdr.rmpp_type
         if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
@@ -210,7 +214,7 @@ class SubnetAdministrator:
         else:
             self.transfers.receive(key, mad)
 
-    def _take_request(self, key: Key, mad: Any, back: Destination) -> None:
+    def _take_request(self, key: Key, mad: SaMad, back: Destination) -> None:
         """Queue a request; it is processed after those before it."""
         of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
         if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
@@ -219,13 +223,13 @@ class SubnetAdministrator:
         self._requests[key] = None
         self.worker.begin(self._request(key, mad, back))
 
-    def _request(self, key: Key, mad: Any, back: Destination) -> Job:
+    def _request(self, key: Key, mad: SaMad, back: Destination) -> Job:
         try:
             yield from self._answer(mad, back)
         finally:
             self._requests.pop(key, None)
 
-    def _answer(self, mad: Any, back: Destination) -> Job:
+    def _answer(self, mad: SaMad, back: Destination) -> Job:
         subnet = Subnet((*self._ports(), self.port))
         yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
         requester = subnet.by_lid.get(back.lid)
@@ -259,7 +263,7 @@ class SubnetAdministrator:
             answer.data = mad.data
             self._send_mad(bytes(answer), back)
 
-    def _attribute_of(self, mad: Any) -> tuple[_Attribute, Method]:
+    def _attribute_of(self, mad: SaMad) -> tuple[_Attribute, Method]:
         """The attribute and the method of a request. Raises SaError."""
         hdr = mad.mad_hdr
         version = (hdr.base_version, hdr.mgmt_class, hdr.class_version)
@@ -273,7 +277,12 @@ class SubnetAdministrator:
         return attribute, method
 
     def _send_records(
-        self, mad: Any, attribute: _Attribute, method: Method, records: list[Any], back: Destination
+        self,
+        mad: SaMad,
+        attribute: _Attribute,
+        method: Method,
+        records: list[View],
+        back: Destination,
     ) -> None:
         """Send one record in a MAD, or a table by RMPP, its records padded to 8 bytes (15.3.1)."""
         answer = answer_head(mad)
@@ -293,7 +302,7 @@ class SubnetAdministrator:
         answer.data = bytes(records[0]).ljust(DATA_BYTES, b"\0")
         self._send_mad(bytes(answer), back)
 
-    def _need_room(self, mad: Any, back: Destination) -> Key:
+    def _need_room(self, mad: SaMad, back: Destination) -> Key:
         """Check that one more table may be sent; returns its key. Raises SaError."""
         key = (back.lid, back.qpn, mad.mad_hdr.tid)
         if not self.transfers.has_room(key):
@@ -305,7 +314,7 @@ class SubnetAdministrator:
         self._send(Datagram(to, [memoryview(mad)], len(mad), None, False), origin)
 
 
-def _limit(records: list[Any]) -> None:
+def _limit(records: list[View]) -> None:
     """Check that a response has not too many records. Raises SaError."""
     if len(records) > MAX_RECORDS:
         raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")

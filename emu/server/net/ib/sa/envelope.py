@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.port.datagram import GSI_QKEY, Origin
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.port.ib.port import DEFAULT_PKEY
 from layouts.wire.mads import MAD_BYTES, RESPONSE, MadStatus, Method
 from layouts.wire.sa import SaStatus, sa_mad
+
+if TYPE_CHECKING:
+    from layouts.wire.sa import SaMad
 
 
 def envelope_fault(data: bytes, origin: Origin) -> str:
@@ -22,7 +25,7 @@ def envelope_fault(data: bytes, origin: Origin) -> str:
     return ""
 
 
-def answer_head(mad: Any, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> Any:
+def answer_head(mad: SaMad, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> SaMad:
     """A response without records. The response to SubnAdmSet is GetResp (15.2.2)."""
     answer = sa_mad.new(mad_hdr=mad.mad_hdr, comp_mask=mad.comp_mask)
     method = mad.mad_hdr.method

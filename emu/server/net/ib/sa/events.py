@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Set
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.port.datagram import Destination
 from emu.device.port.ib.port import SM_LID
@@ -26,6 +26,9 @@ from layouts.wire.sa import (
     notice,
     sa_mad,
 )
+
+if TYPE_CHECKING:
+    from layouts.wire.sa import InformInfo, InformInfoRec
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,7 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._subscriptions)
 
-    def change(self, query: Query) -> list[Any]:
+    def change(self, query: Query[InformInfo]) -> list[InformInfo]:
         """SubnAdmSet(InformInfo): subscribe or unsubscribe."""
         info = inform_info.view(bytearray(bytes(query.wanted)))
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
@@ -83,7 +86,7 @@ class Subscriptions:
         info.subscribe, info.qpn = subscribes, subscriber.qpn
         return [info]
 
-    def records(self, query: Query) -> Iterator[Any]:
+    def records(self, query: Query[InformInfoRec]) -> Iterator[InformInfoRec | None]:
         """SubnAdmGet and GetTable(InformInfoRecord): the requester's own, or all if trusted."""
         for number, (lid, qpn, data) in enumerate(list(self._subscriptions)):
             yield None
@@ -134,7 +137,7 @@ class Subscriptions:
         }
         self._reports = {tid: to for tid, to in self._reports.items() if to.lid not in lids}
 
-    def _wants(self, info: Any, trap: SmTrap) -> bool:
+    def _wants(self, info: InformInfo, trap: SmTrap) -> bool:
         if any(info.gid):
             of_issuer = info.gid == self._issuer_gid
         else:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
 from emu.server.net.ib.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError
 from layouts.wire.sa import JoinState, SaStatus, Selector, mcmember_rec
+
+if TYPE_CHECKING:
+    from layouts.wire.sa import McmemberRec
 
 LINK_LOCAL = 2
 SCOPES = range(1, 15)
@@ -53,7 +56,9 @@ class Group:
         """Whether it continues to exist."""
         return self.is_permanent or any(one.join_state & FULL for one in self.members.values())
 
-    def record(self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0) -> Any:
+    def record(
+        self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0
+    ) -> McmemberRec:
         """The group's record, for one of its members or for none."""
         return mcmember_rec.new(
             mgid=self.mgid, port_gid=port_gid, qkey=self.qkey, mlid=self.mlid,
@@ -64,7 +69,7 @@ class Group:
             scope=self.mgid[1] & 0xF, join_state=join_state, proxy_join=proxy_join,
         )  # fmt: skip
 
-    def fits(self, query: Query) -> bool:
+    def fits(self, query: Query[McmemberRec]) -> bool:
         """Whether MTU, rate and life time are as a query wants them."""
         return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Set
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.port.ib.endport import EndPort, mtu_code
 from emu.device.port.ib.partitions import PKEY_FULL_MEMBER, is_same_partition
@@ -29,6 +29,9 @@ from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, R
 from emu.server.net.ib.sa.query import Query, SaError
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.sa import SaStatus, SmTrap
+
+if TYPE_CHECKING:
+    from layouts.wire.sa import McmemberRec
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +115,7 @@ class MulticastGroups:
             if gone:
                 self._end_if_empty(group)
 
-    def join(self, query: Query) -> list[Any]:
+    def join(self, query: Query[McmemberRec]) -> list[McmemberRec]:
         """SubnAdmSet: add the given join states to the port's membership."""
         query.need(*_JOINS)
         wanted, port = query.wanted, query.port_of_gid(query.wanted.port_gid)
@@ -132,7 +135,7 @@ class MulticastGroups:
         log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)
         return [group.record(port.gid, member.join_state, member.proxy_join)]
 
-    def leave(self, query: Query) -> list[Any]:
+    def leave(self, query: Query[McmemberRec]) -> list[McmemberRec]:
         """SubnAdmDelete: remove the given join states from the port's membership."""
         query.need("mgid", *_JOINS)
         wanted = query.wanted
@@ -150,7 +153,7 @@ class MulticastGroups:
         self._end_if_empty(group)
         return [group.record(wanted.port_gid, member.join_state, member.proxy_join)]
 
-    def records(self, query: Query) -> Iterator[Any]:
+    def records(self, query: Query[McmemberRec]) -> Iterator[McmemberRec | None]:
         """SubnAdmGet and GetTable: groups, and for a trusted requester also their members."""
         for group in list(self._groups.values()):
             yield None
@@ -161,7 +164,7 @@ class MulticastGroups:
             for record in _visible(query, group):
                 yield record if query.selects(record, but=_SELECTED) else None
 
-    def _create(self, query: Query, port: EndPort) -> Group:
+    def _create(self, query: Query[McmemberRec], port: EndPort) -> Group:
         query.need(*_CREATES)
         wanted = query.wanted
         if not wanted.join_state & FULL:
@@ -190,7 +193,7 @@ class MulticastGroups:
         self._notify(SmTrap.MGID_CREATED, group.mgid)
         return group
 
-    def _new_mgid(self, query: Query) -> bytes:
+    def _new_mgid(self, query: Query[McmemberRec]) -> bytes:
         scope = query.wanted.scope if query.has("scope") else LINK_LOCAL
         if scope not in SCOPES:
             raise SaError(SaStatus.REQ_INVALID, f"scope {scope}")
@@ -213,7 +216,7 @@ class MulticastGroups:
         self._notify(SmTrap.MGID_DELETED, group.mgid)
 
 
-def _check_joinable(query: Query, group: Group, port: EndPort) -> None:
+def _check_joinable(query: Query[McmemberRec], group: Group, port: EndPort) -> None:
     """Check that a join fits the group's parameters and the port its rate and MTU (15.2.5.17.2)."""
     record, wanted = group.record(), query.wanted
     for name in _MUST_MATCH:
@@ -229,7 +232,7 @@ def _check_joinable(query: Query, group: Group, port: EndPort) -> None:
         raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
 
 
-def _visible(query: Query, group: Group) -> Iterator[Any]:
+def _visible(query: Query[McmemberRec], group: Group) -> Iterator[McmemberRec]:
     """The records of a group that the requester may see; trusted ones see members (15.4.1.2)."""
     if query.is_trusted:
         for gid, member in group.members.items():

@@ -8,13 +8,16 @@ class and flow label that a query asks for are granted.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.partitions import is_same_partition
 from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError, shared_pkeys
 from layouts.wire.sa import SaStatus, Selector, path_rec
+
+if TYPE_CHECKING:
+    from layouts.wire.sa import PathRec
 
 MAX_PAIRS = 4096
 """Pairs of ports that one query may ask for; a query that names one end stays far below."""
@@ -25,7 +28,7 @@ _GRANTED = (
 )  # fmt: skip
 
 
-def path_records(query: Query) -> Iterator[Any]:
+def path_records(query: Query[PathRec]) -> Iterator[PathRec | None]:
     """The paths that match a query, source by source."""
     sources = yield from _ends(query, "sgid", "slid")
     destinations = yield from _ends(query, "dgid", "dlid")
@@ -36,7 +39,9 @@ def path_records(query: Query) -> Iterator[Any]:
             yield _path(query, source, destination)
 
 
-def _ends(query: Query, gid_name: str, lid_name: str) -> Generator[None, None, list[EndPort]]:
+def _ends(
+    query: Query[PathRec], gid_name: str, lid_name: str
+) -> Generator[None, None, list[EndPort]]:
     """The ports that match one end of the path in a query; all of them when it names none.
 
     Yields after each port that is looked at.
@@ -55,7 +60,7 @@ def _ends(query: Query, gid_name: str, lid_name: str) -> Generator[None, None, l
     return seen
 
 
-def _path(query: Query, source: EndPort, destination: EndPort) -> Any | None:
+def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathRec | None:
     """The path between two ports, or None when it does not match the query."""
     wanted = query.wanted
     if query.has("raw_traffic") and wanted.raw_traffic:
@@ -75,7 +80,7 @@ def _path(query: Query, source: EndPort, destination: EndPort) -> Any | None:
     )  # fmt: skip
 
 
-def _pkey(query: Query, source: EndPort, destination: EndPort) -> int | None:
+def _pkey(query: Query[PathRec], source: EndPort, destination: EndPort) -> int | None:
     """The first P_Key that both ends can use and that matches the query."""
     for pkey in shared_pkeys(source, destination):
         if not query.has("pkey") or is_same_partition(pkey, query.wanted.pkey):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from emu.device.port.ib.endport import RATE_MBPS
 from emu.server.net.ib.sa.query import Query
+from layouts.codec import View
 from layouts.wire.sa import Selector
 
 _COMPARE: dict[Selector, Callable[[int, int], bool]] = {
@@ -33,14 +34,14 @@ class Quantity:
         self._ranked = ranked
         self._size = size
 
-    def fits(self, query: Query, value: int) -> bool:
+    def fits(self, query: Query[View], value: int) -> bool:
         """Whether ``value`` matches the query."""
         if not query.has(*self.fields):
             return True
         asked, selector = (getattr(query.wanted, name) for name in self.fields)
         return _COMPARE[Selector(selector)](self._size(value), self._size(asked))
 
-    def choose(self, query: Query, best: int) -> int | None:
+    def choose(self, query: Query[View], best: int) -> int | None:
         """The best value, ``best`` or worse, that matches the query; None if none does."""
         available = self._ranked[self._ranked.index(best) :]
         return next((value for value in available if self.fits(query, value)), None)

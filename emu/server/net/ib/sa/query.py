@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Generic, TypeVar
 
 from emu.device.port.datagram import Destination
 from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
+from layouts.codec import View
 from layouts.wire.components import Components
 from layouts.wire.mads import MadStatus
 from layouts.wire.sa import SaStatus
@@ -43,14 +44,17 @@ class Subnet:
         return {port.gid: port for port in self.ports}
 
 
+RecordT_co = TypeVar("RecordT_co", bound=View, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Query:
+class Query(Generic[RecordT_co]):
     """A request for records of one kind. ``wanted`` is a view of the record that it carries."""
 
     attr_mod: int
     components: Components
     comp_mask: int
-    wanted: Any
+    wanted: RecordT_co
     requester: EndPort
     is_trusted: bool
     subnet: Subnet
@@ -67,7 +71,7 @@ class Query:
         if not self.has(*names):
             raise SaError(SaStatus.REQ_INSUFFICIENT_COMPONENTS, f"needs {', '.join(names)}")
 
-    def selects(self, record: Any, *, but: Collection[str] = ()) -> bool:
+    def selects(self, record: View, *, but: Collection[str] = ()) -> bool:
         """Whether a record (a view) matches in each selected field, except those in ``but``."""
         bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
         wanted, found = (int.from_bytes(bytes(view), "big") for view in (self.wanted, record))

@@ -6,11 +6,15 @@ Source: IBTA volume 1, 15.2.5.1, 15.2.5.2, 13.4.8.1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.server.net.ib.sa.query import Query
 from layouts.wire.mads import BASE_VERSION, class_port_info
 from layouts.wire.sa import CLASS_VERSION, SaCap, SaCap2, node_rec, portinfo_rec
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import ClassPortInfo
+    from layouts.wire.sa import NodeRec, PortinfoRec
 
 RESP_TIME = 18
 """Responses come within 4.096 us * 2**18, about a second."""
@@ -19,7 +23,7 @@ CAP_MASK_MATCH = 1 << 31
 do not matter."""
 
 
-def class_port_infos(query: Query) -> Iterator[Any]:
+def class_port_infos(query: Query[ClassPortInfo]) -> Iterator[ClassPortInfo]:
     """The administrator's capabilities; no redirection, and traps only by subscription."""
     yield class_port_info.new(
         base_version=BASE_VERSION,
@@ -32,7 +36,7 @@ def class_port_infos(query: Query) -> Iterator[Any]:
     )
 
 
-def node_records(query: Query) -> Iterator[Any]:
+def node_records(query: Query[NodeRec]) -> Iterator[NodeRec | None]:
     """A record for each node that the requester may see."""
     for port in query.subnet.ports:
         record = node_rec.new(
@@ -41,7 +45,7 @@ def node_records(query: Query) -> Iterator[Any]:
         yield record if query.sees(port) and query.selects(record) else None
 
 
-def portinfo_records(query: Query) -> Iterator[Any]:
+def portinfo_records(query: Query[PortinfoRec]) -> Iterator[PortinfoRec | None]:
     """A record for each port that the requester may see."""
     by_capability = query.attr_mod & CAP_MASK_MATCH and query.has("port_info.cap_mask")
     but = ("port_info.cap_mask",) if by_capability else ()

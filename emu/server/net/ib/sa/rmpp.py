@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.ports import Clock, Timer
 from emu.server.net.ib.sa.worker import Job, Worker
@@ -23,6 +23,9 @@ from layouts.wire.sa import (
     RmppType,
     sa_mad,
 )
+
+if TYPE_CHECKING:
+    from layouts.wire.sa import SaMad
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +77,13 @@ class RmppSender:
         of_port = sum(1 for lid, _, _ in self._transfers if lid == key[0])
         return len(self._transfers) < MAX_TRANSFERS and of_port < MAX_TRANSFERS_OF_A_PORT
 
-    def start(self, key: Key, answer: Any, data: bytes, send: Callable[[bytes], None]) -> None:
+    def start(self, key: Key, answer: SaMad, data: bytes, send: Callable[[bytes], None]) -> None:
         """Send ``data``, under the headers of ``answer`` (a view of a MAD)."""
         transfer = _Transfer(key, _Table(bytes(answer), data), send)
         self._transfers[key] = transfer
         self._advance(transfer)
 
-    def receive(self, key: Key, mad: Any) -> None:
+    def receive(self, key: Key, mad: SaMad) -> None:
         """An ACK, STOP or ABORT from a receiver; ignored when it belongs to no transfer."""
         transfer = self._transfers.get(key)
         if transfer is None:
@@ -147,7 +150,7 @@ class RmppSender:
         del self._transfers[transfer.key]
 
 
-def abort(mad: Any, status: RmppStatus) -> bytes:
+def abort(mad: SaMad, status: RmppStatus) -> bytes:
     """An ABORT packet under the headers of ``mad``."""
     view = sa_mad.new(mad_hdr=mad.mad_hdr)
     view.rmpp_hdr = {

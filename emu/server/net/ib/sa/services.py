@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Set
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.ports import Clock
 from emu.server.net.ib.sa.query import Query, SaError
 from layouts.wire.sa import SaStatus, service_rec
+
+if TYPE_CHECKING:
+    from layouts.wire.sa import ServiceRec
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +36,7 @@ class Services:
     def __len__(self) -> int:
         return len(self._services)
 
-    def announce(self, query: Query) -> list[Any]:
+    def announce(self, query: Query[ServiceRec]) -> list[ServiceRec]:
         """SubnAdmSet: a new service, or new data and lease for an announced one."""
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
@@ -53,7 +56,7 @@ class Services:
         log.info("service %#x at %s", record.service_id, record.service_gid.hex())
         return [record]
 
-    def withdraw(self, query: Query) -> list[Any]:
+    def withdraw(self, query: Query[ServiceRec]) -> list[ServiceRec]:
         """SubnAdmDelete."""
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
@@ -65,7 +68,7 @@ class Services:
         log.info("service %#x at %s withdrawn", key[0], key[1].hex())
         return [service_rec.view(record)]
 
-    def records(self, query: Query) -> Iterator[Any]:
+    def records(self, query: Query[ServiceRec]) -> Iterator[ServiceRec | None]:
         """SubnAdmGet and GetTable with remaining leases; only trusted requesters see keys."""
         self._forget_old()
         for data, end in list(self._services.values()):
@@ -81,7 +84,7 @@ class Services:
         """Ports have left the subnet, and with it their services."""
         self._services = {key: entry for key, entry in self._services.items() if key[1] not in gids}
 
-    def _check_key(self, query: Query, key: _Key) -> None:
+    def _check_key(self, query: Query[ServiceRec], key: _Key) -> None:
         if key not in self._services:
             return
         owner = service_rec.view(self._services[key][0]).service_key
@@ -97,14 +100,14 @@ class Services:
         }
 
 
-def _copy(wanted: Any) -> Any:
+def _copy(wanted: ServiceRec) -> ServiceRec:
     return service_rec.view(bytearray(bytes(wanted)))
 
 
-def _key(record: Any) -> _Key:
+def _key(record: ServiceRec) -> _Key:
     return record.service_id, record.service_gid, record.service_pkey
 
 
-def _has_pkey(query: Query, pkey: int) -> bool:
+def _has_pkey(query: Query[ServiceRec], pkey: int) -> bool:
     """Whether the requester is in the service's partition."""
     return query.is_trusted or any(is_same_partition(mine, pkey) for mine in query.requester.pkeys)

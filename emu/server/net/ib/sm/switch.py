@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.ib import sma
@@ -21,6 +21,9 @@ from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
 from emu.server.net.ib.sm.agent import ATTRIBUTES, Asked, Ports
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, MAD_BYTES, Method, SmpAttr, smp
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import Smp
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +71,7 @@ class Switch:
         else:
             self._take_on(mad, entry)
 
-    def _answer(self, mad: Any, lid: int, entry: int) -> None:
+    def _answer(self, mad: Smp, lid: int, entry: int) -> None:
         """The SMP is for the switch itself."""
         if mad.method in (Method.GET, Method.SET):
             asked = Asked(self._ports, entry)
@@ -77,7 +80,7 @@ class Switch:
             mad.method = Method.TRAP_REPRESS  # or it is sent again (IBTA 13.4.9)
             self._deliver(bytes(mad), lid)
 
-    def _take_on(self, mad: Any, entry: int) -> None:
+    def _take_on(self, mad: Smp, entry: int) -> None:
         """Take a request to the end of its route: behind our ports are no switches (C14-9:2).
 
         When the route begins at the switch, its sender's LID has brought the packet here (C14-9:1).
@@ -94,7 +97,7 @@ class Switch:
             mad.hop_ptr = hops
             self._deliver(bytes(mad), target.lid)
 
-    def _take_back(self, mad: Any) -> None:
+    def _take_back(self, mad: Smp) -> None:
         """Take a response to where its route has begun (C14-13:2, C14-13:3)."""
         is_from_here = mad.dr_slid != PERMISSIVE_LID
         hops = 1 if is_from_here else 2
