@@ -50,7 +50,9 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # with T10-PI beyond log_max_qp_sz.
         "max_sgl_for_optimized_performance": 16,
         "basic_cyclic_rcv_wqe": 0,
-        "cqe_version": 0,
+        # Completions name queues by what the process calls them (libmlx5: cq.c: get_resp_ctx_v1);
+        # mlx5_ib wants that for raw packets (ib/qp.c: check_valid_flow).
+        "cqe_version": 1,
         "cq_moderation": 1,
         # mlx5e then makes its receive CQs so (core/en/params.c: mlx5e_set_rx_cq_mode_params).
         "cq_period_start_from_cqe": 1,

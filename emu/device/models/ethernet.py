@@ -17,9 +17,6 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "port_type": 1,
         "ib_virt": 0,
         "eth_net_offloads": 1,
-        # Completions name queues by what the process calls them: libmlx5 and mlx5_ib want that for
-        # raw packets (ib/qp.c: check_valid_flow).
-        "cqe_version": 1,
         "nic_flow_table": 1,
         "roce": 1,
         # The register ROCE_ACCL and counters of adaptive retransmission.

@@ -14,7 +14,7 @@ KERNEL = 0xFFFFFF
 @pytest.fixture
 def limits():
     """Queue pairs, and an SQ beside them."""
-    return {"log_max_sq": 8, "cqe_version": 1}
+    return {"log_max_sq": 8}
 
 
 def completed(one, two, data=b"message"):
