@@ -12,7 +12,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.dct import Dct
 from emu.device.rounds.portions import Portions
-from firmware_cmds.objects.wq import user_index
+from firmware_cmds.objects.wq import response_scatter, user_index
 from layouts.enums import EventType, Op, Status
 from layouts.objects import dct as layout
 from layouts.rings.eqe import eqe_dct
@@ -44,6 +44,7 @@ def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> N
         counter=hca.counters.need(number) if number else None,
     )
     dct.uidx = user_index(hca.caps, ctx)
+    dct.cs_res = response_scatter(hca.caps, ctx)
     out.dctn = hca.dcts.add(dct)
 
 

@@ -21,17 +21,19 @@ from emu.device.rounds.portions import Portions
 from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.umem import buffer_in, record_in
-from firmware_cmds.objects.wq import user_index
+from firmware_cmds.objects.wq import response_scatter, user_index
 from firmware_cmds.options import first_set
 from layouts.enums import Op, QpState, QpType, RqType, Status
 from layouts.objects import qp as layout
 from layouts.prm import Prm
+from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES, SCATTER_64_BYTES
 from layouts.rings.wqe import WQEBB
 
 if TYPE_CHECKING:
     from emu.device.objects.domains import Pd
     from emu.device.objects.queues.cq import Cq
     from emu.device.objects.queues.srq import Srq
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
     Modify = (
@@ -54,6 +56,12 @@ _NOT_BUILT = (
     *("ulp_stateless_offload_mode", "isolate_vl_tc"),
 )
 """Fields of qpc whose features have capability bits, none of which is set."""
+_SCATTERING = (QpType.RC, QpType.UC)
+"""Services whose receive completions may have a message's data, and (``_SCATTERED``) those whose
+send completions may have an answer (hw/qp.c: create_user_qp)."""
+_SCATTERED = (QpType.RC, QpType.DCI)
+_REQUEST_SCATTER = {0x11: SCATTER_32_BYTES, 0x22: SCATTER_64_BYTES}
+"""By cs_req (MLX5_REQ_SCAT_DATA32_CQE and 64)."""
 _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
@@ -76,10 +84,23 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
         pd=pd, scq=scq, rcq=rcq, srq=srq, xrcd=xrcd, counter=counter, umems=umems,
     )  # fmt: skip
     qp.uidx = user_index(hca.caps, ctx)
+    qp.cs_res = response_scatter(hca.caps, ctx) if qp.st in _SCATTERING else 0
+    qp.cs_req = _request_scatter(hca.caps, qp)
     out.qpn = hca.qps.add(qp)
     qp.serial = hca.qps.added
     if qp.st in datagram.WELL_KNOWN:
         hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
+
+
+def _request_scatter(caps: Caps, qp: Qp) -> int:
+    """Bytes of an answer that a completion may have, and its CQ has room for."""
+    general = caps.general
+    if qp.scq is None or not general.sctr_data_cqe or qp.st not in _SCATTERED:
+        return 0
+    if qp.st == QpType.DCI and not general.dc_req_scat_data_cqe:
+        return 0
+    most = _REQUEST_SCATTER.get(qp.ctx.cs_req, 0)
+    return most if most <= SCATTER_32_BYTES or qp.scq.stride > CQE_BYTES else 0
 
 
 def _check_type(hca: Hca, ctx: layout.Qpc) -> None:

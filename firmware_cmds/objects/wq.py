@@ -15,6 +15,7 @@ from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.options import first_set
 from layouts.enums import Status
 from layouts.eth_enums import RqState, SqState
+from layouts.rings.cqe import SCATTER_32_BYTES, SCATTER_64_BYTES
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
@@ -50,6 +51,21 @@ def user_index(caps: Caps, ctx: HasUserIndex) -> int | None:
     if not caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
         return None
     return ctx.user_index
+
+
+_RESPONSE_SCATTER = {1: SCATTER_32_BYTES, 2: SCATTER_64_BYTES}
+"""By cs_res (MLX5_RES_SCAT_DATA32_CQE and 64)."""
+
+
+class HasScatter(Protocol):
+    """A context of a queue whose receive completions may have data."""
+
+    cs_res: int
+
+
+def response_scatter(caps: Caps, ctx: HasScatter) -> int:
+    """Bytes of a message that its completion may have (cs_res of a qpc or a dctc)."""
+    return _RESPONSE_SCATTER.get(ctx.cs_res, 0) if caps.general.sctr_data_cqe else 0
 
 
 class WorkQueue(NamedTuple):

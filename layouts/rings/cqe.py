@@ -59,3 +59,11 @@ SIG_ERR_CQE = sig_err_cqe.packer(
     "expected_trans_sig", "actual_trans_sig", "expected_reftag", "actual_reftag", "syndrome",
     "domain", "mkey", "err_offset", "qpn", upto=OP_OWN,
 )  # fmt: skip
+
+SCATTER_32 = 1 << 2
+"""op_own: the data of the request or message stand in the completion's first 32 bytes, and not in
+memory (libmlx5: MLX5_INLINE_SCATTER_32)."""
+SCATTER_64 = 1 << 3
+"""op_own: they stand in the 64 bytes before it."""
+SCATTER_32_BYTES = 32
+SCATTER_64_BYTES = 64

@@ -10,6 +10,10 @@ OP_OWN: int
 CQE: Struct
 ERR_CQE: Struct
 SIG_ERR_CQE: Struct
+SCATTER_32: int
+SCATTER_64: int
+SCATTER_32_BYTES: int
+SCATTER_64_BYTES: int
 
 class Cqe64(View):
     tls_outer_l3_tunneled: int

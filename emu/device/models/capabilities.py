@@ -59,6 +59,9 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "cq_resize": 1,
         "cq_oi": 1,
         "cqe_128_always": 1,
+        # Short messages and answers in completions.
+        "sctr_data_cqe": 1,
+        "dc_req_scat_data_cqe": 1,
         "block_lb_mc": 1,
         # Protection and memory keys: UMR, memory windows, lists of all forms.
         "log_max_pd": 16,

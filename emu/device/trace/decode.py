@@ -17,7 +17,15 @@ from layouts.codec import ArrayView, View
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType
 from layouts.eth_enums import CqeChecked
 from layouts.prm import Field, Prm
-from layouts.rings.cqe import cqe64, err_cqe, sig_err_cqe
+from layouts.rings.cqe import (
+    CQE_BYTES,
+    SCATTER_32,
+    SCATTER_32_BYTES,
+    SCATTER_64,
+    cqe64,
+    err_cqe,
+    sig_err_cqe,
+)
 from layouts.rings.eqe import (
     eqe_cmd,
     eqe_comp,
@@ -142,9 +150,11 @@ def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, Any]:
 def completion(entry: Buffer) -> dict[str, Any]:
     """The keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry.
 
+    Data that are scattered to it, or stand in 64 bytes before it, have a key of their own.
     A received Ethernet packet, which alone has a checked Ethernet header, has no queue's number but
     its flow tag in that place.
     """
+    entry, scattered = _without_data(bytes(entry))
     opcode = entry[-1] >> 4
     kind = _member(CqeOpcode, opcode)
     layout, holder = _COMPLETIONS.get(kind, _COMPLETION) if kind is not None else _COMPLETION
@@ -156,7 +166,18 @@ def completion(entry: Buffer) -> dict[str, Any]:
     if layout is err_cqe:
         syndrome = _member(CqeSyndrome, view.syndrome)
         shown["syndrome"] = view.syndrome if syndrome is None else syndrome.name
-    return shown | {"data": fields(view)}
+    shown["data"] = fields(view)
+    if scattered:
+        shown["scattered"] = f"0x{scattered[: view.byte_cnt].hex()}"
+    return shown
+
+
+def _without_data(entry: bytes) -> tuple[bytes, bytes]:
+    """A completion without the data that are scattered to it, and these."""
+    form = entry[-1] & (SCATTER_32 | SCATTER_64)
+    if form == SCATTER_32:
+        return bytes(SCATTER_32_BYTES) + entry[SCATTER_32_BYTES:], entry[:SCATTER_32_BYTES]
+    return entry[-CQE_BYTES:], entry[:-CQE_BYTES]
 
 
 _Named = TypeVar("_Named", bound=IntEnum)

@@ -126,6 +126,7 @@ def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
     if "syndrome" in fields:
         yield _word(fields["syndrome"])
     yield from _pairs(fields.get("data"))
+    yield from _pairs({name: fields[name] for name in ("scattered",) if name in fields})
 
 
 def _fault(fields: Mapping[str, Any]) -> Iterator[str]:

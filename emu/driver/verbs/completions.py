@@ -10,7 +10,14 @@ from emu.driver.command.words import pack64, unpack64
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import PAGE
 from layouts.enums import CqeOpcode, EventType, Op
-from layouts.rings.cqe import cqe64, err_cqe, sig_err_cqe
+from layouts.rings.cqe import (
+    SCATTER_32,
+    SCATTER_32_BYTES,
+    SCATTER_64,
+    cqe64,
+    err_cqe,
+    sig_err_cqe,
+)
 from layouts.rings.eqe import eqe_comp
 
 CQE_BYTES = 64
@@ -37,6 +44,8 @@ class Completion:
     solicited: bool = False
     timestamp: int = 0
     vlan: int | None = None
+    scattered: bytes | None = None
+    """The message's data, or the answer's, if they have come in the entry (scatter to CQE)."""
     vendor: int = field(default=0, compare=False)
     """vendor_err_synd of an error."""
 
@@ -84,6 +93,13 @@ class CompletionQueue:
     def _at(self, index: int) -> int:
         return (index & (1 << self.log_size) - 1) * self.cqe_size + self.cqe_size - CQE_BYTES
 
+    def _front(self, index: int) -> bytes:
+        """What stands before the CQE in a wide entry."""
+        if self.cqe_size == CQE_BYTES:
+            return b""
+        at = self._at(index) - CQE_BYTES
+        return self.node.memory.read(self.pages[at // PAGE] + at % PAGE, CQE_BYTES)
+
     def peek(self) -> bytes | None:
         """The bytes of the next entry, or None while it is the device's."""
         raw = self.entry(self.ci)
@@ -100,7 +116,7 @@ class CompletionQueue:
         self.ci += 1
         if tell:
             self.tell()
-        return _completion(raw)
+        return _completion(raw, self._front(self.ci - 1))
 
     def tell(self) -> None:
         """The consumer index into the doorbell record."""
@@ -169,7 +185,14 @@ class CompletionQueue:
             self.node.memory.write(pages[at // PAGE] + at % PAGE, owned)
 
 
-def _completion(raw: bytes) -> Found:
+def _scattered(raw: bytes, front: bytes) -> bytes | None:
+    """The 32 or 64 bytes that are scattered to an entry, by its format."""
+    if raw[63] & SCATTER_32:
+        return raw[:SCATTER_32_BYTES]
+    return front if raw[63] & SCATTER_64 else None
+
+
+def _completion(raw: bytes, front: bytes) -> Found:
     opcode = CqeOpcode(raw[63] >> 4)
     if opcode in ERRORS:
         error = err_cqe.view(raw)
@@ -185,6 +208,9 @@ def _completion(raw: bytes) -> Found:
             wrong.expected_trans_sig << 32 | wrong.expected_reftag,
             wrong.actual_trans_sig << 32 | wrong.actual_reftag,
         )  # fmt: skip
+    scattered = _scattered(raw, front)
+    if raw[63] & SCATTER_32:
+        raw = bytes(SCATTER_32_BYTES) + raw[SCATTER_32_BYTES:]
     entry = cqe64.view(raw)
     word = entry.sop_drop_qpn
     return Completion(
@@ -193,4 +219,5 @@ def _completion(raw: bytes) -> Found:
         flags_rqpn=entry.flags_rqpn, solicited=bool(raw[63] & 2),
         timestamp=entry.timestamp_h << 32 | entry.timestamp_l,
         vlan=entry.vlan_info if entry.l4_l3_hdr_type & 1 else None,
+        scattered=None if scattered is None else scattered[: entry.byte_cnt],
     )  # fmt: skip

@@ -24,10 +24,10 @@ _STREAM_AT = 9
 class Target:
     """A DC target with a shared receive queue and a completion queue."""
 
-    def __init__(self, node: Node, **context: Any) -> None:
-        """``context`` are fields of dctc."""
+    def __init__(self, node: Node, *, cqe_sz: int = 0, **context: Any) -> None:
+        """``cqe_sz`` is that of its completion queue; ``context`` are fields of dctc."""
         self.node = node
-        self.cq = CompletionQueue(node)
+        self.cq = CompletionQueue(node, cqe_sz=cqe_sz)
         self.srq = node.shared_queue()
         self.dctn: int = node.driver.must(Op.CREATE_DCT, **self.fields(**context)).dctn
 
@@ -60,14 +60,17 @@ class Initiator(QueuePair):
 
     def __init__(
         self, node: Node, to: Target | None = None, *, streams: tuple[int, int] = (0, 0),
-        ack_timeout: int = 14, **rts: Any,
+        ack_timeout: int = 14, cs_req: int = 0, **rts: Any,
     ) -> None:  # fmt: skip
-        """``streams`` are logarithms: of how many there are, and of how many may fail."""
+        """``streams`` are logarithms: of how many there are, and of how many may fail.
+
+        ``cs_req`` is the qpc's.
+        """
         channels, errored = streams
         super().__init__(
             node, QpType.DCI, rq_type=RqType.SRQ, srqn_rmpn_xrqn=NOT_THE_USERS, log_rq_size=0,
             log_rq_stride=0, log_num_dci_stream_channels=channels,
-            log_num_dci_errored_streams=errored,
+            log_num_dci_errored_streams=errored, cs_req=cs_req,
         )  # fmt: skip
         self.to, self.key, self.stream = to, ACCESS_KEY, 0
         self.rts = {"ack_timeout": ack_timeout} | rts

@@ -14,7 +14,17 @@ from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode, CqeSyndrome
-from layouts.rings.cqe import CQE, ERR_CQE, OP_OWN, SIG_ERR_CQE, cqe64
+from layouts.rings.cqe import (
+    CQE,
+    ERR_CQE,
+    OP_OWN,
+    SCATTER_32,
+    SCATTER_32_BYTES,
+    SCATTER_64,
+    SCATTER_64_BYTES,
+    SIG_ERR_CQE,
+    cqe64,
+)
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.queue import Queue
@@ -38,17 +48,31 @@ flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag
 
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
-    """Report that a send request is done."""
+    """Report that a send request is done; what it has fetched may go along with that."""
     now = hca.clock.now_ns()
     entry = CQE.pack(
         0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
         wqe.opcode << 24 | queue.handle, wqe.index,
     )  # fmt: skip
-    report(hca, cq, queue, entry, _REQ << 4, False)
+    op_own = _REQ << 4
+    if wqe.scattered is not None:
+        entry, form = with_data(entry, bytes(wqe.scattered))
+        op_own |= form
+    report(hca, cq, queue, entry, op_own, False)
 
 
-def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received: Received) -> None:
-    """Report that a message has filled a receive WQE."""
+def complete_receive(
+    hca: Hca,
+    cq: Cq,
+    queue: Queue,
+    opcode: CqeOpcode,
+    received: Received,
+    data: bytes | None = None,
+) -> None:
+    """Report that a message has filled a receive WQE, or with ``data`` that it is to be filled.
+
+    These are 32 or 64 bytes, for which the CQ's entries have room.
+    """
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
         srqn = _receiver(hca, queue, srqn)
@@ -60,6 +84,9 @@ def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received
     if tag is not None:
         entry = _tagged(entry, tag)
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
+    if data is not None:
+        entry, form = with_data(entry, data)
+        op_own |= form
     report(hca, cq, queue, entry, op_own, solicited)
 
 
@@ -68,6 +95,16 @@ def _tagged(entry: bytes, tci: int) -> bytes:
     whole = bytearray(entry + b"\0")
     cqe64.view(whole).assign({"l4_l3_hdr_type": _HAS_VLAN, "vlan_info": tci})
     return bytes(whole[:OP_OWN])
+
+
+def with_data(entry: bytes, data: bytes) -> tuple[bytes, int]:
+    """An entry with 32 or 64 bytes of data, and what op_own has for it (scatter to CQE).
+
+    64 bytes stand before the entry, as the first half of one of 128 bytes.
+    """
+    if len(data) == SCATTER_64_BYTES:
+        return data + entry, SCATTER_64
+    return data + entry[SCATTER_32_BYTES:], SCATTER_32
 
 
 def fail_send(

@@ -60,7 +60,8 @@ _FIRED, _COMP = CqNotification.FIRED, EventType.COMP
 def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """Append an entry, and raise the event that is due; False when the entry is lost.
 
-    ``entry`` is the CQE without its last byte, ``op_own`` that byte without the owner bit.
+    ``entry`` is the CQE without its last byte, and behind the first half of a CQE of 128 bytes if
+    there is anything in that; ``op_own`` is that byte without the owner bit.
     """
     if not _append(hca, cq, entry, op_own):
         return False
@@ -76,10 +77,13 @@ def _append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
         return False
     # An entry is aligned to its 64 bytes, so it lies in one page.
-    address = cq.buffer.address((cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES)
+    at = (cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES
+    address = cq.buffer.address(at)
     op_own |= cq.pi >> cq.log_size & 1
     try:
-        hca.memory.write(address, entry)
+        if len(entry) > OP_OWN:
+            cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
+        hca.memory.write(address, entry[-OP_OWN:])
         hca.memory.write(address + OP_OWN, _BYTES[op_own])
     except DmaError as error:
         _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))

@@ -52,6 +52,8 @@ _FETCHING = frozenset(
     }
 )  # fmt: skip
 """Requests whose memory takes what comes back."""
+_SCATTERED = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
+"""Requests whose answers libraries take out of completions (libmlx5: mlx5_copy_to_send_wqe)."""
 _STOPPED_BY_ERRORS = frozenset({QpType.RC, QpType.XRC, QpType.DCI, QpType.REG_UMR})
 
 
@@ -131,7 +133,16 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | Outcome | None:
     limit = qp.max_datagram if isinstance(work, Datagram) else 1 << qp.log_msg_max
     if work is not None and work.length > limit:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
+    if qp.cs_req and isinstance(work, Message) and 0 < work.length <= qp.cs_req:
+        _scatter(qp, wqe, work)
     return work
+
+
+def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
+    """Have a short answer go into the request's completion, if there will be one."""
+    if message.op in _SCATTERED and wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
+        wqe.scattered = bytearray(qp.cs_req)
+        message.reply = (memoryview(wqe.scattered)[: message.length],)
 
 
 def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:

@@ -55,7 +55,7 @@ class Dcr(Qp):
         self.node = node
         self.dct = dct
         self.initiator = initiator
-        self.handle, self.uidx = dct.handle, dct.uidx
+        self.handle, self.uidx, self.cs_res = dct.handle, dct.uidx, dct.cs_res
         self.state = QpState.RTR
         dct.responders[self] = None
         initiator.responder = self

@@ -33,6 +33,7 @@ from emu.device.objects.queues.receive_queue import ListBrokenError, TakenWqe
 from emu.device.objects.queues.srq import Srq
 from emu.device.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
+from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -45,7 +46,7 @@ _PROTECTION = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
 """The receiver's own memory cannot be used."""
 _XRC = QpType.XRC
 _BORROWERS = frozenset({QpType.XRC, QpType.DCT})
-_WRITE = MsgOp.WRITE
+_SEND, _WRITE = MsgOp.SEND, MsgOp.WRITE
 _RESP_SEND = CqeOpcode.RESP_SEND
 _RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
 _RESP_SEND_INV = CqeOpcode.RESP_SEND_INV
@@ -135,6 +136,17 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     return views
 
 
+def scatters(qp: Qp, message: Message, length: int) -> bool:
+    """Whether so many bytes, no more than cs_res, go into the completion of the receive WQE.
+
+    They have to be all of a SEND, and the completion has to have room.
+    """
+    taken = message.taken
+    if message.op is not _SEND or not length or length != message.length or taken is None:
+        return False
+    return qp.cs_res <= SCATTER_32_BYTES or taken.cq.stride > CQE_BYTES
+
+
 def _wait_for_room(
     hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: AccessError
 ) -> Outcome:
@@ -203,7 +215,7 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
         wqe.index, message.length, taken.srqn, immediate or 0, qp.remote_qpn, slid,
         message.solicited, 0, None,
     )  # fmt: skip
-    completions.complete_receive(hca, taken.cq, qp, _opcode(message), received)
+    completions.complete_receive(hca, taken.cq, qp, _opcode(message), received, message.scattered)
 
 
 def _opcode(message: Message) -> CqeOpcode:

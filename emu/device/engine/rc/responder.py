@@ -31,6 +31,7 @@ from emu.device.engine.rc.receive import (
     give_up_pieces,
     invalidate,
     scatter_to,
+    scatters,
 )
 from emu.device.engine.rc.remote import (
     REMOTE,
@@ -86,6 +87,7 @@ def execute(
 ) -> Outcome | None:
     """SEND and WRITE: write the ``length`` bytes at ``offset`` of the message to their place.
 
+    The data of a short SEND may be kept for its completion; then their place is only checked.
     A key that was valid when the message began may be gone for a later piece of it (9.7.4.2).
     """
     target: Views | Outcome
@@ -97,6 +99,9 @@ def execute(
         target = map_next_piece(hca, qp, message, offset, length)
     if isinstance(target, Outcome):
         return target
+    if qp.cs_res and length <= qp.cs_res and scatters(qp, message, length):
+        message.scattered = b"".join(data).ljust(qp.cs_res, b"\0")
+        return None
     copy(target, data)
     return None
 

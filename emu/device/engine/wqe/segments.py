@@ -163,4 +163,6 @@ def piece(
     views, left = walk(hca, qp.pd, qp.handle, message.segments, span, None, wqe.buf)
     if left:
         raise AccessError(Violation.BOUNDS, message.segments[-1][1], offset, length)
+    if wqe.scattered is not None:
+        return (memoryview(wqe.scattered)[offset : offset + length],)
     return views

@@ -115,7 +115,7 @@ class WorkRequest(Event[Failure | None]):
 class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
     """An entry for a completion queue. The dispatcher takes one that a rule loses for written."""
 
-    __slots__ = ("_cq", "_entry", "_op_own", "_queue", "_solicited", "_whole", "opcode")
+    __slots__ = ("_cq", "_entry", "_front", "_op_own", "_queue", "_solicited", "_whole", "opcode")
     ends_with_objects = True
     instead = True
 
@@ -128,7 +128,8 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         self._entry = entry
         self._op_own = op_own
         self._solicited = solicited
-        self._whole = bytearray((*entry, op_own))
+        # Data that are scattered to a CQE of 128 bytes stand in front.
+        self._front, self._whole = entry[:-OP_OWN], bytearray((*entry[-OP_OWN:], op_own))
         self.opcode = CqeOpcode(op_own >> _OPCODE_SHIFT)
         """Its opcode."""
 
@@ -218,7 +219,8 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     def _write_whole(self) -> bool:
         whole = self._whole
-        return self._write(bytes(whole[:OP_OWN]), whole[OP_OWN] & ~1, solicited=self._solicited)
+        entry = self._front + bytes(whole[:OP_OWN])
+        return self._write(entry, whole[OP_OWN] & ~1, solicited=self._solicited)
 
     def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
         """Append an entry, unless either of its queues has gone meanwhile."""

@@ -35,8 +35,8 @@ class Dct(Object):
     """A DC target."""
 
     __slots__ = (
-        "access_key", "counter", "cq", "ctx", "is_drained", "key_violations", "pd", "pkey_index",
-        "responders", "srq", "uidx",
+        "access_key", "counter", "cq", "cs_res", "ctx", "is_drained", "key_violations", "pd",
+        "pkey_index", "responders", "srq", "uidx",
     )  # fmt: skip
     kind = "dct"
     numbering = QUEUE_NUMBERS
@@ -54,6 +54,8 @@ class Dct(Object):
         self.pkey_index = int(ctx.pkey_index)
         self.uidx: int | None = None
         """What its completions call it (user_index); None: nothing but its number."""
+        self.cs_res = 0
+        """Bytes of a SEND that may go into its completion, as a queue pair's."""
         self.is_drained = False
         """The driver is about to destroy it: it takes no more messages."""
         self.key_violations = 0

@@ -78,6 +78,11 @@ class Message:
     """What the responder that has begun it knows it by; for such a message."""
     taken: TakenWqe | None = None
     """The receive WQE that it has taken at the responder, None before."""
+    scattered: bytes | None = None
+    """Its data, if the responder puts them into the completion instead of the receive WQE's memory.
+
+    As many bytes as the completion has room for.
+    """
     target: Views = ()
     """The responder's views of all of a WRITE's range, if they were mapped at once."""
     swap_add = 0

@@ -87,13 +87,13 @@ class Qp(Queue):
     """
 
     __slots__ = (
-        "ack_timeout", "agreed", "begun", "buffer", "connection", "ctx", "destination", "epsn",
-        "header_bytes", "held_by", "is_draining", "is_established", "kept", "log_msg_max", "marks",
-        "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "pd",
-        "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
-        "repeated_page_faults", "responder", "retries", "retry_count", "revision", "rnr_retries",
-        "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state",
-        "streams", "timer", "umems", "xrcd",
+        "ack_timeout", "agreed", "begun", "buffer", "connection", "cs_req", "cs_res", "ctx",
+        "destination", "epsn", "header_bytes", "held_by", "is_draining", "is_established", "kept",
+        "log_msg_max", "marks", "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes",
+        "page_faults", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead",
+        "remote_qpn", "repeated_page_faults", "responder", "retries", "retry_count", "revision",
+        "rnr_retries", "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st",
+        "state", "streams", "timer", "umems", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -160,6 +160,9 @@ class Qp(Queue):
         """For a DC initiator: what receives for it at the target that it has sent to last."""
         self.streams = DciStreams.of(ctx) if self.st is QpType.DCI else None
         """The streams of a DC initiator; None when it has none."""
+        self.cs_req = self.cs_res = 0
+        """Bytes of an answer to a request, and of a SEND that comes, that may go into the
+        completion instead of memory: none, 32 or 64 (scatter to CQE)."""
         self.state = QpState.RST
         self.revision = 0
         """A number that no other context, of any queue pair in this process, has or had."""

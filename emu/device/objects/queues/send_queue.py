@@ -25,7 +25,7 @@ class BadWqeError(Exception):
 class Wqe:
     """One work request: its bytes and the words of its control segment."""
 
-    __slots__ = ("blocks", "buf", "ds", "fm_ce_se", "imm", "index", "opcode", "qpn")
+    __slots__ = ("blocks", "buf", "ds", "fm_ce_se", "imm", "index", "opcode", "qpn", "scattered")
 
     def __init__(self, buf: bytes) -> None:
         ctrl, qpn_ds, self.fm_ce_se, self.imm = CTRL.unpack_from(buf)
@@ -36,6 +36,8 @@ class Wqe:
         self.qpn = qpn_ds >> 8
         self.ds = ds = qpn_ds & 0x3F
         self.blocks = -(-ds * DS // WQEBB)
+        self.scattered: bytearray | None = None
+        """The answer, if it goes into the completion; None: into the memory that the WQE names."""
 
     @property
     def opmod(self) -> int:
