@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
-from emu.device.port.eth import counter_groups, fec, module
+from emu.device.port.eth import counter_groups, module
 from emu.device.port.eth.qos import PRIORITIES
-from emu.device.port.eth.speed import modes
-from firmware_cmds.regs import port_checks, qos_regs, roce_accl
+from firmware_cmds.regs import link_regs, port_checks, qos_regs, roce_accl
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
-from layouts.eth_enums import AnStatus, ConnectorType, PortStatus, ProtoMask
+from layouts.eth_enums import PortStatus
 from layouts.regs import module_regs, port_regs
 from layouts.regs import reg as layout
 
@@ -32,7 +31,6 @@ MCIA_LEAST_BYTES = 64
 _REGISTERS_5000, _ENHANCED_FEATURES = 0, 0
 """pcam_reg.access_reg_group and feature_group."""
 
-_MBPS_PER_RATE = 100
 _MODULE_NOT_SUPPORTED = 2
 """mcia_reg.status: there is no such page, address or offset (MLX5_MCIA_STATUS_*)."""
 
@@ -50,46 +48,6 @@ def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{reg.admin_mtu}")
     port.admin_mtu = int(reg.admin_mtu)
     _pmtu(hca, reg)
-
-
-def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """The one mode that the port knows, which is active while the link is up."""
-    if reg.proto_mask != ProtoMask.EN:
-        return
-    port = hca.eth
-    legacy, extended, _ = modes(port.speed)
-    reg.an_disable_cap = 1
-    reg.an_disable_admin = port.an_disabled
-    reg.eth_proto_capability = reg.eth_proto_admin = legacy
-    reg.ext_eth_proto_capability = reg.ext_eth_proto_admin = extended
-    reg.eth_proto_oper = legacy if hca.vport.is_up else 0
-    reg.ext_eth_proto_oper = extended if hca.vport.is_up else 0
-    reg.data_rate_oper = port.speed // _MBPS_PER_RATE if hca.vport.is_up else 0
-    reg.connector_type = ConnectorType.DA
-    reg.an_status = AnStatus.UNAVAILABLE
-    reg.eth_proto_lp_advertise = 0
-    if hca.vport.is_up and not port.an_disabled:
-        reg.an_status = AnStatus.COMPLETE
-        reg.eth_proto_lp_advertise = extended or legacy
-
-
-def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Choose among the modes; no choice at all means that the port chooses."""
-    port = hca.eth
-    if reg.proto_mask != ProtoMask.EN:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
-        )
-    legacy, extended, _ = modes(port.speed)
-    wanted = (reg.eth_proto_admin, reg.ext_eth_proto_admin)
-    if any(wanted) and not (wanted[0] & legacy or wanted[1] & extended):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "link mode not supported by the port",
-            f"{wanted[0]:#x}, extended {wanted[1]:#x}",
-        )
-    port.an_disabled = bool(reg.an_disable_admin)
-    _ptys(hca, reg)
 
 
 def _paos(hca: Hca, reg: layout.PaosReg) -> None:
@@ -137,36 +95,18 @@ def _masked(old: int, new: int, mask: int) -> int:
     return old & ~mask | new & mask
 
 
-def _pcam(_hca: Hca, reg: port_regs.PcamReg) -> None:
+def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
     """The port's registers and features, a bit each; other groups have none."""
     if reg.access_reg_group == _REGISTERS_5000:
         mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1)
         reg.port_access_reg_cap_mask = bytes(mask)
     if reg.feature_group == _ENHANCED_FEATURES:
         features = port_regs.pcam_enhanced_features.new(
-            fec_50G_per_lane_in_pplm=1, fec_100G_per_lane_in_pplm=1, ptys_extended_ethernet=1,
+            fec_50G_per_lane_in_pplm=1, fec_100G_per_lane_in_pplm=1,
+            ptys_extended_ethernet=hca.eth.modes.is_extended,
             ptys_connector_type=1, ppcnt_statistical_group=1,
         )  # fmt: skip
         reg.feature_cap_mask = bytes(features)
-
-
-def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
-    """Error correction: what the port can do at its speed, what is chosen, what is in use."""
-    port = hca.eth
-    of_link = fec.of_speed(port.speed)
-    setattr(reg, f"fec_override_cap_{of_link.mode}", of_link.capable)
-    setattr(reg, f"fec_override_admin_{of_link.mode}", port.fec_admin)
-    reg.fec_mode_active = (port.fec_admin or of_link.automatic) if hca.vport.is_up else 0
-
-
-def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
-    """Choose the code for the port's speed; 0 lets the port choose. Other speeds do not matter."""
-    of_link = fec.of_speed(hca.eth.speed)
-    wanted = getattr(reg, f"fec_override_admin_{of_link.mode}")
-    if wanted & ~of_link.capable or wanted.bit_count() > 1:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such error correction", f"{wanted:#x}")
-    hca.eth.fec_admin = wanted
-    _pplm(hca, reg)
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
@@ -183,7 +123,7 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
 
 def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
     """All lanes of the port lead to module 0."""
-    lanes = modes(hca.eth.speed).lanes
+    lanes = hca.eth.modes.lanes
     reg.width = lanes
     for lane in range(lanes):
         mapping = module_regs.lane_2_module_mapping.new(rx_lane=lane, tx_lane=lane)
@@ -200,7 +140,7 @@ def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
     is_there = reg.i2c_device_address == module.I2C_ADDRESS
     page = bytes(module.PAGE_BYTES)
     if is_there and (not reg.page_number or start < module.PAGE_BYTES // 2):
-        page = module.eeprom(modes(hca.eth.speed).lanes)
+        page = module.eeprom(hca.eth.modes.lanes)
     reg.status, reg.size = 0, size
     reg.dwords = page[start : start + size].ljust(len(reg.dwords), b"\0")
 
@@ -209,13 +149,12 @@ REGISTERS: dict[int, Register] = {
     **qos_regs.REGISTERS,
     **roce_accl.REGISTERS,
     **port_checks.REGISTERS,
+    **link_regs.REGISTERS,
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
-    RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
     RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),
     RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
     RegId.PCAM: Register(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
-    RegId.PPLM: Register(port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg"),
     RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
     RegId.MCIA: Register(module_regs.mcia_reg, _mcia, least=MCIA_LEAST_BYTES),
 }

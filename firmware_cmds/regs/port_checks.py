@@ -5,17 +5,17 @@ The driver writes it for ``ethtool -K rx-all``. Nothing but the frame check sequ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId
-from layouts.regs.port_regs import pcmr_reg
+from layouts.regs import port_regs
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def _pcmr(hca: Hca, reg: Any) -> None:
+def _pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
     reg.entropy_force_cap = reg.entropy_calc_cap = reg.entropy_gre_calc_cap = 0
     reg.entropy_force = reg.entropy_calc = reg.entropy_gre_calc = 0
     reg.rx_ts_over_crc_cap = reg.rx_ts_over_crc = 0
@@ -23,13 +23,13 @@ def _pcmr(hca: Hca, reg: Any) -> None:
     reg.fcs_chk = hca.eth.checks_fcs
 
 
-def _set_pcmr(hca: Hca, reg: Any) -> None:
+def _set_pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
     """Take over whether frames are checked; other bits have no capability and no effect."""
     hca.eth.checks_fcs = bool(reg.fcs_chk)
     _pcmr(hca, reg)
 
 
 REGISTERS: dict[int, Register] = {
-    RegId.PCMR: Register(pcmr_reg, _pcmr, _set_pcmr, gate="ports_check")
+    RegId.PCMR: Register(port_regs.pcmr_reg, _pcmr, _set_pcmr, gate="ports_check")
 }
 """What a function has when its port is Ethernet's."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Generic
 from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
 from emu.device.port.eth.port import EthPort
+from emu.device.port.eth.speed import LinkModes
 from emu.device.port.eth.vport import NicVport
 from emu.device.ports import NodeT
 from layouts.enums import PortType
@@ -132,6 +133,7 @@ class Adapter(Generic[NodeT]):
         It starts anew with the only function. The others' link goes on while one of several starts.
         """
         if self._eth is None or len(self.vhcas) == 1:
-            self._eth = EthPort(self.model.eth_speed)
+            modes = LinkModes.of(self.model.eth_speed, is_extended=self.model.eth_is_extended)
+            self._eth = EthPort(modes)
             self.ports = [self._eth]
         return self._eth

@@ -32,7 +32,7 @@ class _Product:
     ib: IbSpeed | None = None
     """Speed of the InfiniBand port; None for an adapter that has only Ethernet."""
     eth: int
-    """Speed of the Ethernet port, Mb/s."""
+    """Highest speed of the Ethernet port, Mb/s."""
 
 
 LATER_VF = 0x101E
@@ -195,6 +195,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         hw_id=product.hw_id,
         ib_proto_oper=product.ib or IbSpeed.EDR,
         eth_speed=product.eth,
+        eth_is_extended=product.generation >= Generation.CONNECTX6,
     )
 
 

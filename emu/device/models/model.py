@@ -64,7 +64,9 @@ class Model:
     ib_link_width_oper: int = 4
     """Lanes, in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
     eth_speed: int = 100_000
-    """Speed of an Ethernet port, Mb/s."""
+    """The highest speed of an Ethernet port, Mb/s."""
+    eth_is_extended: bool = True
+    """Whether the port has extended link modes (``emu.device.port.eth.speed``)."""
     host_bytes: int = 4 << 30
     """Most host memory for one function's guest, in bytes; see :mod:`emu.device.objects.ledger`."""
     bar0_size: int = BAR0_BYTES

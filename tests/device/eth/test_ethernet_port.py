@@ -6,15 +6,14 @@ import pytest
 from helpers.device.snapshot import snapshot
 
 from emu.device.engine import lifecycle
-from emu.device.models import LINKS, MODELS
-from emu.device.port.eth.fec import Fec
+from emu.device.models import MODELS
 from emu.device.port.eth.port import MAX_MTU
 from emu.device.port.eth.traffic import BROADCAST
 from emu.device.state.hca import HcaOptions
 from firmware_cmds.regs import eth_regs
 from firmware_cmds.regs.reg import READ, WRITE
 from layouts.enums import CapMode, CapType, EventType, Op, PortChange, PortType, RegId, Status
-from layouts.eth_enums import CountersGroup, ExtLinkMode, LinkMode, NvprtListType, PortStatus
+from layouts.eth_enums import CountersGroup, NvprtListType, PortStatus
 from layouts.function import caps
 from layouts.function.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps
 from layouts.regs import module_regs, port_counters, port_regs, reg
@@ -277,54 +276,6 @@ class TestRegisters:
         assert driver.write_register(RegId.PMTU, write).status == Status.BAD_PARAM_ERR
         assert vport.oper_mtu == 1522
 
-    @pytest.mark.parametrize(
-        ("name", "legacy", "extended", "lanes"),
-        [
-            ("connectx4lx", LinkMode.MODE_25GBASE_CR, None, 1),
-            ("connectx6dx", LinkMode.MODE_100GBASE_CR4, ExtLinkMode(9), 4),
-            ("connectx6", None, ExtLinkMode.MODE_200GAUI_4_200GBASE_CR4_KR4, 4),
-            ("connectx7", None, ExtLinkMode.MODE_400GAUI_4_400GBASE_CR4_KR4, 4),
-        ],
-    )  # fmt: skip
-    def test_speed_is_the_models(self, driver, port, name, legacy, extended, lanes):
-        port.speed = LINKS[name][PortType.ETH].eth_speed
-        ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=EN)
-        old, new = (0 if mode is None else 1 << mode for mode in (legacy, extended))
-        assert {ptys.eth_proto_capability, ptys.eth_proto_admin, ptys.eth_proto_oper} == {old}
-        assert {
-            ptys.ext_eth_proto_capability, ptys.ext_eth_proto_admin, ptys.ext_eth_proto_oper
-        } == {new}  # fmt: skip
-        assert ptys.data_rate_oper * 100 == port.speed
-        pmlp = driver.read_register(RegId.PMLP, module_regs.pmlp_reg, local_port=1)
-        assert pmlp.width == lanes
-        module = self.module(driver, 0, 2)
-        assert module.dwords[0] == (0x03 if lanes == 1 else 0x11)
-
-    def test_no_speed_without_a_link(self, driver, port):
-        port.set_link(up=False)
-        ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=EN)
-        assert (ptys.eth_proto_oper, ptys.ext_eth_proto_oper, ptys.data_rate_oper) == (0, 0, 0)
-        assert ptys.ext_eth_proto_capability
-
-    def test_no_infiniband(self, driver):
-        ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=1)
-        assert (ptys.eth_proto_capability, ptys.ib_proto_capability) == (0, 0)
-
-    @pytest.mark.parametrize(
-        ("status", "fields"),
-        [
-            (Status.OK, {"ext_eth_proto_admin": 1 << 9}),
-            (Status.OK, {"eth_proto_admin": 1 << 20, "an_disable_admin": 1}),
-            (Status.OK, {}),
-            (Status.BAD_PARAM_ERR, {"ext_eth_proto_admin": 1 << 12}),
-            (Status.BAD_PARAM_ERR, {"proto_mask": 1}),
-        ],
-    )
-    def test_choice_of_speed(self, driver, port, status, fields):
-        write = reg.ptys_reg.new(**{"local_port": 1, "proto_mask": EN, **fields})
-        assert driver.write_register(RegId.PTYS, bytes(write)).status == status
-        assert port.an_disabled == bool(fields.get("an_disable_admin"))
-
     def test_pause(self, driver):
         write = port_regs.pfcc_reg.new(local_port=1, pptx=1, pprx=1)
         driver.write_register(RegId.PFCC, bytes(write))
@@ -378,28 +329,6 @@ class TestRegisters:
             RegId.PCAM, port_regs.pcam_reg, feature_group=1, access_reg_group=1
         )
         assert not any(other.port_access_reg_cap_mask + other.feature_cap_mask)
-
-    def test_error_correction(self, driver, port):
-        """ethtool --set-fec: a code for the port's speed, or what the port thinks best."""
-
-        def pplm():
-            return driver.read_register(RegId.PPLM, port_regs.pplm_reg, local_port=1)
-
-        def choose(code):
-            write = port_regs.pplm_reg.new(local_port=1, fec_override_admin_100g=code)
-            return driver.write_register(RegId.PPLM, bytes(write)).status
-
-        found = pplm()
-        assert found.fec_override_cap_100g == Fec.NONE | Fec.RS_528_514
-        assert (found.fec_override_admin_100g, found.fec_mode_active) == (0, Fec.RS_528_514)
-        assert choose(Fec.NONE) == Status.OK
-        assert pplm().fec_mode_active == pplm().fec_override_admin_100g == Fec.NONE
-        for wrong in (Fec.FIRECODE, Fec.NONE | Fec.RS_528_514, 8):
-            assert choose(wrong) == Status.BAD_PARAM_ERR
-        port.set_link(up=False)
-        assert (pplm().fec_mode_active, pplm().fec_override_admin_100g) == (0, Fec.NONE)
-        assert choose(0) == Status.OK
-        assert port.fec_admin == 0
 
     def counters(self, driver, group, prm, **fields):
         ppcnt = driver.read_register(RegId.PPCNT, reg.ppcnt_reg, local_port=1, grp=group, **fields)

@@ -7,8 +7,11 @@ Source: PRM "PPLM"; core/en/port.c: mlx5e_fec_admin_field, mlx5e_set_fec_mode.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntFlag
 from typing import NamedTuple
+
+from emu.device.port.eth.speed import Mode
 
 
 class Fec(IntFlag):
@@ -21,23 +24,37 @@ class Fec(IntFlag):
 
 
 class FecOfLink(NamedTuple):
-    """The error correction of one link speed."""
+    """The error correction of one link mode."""
 
-    mode: str
-    """The speed in the names of pplm_reg's fields."""
+    field: str
+    """The mode in the names of pplm_reg's fields."""
     capable: Fec
     automatic: Fec
     """What is used when nothing has been chosen."""
 
 
-_OF_SPEED = {
-    25_000: FecOfLink("25g", Fec.NONE | Fec.FIRECODE | Fec.RS_528_514, Fec.RS_528_514),
+_SHORT = FecOfLink("10g_40g", Fec.NONE | Fec.FIRECODE, Fec.NONE)
+_ALL = Fec.NONE | Fec.FIRECODE | Fec.RS_528_514
+_OF_25G_LANES = {
+    10_000: _SHORT,
+    25_000: FecOfLink("25g", _ALL, Fec.RS_528_514),
+    40_000: _SHORT,
+    50_000: FecOfLink("50g", _ALL, Fec.RS_528_514),
     100_000: FecOfLink("100g", Fec.NONE | Fec.RS_528_514, Fec.RS_528_514),
-    200_000: FecOfLink("200g_4x", Fec.RS_544_514, Fec.RS_544_514),
-    400_000: FecOfLink("400g_4x", Fec.RS_544_514, Fec.RS_544_514),
 }
+_NO_CHOICE = FecOfLink("", Fec.NONE, Fec.NONE)
+_25G_LANE = 25_000
 
 
-def of_speed(speed: int) -> FecOfLink:
-    """The error correction of a port of ``speed`` Mb/s. Raises KeyError as ``speed.modes`` does."""
-    return _OF_SPEED[speed]
+def of_mode(mode: Mode) -> FecOfLink:
+    """The error correction of a link mode; lanes of more than 25 Gb/s are not without."""
+    if mode.speed > _25G_LANE * mode.lanes:
+        name = f"{mode.speed // 1000}g_{mode.lanes}x"
+        return FecOfLink(name, Fec.RS_544_514, Fec.RS_544_514)
+    return _OF_25G_LANES.get(mode.speed, _NO_CHOICE)
+
+
+def of_modes(modes: Iterable[Mode]) -> dict[str, FecOfLink]:
+    """The error correction of the modes with a choice, by their names in pplm_reg."""
+    found = (of_mode(mode) for mode in modes)
+    return {one.field: one for one in found if one.field}

@@ -1,7 +1,7 @@
 """The physical Ethernet port of an adapter: its link, its MTU, its flow control.
 
-The driver configures it by registers (PAOS, PMTU, PTYS, PFCC, PPLM). The functions of the adapter
-send and receive by their vPorts (``emu.device.port.eth.vport``).
+The driver configures it by registers (PAOS, PMTU, PTYS, PFCC, PPLM, PCMR). The functions of the
+adapter send and receive by their vPorts (``emu.device.port.eth.vport``).
 
 Source: PRM "Port registers"; mlx5_ifc.h: paos_reg, pmtu_reg.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.qos import Qos
+from emu.device.port.eth.speed import LinkModes
 
 MAX_MTU = 9978
 """Hardware MTU: the longest frame with Ethernet header, a VLAN tag and frame check sequence."""
@@ -22,8 +23,8 @@ DEFAULT_MTU = 1522
 class EthPort:
     """Port 1 of an adapter."""
 
-    speed: int = 100_000
-    """Mb/s of the link."""
+    modes: LinkModes = field(default_factory=lambda: LinkModes.of(100_000, is_extended=True))
+    """Its link modes, and the one in use (PTYS)."""
     max_mtu: int = MAX_MTU
     admin_mtu: int = DEFAULT_MTU
     """Hardware MTU, as the driver has set it (PMTU)."""
@@ -39,12 +40,18 @@ class EthPort:
     """Priorities and traffic classes."""
     checks_fcs: bool = True
     """Whether frames with a wrong check sequence are dropped (PCMR)."""
-    fec_admin: int = 0
-    """The error correction that the driver has chosen (``port.eth.fec``); 0 lets the port."""
+    fec_admin: dict[str, int] = field(default_factory=dict)
+    """The error correction that the driver has chosen, by mode (``port.eth.fec``); 0 lets the
+    port choose."""
     ppcnt_base: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     """The counters of a PPCNT group when the driver last cleared it, by group and priority."""
     link_downed: int = 0
     """How often the link has failed: phys_layer_cntrs.link_down_events."""
+
+    @property
+    def speed(self) -> int:
+        """Mb/s of the link."""
+        return self.modes.mode.speed
 
     @property
     def is_up(self) -> bool:

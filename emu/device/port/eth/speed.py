@@ -1,34 +1,150 @@
-"""Link speeds and modes as PTYS encodes them.
+"""Link speeds and modes of an Ethernet port: which it has, which the driver has chosen.
 
-Source: PRM "PTYS"; core/port.c: mlx5e_link_speed, mlx5e_ext_link_speed. Adapters from 200 Gb/s on
-have the extended modes; a driver uses these when there are any.
+PTYS names a mode by a bit of one of two masks: the legacy ones tell media apart, the extended ones,
+of adapters with lanes of 50 Gb/s, speed and lanes alone. A driver chooses by one of them. The link
+partner has every mode, so the port uses the fastest that is chosen.
+
+Source: PRM "PTYS"; core/port.c: mlx5e_link_info, mlx5e_ext_link_info.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from layouts.eth_enums import ExtLinkMode, LinkMode
 
 
-class Modes(NamedTuple):
-    """The masks of a port that knows one speed, and how many lanes it has."""
+class Mode(NamedTuple):
+    """A speed over a number of lanes."""
 
-    legacy: int
-    extended: int
+    speed: int
+    """Mb/s."""
     lanes: int
+    legacy: tuple[LinkMode, ...]
+    """Its bits, one for each medium; a mode of 50 Gb/s or more for each lane has none."""
+    extended: ExtLinkMode
+
+    @property
+    def masks(self) -> tuple[int, int]:
+        """Legacy and extended mask."""
+        return sum(1 << bit for bit in self.legacy), 1 << self.extended
 
 
-_MODES = {
-    25_000: Modes(1 << LinkMode.MODE_25GBASE_CR, 0, 1),
-    100_000: Modes(
-        1 << LinkMode.MODE_100GBASE_CR4, 1 << ExtLinkMode.MODE_CAUI_4_100GBASE_CR4_KR4, 4
-    ),
-    200_000: Modes(0, 1 << ExtLinkMode.MODE_200GAUI_4_200GBASE_CR4_KR4, 4),
-    400_000: Modes(0, 1 << ExtLinkMode.MODE_400GAUI_4_400GBASE_CR4_KR4, 4),
-}
+_1G = Mode(
+    1_000, 1, (LinkMode.MODE_1000BASE_CX_SGMII, LinkMode.MODE_1000BASE_KX),
+    ExtLinkMode.MODE_1000BASE_X_SGMII,
+)  # fmt: skip
+_10G = Mode(
+    10_000, 1, (
+        LinkMode.MODE_10GBASE_KR, LinkMode.MODE_10GBASE_CR, LinkMode.MODE_10GBASE_SR,
+        LinkMode.MODE_10GBASE_ER,
+    ), ExtLinkMode.MODE_10GBASE_XFI_XAUI_1,
+)  # fmt: skip
+_25G = Mode(
+    25_000, 1,
+    (LinkMode.MODE_25GBASE_CR, LinkMode.MODE_25GBASE_KR, LinkMode.MODE_25GBASE_SR),
+    ExtLinkMode.MODE_25GAUI_1_25GBASE_CR_KR,
+)  # fmt: skip
+_40G = Mode(
+    40_000, 4, (
+        LinkMode.MODE_40GBASE_CR4, LinkMode.MODE_40GBASE_KR4, LinkMode.MODE_40GBASE_SR4,
+        LinkMode.MODE_40GBASE_LR4,
+    ), ExtLinkMode.MODE_40GBASE_XLAUI_4_XLPPI_4,
+)  # fmt: skip
+_50G_2X = Mode(
+    50_000, 2,
+    (LinkMode.MODE_50GBASE_CR2, LinkMode.MODE_50GBASE_KR2, LinkMode.MODE_50GBASE_SR2),
+    ExtLinkMode.MODE_50GAUI_2_LAUI_2_50GBASE_CR2_KR2,
+)  # fmt: skip
+_100G_4X = Mode(
+    100_000, 4, (
+        LinkMode.MODE_100GBASE_CR4, LinkMode.MODE_100GBASE_KR4, LinkMode.MODE_100GBASE_SR4,
+        LinkMode.MODE_100GBASE_LR4,
+    ), ExtLinkMode.MODE_CAUI_4_100GBASE_CR4_KR4,
+)  # fmt: skip
+_50G_1X = Mode(50_000, 1, (), ExtLinkMode.MODE_50GAUI_1_LAUI_1_50GBASE_CR_KR)
+_100G_2X = Mode(100_000, 2, (), ExtLinkMode.MODE_100GAUI_2_100GBASE_CR2_KR2)
+_200G_4X = Mode(200_000, 4, (), ExtLinkMode.MODE_200GAUI_4_200GBASE_CR4_KR4)
+_100G_1X = Mode(100_000, 1, (), ExtLinkMode.MODE_100GAUI_1_100GBASE_CR_KR)
+_200G_2X = Mode(200_000, 2, (), ExtLinkMode.MODE_200GAUI_2_200GBASE_CR2_KR2)
+_400G_4X = Mode(400_000, 4, (), ExtLinkMode.MODE_400GAUI_4_400GBASE_CR4_KR4)
+
+_25G_LANES = (_1G, _10G, _25G, _40G, _50G_2X, _100G_4X)
+_50G_LANES = (*_25G_LANES, _50G_1X, _100G_2X, _200G_4X)
+_100G_LANES = (*_50G_LANES, _100G_1X, _200G_2X, _400G_4X)
+_CHIPS = {False: _25G_LANES, True: _50G_LANES}
+_FASTEST_WITH_50G_LANES = 200_000
+_ONE_LANE = 25_000
 
 
-def modes(speed: int) -> Modes:
-    """The modes of a port of ``speed`` Mb/s. Raises KeyError for one that no model has."""
-    return _MODES[speed]
+def _modes(speed: int, is_extended: bool) -> tuple[Mode, ...]:
+    """The modes of a port whose fastest one has so many Mb/s."""
+    chip = _100G_LANES if speed > _FASTEST_WITH_50G_LANES else _CHIPS[is_extended]
+    lanes = 1 if speed <= _ONE_LANE else max(mode.lanes for mode in chip)
+    return tuple(mode for mode in chip if mode.speed <= speed and mode.lanes <= lanes)
+
+
+@dataclass(slots=True)
+class LinkModes:
+    """The modes of a port, of which the driver chooses some."""
+
+    able: tuple[Mode, ...]
+    is_extended: bool
+    """Whether they have extended masks."""
+    chosen: tuple[int, int] = (0, 0)
+    """Legacy and extended mask; one of the two is 0."""
+    mode: Mode = field(init=False)
+    """The mode in use."""
+
+    def __post_init__(self) -> None:
+        self.choose(0, 0)
+
+    @classmethod
+    def of(cls, speed: int, *, is_extended: bool) -> LinkModes:
+        """Of a port whose fastest mode has ``speed`` Mb/s."""
+        return cls(_modes(speed, is_extended), is_extended)
+
+    @property
+    def masks(self) -> tuple[int, int]:
+        """What there is, by legacy and extended mask."""
+        legacy = extended = 0
+        for mode in self.able:
+            one, other = mode.masks
+            legacy, extended = legacy | one, extended | other
+        return legacy, extended if self.is_extended else 0
+
+    @property
+    def in_use(self) -> tuple[int, int]:
+        """The mode in use: of the legacy mask the chosen bit for the cable that is plugged in."""
+        legacy, extended = self.mode.masks
+        if chosen := self.chosen[0]:
+            legacy &= chosen
+        return legacy & -legacy, extended if self.is_extended else 0
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes the port has."""
+        return max(mode.lanes for mode in self.able)
+
+    def choose(self, legacy: int, extended: int) -> None:
+        """Use the fastest of these modes; without any, of all. Raises ValueError for none.
+
+        Of two modes with one speed the port uses that with more lanes. The extended mask counts, if
+        it is not 0.
+        """
+        able = self.masks
+        if not legacy and not extended:
+            legacy, extended = (0, able[1]) if self.is_extended else (able[0], 0)
+        elif extended:
+            legacy, extended = 0, extended & able[1]
+        else:
+            legacy &= able[0]
+        found = [
+            mode for mode in self.able
+            if mode.masks[0] & legacy or mode.masks[1] & extended
+        ]  # fmt: skip
+        if not found:
+            raise ValueError("the port has none of these modes")
+        self.chosen = legacy, extended
+        self.mode = max(found, key=lambda mode: (mode.speed, mode.lanes))

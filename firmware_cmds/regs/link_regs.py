@@ -1,0 +1,97 @@
+"""Registers of an Ethernet link: its speed and its error correction (PRM "PTYS", "PPLM").
+
+The driver writes them for ethtool -s and --set-fec, and takes the port down and up afterwards
+(core/en_ethtool.c: mlx5_toggle_port_link).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.errors import CmdError
+from emu.device.port.eth import fec
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.eth_enums import AnStatus, ConnectorType, ProtoMask
+from layouts.regs import port_regs
+from layouts.regs import reg as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_MBPS_PER_RATE = 100
+
+
+def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
+    """The modes that the port has, those that the driver has chosen, the one in use.
+
+    An extended port has the same modes by legacy masks, too. Of the masks of the choice one is 0,
+    which tells the driver by which it chose.
+    """
+    if reg.proto_mask != ProtoMask.EN:
+        return
+    port = hca.eth
+    modes = port.modes
+    reg.an_disable_cap = 1
+    reg.an_disable_admin = port.an_disabled
+    reg.eth_proto_capability, reg.ext_eth_proto_capability = modes.masks
+    reg.eth_proto_admin, reg.ext_eth_proto_admin = modes.chosen
+    is_up = hca.vport.is_up
+    reg.eth_proto_oper, reg.ext_eth_proto_oper = modes.in_use if is_up else (0, 0)
+    reg.data_rate_oper = port.speed // _MBPS_PER_RATE if is_up else 0
+    reg.connector_type = ConnectorType.DA
+    reg.an_status = AnStatus.UNAVAILABLE
+    reg.eth_proto_lp_advertise = 0
+    if is_up and not port.an_disabled:
+        legacy, extended = modes.masks
+        reg.an_status = AnStatus.COMPLETE
+        reg.eth_proto_lp_advertise = extended or legacy
+
+
+def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
+    """Choose among the modes; no choice at all means that the port chooses."""
+    port = hca.eth
+    if reg.proto_mask != ProtoMask.EN:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
+        )
+    legacy, extended = reg.eth_proto_admin, reg.ext_eth_proto_admin
+    try:
+        port.modes.choose(legacy, extended)
+    except ValueError:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "link mode not supported by the port",
+            f"{legacy:#x}, extended {extended:#x}",
+        ) from None
+    port.an_disabled = bool(reg.an_disable_admin)
+    _ptys(hca, reg)
+
+
+def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
+    """Error correction: what the port can do in each mode, what is chosen, what is in use."""
+    port = hca.eth
+    for name, link in fec.of_modes(port.modes.able).items():
+        setattr(reg, f"fec_override_cap_{name}", link.capable)
+        setattr(reg, f"fec_override_admin_{name}", port.fec_admin.get(name, 0))
+    link = fec.of_mode(port.modes.mode)
+    active = port.fec_admin.get(link.field) or link.automatic
+    reg.fec_mode_active = active if hca.vport.is_up else 0
+
+
+def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
+    """Choose the code for each mode that there is; 0 lets the port choose."""
+    links = fec.of_modes(hca.eth.modes.able)
+    wanted = {name: int(getattr(reg, f"fec_override_admin_{name}")) for name in links}
+    for name, code in wanted.items():
+        if code & ~links[name].capable or code.bit_count() > 1:
+            raise CmdError(Status.BAD_PARAM_ERR, "no such error correction", f"{code:#x}")
+    hca.eth.fec_admin = wanted
+    _pplm(hca, reg)
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
+    RegId.PPLM: Register(port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg"),
+}
+"""What a function has when its port is Ethernet's."""
