@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
+from emu.device.engine.events import board
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import queue_buffer
 from emu.device.objects.queues.eq import Eq
@@ -40,6 +41,7 @@ def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None
     eq = Eq(ctx, _event_mask(cmd.event_bitmask), buffer)
     out.eq_number = hca.eqs.add(eq)
     hca.subscribe(eq)
+    board.tell_all(hca, eq)
 
 
 def _event_mask(words: ArrayView[int]) -> int:

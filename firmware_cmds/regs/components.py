@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from emu.device.errors import CmdError
 from layouts.enums import Status
 from layouts.regs import component_regs as layout
-from layouts.regs.port_regs import mcam_access_reg
+from layouts.regs.port_regs import mcam_access_reg, mcam_enhanced_features
 
 if TYPE_CHECKING:
     from emu.device.models import Model
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 BOOT_IMAGE = 1
 """Identifier of a component (core/fw.c: MCQS_IDENTIFIER_BOOT_IMG); its index is 0, the only one."""
 
-_REGISTERS_9000 = 0
-"""access_reg_group of the registers 0x9000 to 0x907f."""
+_REGISTERS_9000, _ENHANCED_FEATURES = 0, 0
+"""mcam_reg.access_reg_group of the registers 0x9000 to 0x907f, and feature_group."""
 
 
 class InfoType(IntEnum):
@@ -36,9 +36,15 @@ class InfoType(IntEnum):
 
 
 def mcam(hca: Hca, reg: McamReg) -> None:
-    """The management registers that there are, a bit each; no features beside them."""
+    """The management registers and features that there are, a bit each."""
     if reg.access_reg_group == _REGISTERS_9000:
-        reg.mng_access_reg_cap_mask = bytes(mcam_access_reg.new(mcqi=1, mcqs=1))
+        reg.mng_access_reg_cap_mask = bytes(mcam_access_reg.new(mcqi=1, mcqs=1, mtmp=1))
+    if reg.feature_group == _ENHANCED_FEATURES:
+        features = mcam_enhanced_features.new(
+            mcia_32dwords=1, pci_status_and_power=1, pcie_performance_group=1,
+            tx_overflow_buffer_pkt=1, pcie_outbound_stalled=1,
+        )  # fmt: skip
+        reg.mng_feature_cap_mask = bytes(features)
 
 
 def mcqs(hca: Hca, reg: layout.McqsReg) -> None:

@@ -12,7 +12,7 @@ from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups, module
 from emu.device.port.eth.qos import PRIORITIES
-from firmware_cmds.regs import link_regs, port_checks, qos_regs, roce_accl
+from firmware_cmds.regs import buffer_regs, link_regs, port_checks, qos_regs, roce_accl
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
 from layouts.eth_enums import PortStatus
@@ -98,13 +98,14 @@ def _masked(old: int, new: int, mask: int) -> int:
 def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
     """The port's registers and features, a bit each; other groups have none."""
     if reg.access_reg_group == _REGISTERS_5000:
-        mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1)
+        mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1, pbmc=1, pptb=1)
         reg.port_access_reg_cap_mask = bytes(mask)
     if reg.feature_group == _ENHANCED_FEATURES:
         features = port_regs.pcam_enhanced_features.new(
             fec_50G_per_lane_in_pplm=1, fec_100G_per_lane_in_pplm=1,
             ptys_extended_ethernet=hca.eth.modes.is_extended,
-            ptys_connector_type=1, ppcnt_statistical_group=1,
+            ptys_connector_type=1, ppcnt_statistical_group=1, rx_buffer_fullness_counters=1,
+            per_lane_error_counters=1,
         )  # fmt: skip
         reg.feature_cap_mask = bytes(features)
 
@@ -119,15 +120,6 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
         hca.eth, hca.switch.passed(), reg.grp, reg.prio_tc, clear=bool(reg.clr)
     )
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
-
-
-def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
-    """All lanes of the port lead to module 0."""
-    lanes = hca.eth.modes.lanes
-    reg.width = lanes
-    for lane in range(lanes):
-        mapping = module_regs.lane_2_module_mapping.new(rx_lane=lane, tx_lane=lane)
-        setattr(reg, f"lane{lane}_module_mapping", int.from_bytes(bytes(mapping), "big"))
 
 
 def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
@@ -150,12 +142,12 @@ REGISTERS: dict[int, Register] = {
     **roce_accl.REGISTERS,
     **port_checks.REGISTERS,
     **link_regs.REGISTERS,
+    **buffer_regs.REGISTERS,
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
     RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),
     RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
     RegId.PCAM: Register(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
-    RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
     RegId.MCIA: Register(module_regs.mcia_reg, _mcia, least=MCIA_LEAST_BYTES),
 }
 """What a function has when its port is of this link layer."""

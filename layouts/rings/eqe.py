@@ -46,6 +46,19 @@ eqe_port_state = Prm(
     c_name="mlx5_eqe_port_state",
 )
 
+eqe_port_module = Prm(
+    "eqe_port_module",
+    rsvd(8), "module" / bits(8), rsvd(8), "module_status" / bits(8), rsvd(16),
+    "error_type" / bits(8),
+    c_name="mlx5_eqe_port_module",
+)
+
+eqe_temp_warning = Prm(
+    "eqe_temp_warning",
+    "sensor_warning_msb" / bits(64), "sensor_warning_lsb" / bits(64),
+    c_name="mlx5_eqe_temp_warning",
+)
+
 eqe_page_req = Prm(
     "eqe_page_req",
     "ec_function" / Prm(

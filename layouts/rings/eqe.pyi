@@ -51,6 +51,19 @@ class EqePortState(View):
 
 eqe_port_state: Prm[EqePortState]
 
+class EqePortModule(View):
+    module: int
+    module_status: int
+    error_type: int
+
+eqe_port_module: Prm[EqePortModule]
+
+class EqeTempWarning(View):
+    sensor_warning_msb: int
+    sensor_warning_lsb: int
+
+eqe_temp_warning: Prm[EqeTempWarning]
+
 class EqePageReqEcFunction(View):
     embedded_cpu_function: int
     release_all_pages: int

@@ -12,6 +12,7 @@ from pkgutil import walk_packages
 
 from emu.device import engine
 from emu.device.engine.eth import queues as eth_queues
+from emu.device.engine.events import board
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
@@ -128,8 +129,12 @@ def unsubscribe(hca: Hca, eq: Eq) -> None:
 def set_link(hca: Hca, *, up: bool) -> None:
     """Plug the cable in or pull it: raise the port event and tell the wire."""
     before = _links(hca)
+    had_cable = hca.port.has_cable
     hca.port.set_link(up=up)
     _follow_link(before)
+    manager = hca.adapter.manager.node
+    if up != had_cable and manager is not None:
+        board.tell_cable(manager)
 
 
 def set_admin(hca: Hca, *, up: bool) -> None:

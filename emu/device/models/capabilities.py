@@ -105,6 +105,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "force_teardown": 1,
         # Registers about the firmware, of which devlink shows the version.
         "mcam_reg": 1,
+        # Events about cables, heat, and the slot's power.
+        "port_module_event": 1,
+        "temp_warn_event": 1,
+        "general_notification_event": 1,
         "pcam_reg": 0,
         # The dump of objects (RESOURCE_DUMP).
         "debug": 1,
@@ -228,6 +232,7 @@ VF_LIMITS: Capabilities = MappingProxyType(
     {
         **{"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32},
         **{"mcam_reg": 0, "pcam_reg": 0, "debug": 0},
+        **{"port_module_event": 0, "temp_warn_event": 0, "general_notification_event": 0},
     }
 )
 """What a virtual function lacks; firmware and link are the physical function's, too."""

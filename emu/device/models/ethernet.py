@@ -53,6 +53,7 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "ets": 1,
         "max_tc": 8,
         "qcam_reg": 1,
+        "sbcam_reg": 1,
         # Counters of dropped packets (core/en_stats.c: vnic_env).
         "nic_receive_steering_discard": 1,
         # The driver asks for the counters of tc's rules by ranges of at least four
@@ -73,7 +74,15 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
 """General capabilities of an Ethernet function, before a model's own limits."""
 
 ETHERNET_VF_LIMITS: Capabilities = MappingProxyType(
-    {"vport_group_manager": 0, "ports_check": 0, "qos": 0, "ets": 0, "max_tc": 0, "qcam_reg": 0}
+    {
+        "vport_group_manager": 0,
+        "ports_check": 0,
+        "qos": 0,
+        "ets": 0,
+        "max_tc": 0,
+        "qcam_reg": 0,
+        "sbcam_reg": 0,
+    }
 )
 """What a virtual function lacks: the port is the physical function's."""
 

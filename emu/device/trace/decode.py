@@ -34,8 +34,10 @@ from layouts.rings.eqe import (
     eqe_page_fault_rdma,
     eqe_page_fault_wqe,
     eqe_page_req,
+    eqe_port_module,
     eqe_port_state,
     eqe_qp_srq,
+    eqe_temp_warning,
 )
 
 MOST_BYTES = 64
@@ -53,6 +55,8 @@ _EVENT_DATA: Mapping[EventType, Prm] = {
     EventType.CQ_ERROR: eqe_cq_err,
     EventType.PORT_CHANGE: eqe_port_state,
     EventType.PAGE_REQUEST: eqe_page_req,
+    EventType.PORT_MODULE_EVENT: eqe_port_module,
+    EventType.TEMP_WARN_EVENT: eqe_temp_warning,
 } | dict.fromkeys(
     (
         EventType.PATH_MIG,

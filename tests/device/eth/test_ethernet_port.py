@@ -319,10 +319,10 @@ class TestRegisters:
         assert not any(mcia.dwords)
 
     def test_port_registers(self, driver):
-        """PCAM tells of error correction; other groups have nothing."""
+        """PCAM tells of error correction and buffers; other groups have nothing."""
         pcam = driver.read_register(RegId.PCAM, port_regs.pcam_reg)
         registers = port_regs.pcam_regs_5000_to_507f.view(pcam.port_access_reg_cap_mask)
-        assert (registers.pplm, registers.ppcnt, registers.pbmc) == (1, 1, 0)
+        assert (registers.pplm, registers.ppcnt, registers.pbmc) == (1, 1, 1)
         features = port_regs.pcam_enhanced_features.view(pcam.feature_cap_mask)
         assert features.ptys_connector_type
         other = driver.read_register(
@@ -424,7 +424,7 @@ class TestRegisters:
             if answer.status != Status.OK:
                 assert snapshot(function.hca) == before
 
-    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.PBMC])
+    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.PDDR])
     def test_registers_of_other_ports(self, driver, register):
         assert (
             driver.write_register(register, bytes(64), op_mod=READ).status == Status.BAD_PARAM_ERR

@@ -13,7 +13,9 @@ from typing import Annotated, Any
 from pydantic import Field as Bounds
 from pydantic import StrictBool, StrictStr
 
+from emu.device.adapter.board import UNITS_PER_DEGREE
 from emu.device.engine import lifecycle
+from emu.device.engine.events import board
 from emu.device.engine.events import eq as eq_engine
 from emu.device.faults.declare import Parameter, Problem, effect, point
 from emu.device.faults.effects import Effects, Ending
@@ -201,6 +203,17 @@ def event(effects: Effects, rule: Rule) -> None:
                 raise NoEffectError(f"the event queue takes no {kind.name}")
             log.warning("fault %s: only %d of %d events", rule.name, posted, rule["count"])
             return
+
+
+@effect("the chip has this temperature, degrees Celsius; drivers are warned of too much heat",
+    needs=[_small("celsius", 250)], takes=[MS],
+)  # fmt: skip
+def temperature(effects: Effects, rule: Rule) -> Ending:
+    """Warm the chip."""
+    hca = effects.faults.hca
+    before = hca.adapter.board.asic.temperature
+    board.warm(hca, rule["celsius"] * UNITS_PER_DEGREE)
+    return lambda: board.warm(effects.faults.hca, before)
 
 
 @effect("a spurious interrupt", needs=[_small("vector", 63)], takes=[COUNT])

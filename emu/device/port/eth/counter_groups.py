@@ -137,6 +137,11 @@ def _physical_statistical(_port: EthPort, _ways: Ways) -> dict[str, int]:
     return {}
 
 
+def _of_buffers(_port: EthPort, _ways: Ways) -> dict[str, int]:
+    """No receive buffer ever fills (``emu.device.port.eth.buffers``)."""
+    return {}
+
+
 def _infiniband(port: EthPort, ways: Ways) -> dict[str, int]:
     """What ``ports/1/counters`` of a RoCE port shows beside its traffic (hw/mad.c: pma_cnt_assign).
 
@@ -157,6 +162,11 @@ GROUPS: Mapping[int, Group] = {
     CountersGroup.RFC_2863: Group(layout.eth_2863_cntrs_grp_data_layout, _rfc_2863),
     CountersGroup.RFC_2819: Group(layout.eth_2819_cntrs_grp_data_layout, _rfc_2819),
     CountersGroup.RFC_3635: Group(layout.eth_3635_cntrs_grp_data_layout, _rfc_3635),
+    CountersGroup.ETHERNET_EXTENDED: Group(layout.eth_extended_cntrs_grp_data_layout, _of_buffers),
+    CountersGroup.PER_TRAFFIC_CLASS: Group(layout.eth_per_tc_prio_grp_data_layout, _of_buffers),
+    CountersGroup.PER_TRAFFIC_CLASS_CONGESTION: Group(
+        layout.eth_per_tc_congest_prio_grp_data_layout, _of_buffers
+    ),
     CountersGroup.PER_PRIORITY: Group(layout.eth_per_prio_grp_data_layout, _priority),
     CountersGroup.PHYSICAL_LAYER: Group(layout.phys_layer_cntrs, _physical),
     CountersGroup.PHYSICAL_LAYER_STATISTICAL: Group(

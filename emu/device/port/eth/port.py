@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from emu.device.port.eth.buffers import PortBuffers
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.qos import Qos
 from emu.device.port.eth.speed import LinkModes
@@ -38,6 +39,8 @@ class EthPort:
     """Pause frames (PFCC)."""
     qos: Qos = field(default_factory=Qos)
     """Priorities and traffic classes."""
+    buffers: PortBuffers = field(default_factory=PortBuffers)
+    """Its receive buffers (PPTB, PBMC)."""
     checks_fcs: bool = True
     """Whether frames with a wrong check sequence are dropped (PCMR)."""
     fec_admin: dict[str, int] = field(default_factory=dict)

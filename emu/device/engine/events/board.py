@@ -1,0 +1,63 @@
+"""What the board tells its driver: cables that come and go, the slot's power, too much heat.
+
+Of an adapter's functions only the manager has the cable and the slot. It hears of both as soon as
+an event queue asks for such events, so that the kernel log of every boot has a line about each.
+
+Source: PRM "Port module event", "Temperature warning event"; core/events.c.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events.eq import raise_event
+from emu.device.objects.queues.eq import Eq
+from layouts.enums import EventType
+from layouts.rings.eqe import eqe_port_module, eqe_temp_warning
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+PCI_POWER_CHANGE = 5
+"""sub_type of a GENERAL_EVENT (device.h: MLX5_GENERAL_SUBTYPE_PCI_POWER_CHANGE_EVENT)."""
+_ASIC = 1 << 0
+"""eqe_temp_warning: the chip's own sensor."""
+
+
+class ModuleStatus(IntEnum):
+    """eqe_port_module.module_status (core/lib/events.h: port_module_event_status_type)."""
+
+    PLUGGED = 1
+    UNPLUGGED = 2
+    ERROR = 3
+    DISABLED = 4
+
+
+def tell_all(hca: Hca, eq: Eq) -> None:
+    """An event queue has been made: tell what is already so of the events that it asks for."""
+    if not hca.vhca.is_manager:
+        return
+    if eq.events >> EventType.PORT_MODULE_EVENT & 1:
+        tell_cable(hca)
+    if eq.events >> EventType.GENERAL_EVENT & 1 and hca.caps.general.mcam_reg:
+        raise_event(hca, EventType.GENERAL_EVENT, b"", PCI_POWER_CHANGE)
+
+
+def tell_cable(hca: Hca) -> None:
+    """Whether a cable is plugged into the port."""
+    if not hca.caps.general.port_module_event:
+        return
+    status = ModuleStatus.PLUGGED if hca.port.has_cable else ModuleStatus.UNPLUGGED
+    data = eqe_port_module.new(module=0, module_status=status)
+    raise_event(hca, EventType.PORT_MODULE_EVENT, bytes(data))
+
+
+def warm(hca: Hca, temperature: int) -> None:
+    """The chip has another temperature, in units of MTMP; each driver is told if it is too hot."""
+    if not hca.adapter.board.asic.measure(temperature):
+        return
+    data = bytes(eqe_temp_warning.new(sensor_warning_lsb=_ASIC))
+    for node in hca.adapter.nodes():
+        if node.caps.general.temp_warn_event:
+            raise_event(node, EventType.TEMP_WARN_EVENT, data)

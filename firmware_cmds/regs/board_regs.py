@@ -1,0 +1,92 @@
+"""Registers of the board: temperature, the PCIe link and its counters, the cable's lanes.
+
+Linux makes them hwmon's sensors, ``ethtool -S`` and a line about the slot's power in the kernel log
+(core/hwmon.c, core/en_stats.c: pcie, core/events.c: mlx5_pcie_event).
+
+Source: PRM "MTCAP", "MTMP", "MPCNT", "MPEIN", "PMLP".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.errors import CmdError
+from firmware_cmds.regs.registers import Register
+from layouts.enums import PortType, RegId, Status
+from layouts.regs import module_regs, port_counters
+from layouts.regs import reg as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_ASIC, _MODULE_0 = 0, 64
+"""mtmp_reg.sensor_index: bits of MTCAP's map, then the modules (core/hwmon.c)."""
+_PERFORMANCE = 0
+"""mpcnt_reg.grp (MLX5_PCIE_PERFORMANCE_COUNTERS_GROUP)."""
+_NAME_BYTES = 8
+_IB_LANES = 4
+
+
+def _mtcap(_hca: Hca, reg: module_regs.MtcapReg) -> None:
+    reg.sensor_count, reg.sensor_map = 1, 1 << _ASIC
+
+
+def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
+    """A sensor; ``mtr`` makes it forget its highest temperature. The cable has no sensor: 0."""
+    if reg.sensor_index == _MODULE_0:
+        reg.temperature = reg.max_temperature = 0
+        return
+    if reg.sensor_index != _ASIC:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such sensor", f"{reg.sensor_index}")
+    sensor = hca.adapter.board.asic
+    if reg.mtr:
+        sensor.forget()
+    reg.mtr = 0
+    reg.temperature, reg.max_temperature = sensor.temperature, sensor.highest
+    reg.temp_threshold_hi = reg.temp_threshold_lo = sensor.threshold
+    name = sensor.name.encode().ljust(_NAME_BYTES, b"\0")
+    reg.sensor_name_hi = int.from_bytes(name[:4], "big")
+    reg.sensor_name_lo = int.from_bytes(name[4:], "big")
+
+
+def _set_mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
+    """``mte``: keep the highest temperature, which the sensor does anyway."""
+    _mtmp(hca, reg)
+
+
+def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
+    """The PCIe link loses nothing, and no request on it waits: all counters are 0."""
+    if reg.grp != _PERFORMANCE or reg.pcie_index:
+        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+    counters = port_counters.pcie_perf_cntrs_grp_data_layout.new()
+    reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
+
+
+def _mpein(hca: Hca, reg: layout.MpeinReg) -> None:
+    """The PCIe link. The slot advertises no power (pwr_status 0)."""
+    identity = hca.model.identity
+    reg.link_width_enabled = reg.link_width_active = identity.link_width
+    reg.link_speed_enabled = (1 << identity.link_speed) - 1
+    reg.link_speed_active = 1 << identity.link_speed - 1
+    reg.num_of_pfs = 1
+    reg.pwr_status = reg.pci_power = 0
+
+
+def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
+    """All lanes of the port lead to module 0."""
+    is_ethernet = hca.model.port_type is PortType.ETH
+    lanes = hca.eth.modes.lanes if is_ethernet else _IB_LANES
+    reg.width = lanes
+    for lane in range(lanes):
+        mapping = module_regs.lane_2_module_mapping.new(rx_lane=lane, tx_lane=lane)
+        setattr(reg, f"lane{lane}_module_mapping", int.from_bytes(bytes(mapping), "big"))
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.MTCAP: Register(module_regs.mtcap_reg, _mtcap, gate="mcam_reg"),
+    RegId.MTMP: Register(module_regs.mtmp_reg, _mtmp, _set_mtmp, gate="mcam_reg"),
+    RegId.MPCNT: Register(port_counters.mpcnt_reg, _mpcnt, gate="mcam_reg"),
+    RegId.MPEIN: Register(layout.mpein_reg, _mpein, gate="mcam_reg"),
+    RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
+}
+"""What every function has; virtual ones only the lanes."""

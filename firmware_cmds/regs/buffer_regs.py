@@ -1,0 +1,134 @@
+"""Registers of the receive buffers (PRM "PPTB", "PBMC", "SBCAM", "SBPR", "SBCM").
+
+The driver reads and writes them for ``dcb buffer`` and when it changes flow control by priority
+(core/en/port_buffer.c).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.errors import CmdError
+from emu.device.port.eth import buffers as port_buffers
+from emu.device.port.eth.buffers import Pool, PortBuffers, Share
+from emu.device.port.eth.qos import PRIORITIES
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.regs import qos_regs as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_BUFFER_BITS = 4
+_BUFFER_MASK = 0xF
+
+
+def _pptb(hca: Hca, reg: layout.PptbReg) -> None:
+    """The buffer of each priority; untagged frames are priority 0."""
+    table = hca.eth.buffers.of_priority
+    reg.prio_x_buff = sum(number << _BUFFER_BITS * prio for prio, number in enumerate(table))
+    reg.untagged_buff, reg.ctrl_buff = table[0], 0
+
+
+def _set_pptb(hca: Hca, reg: layout.PptbReg) -> None:
+    """Take over the priorities of the mask ``pm``."""
+    table = bytearray(hca.eth.buffers.of_priority)
+    for prio in range(PRIORITIES):
+        number = reg.prio_x_buff >> _BUFFER_BITS * prio & _BUFFER_MASK
+        if reg.pm >> prio & 1:
+            if number >= port_buffers.NETWORK_BUFFERS:
+                raise CmdError(Status.BAD_PARAM_ERR, "no such receive buffer", f"{number}")
+            table[prio] = number
+    hca.eth.buffers.of_priority[:] = table
+    _pptb(hca, reg)
+
+
+def _pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
+    """Sizes and thresholds, in cells."""
+    reg.port_buffer_size = port_buffers.CELLS
+    for entry, buffer in zip(reg.buffer, hca.eth.buffers.buffers):
+        entry.lossy, entry.epsb, entry.size = buffer.lossy, 0, buffer.size
+        entry.xoff_threshold, entry.xon_threshold = buffer.xoff, buffer.xon
+
+
+def _set_pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
+    entries = tuple(reg.buffer)
+    total = sum(entry.size for entry in entries)
+    if total > port_buffers.CELLS:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "receive buffers larger than the port's memory", f"{total}"
+        )
+    for entry in entries:
+        if not entry.lossy and not entry.xon_threshold <= entry.xoff_threshold <= entry.size:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "thresholds of a receive buffer do not fit its size",
+                f"xon {entry.xon_threshold}, xoff {entry.xoff_threshold}, size {entry.size}",
+            )  # fmt: skip
+    for entry, buffer in zip(entries, hca.eth.buffers.buffers):
+        buffer.size, buffer.lossy = entry.size, bool(entry.lossy)
+        buffer.xoff, buffer.xon = entry.xoff_threshold, entry.xon_threshold
+    _pbmc(hca, reg)
+
+
+def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
+    """The unit of sizes, and how much there is of the shared buffer."""
+    reg.cap_total_buffer_size = port_buffers.CELLS
+    reg.cap_cell_size = port_buffers.CELL_BYTES
+    reg.cap_max_pg_buffers = port_buffers.NETWORK_BUFFERS
+    reg.cap_num_pool_supported = port_buffers.POOLS
+
+
+def _pool_of(buffers: PortBuffers, reg: layout.SbprReg) -> Pool:
+    """Descriptors (``desc``) have no pools of their own; they share those of cells."""
+    found = buffers.pools.get((reg.dir, reg.pool))
+    if found is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
+    return found
+
+
+def _sbpr(hca: Hca, reg: layout.SbprReg) -> None:
+    pool = _pool_of(hca.eth.buffers, reg)
+    reg.size, reg.infi_size, reg.mode = pool.size, pool.infinite, pool.mode
+    reg.buff_occupancy = reg.max_buff_occupancy = reg.ext_buff_occupancy = 0
+
+
+def _set_sbpr(hca: Hca, reg: layout.SbprReg) -> None:
+    pool = _pool_of(hca.eth.buffers, reg)
+    if reg.size > port_buffers.CELLS:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "buffer pool larger than the port's memory", f"{reg.size}"
+        )
+    pool.size, pool.infinite, pool.mode = reg.size, bool(reg.infi_size), reg.mode
+    _sbpr(hca, reg)
+
+
+def _place(reg: layout.SbcmReg) -> tuple[int, int]:
+    if reg.pg_buff >= port_buffers.NETWORK_BUFFERS or reg.dir >= port_buffers.DIRECTIONS:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such receive buffer", f"{reg.pg_buff}")
+    return reg.dir, reg.pg_buff
+
+
+def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
+    share = hca.eth.buffers.shares.get(_place(reg), Share())
+    reg.pool, reg.infi_max = share.pool, share.infinite
+    reg.min_buff, reg.max_buff = share.least, share.most
+    reg.exc = reg.buff_occupancy = reg.max_buff_occupancy = 0
+
+
+def _set_sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
+    place = _place(reg)
+    if reg.pool >= port_buffers.POOLS:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
+    share = Share(reg.pool, reg.min_buff, reg.max_buff, bool(reg.infi_max))
+    hca.eth.buffers.shares[place] = share
+    _sbcm(hca, reg)
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.PPTB: Register(layout.pptb_reg, _pptb, _set_pptb, gate="sbcam_reg"),
+    RegId.PBMC: Register(layout.pbmc_reg, _pbmc, _set_pbmc, gate="sbcam_reg"),
+    RegId.SBCAM: Register(layout.sbcam_reg, _sbcam, gate="sbcam_reg"),
+    RegId.SBPR: Register(layout.sbpr_reg, _sbpr, _set_sbpr, gate="sbcam_reg"),
+    RegId.SBCM: Register(layout.sbcm_reg, _sbcm, _set_sbcm, gate="sbcam_reg"),
+}
+"""What a function has when its port is Ethernet's."""
