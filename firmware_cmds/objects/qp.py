@@ -21,7 +21,7 @@ from emu.device.rounds.portions import Portions
 from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.umem import buffer_in, record_in
-from firmware_cmds.objects.wq import response_scatter, user_index
+from firmware_cmds.objects.wq import real_time, response_scatter, user_index
 from firmware_cmds.options import first_set
 from layouts.enums import Op, QpState, QpType, RqType, Status
 from layouts.objects import qp as layout
@@ -70,6 +70,7 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
     """Make a queue pair in state RST. In its buffer the receive queue comes first."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
+    has_real_time = real_time(ctx.ts_format, hca.caps.roce.qp_ts_format)
     if not ctx.no_sq:
         hca.uars.need(ctx.uar_page)
     pd = hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None
@@ -86,6 +87,7 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
     qp.uidx = user_index(hca.caps, ctx)
     qp.cs_res = response_scatter(hca.caps, ctx) if qp.st in _SCATTERING else 0
     qp.cs_req = _request_scatter(hca.caps, qp)
+    qp.has_real_time = has_real_time
     out.qpn = hca.qps.add(qp)
     qp.serial = hca.qps.added
     if qp.st in datagram.WELL_KNOWN:

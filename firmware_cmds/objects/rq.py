@@ -23,7 +23,13 @@ from emu.device.objects.queues.srq import SrqForm
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.srq import srq_of
-from firmware_cmds.objects.wq import check_transition, refuse_set, user_index, work_queue
+from firmware_cmds.objects.wq import (
+    check_transition,
+    real_time,
+    refuse_set,
+    user_index,
+    work_queue,
+)
 from layouts.enums import Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 from layouts.objects import rq as layout
@@ -34,8 +40,6 @@ if TYPE_CHECKING:
     from layouts.objects.srq import Wq
 
 LOG_DS = 4
-_REAL_TIME = 2
-"""ts_format of a clock that the driver sets; others are the free-running one."""
 
 _NOT_BUILT = ("rlky", "delay_drop_en", "hairpin", "reservation_timeout")
 """Fields of rqc whose features have capability bits, none of which is set; and the reserved key."""
@@ -67,17 +71,18 @@ def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Port
     _check_fcs(hca.caps, ctx)
     if ctx.state != RqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
-    if ctx.ts_format >= _REAL_TIME:
-        raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
+    has_real_time = real_time(ctx.ts_format, hca.caps.general.rq_ts_format)
     cq, counter = hca.cqs.need(ctx.cqn), counter_set(hca.counters, ctx.counter_set_id)
     hca.rqs.check_room()
     if ctx.mem_rq_type == MemRqType.RMP:
         rmp = srq_of(hca.srqs, SrqForm.RMP, ctx.rmpn)
         rq = Rq(ctx, rmp.queue, cq, counter, rmp=rmp)
         rq.uidx = user_index(hca.caps, ctx)
+        rq.has_real_time = has_real_time
         out.rqn = hca.rqs.add(rq)
     elif ctx.mem_rq_type == MemRqType.INLINE:
         rq = yield from _with_own_memory(hca, cmd.ctx.wq, ctx, cq, counter)
+        rq.has_real_time = has_real_time
         out.rqn = hca.rqs.add(rq)
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")

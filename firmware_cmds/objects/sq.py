@@ -10,9 +10,16 @@ from emu.device.errors import CmdError
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Tis
 from emu.device.objects.object import holding
+from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
-from firmware_cmds.objects.wq import check_transition, refuse_set, user_index, work_queue
+from firmware_cmds.objects.wq import (
+    check_transition,
+    real_time,
+    refuse_set,
+    user_index,
+    work_queue,
+)
 from layouts.enums import Op, Status
 from layouts.eth_enums import InlineMode, SqState, WqType
 from layouts.objects import sq as layout
@@ -22,12 +29,9 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 LOG_WQEBB = 6
-_REAL_TIME = 2
-"""ts_format of a clock that the driver sets; others are the free-running one."""
-
 _NOT_BUILT = (
     "cd_master", "allow_swp", "hairpin", "non_wire",
-    "ts_cqe_to_dest_cqn", "packet_pacing_rate_limit_index", "qos_queue_group_id",
+    "packet_pacing_rate_limit_index", "qos_queue_group_id",
 )  # fmt: skip
 """Fields of sqc whose features have capability bits, none of which is set."""
 
@@ -49,8 +53,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
             Status.BAD_PARAM_ERR, "log_wq_stride is not that of a send queue",
             f"wq_type {wq.wq_type}, log_wq_stride {wq.log_wq_stride}",
         )  # fmt: skip
-    if ctx.ts_format >= _REAL_TIME:
-        raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
+    has_real_time = real_time(ctx.ts_format, hca.caps.general.sq_ts_format)
     if ctx.reg_umr and not hca.caps.ethernet.reg_umr_sq:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "reg_umr")
     if ctx.allow_multi_pkt_send_wqe and not hca.caps.ethernet.enhanced_multi_pkt_send_wqe:
@@ -61,13 +64,24 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
     hca.uars.need(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
+    ts_cq = _ts_cq(hca, ctx)
     hca.sqs.check_room()
-    with holding(cq, pd, tis):
+    with holding(cq, pd, tis, ts_cq):
         found = yield from work_queue(hca, wq)
     ring = SendRing(hca.memory, found.buffer, 0, wq.log_wq_sz, found.geometry.dbr_addr)
-    sq = Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems)
+    sq = Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems, ts_cq)
+    sq.has_real_time = has_real_time
     sq.uidx = user_index(hca.caps, ctx)
     out.sqn = hca.sqs.add(sq)
+
+
+def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
+    """The CQ that is told when a packet leaves by the port, if the driver wants one."""
+    if not ctx.ts_cqe_to_dest_cqn:
+        return None
+    if not hca.caps.general.ts_cqe_to_dest_cqn:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "ts_cqe_to_dest_cqn")
+    return hca.cqs.need(ctx.ts_cqe_to_dest_cqn)
 
 
 def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:

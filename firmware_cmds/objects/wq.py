@@ -76,6 +76,17 @@ class WorkQueue(NamedTuple):
     umems: tuple[Umem, ...]
 
 
+_REAL_TIME = 2
+"""ts_format of the clock that the driver sets; 0 and 1, the default, are the free-running one."""
+
+
+def real_time(ts_format: int, supported: int) -> bool:
+    """Whether completions are to tell the time of day; ``supported`` is the capability for it."""
+    if ts_format > _REAL_TIME or (ts_format == _REAL_TIME and not supported):
+        raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ts_format}")
+    return ts_format == _REAL_TIME
+
+
 def refuse_set(ctx: View, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when the context asks for something that is not built."""
     if name := first_set(ctx, names):

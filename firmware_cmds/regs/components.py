@@ -37,12 +37,18 @@ class InfoType(IntEnum):
 
 def mcam(hca: Hca, reg: McamReg) -> None:
     """The management registers and features that there are, a bit each."""
+    general = hca.caps.general
+    has_real_time, has_pins = bool(general.rq_ts_format), bool(general.pps)
     if reg.access_reg_group == _REGISTERS_9000:
-        reg.mng_access_reg_cap_mask = bytes(mcam_access_reg.new(mcqi=1, mcqs=1, mtmp=1))
+        registers = mcam_access_reg.new(mcqi=1, mcqs=1, mtmp=1, mtutc=has_real_time)
+        reg.mng_access_reg_cap_mask = bytes(registers)
     if reg.feature_group == _ENHANCED_FEATURES:
         features = mcam_enhanced_features.new(
             mcia_32dwords=1, pci_status_and_power=1, pcie_performance_group=1,
-            tx_overflow_buffer_pkt=1, pcie_outbound_stalled=1,
+            tx_overflow_buffer_pkt=1, pcie_outbound_stalled=1, ptpcyc2realtime_modify=has_real_time,
+            mtutc_freq_adj_units=has_real_time, mtutc_time_adjustment_extended_range=has_real_time,
+            mtpps_fs=has_pins, mtpps_enh_out_per_adj=has_pins, npps_period=has_pins,
+            out_pulse_duration_ns=has_pins,
         )  # fmt: skip
         reg.mng_feature_cap_mask = bytes(features)
 

@@ -13,7 +13,15 @@ from emu.device.cmdif.registry import OpenField, command
 from emu.device.cmdif.scope import meant
 from emu.device.errors import CmdError
 from emu.device.state.hca import HcaState
-from firmware_cmds.regs import board_regs, components, eth_regs, ib_regs, nv_config, resource_dump
+from firmware_cmds.regs import (
+    board_regs,
+    clock_regs,
+    components,
+    eth_regs,
+    ib_regs,
+    nv_config,
+    resource_dump,
+)
 from firmware_cmds.regs.registers import Register
 from layouts.enums import Op, PortType, RegId, Status
 from layouts.prm import Prm
@@ -53,6 +61,7 @@ REGISTERS: dict[int, Register] = {
     RegId.MNVDA: Register(mnvda_reg, nv_config.mnvda, gate="mcam_reg"),
     RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
     **board_regs.REGISTERS,
+    **clock_regs.REGISTERS,
     **resource_dump.REGISTERS,
 }
 """Registers of every function; the port's depend on its link layer."""

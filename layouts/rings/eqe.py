@@ -59,6 +59,12 @@ eqe_temp_warning = Prm(
     c_name="mlx5_eqe_temp_warning",
 )
 
+eqe_pps = Prm(
+    "eqe_pps",
+    rsvd(24), "pin" / bits(8), rsvd(32), "time_stamp" / bits(64), rsvd(96),
+    c_name="mlx5_eqe_pps",
+)
+
 eqe_page_req = Prm(
     "eqe_page_req",
     "ec_function" / Prm(

@@ -64,6 +64,12 @@ class EqeTempWarning(View):
 
 eqe_temp_warning: Prm[EqeTempWarning]
 
+class EqePps(View):
+    pin: int
+    time_stamp: int
+
+eqe_pps: Prm[EqePps]
+
 class EqePageReqEcFunction(View):
     embedded_cpu_function: int
     release_all_pages: int

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic
 
 from emu.device.adapter.board import Board
+from emu.device.adapter.real_time import RealTime
 from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
 from emu.device.port.eth.port import EthPort
@@ -81,6 +82,8 @@ class Adapter(Generic[NodeT]):
         """What is between its vPorts and the physical port, if that is an Ethernet port."""
         self.board = Board()
         """What it measures about itself."""
+        self.real_time = RealTime()
+        """Its clock of the time of day."""
         self.ports: list[Port] = []
         """The physical ports, from number 1 on; none before a function has power."""
         self._eth: EthPort | None = None

@@ -105,6 +105,8 @@ def quiesce(hca: Hca) -> None:
         while dynamic.end_some(dct):
             pass
     page_faults.cancel_all(hca)
+    for pin in hca.pins:
+        pin.stop()
     if hca.faults is not None:
         hca.faults.forget_objects()
     eth_queues.quiesce(hca)

@@ -39,6 +39,8 @@ CMDQ_ADDR_L = 0x014
 CMD_DBELL = 0x018
 INTERNAL_TIMER_H = 0x1000
 HEALTH_COUNTER = 0x1010
+CLOCKS_END = 0x1048
+"""Where the real-time clock ends, the last of what changes by itself."""
 HEALTH_SYNDROME = 0x23D
 _CRITICAL = 2
 """Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
@@ -88,7 +90,7 @@ class Bar0:
         """Read from the initialization segment or device memory; UAR pages have nothing to read."""
         if offset >= self._memic_first and self._hca.memic is not None:
             return self._hca.memic.read(offset, length)
-        if offset < HEALTH_COUNTER + 4 and offset + length > INTERNAL_TIMER_H:
+        if offset < CLOCKS_END and offset + length > INTERNAL_TIMER_H:
             self._tick()
         data = bytes(self._seg.buf[offset : offset + length])
         return data.ljust(length, b"\0")
@@ -98,6 +100,9 @@ class Bar0:
         now = self._hca.clock.now_ns()
         self._seg.internal_timer_h = now >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = now & 0xFFFFFFFF
+        stamp = self._hca.adapter.real_time.stamp(now)
+        self._seg.real_time_h = stamp >> 32 & 0xFFFFFFFF
+        self._seg.real_time_l = stamp & 0xFFFFFFFF
         # Never zero and never all-ones: the driver treats either as a dead device.
         if not self.is_stalled:
             self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1

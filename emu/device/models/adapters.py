@@ -195,6 +195,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         hw_id=product.hw_id,
         ib_proto_oper=product.ib or IbSpeed.EDR,
         eth_speed=product.eth,
+        has_real_time=product.generation >= Generation.CONNECTX6DX and link is PortType.ETH,
         eth_is_extended=product.generation >= Generation.CONNECTX6,
     )
 

@@ -67,6 +67,8 @@ class Model:
     """The highest speed of an Ethernet port, Mb/s."""
     eth_is_extended: bool = True
     """Whether the port has extended link modes (``emu.device.port.eth.speed``)."""
+    has_real_time: bool = False
+    """Whether its clock can tell the time of day, if it is told to."""
     host_bytes: int = 4 << 30
     """Most host memory for one function's guest, in bytes; see :mod:`emu.device.objects.ledger`."""
     bar0_size: int = BAR0_BYTES

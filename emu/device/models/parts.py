@@ -55,6 +55,9 @@ PARTS = (
     # is one; the others insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, _NO_HEADER_IN_WQE, since=_CX5, link=_ETH),
+    # A completion for each packet that leaves by the port: the private flag tx_port_ts.
+    Part(CapType.GENERAL, {"ts_cqe_to_dest_cqn": 1}, since=_CX6DX, link=_ETH),
+    Part(CapType.GENERAL_2, {"ts_cqe_metadata_size2wqe_counter": 8}, since=_CX6DX, link=_ETH),
     # How many objects there are.
     Part(CapType.GENERAL, {"log_max_qp": 17, "log_max_cq": 17}, until=_CX5),
     Part(CapType.GENERAL, {"log_max_qp": 18, "log_max_cq": 18}, since=_CX6, until=_CX6DX),

@@ -98,6 +98,7 @@ class Caps:
         self.flow_table = eth_caps.flow_table_nic_cap.view(current[CapType.FLOW_TABLE])
         self.roce = eth_caps.roce_cap.view(current[CapType.ROCE])
         self.debug = eth_caps.debug_cap.view(current[CapType.DEBUG])
+        self.general_2 = layout.cmd_hca_cap_2.view(current[CapType.GENERAL_2])
         self.device_memory = memic.device_mem_cap.view(current[CapType.DEV_MEM])
         for mode in CapMode:
             self._view(CapType.GENERAL, mode).vhca_id = vhca_id

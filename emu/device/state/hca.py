@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.errors import CmdError
+from emu.device.objects.pins import pins
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.page_fault import PageFaultTable
@@ -163,6 +164,8 @@ class Hca(ObjectTables):
         self.stopping: Iterator[bool] | None = None
         """The queues that are being stopped for such CQs, as far as they are still to be looked at:
         for each one, whether it has been stopped."""
+        self.pins = pins()
+        """Where pulses go out and come in."""
         self.held_room = HeldRoom(self.ledger)
         self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""

@@ -36,6 +36,7 @@ from layouts.rings.eqe import (
     eqe_page_req,
     eqe_port_module,
     eqe_port_state,
+    eqe_pps,
     eqe_qp_srq,
     eqe_temp_warning,
 )
@@ -57,6 +58,7 @@ _EVENT_DATA: Mapping[EventType, Prm] = {
     EventType.PAGE_REQUEST: eqe_page_req,
     EventType.PORT_MODULE_EVENT: eqe_port_module,
     EventType.TEMP_WARN_EVENT: eqe_temp_warning,
+    EventType.PPS_EVENT: eqe_pps,
 } | dict.fromkeys(
     (
         EventType.PATH_MIG,

@@ -111,15 +111,16 @@ class SendQueue:
 
 def eth_segment(
     *, cs_flags: int = 0, mss: int = 0, headers: bytes = b"", vlan: int | None = None,
-    svlan: bool = False,
+    svlan: bool = False, metadata: int = 0,
 ) -> bytes:  # fmt: skip
     """The Ethernet segment, with inline headers behind it or a tag to insert.
 
-    ``mss`` in bytes makes a large send; ``vlan`` is the tag's TCI, with ``svlan`` of 802.1ad.
+    ``mss`` in bytes makes a large send; ``vlan`` is the tag's TCI, with ``svlan`` of 802.1ad;
+    ``metadata`` goes with the frame to the tables that send it.
     """
     if vlan is not None:
         trailer = INSERT_VLAN | (INSERT_SVLAN if svlan else 0) | vlan
-        return ETH.pack(cs_flags, mss, 0, trailer)
-    whole = ETH.pack(cs_flags, mss, 0, len(headers) << 16)
+        return ETH.pack(cs_flags, mss, metadata, trailer)
+    whole = ETH.pack(cs_flags, mss, metadata, len(headers) << 16)
     segment = whole[:INLINE_HDR_START] + headers
     return segment.ljust(-(-len(segment) // DS) * DS, b"\0")

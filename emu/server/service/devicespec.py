@@ -7,6 +7,8 @@ in ``--net``. ``pkeys`` are an InfiniBand port's partitions besides the default 
 ``ib_virt=0`` the driver queries an InfiniBand port by MAD_IFC, as with old firmware; with
 ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
 paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
+``real_time=1`` has the clock tell the time of day in time stamps, and ``pps=1`` gives the board
+pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
 """
 
 from __future__ import annotations
@@ -81,6 +83,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "odp": _ODP.index(model.odp),
         "odp_all": 0,
         "pkeys": (),
+        "real_time": 0,
+        "pps": 0,
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
@@ -94,11 +98,25 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     )
     if not values["ib_virt"]:
         model = replace(model, general={**model.general, "ib_virt": 0})
+    if values["real_time"] or values["pps"]:
+        model = _with_clock(model, bool(values["real_time"]), bool(values["pps"]))
     if chosen.keys() & {"odp", "odp_all"}:
         odp = values["odp"]
         scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
     return DeviceSpec(model, options, frozenset(chosen), values["segment"])
+
+
+def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
+    if not model.has_real_time:
+        raise DeviceSpecError(f"real_time, pps: {model.name} has no such clock")
+    general, roce = dict(model.general), dict(model.roce)
+    if real_time:
+        general |= {"sq_ts_format": _BOTH_FORMATS, "rq_ts_format": _BOTH_FORMATS}
+        roce |= {"qp_ts_format": _BOTH_FORMATS}
+    if pps and not model.identity.is_vf:
+        general |= {"pps": 1, "pps_modify": 1}
+    return replace(model, general=general, roce=roce)
 
 
 def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]:
@@ -135,6 +153,8 @@ def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
     return links[link]
 
 
+_BOTH_FORMATS = 2
+"""Of time stamps (MLX5_TIMESTAMP_FORMAT_CAP_FREE_RUNNING_AND_REAL_TIME)."""
 _ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
 _ODP_ALL: tuple[Capabilities, ...] = ({}, ALL_TRANSPORT_ODP, ALL_MEMORY_ODP)
 
@@ -150,6 +170,8 @@ _KEYS = {
     "link": "link=ib|eth",
     "mac": "mac=XX:XX:XX:XX:XX:XX",
     "segment": "segment=N",
+    "real_time": "real_time=N",
+    "pps": "pps=N",
 }
 _OF_LINK = {
     "lid": PortType.IB,
@@ -157,6 +179,8 @@ _OF_LINK = {
     "ib_virt": PortType.IB,
     "mac": PortType.ETH,
     "segment": PortType.ETH,
+    "real_time": PortType.ETH,
+    "pps": PortType.ETH,
 }
 """Settings that only one link layer has."""
 
@@ -169,6 +193,8 @@ _LIMITS = {
     "odp": (0, len(_ODP) - 1),
     "odp_all": (0, 1),
     "segment": (0, MAX_SEGMENT),
+    "real_time": (0, 1),
+    "pps": (0, 1),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from emu.device.engine import pulses
+from emu.device.objects.pins import PinMode
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -158,6 +160,15 @@ def member_of_a_multicast_group(world):
     for qp in (channel.sender, channel.receiver):
         gid = bytes.fromhex("ff12") + bytes(14)
         qp.node.driver.must(Op.ATTACH_TO_MCG, qpn=qp.qpn, multicast_gid=gid)
+
+
+@case
+def pulse_that_goes_out_later(world):
+    for node in world.segment().nodes:
+        pin = node.hca.pins[1]
+        pin.is_on, pin.mode = True, PinMode.OUT
+        pin.time_stamp = node.hca.clock.now_ns() + 3_000_000_000
+        pulses.pin_changed(node.hca, pin)
 
 
 # -- fault rules

@@ -131,6 +131,8 @@ def deliver(
         counter, count = strides.take(length)
         byte_cnt |= count << STRIDES_SHIFT
     now = hca.clock.now_ns()
+    if rq.has_real_time:
+        now = hca.adapter.real_time.stamp(now)
     entry = _pack(
         wqe_id, rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
         header_type | _kind(headers), tci, rq.uidx or 0, metadata, byte_cnt, now >> 32 & _WORD,

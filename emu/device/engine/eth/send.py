@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth import queues
+from emu.device.engine.eth import port_stamps, queues
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.transmit import transmit
@@ -108,4 +108,6 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, str(error))
     except AccessError as error:
         return Failure.of_access(error)
+    if sq.ts_cq is not None and work is not change_key:
+        port_stamps.tell(hca, sq, sq.ts_cq, wqe)
     return None

@@ -60,7 +60,7 @@ def _fill(hca: Hca, rq: Rq, strides: Strides) -> None:
     wqe = strides.wqe
     if wqe is None:
         return
-    now = hca.clock.now_ns()
+    now = completions.now_for(hca, rq)
     for first, count in strides.rest():
         byte_cnt = FILLER | count << STRIDES_SHIFT
         entry = ETH_CQE.pack(

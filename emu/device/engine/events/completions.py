@@ -47,9 +47,17 @@ flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag
 (``cqe64``). One is made for each message, so it is a plain tuple."""
 
 
+def now_for(hca: Hca, queue: Queue) -> int:
+    """The time stamp of a completion of a queue."""
+    now = hca.clock.now_ns()
+    return hca.adapter.real_time.stamp(now) if queue.has_real_time else now
+
+
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
     """Report that a send request is done; what it has fetched may go along with that."""
     now = hca.clock.now_ns()
+    if queue.has_real_time:
+        now = hca.adapter.real_time.stamp(now)
     entry = CQE.pack(
         0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
         wqe.opcode << 24 | queue.handle, wqe.index,
@@ -77,6 +85,8 @@ def complete_receive(
     if srqn or queue.uidx is not None:
         srqn = _receiver(hca, queue, srqn)
     now = hca.clock.now_ns()
+    if queue.has_real_time:
+        now = hca.adapter.real_time.stamp(now)
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
         queue.handle, wqe_counter & 0xFFFF,

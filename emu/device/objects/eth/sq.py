@@ -37,6 +37,7 @@ class Sq(Queue):
         "ring",
         "state",
         "tis",
+        "ts_cq",
         "umems",
     )
     kind = "sq"
@@ -52,6 +53,7 @@ class Sq(Queue):
         buffer: PageList,
         tis: Tis | None = None,
         umems: tuple[Umem, ...] = (),
+        ts_cq: Cq | None = None,
     ) -> None:
         super().__init__()
         self.ctx = ctx
@@ -61,6 +63,8 @@ class Sq(Queue):
         self.buffer = buffer
         self.tis = tis
         self.umems = umems
+        self.ts_cq = ts_cq
+        """Where it is told that a packet has left by the port."""
         self.min_inline = ETHERNET_HEADER_BYTES if ctx.min_wqe_inline_mode else 0
         """Bytes of headers that a frame's request must have inline. Modes for more than the
         Ethernet header want more only of packets that have it (core/en_tx.c:
@@ -83,5 +87,5 @@ class Sq(Queue):
         self.ctx.wq.hw_counter = self.ring.ci
 
     def holds(self) -> tuple[Object, ...]:
-        tis = () if self.tis is None else (self.tis,)
-        return (self.cq, self.pd, *tis, *self.umems)
+        held = (self.cq, self.pd, self.tis, self.ts_cq)
+        return (*(part for part in held if part is not None), *self.umems)

@@ -29,7 +29,7 @@ class Queue(Object):
     The subclass determines what a turn does (``emu.device.state.turns``).
     """
 
-    __slots__ = ("counter", "has_failed", "is_ready", "uidx")
+    __slots__ = ("counter", "has_failed", "has_real_time", "is_ready", "uidx")
     numbering = QUEUE_NUMBERS
 
     def __init__(self) -> None:
@@ -40,6 +40,8 @@ class Queue(Object):
         """Whether the device has stopped it because of an error, not a command."""
         self.counter: QCounter | None = None
         """The counter set that it adds to."""
+        self.has_real_time = False
+        """Whether its completions tell the time of day instead of the counter."""
         self.uidx: int | None = None
         """What its completions call it (user_index); None: nothing but its number."""
 

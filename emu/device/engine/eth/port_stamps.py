@@ -1,0 +1,35 @@
+"""When a packet has left by the port: a completion of its own, for PTP (private flag tx_port_ts).
+
+The send queue's context names a second CQ. The entry there carries the packet's number, the lower
+bits of flow_table_metadata in its request, and looks like that of a received packet.
+
+Source: PRM "ts_cqe_to_dest_cqn"; core/en/ptp.c: mlx5e_ptp_handle_ts_cqe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import completions
+from emu.device.objects.eth.sq import Sq
+from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.send_queue import Wqe
+from layouts.enums import CqeOpcode
+from layouts.rings.cqe import CQE
+from layouts.rings.eth_wqe import ETH
+from layouts.rings.wqe import DS
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_WORD = 0xFFFFFFFF
+_OP_OWN = CqeOpcode.RESP_SEND << 4
+
+
+def tell(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
+    """A send request's packet has left."""
+    metadata = ETH.unpack_from(wqe.buf, DS)[2]
+    number = metadata & (1 << hca.caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
+    now = completions.now_for(hca, sq)
+    entry = CQE.pack(0, 0, 0, sq.uidx or 0, 0, 0, now >> 32 & _WORD, now & _WORD, sq.handle, number)
+    completions.report(hca, cq, sq, entry, _OP_OWN, False)

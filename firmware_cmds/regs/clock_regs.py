@@ -1,0 +1,150 @@
+"""Registers of the adapter's clock: the time of day, and pulses on its pins.
+
+The driver writes them for what phc_ctl, ptp4l and testptp ask of /dev/ptp (core/lib/clock.c). There
+is a time of day when the adapter has been told to use its real-time clock.
+
+Source: PRM "MTUTC", "MTPPS", "MTPPSE".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.adapter.real_time import SECOND_NS
+from emu.device.engine import pulses
+from emu.device.errors import CmdError
+from emu.device.objects.pins import PINS, EventMode, Pin, PinMode
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.regs import clock_regs as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_SET_TIME, _ADJUST_TIME, _ADJUST_FREQUENCY = 1, 2, 3
+"""mtutc_reg.operation (mlx5_ifc.h: MLX5_MTUTC_OPERATION_*)."""
+_PPB, _SCALED_PPM = 0, 1
+"""mtutc_reg.freq_adj_units."""
+_LOG_MOST_PPB = 26
+"""The largest correction, 67 ms in a second; Linux takes 50 ms (mlx5_ptp_clock_info.max_adj)."""
+_ENABLE, _PATTERN, _PIN_MODE, _TIME_STAMP, _PERIOD, _DURATION = 0, 2, 3, 4, 9, 10
+"""Bits of mtpps_reg.field_select (core/lib/clock.c: MLX5_MTPPS_FS_*)."""
+_CHOICES = sum(1 << bit for bit in (_ENABLE, _PATTERN, _PIN_MODE, _TIME_STAMP, _PERIOD, _DURATION))
+_IN_AND_OUT = 0b11
+_SIGN = 1 << 31
+_WORDS = 1 << 32
+
+
+def _check_clock(hca: Hca) -> None:
+    if not hca.caps.general.rq_ts_format:
+        raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no real-time clock")
+
+
+def _signed(word: int) -> int:
+    return word - _WORDS if word & _SIGN else word
+
+
+def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
+    _check_clock(hca)
+    seconds, rest = divmod(hca.adapter.real_time.at(hca.clock.now_ns()), SECOND_NS)
+    reg.log_max_freq_adjustment = _LOG_MOST_PPB
+    reg.utc_sec, reg.utc_nsec = seconds & 0xFFFFFFFF, rest
+
+
+def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
+    """Set the time, turn it, or make it run faster or slower. Only the manager may."""
+    _check_clock(hca)
+    now, clock = hca.clock.now_ns(), hca.adapter.real_time
+    if reg.operation == _SET_TIME:
+        if reg.utc_nsec >= SECOND_NS:
+            raise CmdError(Status.BAD_PARAM_ERR, "utc_nsec of a second or more", f"{reg.utc_nsec}")
+        clock.set(reg.utc_sec * SECOND_NS + reg.utc_nsec, now)
+    elif reg.operation == _ADJUST_TIME:
+        clock.turn(_signed(reg.time_adjustment), now)
+    elif reg.operation == _ADJUST_FREQUENCY:
+        clock.correct(_correction(reg), now)
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown operation on the clock", f"{reg.operation}")
+    pulses.clock_changed(hca)
+
+
+def _correction(reg: layout.MtutcReg) -> int:
+    """In parts of 1 / (1000000 << 16)."""
+    wanted = _signed(reg.freq_adjustment)
+    if reg.freq_adj_units > _SCALED_PPM:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown units of frequency", f"{reg.freq_adj_units}")
+    scaled = wanted if reg.freq_adj_units == _SCALED_PPM else (wanted << 16) // 1000
+    if abs(scaled) > (1 << _LOG_MOST_PPB << 16) // 1000:
+        raise CmdError(Status.BAD_PARAM_ERR, "frequency adjustment too large", f"{wanted}")
+    return scaled
+
+
+def _pin(hca: Hca, number: int) -> Pin:
+    if not hca.caps.general.pps:
+        raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no pins")
+    if number >= PINS:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such pin", f"{number}")
+    return hca.pins[number]
+
+
+def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
+    """What there is of pins, and what one of them does."""
+    pin = _pin(hca, reg.pin)
+    reg.cap_number_of_pps_pins = PINS
+    reg.cap_max_num_of_pps_in_pins = reg.cap_max_num_of_pps_out_pins = PINS
+    reg.cap_log_min_npps_period = pulses.LOG_LEAST_PERIOD_NS
+    reg.cap_log_min_out_pulse_duration_ns = pulses.LOG_LEAST_DURATION_NS
+    for number in range(PINS):
+        setattr(reg, f"cap_pin_{number}_mode", _IN_AND_OUT)
+    reg.enable, reg.pin_mode, reg.pattern = pin.is_on, pin.mode, pin.pattern
+    reg.time_stamp = pin.time_stamp
+    reg.npps_period = (pin.period_ns // SECOND_NS) << 32 | pin.period_ns % SECOND_NS
+    reg.out_pulse_duration_ns = pin.duration_ns
+
+
+def _set_mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
+    """Take over what ``field_select`` names, and begin or end the pulses."""
+    pin = _pin(hca, reg.pin)
+    chosen = [bit for bit in range(32) if reg.field_select >> bit & 1 and _CHOICES >> bit & 1]
+    period = (reg.npps_period >> 32) * SECOND_NS + (reg.npps_period & 0xFFFFFFFF)
+    if _PERIOD in chosen and not 1 << pulses.LOG_LEAST_PERIOD_NS <= period <= pulses.MOST_PERIOD_NS:
+        raise CmdError(Status.BAD_PARAM_ERR, "period of pulses out of range", f"{period} ns")
+    if _DURATION in chosen and _PERIOD in chosen and reg.out_pulse_duration_ns >= period:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "pulses longer than their period", f"{reg.out_pulse_duration_ns}"
+        )
+    if _PIN_MODE in chosen and reg.pin_mode not in tuple(PinMode):
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown mode of a pin", f"{reg.pin_mode}")
+    values = {
+        _ENABLE: ("is_on", bool(reg.enable)), _PATTERN: ("pattern", reg.pattern),
+        _PIN_MODE: ("mode", reg.pin_mode), _TIME_STAMP: ("time_stamp", reg.time_stamp),
+        _PERIOD: ("period_ns", period), _DURATION: ("duration_ns", reg.out_pulse_duration_ns),
+    }  # fmt: skip
+    for bit in chosen:
+        setattr(pin, *values[bit])
+    pulses.pin_changed(hca, pin)
+    _mtpps(hca, reg)
+
+
+def _mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
+    pin = _pin(hca, reg.pin)
+    reg.event_generation_mode, reg.event_arm = pin.events, 0
+
+
+def _set_mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
+    """Whether the driver hears of a pin's pulses: never, always, or of the next one."""
+    pin = _pin(hca, reg.pin)
+    if reg.event_generation_mode not in tuple(EventMode):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "unknown event mode of a pin", f"{reg.event_generation_mode}"
+        )
+    pin.events = EventMode(reg.event_generation_mode)
+    pin.is_armed = pin.events is not EventMode.ONCE or bool(reg.event_arm)
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.MTUTC: Register(layout.mtutc_reg, _mtutc, _set_mtutc, gate="mcam_reg"),
+    RegId.MTPPS: Register(layout.mtpps_reg, _mtpps, _set_mtpps, gate="mcam_reg"),
+    RegId.MTPPSE: Register(layout.mtppse_reg, _mtppse, _set_mtppse, gate="mcam_reg"),
+}
+"""What a function has that manages the clock."""
