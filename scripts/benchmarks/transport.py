@@ -24,7 +24,13 @@ from emu.driver.transport.vfio_client import VfioClient
 from emu.server.vfio.base import Transport, TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
 from emu.server.vfio.loop import Loop
-from emu.server.vfio.protocol import DEVICE_INFO, REGION_ACCESS, REGION_REQUEST, Command, Flag
+from emu.server.vfio.protocol import (
+    DEVICE_INFO,
+    REGION_ACCESS,
+    REGION_REQUEST,
+    MessageFlag,
+    VfioCommand,
+)
 
 MEASURES = ("read 4", "write 8", "posted write 8")
 Samples = dict[str, list[float]]
@@ -78,12 +84,12 @@ def request(cmd: int, count: int, data: bytes = b"", flags: int = 0) -> bytes:
 
 def posted_burst(client: VfioClient, count: int) -> float:
     """Microseconds per posted write for ``count`` writes, until all have been executed."""
-    write = request(Command.REGION_WRITE, 8, bytes(8), Flag.NO_REPLY)
+    write = request(VfioCommand.REGION_WRITE, 8, bytes(8), MessageFlag.NO_REPLY)
     send = client.sock.send
     start = time.perf_counter_ns()
     for _ in range(count):
         send(write)
-    client.call(Command.REGION_READ, REGION_ACCESS.pack(0, 0, 4))
+    client.call(VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, 4))
     return (time.perf_counter_ns() - start) / 1000 / count
 
 
@@ -91,8 +97,11 @@ def measure(path: Path, rounds: int, count: int) -> Samples:
     """Run the client's side."""
     client = VfioClient(path)
     client.negotiate()
-    client.call(Command.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
-    read, write = request(Command.REGION_READ, 4), request(Command.REGION_WRITE, 8, bytes(8))
+    client.call(VfioCommand.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
+    read, write = (
+        request(VfioCommand.REGION_READ, 4),
+        request(VfioCommand.REGION_WRITE, 8, bytes(8)),
+    )
     samples: Samples = {name: [] for name in MEASURES}
     for _ in range(rounds):
         samples["read 4"] += round_trips(client.sock, read, count)

@@ -20,7 +20,7 @@ from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from firmware_cmds import TABLE
 from layouts.enums import Op
 from layouts.eth_enums import RoceL3Type, RoceVersion
@@ -122,7 +122,7 @@ def functions_on(
 
 def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
     """Nodes of one process, on one segment."""
-    switch = Switch(clock)
+    switch = SegmentSwitch(clock)
     ports = [FunctionPort(f"function {number}", switch) for number in range(count)]
     return brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
 

@@ -26,12 +26,12 @@ from emu.server.vfio.protocol import (
     VERSION,
     WRITE_MULTI,
     WRITE_MULTI_ENTRY,
-    Command,
     DmaFlag,
-    Flag,
     Irq,
     IrqSetFlag,
+    MessageFlag,
     UnmapFlag,
+    VfioCommand,
 )
 
 QEMU_CAPABILITIES = {
@@ -105,8 +105,8 @@ class VfioClient:
         msg_id = self.send(cmd, payload, fds)
         reply = self.receive()
         assert (reply.msg_id, reply.cmd) == (msg_id, cmd)
-        assert reply.flags & Flag.TYPE_MASK == Flag.REPLY
-        if reply.flags & Flag.ERROR:
+        assert reply.flags & MessageFlag.TYPE_MASK == MessageFlag.REPLY
+        if reply.flags & MessageFlag.ERROR:
             raise RefusedError(reply.errno)
         return reply.payload
 
@@ -117,7 +117,7 @@ class VfioClient:
     ) -> dict[str, Any]:
         """Exchange VERSION and return the server's capabilities."""
         data = json.dumps({"capabilities": capabilities}).encode() + b"\0"
-        reply = self.call(Command.VERSION, VERSION.pack(*version) + data)
+        reply = self.call(VfioCommand.VERSION, VERSION.pack(*version) + data)
         major, minor = VERSION.unpack_from(reply)
         assert major == version[0]
         assert minor <= version[1]
@@ -128,17 +128,17 @@ class VfioClient:
     def device_info(self) -> tuple[int, ...]:
         """argsz, flags, num_regions, num_irqs."""
         request = DEVICE_INFO.pack(DEVICE_INFO.size, 0, 0, 0)
-        return DEVICE_INFO.unpack(self.call(Command.DEVICE_GET_INFO, request))
+        return DEVICE_INFO.unpack(self.call(VfioCommand.DEVICE_GET_INFO, request))
 
     def region_info(self, index: int, argsz: int = REGION_INFO.size) -> tuple[int, ...]:
         """argsz, flags, index, cap_offset, size, offset."""
         request = REGION_INFO.pack(argsz, 0, index, 0, 0, 0)
-        return REGION_INFO.unpack(self.call(Command.DEVICE_GET_REGION_INFO, request))
+        return REGION_INFO.unpack(self.call(VfioCommand.DEVICE_GET_REGION_INFO, request))
 
     def irq_info(self, index: int, argsz: int = IRQ_INFO.size) -> tuple[int, ...]:
         """argsz, flags, index, count."""
         request = IRQ_INFO.pack(argsz, 0, index, 0)
-        return IRQ_INFO.unpack(self.call(Command.DEVICE_GET_IRQ_INFO, request))
+        return IRQ_INFO.unpack(self.call(VfioCommand.DEVICE_GET_IRQ_INFO, request))
 
     def set_irqs(
         self,
@@ -152,7 +152,7 @@ class VfioClient:
     ) -> None:
         """DEVICE_SET_IRQS as it stands in linux/vfio.h."""
         payload = IRQ_SET.pack(IRQ_SET.size + len(data), flags, index, start, count) + data
-        self.call(Command.DEVICE_SET_IRQS, payload, fds)
+        self.call(VfioCommand.DEVICE_SET_IRQS, payload, fds)
 
     def enable_vector(self, vector: int) -> int:
         """Give an MSI-X vector a new eventfd, as QEMU does one by one, and return it."""
@@ -173,12 +173,12 @@ class VfioClient:
     ) -> None:
         """Grant memory."""
         payload = DMA_MAP.pack(argsz, flags, offset, iova, size)
-        assert self.call(Command.DMA_MAP, payload, [] if fd is None else [fd]) == b""
+        assert self.call(VfioCommand.DMA_MAP, payload, [] if fd is None else [fd]) == b""
 
     def dma_unmap(self, iova: int, size: int, flags: int = 0) -> None:
         """Take memory back."""
         payload = DMA_UNMAP.pack(DMA_UNMAP.size, flags, iova, size)
-        assert self.call(Command.DMA_UNMAP, payload) == payload
+        assert self.call(VfioCommand.DMA_UNMAP, payload) == payload
 
     def dma_unmap_all(self) -> None:
         """Take all memory back."""
@@ -187,7 +187,7 @@ class VfioClient:
     def read(self, region: int, offset: int, count: int) -> bytes:
         """REGION_READ."""
         request = REGION_ACCESS.pack(offset, region, count)
-        reply = self.call(Command.REGION_READ, request)
+        reply = self.call(VfioCommand.REGION_READ, request)
         assert reply[: REGION_ACCESS.size] == request
         assert len(reply) == REGION_ACCESS.size + count
         return reply[REGION_ACCESS.size :]
@@ -195,12 +195,12 @@ class VfioClient:
     def write(self, region: int, offset: int, data: bytes) -> None:
         """REGION_WRITE, waiting for the reply."""
         header = REGION_ACCESS.pack(offset, region, len(data))
-        assert self.call(Command.REGION_WRITE, header + data) == header
+        assert self.call(VfioCommand.REGION_WRITE, header + data) == header
 
     def post(self, region: int, offset: int, data: bytes) -> None:
         """REGION_WRITE without a reply, as QEMU writes to BARs."""
         header = REGION_ACCESS.pack(offset, region, len(data))
-        self.send(Command.REGION_WRITE, header + data, flags=Flag.NO_REPLY)
+        self.send(VfioCommand.REGION_WRITE, header + data, flags=MessageFlag.NO_REPLY)
 
     def write_multi(self, writes: Sequence[tuple[int, int, bytes]]) -> bytes:
         """REGION_WRITE_MULTI of (region, offset, data); the request's payload."""
@@ -212,7 +212,7 @@ class VfioClient:
 
     def reset(self) -> None:
         """DEVICE_RESET."""
-        assert self.call(Command.DEVICE_RESET) == b""
+        assert self.call(VfioCommand.DEVICE_RESET) == b""
 
     def _read(self, size: int) -> bytes:
         data = b""

@@ -31,7 +31,7 @@ Streamed = Generator[bytes, None, None]
 Method = Callable[[dict[str, Any]], Result | Portions[Result] | Streamed]
 """Takes the params and returns the result, or works it out in portions, one for each round.
 
-Raises :class:`RequestError`; a streamed result only before its first part.
+Raises :class:`ControlRequestError`; a streamed result only before its first part.
 """
 
 MOST_CLIENTS: Final = 8
@@ -44,7 +44,7 @@ _FLUSH_NS: Final = 5_000_000
 _PATIENCE_NS: Final = 10 * _SECOND_NS
 
 
-class RequestError(Exception):
+class ControlRequestError(Exception):
     """A request that cannot be fulfilled; the text is sent to the client."""
 
 
@@ -56,7 +56,7 @@ class ControlServer:
         self._loop = loop
         self._methods = methods
         self._path = path
-        self._clients: set[_Client] = set()
+        self._clients: set[_ControlClient] = set()
         try:
             self._listener = listen(path, MOST_CLIENTS)
         except OSError as error:
@@ -84,13 +84,13 @@ class ControlServer:
             logger.warning("control: more than %d clients: one is refused", MOST_CLIENTS)
             sock.close()
             return
-        client = _Client(self, sock, self._loop)
+        client = _ControlClient(self, sock, self._loop)
         self._clients.add(client)
         self._loop.add_quiet_reader(sock.fileno(), partial(contain, client, client.readable))
         hello = {"mlx5emu": version(), "protocol": protocol.VERSION}
         client.send(hello | {"methods": sorted(self._methods)})
 
-    def drop(self, client: _Client, why: str = "") -> None:
+    def drop(self, client: _ControlClient, why: str = "") -> None:
         """End a connection; ``why`` goes to the log."""
         if client in self._clients:
             self._clients.discard(client)
@@ -115,7 +115,9 @@ class ControlServer:
         try:
             handler = self._methods.get(method)
             if handler is None:
-                raise RequestError(f"no method {method!r}; there are {', '.join(self._methods)}")
+                raise ControlRequestError(
+                    f"no method {method!r}; there are {', '.join(self._methods)}"
+                )
             result = handler(params)
             if isinstance(result, Generator):
                 work = result
@@ -130,7 +132,7 @@ class ControlServer:
                         part = protocol.opening(head) + part
                     yield part
             yield protocol.CLOSING if has_begun else protocol.encode(head | {"result": result})
-        except RequestError as error:
+        except ControlRequestError as error:
             yield protocol.encode(head | {"error": {"message": str(error)}})
         except Exception:
             if has_begun:
@@ -139,7 +141,7 @@ class ControlServer:
             yield protocol.encode(head | {"error": {"message": "internal error"}})
 
 
-class _Client:
+class _ControlClient:
     """One connection."""
 
     def __init__(self, server: ControlServer, sock: socket.socket, loop: Loop) -> None:

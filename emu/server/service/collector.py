@@ -23,7 +23,7 @@ _OLDEST = 2
 """The generation whose collection visits everything that is not frozen."""
 
 
-class Collector:
+class GarbageCollector:
     """Controls Python's garbage collector for the functions of one server."""
 
     def __init__(self, functions: Sequence[Function]) -> None:
@@ -52,7 +52,7 @@ class Collector:
 @contextmanager
 def short_collections(functions: Sequence[Function]) -> Iterator[None]:
     """Keep collections short while in the context."""
-    collector = Collector(functions)
+    collector = GarbageCollector(functions)
     gc.collect()
     gc.freeze()
     gc.callbacks.append(collector.called)

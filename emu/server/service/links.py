@@ -10,7 +10,7 @@ from emu.device.function.function import Function
 from emu.device.ports import Clock
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import LocalFabric
-from emu.server.net.link.direction import Direction
+from emu.server.net.link.direction import LinkDirection
 
 if TYPE_CHECKING:
     from emu.device.faults.link import Link
@@ -35,7 +35,7 @@ class Links:
         """``seed`` is that of all random decisions."""
         self._functions = functions
         self._cabling = cabling
-        self._found: dict[tuple[int, str], Direction] = {}
+        self._found: dict[tuple[int, str], LinkDirection] = {}
         self.seed = seed
 
     def check(self, link: Link) -> None:
@@ -59,13 +59,13 @@ class Links:
             if link.is_clear:
                 return
             function, clock = self._functions[index], self._cabling.clock
-            direction = self._found[index, way] = Direction(
+            direction = self._found[index, way] = LinkDirection(
                 f"function {index} {way}", clock, lambda: function.hca.ledger, link, self.seed
             )
         direction.change(link)
         self._plug(index, way, None if link.is_clear else direction)
 
-    def _plug(self, index: int, way: str, direction: Direction | None) -> None:
+    def _plug(self, index: int, way: str, direction: LinkDirection | None) -> None:
         ports = self._cabling.ports
         port = ports[index] if index < len(ports) else None
         if port is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from emu.device.function.function import Function
 from emu.device.ports import Clock
 from emu.device.rounds.portions import Portions
-from emu.server.control.server import Method, RequestError, Streamed
+from emu.server.control.server import ControlRequestError, Method, Streamed
 from emu.server.net.eth.segments import Segments
 from emu.server.service import views
 from emu.server.service.fault_session import FaultSession
@@ -60,12 +60,12 @@ class _Methods:
         limit = params.get("limit", DEFAULT_LIMIT)
         count = len(self._functions)
         if index is not None and (type(index) is not int or not 0 <= index < count):
-            raise RequestError(f"function is a number below {count}")
+            raise ControlRequestError(f"function is a number below {count}")
         if type(limit) is not int or not 0 <= limit <= MOST_LIMIT:
-            raise RequestError(f"limit is a number up to {MOST_LIMIT}")
+            raise ControlRequestError(f"limit is a number up to {MOST_LIMIT}")
         known = views.kinds(self._functions[0])
         if kind is not None and kind not in known:
-            raise RequestError(f"kind is one of {', '.join(known)}")
+            raise ControlRequestError(f"kind is one of {', '.join(known)}")
         segments = self._segments.about() if kind is None and index is None else []
         return self._objects(range(count) if index is None else [index], kind, limit, segments)
 
@@ -94,12 +94,12 @@ class _Methods:
         try:
             return {"name": self._faults.add(rule_from_table(params.get("rule")))}
         except ValueError as error:
-            raise RequestError(str(error)) from None
+            raise ControlRequestError(str(error)) from None
 
     def fault_remove(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params, "name")
         if not self._faults.remove(str(params.get("name"))):
-            raise RequestError(f"no rule {params.get('name')!r}")
+            raise ControlRequestError(f"no rule {params.get('name')!r}")
         return {}
 
     def fault_load(self, params: dict[str, Any]) -> Portions[Mapping[str, Any]]:
@@ -108,11 +108,11 @@ class _Methods:
         _only(params, "plan")
         text = params.get("plan", "")
         if not isinstance(text, str):
-            raise RequestError("plan is the text of a plan")
+            raise ControlRequestError("plan is the text of a plan")
         try:
             plan = yield from loading(text)
         except PlanError as error:
-            raise RequestError(str(error)) from None
+            raise ControlRequestError(str(error)) from None
         self._faults.load(plan)
         return {"rules": len(plan.rule)}
 
@@ -127,7 +127,7 @@ class _Methods:
         try:
             self._faults.set_link(link_from_table(params.get("link")))
         except ValueError as error:
-            raise RequestError(str(error)) from None
+            raise ControlRequestError(str(error)) from None
         return {}
 
 
@@ -144,4 +144,6 @@ def _only(params: Mapping[str, Any], *names: str) -> None:
     """Reject unknown parameters."""
     for name in params:
         if name not in names:
-            raise RequestError(f"no parameter {name!r}; there are {', '.join(names) or 'none'}")
+            raise ControlRequestError(
+                f"no parameter {name!r}; there are {', '.join(names) or 'none'}"
+            )

@@ -13,7 +13,7 @@ from emu.host.cut_short import complaint
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.pcap import blocks
-from emu.server.net.pcap.capture import EthernetInterface, Interface, Subnet
+from emu.server.net.pcap.capture import EthernetInterface, Interface, SubnetWatcher
 from emu.server.net.pcap.file import DEFAULT_MIB, PcapFile
 from emu.version import version
 
@@ -49,7 +49,7 @@ class Capture:
         self._cables = [cable for cable in cables if cable is not None]
         self._fabric = fabric
         self._interfaces: list[Interface] = []
-        subnet = Subnet(wants_messages=options.messages)
+        subnet = SubnetWatcher(wants_messages=options.messages)
         for index, (function, cable) in enumerate(zip(functions, cables)):
             name, vport = f"function {index}", function.hca.vport
             if cable is not None:

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServedDevice:
     """A device, and the socket that offers it."""
 
     socket: Path
@@ -52,7 +52,7 @@ class Server:
 
     def __init__(
         self,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[ServedDevice],
         transport: str = DEFAULT_KIND,
         tracer: Callable[[int, Clock], Tracer] | None = None,
         fabric: str | None = None,

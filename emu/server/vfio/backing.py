@@ -24,10 +24,10 @@ import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from emu.server.vfio.protocol import PAGE_SIZE, RequestError
+from emu.server.vfio.protocol import PAGE_SIZE, VfioRequestError
 
 if TYPE_CHECKING:
-    from emu.server.vfio.sigbus import Guard
+    from emu.server.vfio.sigbus import SigbusGuard
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Backing:
             self.mapping = mmap.mmap(fd, size, access=access)
         except OSError as error:
             why = f"the file cannot be mapped: {error.strerror}"
-            raise RequestError(error.errno or errno.EINVAL, why) from None
+            raise VfioRequestError(error.errno or errno.EINVAL, why) from None
         self.mapping.madvise(mmap.MADV_DONTDUMP)
         self.guard = None if on_lost is None else _guard().add(self.mapping, on_lost)
         self.view = memoryview(self.mapping)
@@ -92,14 +92,14 @@ class BackingCache:
     def get(self, fd: int, end: int, writable: bool) -> Backing:
         """A mapping of ``fd``'s file that holds its bytes up to ``end``; counts one more user.
 
-        The caller keeps the descriptor. Raises :class:`RequestError` when it is not a file, the
+        The caller keeps the descriptor. Raises :class:`VfioRequestError` when it is not a file, the
         file is shorter than ``end``, may shrink, or cannot be mapped as ``writable`` asks.
         """
         size, key, may_lose = self._check(fd, end)
         backing = self._backings.get(key)
         if backing is None or backing.size < end or (writable and not backing.writable):
             if self._mapped >= _MAX_FILES and not self._unmap_held():
-                raise RequestError(errno.ENOSPC, f"{_MAX_FILES} files are mapped already")
+                raise VfioRequestError(errno.ENOSPC, f"{_MAX_FILES} files are mapped already")
             on_lost = self._on_lost if may_lose else None
             backing = self._backings[key] = Backing(fd, key, size, writable, on_lost)
             self._mapped += 1
@@ -155,16 +155,16 @@ class BackingCache:
         """
         is_sealed = sealed_against_shrinking(fd)
         if not (is_sealed or self._trust_unsealed):
-            raise RequestError(
+            raise VfioRequestError(
                 errno.EINVAL,
                 "the memory's file may shrink, which would kill this process: "
                 "give the guest its RAM by memory-backend-memfd with share=on (or trust the file)",
             )
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise RequestError(errno.EINVAL, "the descriptor is not a file's")
+            raise VfioRequestError(errno.EINVAL, "the descriptor is not a file's")
         if end > status.st_size:
-            raise RequestError(
+            raise VfioRequestError(
                 errno.EINVAL, f"the file has {status.st_size:#x} bytes, {end:#x} are granted"
             )
         # Among files that can be sealed, only those of huge pages have another block size.
@@ -172,7 +172,7 @@ class BackingCache:
         return status.st_size, (status.st_dev, status.st_ino), may_lose
 
 
-def _guard() -> Guard:
+def _guard() -> SigbusGuard:
     """The SIGBUS handler; imported late, as most servers need neither it nor its ctypes."""
     from emu.server.vfio.sigbus import GUARD
 

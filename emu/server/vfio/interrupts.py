@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from emu.server.vfio.protocol import NUM_IRQS, Irq, IrqSetFlag, RequestError
+from emu.server.vfio.protocol import NUM_IRQS, Irq, IrqSetFlag, VfioRequestError
 from emu.server.vfio.waits.alarm import ALARM
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class IrqTable(MsixVectors):
     ) -> None:
         """One DEVICE_SET_IRQS; the descriptors that it keeps are taken out of ``fds``.
 
-        Raises :class:`RequestError` with EINVAL before anything changes.
+        Raises :class:`VfioRequestError` with EINVAL before anything changes.
         """
         vectors = self._check(index, flags, start, count)
         data_type = flags & IrqSetFlag.DATA_MASK
@@ -199,5 +199,5 @@ def _check_eventfd(fd: int) -> None:
     os.set_blocking(fd, False)
 
 
-def _invalid(why: str) -> RequestError:
-    return RequestError(errno.EINVAL, why)
+def _invalid(why: str) -> VfioRequestError:
+    return VfioRequestError(errno.EINVAL, why)

@@ -22,7 +22,13 @@ from emu.server.vfio.base import TransportError
 from emu.server.vfio.interrupts import MsixVectors
 from emu.server.vfio.mappings import find_backing
 from emu.server.vfio.memory import READ, WRITE, DmaMap
-from emu.server.vfio.protocol import MAX_DMA_MAPS, Irq, ProtocolError, Region, RequestError
+from emu.server.vfio.protocol import (
+    MAX_DMA_MAPS,
+    Irq,
+    RegionIndex,
+    VfioProtocolError,
+    VfioRequestError,
+)
 from emu.server.vfio.requests import region_sizes
 from emu.server.vfio.waits.alarm import ALARM
 
@@ -119,7 +125,7 @@ class Context:
     def run(self) -> None:
         """Handle one message that has arrived completely.
 
-        Raises EOFError when the client has left, :class:`ProtocolError` when the library cannot
+        Raises EOFError when the client has left, :class:`VfioProtocolError` when the library cannot
         continue with it, and what a callback has raised unexpectedly.
         """
         result = self._library.vfu_run_ctx(self._context)
@@ -131,7 +137,7 @@ class Context:
         if ctypes.get_errno() == errno.ENOTCONN:
             self._serving = False
             raise EOFError
-        raise ProtocolError(f"vfu_run_ctx: {os.strerror(ctypes.get_errno())}")
+        raise VfioProtocolError(f"vfu_run_ctx: {os.strerror(ctypes.get_errno())}")
 
     def hang_up(self) -> None:
         """Make the library drop its client, if it has not yet, by giving it a closed connection."""
@@ -143,7 +149,7 @@ class Context:
             self.adopt(ended)
         try:
             self.run()
-        except (EOFError, ProtocolError) as error:
+        except (EOFError, VfioProtocolError) as error:
             logger.debug("%s: the library has let go of the client %s", self._name, error)
 
     def trigger(self, vector: int) -> bool:
@@ -174,7 +180,7 @@ class Context:
         for region, size in enumerate(region_sizes(self._function)):
             if size:
                 kind = abi.VFU_REGION_FLAG_MEM
-                if region == Region.CONFIG:
+                if region == RegionIndex.CONFIG:
                     kind = abi.VFU_REGION_FLAG_ALWAYS_CB
                 access = self._keep(abi.RegionAccessFn(self._access(region)))
                 flags = abi.VFU_REGION_FLAG_RW | kind
@@ -199,7 +205,7 @@ class Context:
 
     def _failed(self, error: Exception) -> int:
         """What a callback answers that could not do its work."""
-        if isinstance(error, RequestError):
+        if isinstance(error, VfioRequestError):
             logger.warning("%s: %s", self._name, error)
             ctypes.set_errno(error.errno)
         else:
@@ -220,7 +226,7 @@ class Context:
                 if not is_write:
                     data = _read(function, region, offset, count)
                     ctypes.memmove(buffer, data, count)
-                elif region == Region.CONFIG:
+                elif region == RegionIndex.CONFIG:
                     function.config_write(offset, ctypes.string_at(buffer, count))
                 else:
                     function.bar_write(region, offset, ctypes.string_at(buffer, count))
@@ -241,7 +247,7 @@ class Context:
                 logger.warning("%s: no file found behind %#x+%#x", self._name, iova, size)
             fd, offset = backing or (None, 0)
             self._memory.map(iova, size, offset, access, fd)
-        except RequestError as error:
+        except VfioRequestError as error:
             logger.warning("%s: %#x+%#x stays unmapped: %s", self._name, iova, size, error)
         except Exception as error:
             self._failed(error)
@@ -250,7 +256,7 @@ class Context:
         info = pointer.contents
         try:
             self._memory.unmap(info.iova.iov_base or 0, info.iova.iov_len)
-        except RequestError as error:
+        except VfioRequestError as error:
             logger.warning("%s: DMA_UNMAP: %s", self._name, error)
         except Exception as error:
             self._failed(error)
@@ -267,10 +273,10 @@ class Context:
 
 
 def _read(function: PciFunction, region: int, offset: int, count: int) -> bytes:
-    if region == Region.CONFIG:
+    if region == RegionIndex.CONFIG:
         data = function.config_read(offset, count)
     else:
         data = function.bar_read(region, offset, count)
     if len(data) != count:
-        raise RequestError(errno.EIO, f"the function read {len(data)} bytes of {count}")
+        raise VfioRequestError(errno.EIO, f"the function read {len(data)} bytes of {count}")
     return data

@@ -31,20 +31,20 @@ from emu.server.vfio.protocol import (
     NUM_BARS,
     REGION_REQUEST,
     VERSION,
-    Command,
-    ProtocolError,
+    VfioCommand,
+    VfioProtocolError,
     command_name,
 )
-from emu.server.vfio.server import SLOW_BYTES, Server
+from emu.server.vfio.server import SLOW_BYTES, VfioServer
 from emu.server.vfio.waits.waiting import Waiter
 
 _SEND_LIMIT: Final = Struct("@ll").pack(0, 40_000)
 """How long the library may wait for a client to read, as SO_SNDTIMEO: seconds, microseconds."""
-_ACCESSES: Final = (Command.REGION_READ, Command.REGION_WRITE)
+_ACCESSES: Final = (VfioCommand.REGION_READ, VfioCommand.REGION_WRITE)
 _MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
 
 
-class LibvfioUserServer(Server["_Client"]):
+class LibvfioUserServer(VfioServer["_LibraryClient"]):
     """A function on a vfio-user socket; see :class:`emu.server.vfio.base.Transport`.
 
     There is nothing to poll for but messages: the library itself waits for a client that does not
@@ -75,16 +75,16 @@ class LibvfioUserServer(Server["_Client"]):
             self._context.destroy()
             raise
 
-    def _meet(self, sock: socket.socket) -> _Client:
+    def _meet(self, sock: socket.socket) -> _LibraryClient:
         assert self._context is not None
-        return _Client(sock, self._context)
+        return _LibraryClient(sock, self._context)
 
-    def _handle(self, client: _Client, timeout_ns: int | None) -> None:
+    def _handle(self, client: _LibraryClient, timeout_ns: int | None) -> None:
         """Let the library handle one turn of the messages that have arrived."""
         if client.attached:
             for command in client.peek(timeout_ns):
                 client.context.run()
-                if command == Command.DEVICE_SET_IRQS:
+                if command == VfioCommand.DEVICE_SET_IRQS:
                     self.interrupts.send_pending()
         elif client.greet(timeout_ns):
             client.attach()
@@ -97,7 +97,7 @@ class LibvfioUserServer(Server["_Client"]):
             self._context = None
 
 
-class _Client:
+class _LibraryClient:
     """The client's socket, which the library reads once VERSION has been agreed on."""
 
     def __init__(self, sock: socket.socket, context: Context) -> None:
@@ -152,14 +152,14 @@ class _Client:
                 os.close(fd)
         self.attached = agreed
         if not agreed:
-            raise ProtocolError("no version could be agreed on")
+            raise VfioProtocolError("no version could be agreed on")
         self.context.adopt(self._sock)
 
     def peek(self, timeout_ns: int | None) -> list[int]:
         """Wait for messages; returns the commands of one turn of them, empty when none came.
 
-        Raises EOFError when the client has left and :class:`ProtocolError` when the next message
-        can never be handled.
+        Raises EOFError when the client has left and :class:`VfioProtocolError` when the next
+        message can never be handled.
         """
         flags = socket.MSG_PEEK
         if not self._waiter.prepare(timeout_ns):
@@ -175,14 +175,14 @@ class _Client:
         while filled - head >= HEADER.size and left > 0:
             _, command, size, _, _ = HEADER.unpack_from(self._peeked, head)
             if not HEADER.size <= size <= MAX_MSG_SIZE:
-                raise ProtocolError(f"a header of no request: size {size}")
+                raise VfioProtocolError(f"a header of no request: size {size}")
             if head + size > filled:
                 break
             commands.append(command)
             left -= self._cost(head, command, size)
             head += size
         if not commands:
-            raise ProtocolError(f"{filled} bytes of a message, and libvfio-user cannot wait")
+            raise VfioProtocolError(f"{filled} bytes of a message, and libvfio-user cannot wait")
         return commands
 
     def _missing(self) -> int:
@@ -190,8 +190,8 @@ class _Client:
         if len(self._greeting) < HEADER.size:
             return HEADER.size - len(self._greeting)
         _, command, size, _, _ = HEADER.unpack_from(self._greeting)
-        if command != Command.VERSION or not HEADER.size <= size <= _MAX_GREETING:
-            raise ProtocolError(f"{command_name(command)} of {size} bytes came first")
+        if command != VfioCommand.VERSION or not HEADER.size <= size <= _MAX_GREETING:
+            raise VfioProtocolError(f"{command_name(command)} of {size} bytes came first")
         return int(size - len(self._greeting))
 
     def _cost(self, head: int, command: int, size: int) -> int:
@@ -199,5 +199,5 @@ class _Client:
         if command in _ACCESSES and size >= REGION_REQUEST.size:
             _, _, _, _, _, _, region, count = REGION_REQUEST.unpack_from(self._peeked, head)
             if region < NUM_BARS:
-                return size + (int(count) if command == Command.REGION_READ else 0)
+                return size + (int(count) if command == VfioCommand.REGION_READ else 0)
         return size + SLOW_BYTES

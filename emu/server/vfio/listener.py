@@ -16,7 +16,7 @@ _SEND_TIMEOUT: Final = Struct("@ll").pack(2, 0)
 """Limit of libvfio-user's wait for a client to take its reply, which blocks us (struct timeval)."""
 
 
-class Listener:
+class VfioListener:
     """A socket bound to ``path`` from :meth:`open` until :meth:`close`, which removes the path."""
 
     def __init__(self, path: str | os.PathLike[str], mode: int = OWNER_ONLY) -> None:

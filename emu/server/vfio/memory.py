@@ -15,7 +15,7 @@ from typing import Final
 
 from emu.device.ports import Buffer, DmaError
 from emu.server.vfio.backing import Backing, BackingCache
-from emu.server.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE, RequestError
+from emu.server.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE, VfioRequestError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _Find = Callable[[int, int, int], list[_Piece]]
 """Finds the parts of a range (iova, length, access). Raises :class:`DmaError`."""
 
 
-class Region:
+class DmaRegion:
     """A granted range. Without a ``backing`` it is known but cannot be accessed."""
 
     __slots__ = ("access", "backing", "end", "start", "window")
@@ -74,7 +74,7 @@ class DmaMap:
         self._max_maps = max_maps
         self._files = BackingCache(lambda: self.on_lost(), trust_unsealed)
         self._starts: list[int] = []
-        self._regions: list[Region] = []
+        self._regions: list[DmaRegion] = []
         nothing = mmap.mmap(-1, PAGE_SIZE)
         self._no_window: _Window = (1, 0, 0, nothing, memoryview(nothing))
         # The last range read and the last one written: most accesses stay in one.
@@ -145,25 +145,25 @@ class DmaMap:
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
         """Grant a range, backed by ``fd`` from ``offset`` on; the caller keeps the descriptor.
 
-        Raises :class:`RequestError` before anything changes: EINVAL for a range that is empty,
+        Raises :class:`VfioRequestError` before anything changes: EINVAL for a range that is empty,
         unaligned or past the end of the address space or of the file, and for a file that may
         shrink; EEXIST for an overlap; ENOSPC when there are too many.
         """
         end = iova + size
         if not size or (iova | size | offset) % PAGE_SIZE or end > _ADDRESS_SPACE:
-            raise RequestError(errno.EINVAL, "the range is empty, unaligned or too long")
+            raise VfioRequestError(errno.EINVAL, "the range is empty, unaligned or too long")
         if not access:
-            raise RequestError(errno.EINVAL, "the range is neither readable nor writable")
+            raise VfioRequestError(errno.EINVAL, "the range is neither readable nor writable")
         at = bisect_left(self._starts, end)
         if at and self._regions[at - 1].end > iova:
-            raise RequestError(errno.EEXIST, "the range overlaps one that is granted already")
+            raise VfioRequestError(errno.EEXIST, "the range overlaps one that is granted already")
         if len(self._regions) >= self._max_maps:
-            raise RequestError(errno.ENOSPC, f"there are {self._max_maps} ranges already")
+            raise VfioRequestError(errno.ENOSPC, f"there are {self._max_maps} ranges already")
         backing = None
         if fd is not None:
             backing = self._files.get(fd, offset + size, writable=bool(access & WRITE))
         self._starts.insert(at, iova)
-        self._regions.insert(at, Region(iova, end, offset, access, backing))
+        self._regions.insert(at, DmaRegion(iova, end, offset, access, backing))
         self._changed()
 
     def unmap(self, iova: int, size: int) -> int:
@@ -174,11 +174,11 @@ class DmaMap:
         """
         end = iova + size
         if not size or end > _ADDRESS_SPACE:
-            raise RequestError(errno.EINVAL, "the range is empty or too long")
+            raise VfioRequestError(errno.EINVAL, "the range is empty or too long")
         first, last = bisect_left(self._starts, iova), bisect_left(self._starts, end)
         starts_inside = first and self._regions[first - 1].end > iova
         if starts_inside or (last > first and self._regions[last - 1].end > end):
-            raise RequestError(errno.EINVAL, "the range would split one that was granted whole")
+            raise VfioRequestError(errno.EINVAL, "the range would split one that was granted whole")
         if first < last:
             self._remove(first, last)
         return last - first
@@ -241,7 +241,7 @@ class DmaMap:
             self._remember(pieces[0][0], region)
         return pieces
 
-    def _remember(self, window: _Window, region: Region | None) -> None:
+    def _remember(self, window: _Window, region: DmaRegion | None) -> None:
         """Cache this range for fast access."""
         if region is not None and region.access & READ:
             self._read_window = window

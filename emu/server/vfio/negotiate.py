@@ -20,7 +20,7 @@ from emu.server.vfio.protocol import (
     MINOR,
     PAGE_SIZE,
     VERSION,
-    RequestError,
+    VfioRequestError,
 )
 
 _NUMBERS: Final = {
@@ -32,7 +32,7 @@ _NUMBERS: Final = {
 
 
 def negotiate(payload: bytes) -> bytes:
-    """The payload of the reply to a VERSION message; :class:`RequestError` ends the connection."""
+    """The payload of the reply to a VERSION message; VfioRequestError ends the connection."""
     if len(payload) < VERSION.size:
         raise _invalid(f"VERSION has {len(payload)} bytes")
     major, minor = VERSION.unpack_from(payload)
@@ -78,5 +78,5 @@ def _agree(proposed: dict[str, Any]) -> dict[str, int | bool]:
     return agreed
 
 
-def _invalid(why: str) -> RequestError:
-    return RequestError(errno.EINVAL, why)
+def _invalid(why: str) -> VfioRequestError:
+    return VfioRequestError(errno.EINVAL, why)

@@ -57,7 +57,7 @@ MAX_VERSION_DATA = 4096
 MAX_MSG_SIZE = REGION_REQUEST.size + MAX_DATA_XFER_SIZE
 
 
-class Command(IntEnum):
+class VfioCommand(IntEnum):
     """enum vfio_user_command."""
 
     VERSION = 1
@@ -79,7 +79,7 @@ class Command(IntEnum):
     MIG_DATA_WRITE = 18
 
 
-class Flag(IntFlag):
+class MessageFlag(IntFlag):
     """The header's flags; the low four bits are the message's type."""
 
     COMMAND = 0
@@ -120,7 +120,7 @@ class RegionFlag(IntFlag):
     CAPS = 8
 
 
-class Region(IntEnum):
+class RegionIndex(IntEnum):
     """VFIO_PCI_*_REGION_INDEX; 0 to 5 are the BARs."""
 
     ROM = 6
@@ -167,7 +167,7 @@ class IrqSetFlag(IntFlag):
     ACTION_TYPE_MASK = 0x38
 
 
-class RequestError(Exception):
+class VfioRequestError(Exception):
     """A request that gets an error reply; it has changed nothing.
 
     ``errno`` goes into the reply's error field, the text into the log.
@@ -178,13 +178,13 @@ class RequestError(Exception):
         self.errno = errno
 
 
-class ProtocolError(Exception):
+class VfioProtocolError(Exception):
     """A client that has to be dropped: its stream of messages can no longer be followed."""
 
 
 def command_name(cmd: int) -> str:
     """The command's name in the specification, for a log line."""
     try:
-        return Command(cmd).name
+        return VfioCommand(cmd).name
     except ValueError:
         return f"command {cmd}"

@@ -29,14 +29,14 @@ from emu.server.vfio.protocol import (
     REGION_INFO,
     WRITE_MULTI,
     WRITE_MULTI_ENTRY,
-    Command,
     DeviceFlag,
     DmaFlag,
     IrqInfoFlag,
-    Region,
     RegionFlag,
-    RequestError,
+    RegionIndex,
     UnmapFlag,
+    VfioCommand,
+    VfioRequestError,
     command_name,
 )
 
@@ -57,28 +57,28 @@ class Requests:
         self._interrupts = interrupts
         self.region_sizes: Final = region_sizes(function)
         self._handlers: Final[dict[int, _Handler]] = {
-            Command.DMA_MAP: self._dma_map,
-            Command.DMA_UNMAP: self._dma_unmap,
-            Command.DEVICE_GET_INFO: self._device_get_info,
-            Command.DEVICE_GET_REGION_INFO: self._device_get_region_info,
-            Command.DEVICE_GET_IRQ_INFO: self._device_get_irq_info,
-            Command.DEVICE_SET_IRQS: self._device_set_irqs,
-            Command.REGION_READ: self._region_read,
-            Command.REGION_WRITE: self._region_write,
-            Command.REGION_WRITE_MULTI: self._region_write_multi,
-            Command.DEVICE_RESET: self._device_reset,
+            VfioCommand.DMA_MAP: self._dma_map,
+            VfioCommand.DMA_UNMAP: self._dma_unmap,
+            VfioCommand.DEVICE_GET_INFO: self._device_get_info,
+            VfioCommand.DEVICE_GET_REGION_INFO: self._device_get_region_info,
+            VfioCommand.DEVICE_GET_IRQ_INFO: self._device_get_irq_info,
+            VfioCommand.DEVICE_SET_IRQS: self._device_set_irqs,
+            VfioCommand.REGION_READ: self._region_read,
+            VfioCommand.REGION_WRITE: self._region_write,
+            VfioCommand.REGION_WRITE_MULTI: self._region_write_multi,
+            VfioCommand.DEVICE_RESET: self._device_reset,
         }
 
     def handle(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
         """Do ``cmd`` and return the reply's payload. Kept descriptors are removed from ``fds``.
 
-        Raises :class:`RequestError`: ENOTSUP for a command that we do not support, such as
+        Raises :class:`VfioRequestError`: ENOTSUP for a command that we do not support, such as
         DEVICE_FEATURE; for an invalid request EINVAL or the error that its handler raises.
         """
         handler = self._handlers.get(cmd)
         if handler is None:
-            raise RequestError(errno.ENOTSUP, "not supported")
-        if fds and cmd not in (Command.DMA_MAP, Command.DEVICE_SET_IRQS):
+            raise VfioRequestError(errno.ENOTSUP, "not supported")
+        if fds and cmd not in (VfioCommand.DMA_MAP, VfioCommand.DEVICE_SET_IRQS):
             raise _invalid(f"{command_name(cmd)} carries no descriptors")
         if len(fds) > MAX_MSG_FDS:
             raise _invalid(f"{len(fds)} descriptors in a message")
@@ -147,12 +147,12 @@ class Requests:
         _expect(payload, REGION_ACCESS.size)
         offset, region, count = REGION_ACCESS.unpack(payload)
         self._expect_inside(region, offset, count)
-        if region == Region.CONFIG:
+        if region == RegionIndex.CONFIG:
             data = self._function.config_read(offset, count)
         else:
             data = self._function.bar_read(region, offset, count)
         if len(data) != count:
-            raise RequestError(errno.EIO, f"the function read {len(data)} bytes of {count}")
+            raise VfioRequestError(errno.EIO, f"the function read {len(data)} bytes of {count}")
         return payload + data
 
     def _region_write(self, payload: bytes, fds: list[int]) -> bytes:
@@ -172,7 +172,7 @@ class Requests:
         if number > _MOST_WRITES:
             raise _invalid(f"{number} writes, more than {_MOST_WRITES}")
         writes = list(WRITE_MULTI_ENTRY.iter_unpack(payload[WRITE_MULTI.size :]))
-        if sum(write[1] == Region.CONFIG for write in writes) > _MOST_CONFIG_WRITES:
+        if sum(write[1] == RegionIndex.CONFIG for write in writes) > _MOST_CONFIG_WRITES:
             raise _invalid(f"more than {_MOST_CONFIG_WRITES} writes to configuration space")
         for offset, region, count, data in writes:
             if not 1 <= count <= len(data):
@@ -190,7 +190,7 @@ class Requests:
         return b""
 
     def _write(self, region: int, offset: int, data: bytes) -> None:
-        if region == Region.CONFIG:
+        if region == RegionIndex.CONFIG:
             self._function.config_write(offset, data)
         else:
             self._function.bar_write(region, offset, data)
@@ -205,7 +205,7 @@ class Requests:
 def region_sizes(function: PciFunction) -> tuple[int, ...]:
     """Size of each region in bytes; there is no ROM and no VGA region."""
     sizes = [*function.bar_sizes, *[0] * (NUM_REGIONS - NUM_BARS)]
-    sizes[Region.CONFIG] = CONFIG_SPACE_SIZE
+    sizes[RegionIndex.CONFIG] = CONFIG_SPACE_SIZE
     return tuple(sizes)
 
 
@@ -219,5 +219,5 @@ def _expect_argsz(argsz: int, size: int) -> None:
         raise _invalid(f"argsz {argsz}, at least {size} are needed")
 
 
-def _invalid(why: str) -> RequestError:
-    return RequestError(errno.EINVAL, why)
+def _invalid(why: str) -> VfioRequestError:
+    return VfioRequestError(errno.EINVAL, why)

@@ -13,9 +13,9 @@ from emu.device.ports import PciFunction
 from emu.host.listening import OWNER_ONLY
 from emu.server.vfio.base import TransportError, clean_up
 from emu.server.vfio.interrupts import MsixVectors
-from emu.server.vfio.listener import Listener
+from emu.server.vfio.listener import VfioListener
 from emu.server.vfio.memory import DmaMap
-from emu.server.vfio.protocol import ProtocolError
+from emu.server.vfio.protocol import VfioProtocolError
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ SLOW_BYTES: Final = 256
 """Bytes that any other request counts as in addition; one of them, a reset, takes 0.3 ms."""
 
 
-class Client(Protocol):
+class ServedClient(Protocol):
     """A client and its connection."""
 
     def fileno(self) -> int:
@@ -39,10 +39,10 @@ class Client(Protocol):
         """Close the connection."""
 
 
-AnyClient = TypeVar("AnyClient", bound=Client)
+AnyClient = TypeVar("AnyClient", bound=ServedClient)
 
 
-class Server(ABC, Generic[AnyClient]):
+class VfioServer(ABC, Generic[AnyClient]):
     """A function on a vfio-user socket; see :class:`emu.server.vfio.base.Transport`."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Server(ABC, Generic[AnyClient]):
     ) -> None:
         self.memory = DmaMap(trust_unsealed=trust_unsealed)
         self.interrupts = interrupts
-        self._listener = Listener(path, socket_mode)
+        self._listener = VfioListener(path, socket_mode)
         self._name = os.fspath(path)
         self._function: PciFunction | None = None
         self._client: AnyClient | None = None
@@ -120,7 +120,7 @@ class Server(ABC, Generic[AnyClient]):
         except EOFError:
             logger.info("%s: the client has left", self._name)
             self._drop()
-        except (ProtocolError, OSError) as error:
+        except (VfioProtocolError, OSError) as error:
             logger.warning("%s: the client is dropped: %s", self._name, error)
             self._drop()
         except Exception:
@@ -129,7 +129,7 @@ class Server(ABC, Generic[AnyClient]):
 
     @abstractmethod
     def _handle(self, client: AnyClient, timeout_ns: int | None) -> None:
-        """As :meth:`serve`. Raises EOFError when the client has left, OSError or ProtocolError."""
+        """As :meth:`serve`. EOFError: the client has left. Else OSError, VfioProtocolError."""
 
     def wake(self) -> None:
         """End the wait in :meth:`serve`, or the next one."""

@@ -27,10 +27,10 @@ from emu.server.vfio.protocol import (
     MAX_MSG_SIZE,
     NUM_BARS,
     REGION_REQUEST,
-    Command,
-    Flag,
-    ProtocolError,
-    RequestError,
+    MessageFlag,
+    VfioCommand,
+    VfioProtocolError,
+    VfioRequestError,
     command_name,
 )
 from emu.server.vfio.requests import Requests
@@ -50,14 +50,14 @@ _DONT_WAIT: Final = int(socket.MSG_DONTWAIT)
 _unpack, _pack = REGION_REQUEST.unpack_from, REGION_REQUEST.pack
 _HEADER: Final = HEADER.size
 _ACCESS: Final = REGION_REQUEST.size
-_READ: Final = int(Command.REGION_READ)
-_WRITE: Final = int(Command.REGION_WRITE)
+_READ: Final = int(VfioCommand.REGION_READ)
+_WRITE: Final = int(VfioCommand.REGION_WRITE)
 _MAX_DATA: Final = MAX_DATA_XFER_SIZE
-_REPLY: Final = int(Flag.REPLY)
-_NO_REPLY: Final = int(Flag.NO_REPLY)
+_REPLY: Final = int(MessageFlag.REPLY)
+_NO_REPLY: Final = int(MessageFlag.NO_REPLY)
 
 
-class Session:
+class VfioSession:
     """A client from its first message to the end of its connection."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Session:
     def receive(self, timeout_ns: int | None) -> bool:
         """Wait for data and receive all of them; False when none came in time.
 
-        Raises EOFError when the client has closed, OSError or :class:`ProtocolError` when it is
+        Raises EOFError when the client has closed, OSError or :class:`VfioProtocolError` when it is
         lost otherwise.
         """
         filled = self._filled
@@ -124,7 +124,7 @@ class Session:
             self._take_descriptors(ancillary, bool(state & _TRUNCATED))
         if not size:
             if filled:
-                raise ProtocolError(f"the client left after {filled} bytes of a message")
+                raise VfioProtocolError(f"the client left after {filled} bytes of a message")
             raise EOFError
         return True
 
@@ -167,7 +167,7 @@ class Session:
                     last = last - count if send(reply + data) else -1
                 else:
                     why = f"the function read {len(data)} bytes of {count}"
-                    self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, why))
+                    self._refuse(msg_id, cmd, flags, VfioRequestError(errno.EIO, why))
             else:
                 self._slow(head, end)
                 last = -1 if self._unsent else last - SLOW_BYTES
@@ -182,20 +182,20 @@ class Session:
         """Handle the message at ``head``; False when it is not complete yet."""
         msg_id, cmd, size, flags, _ = HEADER.unpack_from(self._buffer, head)
         if flags & ~_NO_REPLY or not HEADER.size <= size <= MAX_MSG_SIZE:
-            raise ProtocolError(f"a header of no request: size {size}, flags {flags:#x}")
+            raise VfioProtocolError(f"a header of no request: size {size}, flags {flags:#x}")
         if end > self._filled:
             return False
         payload = bytes(self._space[head + HEADER.size : end])
         fds = self._fds.pop(head, [])
         try:
             reply = self._answer(cmd, payload, fds)
-        except RequestError as error:
+        except VfioRequestError as error:
             self._refuse(msg_id, cmd, flags, error)
             if not self._negotiated:
-                raise ProtocolError("no version could be agreed on") from None
+                raise VfioProtocolError("no version could be agreed on") from None
         else:
-            if not flags & Flag.NO_REPLY:
-                header = HEADER.pack(msg_id, cmd, HEADER.size + len(reply), Flag.REPLY, 0)
+            if not flags & MessageFlag.NO_REPLY:
+                header = HEADER.pack(msg_id, cmd, HEADER.size + len(reply), MessageFlag.REPLY, 0)
                 self._send(header + reply)
         finally:
             _close_all(fds)
@@ -205,18 +205,18 @@ class Session:
         """The reply's payload; the first message, and only the first, has to be VERSION."""
         if self._negotiated:
             return self._requests.handle(cmd, payload, fds)
-        if cmd != Command.VERSION or fds:
-            raise ProtocolError(f"{command_name(cmd)} came first, or VERSION with descriptors")
+        if cmd != VfioCommand.VERSION or fds:
+            raise VfioProtocolError(f"{command_name(cmd)} came first, or VERSION with descriptors")
         reply = negotiate(payload)
         self._negotiated = True
         self._hot_sizes = self._requests.region_sizes[:NUM_BARS]
         return reply
 
-    def _refuse(self, msg_id: int, cmd: int, flags: int, error: RequestError) -> None:
+    def _refuse(self, msg_id: int, cmd: int, flags: int, error: VfioRequestError) -> None:
         """Log a bad request and send the error reply: header only."""
         logger.warning("%s: %s refused: %s", self._name, command_name(cmd), error)
-        if not flags & Flag.NO_REPLY:
-            reply = Flag.REPLY | Flag.ERROR
+        if not flags & MessageFlag.NO_REPLY:
+            reply = MessageFlag.REPLY | MessageFlag.ERROR
             self._send(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
 
     def _send(self, data: bytes | bytearray) -> bool:
@@ -263,7 +263,7 @@ class Session:
         taken = self._fds.setdefault(head, [])
         taken.extend(fds)
         if truncated or len(taken) > _SCM_MAX_FD:
-            raise ProtocolError("a message has too many descriptors, or some were lost")
+            raise VfioProtocolError("a message has too many descriptors, or some were lost")
 
 
 def _close_all(fds: list[int]) -> None:

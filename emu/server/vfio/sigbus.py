@@ -43,7 +43,7 @@ class _Sigaction(ctypes.Structure):
     )
 
 
-class Guard:
+class SigbusGuard:
     """Handles SIGBUS in the mappings added to it. The only instance of a process is GUARD."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Guard:
         self._libc.sigaction(number, ctypes.byref(self._previous), None)
 
 
-GUARD: Final = Guard()
+GUARD: Final = SigbusGuard()
 """The process's only handler of SIGBUS; it is installed when it is first used."""
 
 

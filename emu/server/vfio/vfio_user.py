@@ -14,11 +14,11 @@ from emu.device.ports import PciFunction
 from emu.host.listening import OWNER_ONLY
 from emu.server.vfio.interrupts import IrqTable
 from emu.server.vfio.requests import Requests
-from emu.server.vfio.server import Server
-from emu.server.vfio.session import Session
+from emu.server.vfio.server import VfioServer
+from emu.server.vfio.session import VfioSession
 
 
-class VfioUserServer(Server[Session]):
+class VfioUserServer(VfioServer[VfioSession]):
     """A function on a vfio-user socket; see :class:`emu.server.vfio.base.Transport`."""
 
     interrupts: IrqTable
@@ -50,11 +50,11 @@ class VfioUserServer(Server[Session]):
         self._requests = Requests(function, self.memory, self.interrupts)
         self._listener.open()
 
-    def _meet(self, sock: socket.socket) -> Session:
+    def _meet(self, sock: socket.socket) -> VfioSession:
         assert self._requests is not None
-        return Session(sock, self._name, self.function, self._requests)
+        return VfioSession(sock, self._name, self.function, self._requests)
 
-    def _handle(self, client: Session, timeout_ns: int | None) -> None:
+    def _handle(self, client: VfioSession, timeout_ns: int | None) -> None:
         """Handle one turn of the messages that one receive call brings."""
         if client.behind:
             client.go_on()

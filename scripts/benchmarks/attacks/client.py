@@ -14,7 +14,7 @@ from emu.server.control.protocol import MOST_REQUEST
 from emu.server.control.server import MOST_CLIENTS, MOST_PER_SECOND
 from emu.server.service import views
 from emu.server.service.devicespec import parse
-from emu.server.service.server import Endpoint, Server
+from emu.server.service.server import ServedDevice, Server
 from emu.server.vfio.memory import READ, WRITE, DmaMap
 from emu.server.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE
 from layouts.enums import Op
@@ -30,7 +30,9 @@ class Control:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._folder = folder = watch.sockets()
-        self.server = Server([Endpoint(folder / "vfio", parse("", 0))], control=folder / "control")
+        self.server = Server(
+            [ServedDevice(folder / "vfio", parse("", 0))], control=folder / "control"
+        )
         watch.knows(self.server.functions[0])
         self._sock = self.client()
         self.steps(10)

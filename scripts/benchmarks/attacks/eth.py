@@ -23,7 +23,7 @@ from emu.driver.verbs.node import Node
 from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Opcode, PortType
@@ -50,7 +50,7 @@ class Segment:
     def __init__(self, watch: Watch, queues: int, *, is_scattered: bool = False) -> None:
         """``is_scattered``: the receive requests are over keys of single bytes, four deep."""
         clock = HandClock()
-        switch = Switch(clock)
+        switch = SegmentSwitch(clock)
         functions, ports = [], [FunctionPort(f"port {number}", switch) for number in range(2)]
         for number, port in enumerate(ports):
             model, options = LINKS["connectx6"][PortType.ETH], HcaOptions(guid=1 + number)

@@ -29,9 +29,9 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
-from emu.server.net.link.direction import Direction
+from emu.server.net.link.direction import LinkDirection
 from emu.server.service.pcap import Capture, PcapOptions
 from firmware_cmds import TABLE
 from firmware_cmds.regs.dump_sources import SOURCES
@@ -54,7 +54,7 @@ class Segment:
     def __init__(self, watch: Watch, count: int, *, queues: int = 1, changes: int = 0) -> None:
         """``changes`` are made to the headers of each frame for each of the queues."""
         self.watch, self.loop = watch, WatchedLoop(watch)
-        self.switch = Switch(self.loop)
+        self.switch = SegmentSwitch(self.loop)
         self.ports = [FunctionPort(f"function {number}", self.switch) for number in range(count)]
         self.functions = []
         for number, port in enumerate(self.ports):
@@ -96,7 +96,7 @@ class Segment:
         link = Link.model_validate(properties)
         for number, (port, function) in enumerate(zip(self.ports, self.functions)):
             for name in ("tx", "rx"):
-                way = Direction(
+                way = LinkDirection(
                     f"{number} {name}", self.loop, lambda f=function: f.hca.ledger, link
                 )
                 setattr(port, f"{name}_link", way)
@@ -213,7 +213,7 @@ def timers(watch: Watch) -> Iterator[None]:
 @pattern("512 congestion notifications, each for another queue pair")
 def notices(watch: Watch) -> Iterator[None]:
     loop = WatchedLoop(watch)
-    switch = Switch(loop)
+    switch = SegmentSwitch(loop)
     nodes = []
     for number in range(2):
         function = Function(

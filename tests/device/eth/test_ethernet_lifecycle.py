@@ -20,7 +20,7 @@ from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from firmware_cmds import TABLE
 from layouts.enums import NicInterface, Op, TeardownProfile
 
@@ -78,7 +78,7 @@ class Interface:
 
 @pytest.fixture
 def ends(model, clock):
-    switch = Switch(clock)
+    switch = SegmentSwitch(clock)
     return [Interface(model, number, clock, switch) for number in (1, 2)]
 
 

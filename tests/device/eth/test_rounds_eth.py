@@ -22,9 +22,9 @@ from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
-from emu.server.net.link.direction import Direction
+from emu.server.net.link.direction import LinkDirection
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode
 from layouts.eth_enums import ModifyField
@@ -41,7 +41,7 @@ class Segment:
 
     def __init__(self, receivers, changes=0):
         self.clock = HandClock()
-        switch = Switch(self.clock)
+        switch = SegmentSwitch(self.clock)
         self.ports = [FunctionPort(f"function {at}", switch) for at in range(receivers + 1)]
         functions = [self._function(at, port) for at, port in enumerate(self.ports)]
         self.nodes = []
@@ -132,8 +132,8 @@ def test_links_that_duplicate_and_corrupt():
     link = Link.model_validate({"duplicate": 100, "corrupt": 50, "limit": 100_000})
     for port, node in zip(segment.ports, segment.nodes):
         ledger = node.hca.ledger
-        port.tx_link = Direction("tx", segment.clock, lambda ledger=ledger: ledger, link)
-        port.rx_link = Direction("rx", segment.clock, lambda ledger=ledger: ledger, link)
+        port.tx_link = LinkDirection("tx", segment.clock, lambda ledger=ledger: ledger, link)
+        port.rx_link = LinkDirection("rx", segment.clock, lambda ledger=ledger: ledger, link)
     segment.send(text(1))
     segment.settle()
     while segment.clock.waiting() or segment.round():

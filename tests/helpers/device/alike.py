@@ -25,7 +25,7 @@ from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.links import Cabling, Links
 from firmware_cmds import TABLE
@@ -117,7 +117,7 @@ def infiniband(name, count=2, *, as_packets=False, link=False):
 def roce(name, count=2, *, link=False):
     """Functions on one segment."""
     clock = HandClock()
-    switch = Switch(clock)
+    switch = SegmentSwitch(clock)
     ports = [FunctionPort(f"function {number}", switch) for number in range(count)]
     functions = functions_on(ports, clock)
     nodes = brought_up(RoceNode, functions, DueTimers(clock))

@@ -10,7 +10,7 @@ from emu.driver.nodes.roce import RoceNode, functions_on
 from emu.driver.nodes.two_nodes import brought_up, two_nodes
 from emu.driver.verbs.channels import Channel
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.service.links import Cabling
 from layouts.enums import QpType
 
@@ -63,7 +63,7 @@ def infiniband(model, clock, wire):
 
 
 def roce(_model, clock, wire):
-    switch = Switch(clock)
+    switch = SegmentSwitch(clock)
     ports = [FunctionPort(f"function {number}", switch) for number in range(2)]
     nodes = brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
     return nodes, Cabling(clock, wire, ports), ports

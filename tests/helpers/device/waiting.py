@@ -18,7 +18,7 @@ from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.nodes.roce import RoceNode, functions_on, on_a_cable
 from emu.driver.nodes.two_nodes import brought_up, two_nodes
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
@@ -79,7 +79,7 @@ class World(SimpleNamespace):
 
     def segment(self):
         """RoCE in one process, with links."""
-        switch = Switch(self.clock)
+        switch = SegmentSwitch(self.clock)
         ports = [FunctionPort(f"function {number}", switch) for number in range(2)]
         self.nodes = brought_up(RoceNode, functions_on(ports, self.clock), DueTimers(self.clock))
         self.cabling = Cabling(self.clock, None, ports)

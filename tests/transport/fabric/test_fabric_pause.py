@@ -3,7 +3,7 @@
 import socket
 
 from emu.driver.world.clock import HandClock
-from emu.server.net.fabric.connection import PAUSE_BYTES, Connection
+from emu.server.net.fabric.connection import PAUSE_BYTES, FabricConnection
 from emu.server.net.fabric.protocol import FrameKind
 
 
@@ -18,7 +18,7 @@ class Owner:
 def test_who_waits_when_the_connection_ends_does_not_wait_for_ever():
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    connection = Connection(ours, Owner(), HandClock(), "peer")
+    connection = FabricConnection(ours, Owner(), HandClock(), "peer")
     asked = []
 
     def again():

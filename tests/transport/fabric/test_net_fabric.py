@@ -307,5 +307,5 @@ def test_random_bodies(unix, said):
 
 @pytest.mark.hostile
 def test_guids_that_are_cut_off():
-    with pytest.raises(protocol.ProtocolError, match="cut off"):
+    with pytest.raises(protocol.FabricProtocolError, match="cut off"):
         protocol.read_guids(memoryview(bytes(9)))

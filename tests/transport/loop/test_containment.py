@@ -14,10 +14,10 @@ from emu.driver.transport.vfio_client import RefusedError
 from emu.server.control import protocol
 from emu.server.control.server import ControlServer
 from emu.server.net.fabric import protocol as fabric_protocol
-from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.protocol import FrameKind, Identity
 from emu.server.vfio.loop import Loop
-from emu.server.vfio.protocol import Command, Region
+from emu.server.vfio.protocol import RegionIndex, VfioCommand
 
 PAGE = 4096
 GONE = (EOFError, ConnectionError, RefusedError)
@@ -90,10 +90,10 @@ class TestClient:
         second.device_info()
         served.memory.read(0, PAGE)
 
-    @pytest.mark.parametrize("region", [0, Region.CONFIG])
+    @pytest.mark.parametrize("region", [0, RegionIndex.CONFIG])
     @pytest.mark.parametrize("way", ["read", "write"])
     def test_access(self, served, client, blunder, told, region, way):
-        blunder(served.function, f"{'config' if region == Region.CONFIG else 'bar'}_{way}")
+        blunder(served.function, f"{'config' if region == RegionIndex.CONFIG else 'bar'}_{way}")
         with pytest.raises(GONE):
             getattr(client(), way)(region, 0, 4 if way == "read" else b"1234")
         told()
@@ -102,7 +102,7 @@ class TestClient:
     def test_reset(self, served, client, blunder, told):
         blunder(served.function, "reset")
         with pytest.raises(GONE):
-            client().call(Command.DEVICE_RESET)
+            client().call(VfioCommand.DEVICE_RESET)
         told()
         assert served.function.resets == 1
         client().device_info()
@@ -181,7 +181,7 @@ class TestFabric:
     def test_timer(self, fabric, hub, blunder, told):
         """Frames are written by a timer."""
         stranger = Stranger.connected(fabric)
-        blunder(Connection, "_written")
+        blunder(FabricConnection, "_written")
         stranger.say(FrameKind.HELLO, fabric_protocol.hello([Identity()]))
         assert stranger.is_dropped()
         told()

@@ -12,8 +12,8 @@ import pytest
 from emu.device.ports import DmaError
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import make_transport
-from emu.server.vfio.protocol import HEADER, MAX_MSG_SIZE, REGION_ACCESS, Command, Flag
-from emu.server.vfio.session import Session
+from emu.server.vfio.protocol import HEADER, MAX_MSG_SIZE, REGION_ACCESS, MessageFlag, VfioCommand
+from emu.server.vfio.session import VfioSession
 
 pytestmark = pytest.mark.hostile
 
@@ -35,13 +35,13 @@ def message(cmd, payload=b"", *, size=None, flags=0):
 
 def test_a_signal_while_a_client_is_dropped_wakes_nobody(own, own_client, monkeypatch):
     """The control socket's handler may run in the middle of it, with the socket just closed."""
-    close = Session.close
+    close = VfioSession.close
 
     def interrupted(session):
         close(session)
         own.transport.wake()
 
-    monkeypatch.setattr(Session, "close", interrupted)
+    monkeypatch.setattr(VfioSession, "close", interrupted)
     own_client.close()
     own.settle()
     assert not own.transport.connected
@@ -145,11 +145,11 @@ def test_no_descriptor_is_left_behind(served):
 @pytest.mark.parametrize(
     "data",
     [
-        message(Command.DEVICE_RESET)[:1],
-        message(Command.DEVICE_RESET)[:15],
-        message(Command.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"1234")[:20],
-        message(Command.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"1234")[:35],
-        message(Command.DMA_MAP, bytes(32))[:17],
+        message(VfioCommand.DEVICE_RESET)[:1],
+        message(VfioCommand.DEVICE_RESET)[:15],
+        message(VfioCommand.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"1234")[:20],
+        message(VfioCommand.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"1234")[:35],
+        message(VfioCommand.DMA_MAP, bytes(32))[:17],
     ],
 )
 def test_leaving_in_the_middle_of_a_message(served, data, caplog):
@@ -175,14 +175,14 @@ def test_leaving_in_the_middle_of_a_message(served, data, caplog):
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         bytes(64),
         b"\xff" * 64,
-        message(Command.DEVICE_RESET, size=15),
-        message(Command.DEVICE_RESET, size=MAX_MSG_SIZE + 1),
-        message(Command.DEVICE_RESET, size=0xFFFFFFFF),
-        message(Command.DEVICE_RESET, flags=Flag.REPLY),
-        message(Command.DEVICE_RESET, flags=Flag.ERROR),
-        message(Command.DEVICE_RESET, flags=2),
-        message(Command.DEVICE_RESET, flags=0x40),
-        message(Command.DEVICE_RESET, flags=0x80000000),
+        message(VfioCommand.DEVICE_RESET, size=15),
+        message(VfioCommand.DEVICE_RESET, size=MAX_MSG_SIZE + 1),
+        message(VfioCommand.DEVICE_RESET, size=0xFFFFFFFF),
+        message(VfioCommand.DEVICE_RESET, flags=MessageFlag.REPLY),
+        message(VfioCommand.DEVICE_RESET, flags=MessageFlag.ERROR),
+        message(VfioCommand.DEVICE_RESET, flags=2),
+        message(VfioCommand.DEVICE_RESET, flags=0x40),
+        message(VfioCommand.DEVICE_RESET, flags=0x80000000),
     ],
 )
 @pytest.mark.parametrize("negotiated", [True, False])
@@ -238,7 +238,7 @@ def test_descriptors_beyond_our_limit(own, caplog):
     """The kernel drops those that do not fit; which ones, nobody can tell."""
     client = own.client()
     with descriptors_left(4):
-        client.send_raw(message(Command.DEVICE_RESET), [client.sock.fileno()] * 16)
+        client.send_raw(message(VfioCommand.DEVICE_RESET), [client.sock.fileno()] * 16)
         own.step()
     assert not own.transport.connected
     assert "too many descriptors" in caplog.text

@@ -12,10 +12,10 @@ from emu.server.vfio.protocol import (
     HEADER,
     REGION_ACCESS,
     REGION_REQUEST,
-    Command,
-    Flag,
     IrqSetFlag,
-    Region,
+    MessageFlag,
+    RegionIndex,
+    VfioCommand,
 )
 
 pytestmark = pytest.mark.hostile
@@ -28,12 +28,14 @@ def message(cmd, payload=b"", flags=0, msg_id=1):
 
 
 def read(count, offset=0, region=0, msg_id=1):
-    return message(Command.REGION_READ, REGION_ACCESS.pack(offset, region, count), msg_id=msg_id)
+    return message(
+        VfioCommand.REGION_READ, REGION_ACCESS.pack(offset, region, count), msg_id=msg_id
+    )
 
 
 def post(data, offset=0, region=0):
     payload = REGION_ACCESS.pack(offset, region, len(data)) + data
-    return message(Command.REGION_WRITE, payload, Flag.NO_REPLY)
+    return message(VfioCommand.REGION_WRITE, payload, MessageFlag.NO_REPLY)
 
 
 @pytest.fixture
@@ -140,10 +142,10 @@ class TestTurns:
         ("data", "most"),
         [
             (post(b"12345678"), 500),
-            (post(b"1234", region=Region.CONFIG), 100),
-            (message(Command.DEVICE_RESET, flags=Flag.NO_REPLY), 100),
-            (message(Command.DMA_UNMAP, bytes(24), Flag.NO_REPLY), 100),
-            (message(99, flags=Flag.NO_REPLY), 100),
+            (post(b"1234", region=RegionIndex.CONFIG), 100),
+            (message(VfioCommand.DEVICE_RESET, flags=MessageFlag.NO_REPLY), 100),
+            (message(VfioCommand.DMA_UNMAP, bytes(24), MessageFlag.NO_REPLY), 100),
+            (message(99, flags=MessageFlag.NO_REPLY), 100),
         ],
         ids=["doorbells", "configuration", "resets", "unmaps", "unknown"],
     )
@@ -171,15 +173,15 @@ class TestTurns:
             loop.step(None)
         assert served.function.runs - runs >= sent // 500
 
-    @pytest.mark.parametrize(("region", "most"), [(0, 1024), (Region.CONFIG, 64)])
+    @pytest.mark.parametrize(("region", "most"), [(0, 1024), (RegionIndex.CONFIG, 64)])
     def test_writes_in_one_message_are_bounded(self, own, region, most):
         client = own.client()
         payload = client.write_multi([(region, 0, b"12345678")] * most)
-        client.call(Command.REGION_WRITE_MULTI, payload)
+        client.call(VfioCommand.REGION_WRITE_MULTI, payload)
         assert len(own.function.accesses) == most
         payload = client.write_multi([(region, 0, b"12345678")] * (most + 1))
         with pytest.raises(RefusedError):
-            client.call(Command.REGION_WRITE_MULTI, payload)
+            client.call(VfioCommand.REGION_WRITE_MULTI, payload)
         assert len(own.function.accesses) == most
 
     def test_large_reads_count_by_their_bytes(self, own):
@@ -194,7 +196,7 @@ class TestTurns:
         client = own.client()
         eventfd = client.enable_vector(0)
         irqs = message(
-            Command.DEVICE_SET_IRQS,
+            VfioCommand.DEVICE_SET_IRQS,
             b"".join(
                 value.to_bytes(4, "little")
                 for value in (20, IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER, 2, 1, 1)

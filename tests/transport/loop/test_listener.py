@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from emu.server.vfio.base import TransportError
-from emu.server.vfio.listener import Listener
+from emu.server.vfio.listener import VfioListener
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def path(tmp_path):
 
 
 def test_path_is_there_while_listening(path):
-    listener = Listener(path)
+    listener = VfioListener(path)
     assert listener.fileno() == -1
     listener.open()
     assert path.is_socket()
@@ -27,7 +27,7 @@ def test_path_is_there_while_listening(path):
 
 
 def test_nobody_waits(path):
-    listener = Listener(path)
+    listener = VfioListener(path)
     listener.open()
     assert listener.accept() is None
     listener.close()
@@ -36,7 +36,7 @@ def test_nobody_waits(path):
 def test_a_dead_servers_path_is_taken_over(path):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    listener = Listener(path)
+    listener = VfioListener(path)
     listener.open()
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
@@ -47,7 +47,7 @@ def test_a_dead_servers_path_is_taken_over(path):
 
 
 def test_a_living_servers_path_is_not(path):
-    first, second = Listener(path), Listener(path)
+    first, second = VfioListener(path), VfioListener(path)
     first.open()
     with pytest.raises(TransportError, match="another process"):
         second.open()
@@ -59,12 +59,12 @@ def test_a_living_servers_path_is_not(path):
 def test_what_is_no_socket_is_left_alone(path):
     path.write_text("precious")
     with pytest.raises(TransportError, match="no socket"):
-        Listener(path).open()
+        VfioListener(path).open()
     assert path.read_text() == "precious"
 
 
 def test_a_path_of_somebody_else_is_not_removed(path):
-    listener = Listener(path)
+    listener = VfioListener(path)
     listener.open()
     path.unlink()
     path.write_text("precious")
@@ -74,17 +74,17 @@ def test_a_path_of_somebody_else_is_not_removed(path):
 
 def test_a_directory_that_does_not_exist(tmp_path):
     with pytest.raises(TransportError, match="No such file"):
-        Listener(tmp_path / "no" / "socket").open()
+        VfioListener(tmp_path / "no" / "socket").open()
 
 
 def test_a_path_too_long_for_a_socket(tmp_path):
     with pytest.raises(TransportError, match="107 bytes"):
-        Listener(tmp_path / ("x" * 108)).open()
+        VfioListener(tmp_path / ("x" * 108)).open()
 
 
 def test_no_descriptor_is_left_behind(path):
     before = os.listdir("/proc/self/fd")
     path.write_text("")
     with pytest.raises(TransportError):
-        Listener(path).open()
+        VfioListener(path).open()
     assert os.listdir("/proc/self/fd") == before

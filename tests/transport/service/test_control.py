@@ -21,7 +21,7 @@ from emu.server.control import Client, ControlError, protocol
 from emu.server.control.server import MOST_CLIENTS
 from emu.server.service.devicespec import parse
 from emu.server.service.fault_options import FaultOptions
-from emu.server.service.server import Endpoint, Server
+from emu.server.service.server import ServedDevice, Server
 from emu.server.service.trace_file import TraceFile
 
 RULE = {"point": "cmd", "action": "fail", "match": {"op": "CREATE_CQ"}}
@@ -39,7 +39,7 @@ def serving(tmp_path):
         device = "connectx6-vf"
 
         def during(self, work):
-            endpoint = Endpoint(self.function, parse(self.device))
+            endpoint = ServedDevice(self.function, parse(self.device))
             server = Server([endpoint], faults=self.options, control=self.control)
             failures = []
 
@@ -336,7 +336,7 @@ def test_control_without_the_main_thread(serving, tmp_path):
     done = threading.Event()
 
     def run():
-        endpoint = Endpoint(serving.function, parse("connectx6-vf"))
+        endpoint = ServedDevice(serving.function, parse("connectx6-vf"))
         server = Server([endpoint], control=serving.control)
         started.set()
         while not done.is_set():
@@ -380,7 +380,7 @@ def test_full_disk_ends_the_record_and_not_the_run(serving, caplog, monkeypatch)
 @pytest.mark.hostile
 def test_many_requests_at_once_keep_to_the_round(tmp_path):
     """The others wait, and all are answered."""
-    server = Server([Endpoint(tmp_path / "vfio", parse("", 0))], control=tmp_path / "control")
+    server = Server([ServedDevice(tmp_path / "vfio", parse("", 0))], control=tmp_path / "control")
     clients, answers, most = [], b"", 0
     expected = (1 + 150) * MOST_CLIENTS  # with a greeting each
     try:

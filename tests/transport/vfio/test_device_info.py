@@ -3,7 +3,7 @@
 import pytest
 
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.vfio.protocol import DEVICE_INFO, Command
+from emu.server.vfio.protocol import DEVICE_INFO, VfioCommand
 
 
 def test_device_is_pci_and_can_be_reset(client):
@@ -17,5 +17,5 @@ def test_device_is_pci_and_can_be_reset(client):
 )
 def test_bad_request_is_refused(client, payload):
     with pytest.raises(RefusedError):
-        client.call(Command.DEVICE_GET_INFO, payload)
+        client.call(VfioCommand.DEVICE_GET_INFO, payload)
     assert client.device_info() == (16, 3, 9, 5)

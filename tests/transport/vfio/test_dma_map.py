@@ -8,7 +8,7 @@ import pytest
 
 from emu.device.ports import DmaError
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.vfio.protocol import DMA_MAP, Command, DmaFlag
+from emu.server.vfio.protocol import DMA_MAP, DmaFlag, VfioCommand
 
 MIB = 1 << 20
 IOVA = 0x1_0000_0000
@@ -150,12 +150,12 @@ def test_bad_argsz(served, client, ram):
 @pytest.mark.parametrize("size", [31, 33])
 def test_bad_size(own_client, size):
     payload = DMA_MAP.pack(32, 3, 0, IOVA, MIB) + b"\0"
-    refused(errno.EINVAL, own_client.call, Command.DMA_MAP, payload[:size])
+    refused(errno.EINVAL, own_client.call, VfioCommand.DMA_MAP, payload[:size])
 
 
 def test_two_descriptors(own, own_client, own_ram):
     payload = DMA_MAP.pack(32, 3, 0, IOVA, MIB)
-    refused(errno.EINVAL, own_client.call, Command.DMA_MAP, payload, [own_ram.fd, own_ram.fd])
+    refused(errno.EINVAL, own_client.call, VfioCommand.DMA_MAP, payload, [own_ram.fd, own_ram.fd])
     assert len(own.memory) == 0
 
 
@@ -200,7 +200,7 @@ def test_thousands_of_single_pages(own, own_client):
     ram = own.ram(1000 << 12)
     for page in range(1000):
         own_client.send(
-            Command.DMA_MAP, DMA_MAP.pack(32, 3, page << 12, page << 13, 4096), [ram.fd]
+            VfioCommand.DMA_MAP, DMA_MAP.pack(32, 3, page << 12, page << 13, 4096), [ram.fd]
         )
         own.step()
         assert own_client.receive().errno == 0

@@ -9,7 +9,7 @@ import pytest
 
 from emu.device.ports import DmaError
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.vfio.protocol import DMA_MAP, DMA_UNMAP, Command, UnmapFlag
+from emu.server.vfio.protocol import DMA_MAP, DMA_UNMAP, UnmapFlag, VfioCommand
 
 MIB = 1 << 20
 
@@ -104,7 +104,7 @@ def test_bad_request_changes_nothing(pages, own_client, iova, size, flags):
 )
 def test_bad_size_is_refused(own_client, payload):
     with pytest.raises(RefusedError) as refused:
-        own_client.call(Command.DMA_UNMAP, payload)
+        own_client.call(VfioCommand.DMA_UNMAP, payload)
     assert refused.value.errno == errno.EINVAL
 
 
@@ -113,14 +113,16 @@ def test_a_pipelined_change_of_the_whole_map(served, client, ram):
     client.dma_map(0, MIB, fd=ram.fd)
     sent = []
     for _ in range(4):
-        sent.append(client.send(Command.DMA_UNMAP, DMA_UNMAP.pack(24, 0, 0, MIB)))
+        sent.append(client.send(VfioCommand.DMA_UNMAP, DMA_UNMAP.pack(24, 0, 0, MIB)))
         for part in range(8):
             at, size = part * MIB // 8, MIB // 8
-            sent.append(client.send(Command.DMA_MAP, DMA_MAP.pack(32, 3, at, at, size), [ram.fd]))
+            sent.append(
+                client.send(VfioCommand.DMA_MAP, DMA_MAP.pack(32, 3, at, at, size), [ram.fd])
+            )
         for part in range(8):
             at, size = part * MIB // 8, MIB // 8
-            sent.append(client.send(Command.DMA_UNMAP, DMA_UNMAP.pack(24, 0, at, size)))
-        sent.append(client.send(Command.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0, MIB), [ram.fd]))
+            sent.append(client.send(VfioCommand.DMA_UNMAP, DMA_UNMAP.pack(24, 0, at, size)))
+        sent.append(client.send(VfioCommand.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0, MIB), [ram.fd]))
     replies = [client.receive() for _ in sent]
     assert [reply.msg_id for reply in replies] == sent
     assert not any(reply.errno for reply in replies)

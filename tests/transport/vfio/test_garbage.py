@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.server.vfio.protocol import HEADER, Command, Flag
+from emu.server.vfio.protocol import HEADER, MessageFlag, VfioCommand
 
 pytestmark = pytest.mark.hostile
 
@@ -24,14 +24,14 @@ words = st.lists(
     ),
     max_size=8,
 ).map(b"".join)
-commands = st.one_of(st.sampled_from(Command), st.integers(0, 0xFFFF))
+commands = st.one_of(st.sampled_from(VfioCommand), st.integers(0, 0xFFFF))
 
 
 @st.composite
 def messages(draw):
     """A message whose header is right: most of what it asks for is wrong."""
     payload = draw(st.one_of(words, st.binary(max_size=64)))
-    flags = draw(st.sampled_from([0, 0, Flag.NO_REPLY]))
+    flags = draw(st.sampled_from([0, 0, MessageFlag.NO_REPLY]))
     header = HEADER.pack(draw(small) & 0xFFFF, draw(commands), 16 + len(payload), flags, 0)
     return header + payload, draw(st.integers(0, 3))
 

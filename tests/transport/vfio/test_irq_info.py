@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.vfio.protocol import IRQ_INFO, Command, Irq, IrqInfoFlag
+from emu.server.vfio.protocol import IRQ_INFO, Irq, IrqInfoFlag, VfioCommand
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ def test_only_msix_err_and_req(client, index, count):
 )
 def test_bad_request_is_refused(client, payload):
     with pytest.raises(RefusedError) as refused:
-        client.call(Command.DEVICE_GET_IRQ_INFO, payload)
+        client.call(VfioCommand.DEVICE_GET_IRQ_INFO, payload)
     assert refused.value.errno == errno.EINVAL

@@ -7,7 +7,7 @@ import pytest
 from emu.server.vfio import libvfio_abi
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import make_transport
-from emu.server.vfio.protocol import HEADER, REGION_ACCESS, Command, Flag, Region
+from emu.server.vfio.protocol import HEADER, REGION_ACCESS, MessageFlag, RegionIndex, VfioCommand
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_message_in_pieces_ends_the_connection(library, caplog):
     """The library would read it short and lose its place in the stream."""
     client = library.client()
     payload = REGION_ACCESS.pack(0, 0, 4)
-    client.send_raw(HEADER.pack(1, Command.REGION_READ, HEADER.size + len(payload), 0, 0))
+    client.send_raw(HEADER.pack(1, VfioCommand.REGION_READ, HEADER.size + len(payload), 0, 0))
     library.settle()
     assert "cannot wait" in caplog.text
     library.client().device_info()
@@ -90,10 +90,10 @@ def calls_of(library):
 @pytest.mark.parametrize(
     ("region", "command", "data", "most"),
     [
-        (0, Command.REGION_WRITE, b"12345678", 500),
-        (0, Command.REGION_READ, b"", 5),
-        (Region.CONFIG, Command.REGION_WRITE, b"1234", 100),
-        (None, Command.DEVICE_RESET, b"", 100),
+        (0, VfioCommand.REGION_WRITE, b"12345678", 500),
+        (0, VfioCommand.REGION_READ, b"", 5),
+        (RegionIndex.CONFIG, VfioCommand.REGION_WRITE, b"1234", 100),
+        (None, VfioCommand.DEVICE_RESET, b"", 100),
     ],
     ids=["doorbells", "long reads", "configuration", "resets"],
 )
@@ -102,7 +102,7 @@ def test_a_flood_is_done_turn_by_turn(library, region, command, data, most):
     client = library.client()
     count = len(data) or 4096
     payload = b"" if region is None else REGION_ACCESS.pack(0, region, count) + data
-    flags = 0 if command == Command.REGION_READ else Flag.NO_REPLY
+    flags = 0 if command == VfioCommand.REGION_READ else MessageFlag.NO_REPLY
     size = HEADER.size + len(payload)
     client.send_raw((HEADER.pack(1, command, size, flags, 0) + payload) * 600)
     done, turns = calls_of(library), []
@@ -119,7 +119,7 @@ def test_a_client_that_does_not_read_is_dropped(library):
     """The library sends its replies itself and waits for room: everybody else waits as well."""
     client = library.client()
     request = REGION_ACCESS.pack(0, 0, 1 << 16)
-    header = HEADER.pack(1, Command.REGION_READ, HEADER.size + len(request), 0, 0)
+    header = HEADER.pack(1, VfioCommand.REGION_READ, HEADER.size + len(request), 0, 0)
     client.send_raw((header + request) * 100)
     library.settle()
     assert len(library.function.accesses) < 100

@@ -13,10 +13,10 @@ from emu.server.vfio.protocol import (
     IRQ_SET,
     MAX_DATA_XFER_SIZE,
     REGION_ACCESS,
-    Command,
-    Flag,
     Irq,
     IrqSetFlag,
+    MessageFlag,
+    VfioCommand,
 )
 
 
@@ -27,8 +27,8 @@ def message(msg_id, cmd, payload=b"", flags=0):
 def test_replies_come_in_the_order_of_the_requests(served, client):
     for number in range(50):
         client.send_raw(
-            message(number, Command.REGION_READ, REGION_ACCESS.pack(number, 0, 1))
-            + message(number + 100, Command.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
+            message(number, VfioCommand.REGION_READ, REGION_ACCESS.pack(number, 0, 1))
+            + message(number + 100, VfioCommand.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
         )
     ids = [client.receive().msg_id for _ in range(100)]
     assert ids == [at for number in range(50) for at in (number, number + 100)]
@@ -36,7 +36,7 @@ def test_replies_come_in_the_order_of_the_requests(served, client):
 
 def test_message_ids_may_repeat(client):
     for _ in range(3):
-        client.send_raw(message(7, Command.REGION_READ, REGION_ACCESS.pack(0, 0, 4)))
+        client.send_raw(message(7, VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, 4)))
     assert [client.receive().msg_id for _ in range(3)] == [7, 7, 7]
 
 
@@ -49,17 +49,17 @@ def test_descriptors_find_their_messages(served, client):
     flags = IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER
 
     def dma_map(number, fds):
-        client.send(Command.DMA_MAP, DMA_MAP.pack(32, 3, 0, number << 12, 0x1000), fds)
+        client.send(VfioCommand.DMA_MAP, DMA_MAP.pack(32, 3, 0, number << 12, 0x1000), fds)
 
     dma_map(0, [rams[0].fd])
     client.post(0, 0, b"1234")
     dma_map(1, [])
-    client.send(Command.REGION_READ, REGION_ACCESS.pack(0, 0, 4))
+    client.send(VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, 4))
     dma_map(2, [rams[1].fd])
     dma_map(3, [rams[2].fd])
     payload = IRQ_SET.pack(20, flags, Irq.MSIX, 6, 1)
-    client.send(Command.DEVICE_SET_IRQS, payload, [eventfd])
-    client.send(Command.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
+    client.send(VfioCommand.DEVICE_SET_IRQS, payload, [eventfd])
+    client.send(VfioCommand.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
     assert [client.receive().errno for _ in range(7)] == [0] * 7
     found = [bytes(served.memory.read(number << 12, 1)) for number in (0, 2, 3)]
     assert found == [b"a", b"b", b"c"]
@@ -71,7 +71,7 @@ def test_descriptors_find_their_messages(served, client):
 @pytest.mark.parametrize("cut", [1, 4, 15, 16, 17, 40])
 def test_a_message_in_two_pieces(own, own_client, cut):
     ram = own.ram(0x1000)
-    data = message(1, Command.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0, 0x1000))
+    data = message(1, VfioCommand.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0, 0x1000))
     own_client.send_raw(data[:cut], [ram.fd])
     own.step()
     assert len(own.memory) == 0
@@ -83,21 +83,21 @@ def test_a_message_in_two_pieces(own, own_client, cut):
 
 def test_descriptors_with_the_first_piece_and_more_messages_behind(own, own_client):
     ram, other = own.ram(0x1000), own.ram(0x1000)
-    first = message(1, Command.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0, 0x1000))
-    second = message(2, Command.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0x1000, 0x1000))
-    own_client.send_raw(message(0, Command.DEVICE_RESET) + first[:20], [ram.fd])
+    first = message(1, VfioCommand.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0, 0x1000))
+    second = message(2, VfioCommand.DMA_MAP, DMA_MAP.pack(32, 3, 0, 0x1000, 0x1000))
+    own_client.send_raw(message(0, VfioCommand.DEVICE_RESET) + first[:20], [ram.fd])
     own.step()
     own_client.send_raw(first[20:])
     own_client.send_raw(second, [other.fd])
-    own_client.send_raw(message(3, Command.DEVICE_RESET))
+    own_client.send_raw(message(3, VfioCommand.DEVICE_RESET))
     assert [own_client.receive().msg_id for _ in range(4)] == [0, 1, 2, 3]
     own.memory.write(0xFFE, b"seam")
     assert (ram.bytes[-2:], other.bytes[:2]) == (b"se", b"am")
 
 
 def test_byte_by_byte(own, own_client):
-    data = message(1, Command.REGION_WRITE, REGION_ACCESS.pack(8, 0, 4) + b"1234")
-    for byte in data + message(2, Command.REGION_READ, REGION_ACCESS.pack(8, 0, 4)):
+    data = message(1, VfioCommand.REGION_WRITE, REGION_ACCESS.pack(8, 0, 4) + b"1234")
+    for byte in data + message(2, VfioCommand.REGION_READ, REGION_ACCESS.pack(8, 0, 4)):
         own_client.send_raw(bytes([byte]))
         own.step()
     assert own_client.receive().msg_id == 1
@@ -109,7 +109,10 @@ def test_the_longest_message(serve):
     client = served.client()
     payload = bytes(range(256)) * (MAX_DATA_XFER_SIZE // 256)
     data = message(
-        1, Command.REGION_WRITE, REGION_ACCESS.pack(16, 0, len(payload)) + payload, Flag.NO_REPLY
+        1,
+        VfioCommand.REGION_WRITE,
+        REGION_ACCESS.pack(16, 0, len(payload)) + payload,
+        MessageFlag.NO_REPLY,
     )
     client.sock.setblocking(False)
     at = 0

@@ -9,9 +9,9 @@ from emu.server.vfio.protocol import (
     REGION_ACCESS,
     WRITE_MULTI,
     WRITE_MULTI_ENTRY,
-    Command,
-    Flag,
-    Region,
+    MessageFlag,
+    RegionIndex,
+    VfioCommand,
 )
 
 
@@ -26,23 +26,23 @@ def test_posted_writes_arrive_in_order_before_the_next_reply(served, client):
 def test_a_bad_posted_write_gets_no_reply_either(served, client):
     client.post(1, 0, b"1234")
     client.post(9, 0, b"1234")
-    client.send(Command.REGION_WRITE, b"short", flags=Flag.NO_REPLY)
-    client.send(99, b"payload", flags=Flag.NO_REPLY)
+    client.send(VfioCommand.REGION_WRITE, b"short", flags=MessageFlag.NO_REPLY)
+    client.send(99, b"payload", flags=MessageFlag.NO_REPLY)
     client.post(0, 0, b"good")
     assert client.read(0, 0, 4) == b"good"
 
 
 def test_any_command_can_go_without_a_reply(served, client):
-    client.send(Command.DEVICE_RESET, flags=Flag.NO_REPLY)
+    client.send(VfioCommand.DEVICE_RESET, flags=MessageFlag.NO_REPLY)
     client.device_info()
     assert served.function.resets == 1
 
 
 def test_write_multi(own, own_client):
     payload = own_client.write_multi(
-        [(0, 0, b"12345678"), (2, 4, b"1234"), (Region.CONFIG, 4, b"12"), (0, 9, b"1")]
+        [(0, 0, b"12345678"), (2, 4, b"1234"), (RegionIndex.CONFIG, 4, b"12"), (0, 9, b"1")]
     )
-    assert own_client.call(Command.REGION_WRITE_MULTI, payload) == WRITE_MULTI.pack(4)
+    assert own_client.call(VfioCommand.REGION_WRITE_MULTI, payload) == WRITE_MULTI.pack(4)
     assert own.function.accesses == [
         ("bar_write", 0, 0, b"12345678"),
         ("bar_write", 2, 4, b"1234"),
@@ -55,13 +55,15 @@ def test_write_multi_as_qemu_sends_it(own, own_client):
     """Posted, 200 writes at most (hw/vfio-user/protocol.h)."""
     writes = [(0, 8 * number, number.to_bytes(8, "little")) for number in range(200)]
     payload = own_client.write_multi(writes)
-    own_client.send(Command.REGION_WRITE_MULTI, payload, flags=Flag.NO_REPLY)
+    own_client.send(VfioCommand.REGION_WRITE_MULTI, payload, flags=MessageFlag.NO_REPLY)
     assert own_client.read(0, 8 * 199, 8) == (199).to_bytes(8, "little")
     assert len(own.function.accesses) == 201
 
 
 def test_write_multi_of_nothing(own_client):
-    assert own_client.call(Command.REGION_WRITE_MULTI, WRITE_MULTI.pack(0)) == WRITE_MULTI.pack(0)
+    assert own_client.call(VfioCommand.REGION_WRITE_MULTI, WRITE_MULTI.pack(0)) == WRITE_MULTI.pack(
+        0
+    )
 
 
 ONE = WRITE_MULTI_ENTRY.pack(0, 0, 8, b"12345678")
@@ -85,7 +87,7 @@ ONE = WRITE_MULTI_ENTRY.pack(0, 0, 8, b"12345678")
 )
 def test_bad_write_multi_writes_nothing(own, own_client, payload):
     with pytest.raises(RefusedError) as refused:
-        own_client.call(Command.REGION_WRITE_MULTI, payload)
+        own_client.call(VfioCommand.REGION_WRITE_MULTI, payload)
     assert refused.value.errno == errno.EINVAL
     assert own.function.accesses == []
 
@@ -98,9 +100,9 @@ def test_write_multi_is_not_in_libvfio_user(serve):
 def test_posted_and_awaited_writes_can_be_mixed(served, client):
     header = REGION_ACCESS.pack(0, 0, 4)
     client.post(0, 0, b"aaaa")
-    first = client.send(Command.REGION_WRITE, header + b"bbbb")
+    first = client.send(VfioCommand.REGION_WRITE, header + b"bbbb")
     client.post(0, 0, b"cccc")
-    second = client.send(Command.REGION_READ, header)
-    assert client.receive()[:2] == (first, Command.REGION_WRITE)
+    second = client.send(VfioCommand.REGION_READ, header)
+    assert client.receive()[:2] == (first, VfioCommand.REGION_WRITE)
     reply = client.receive()
     assert (reply.msg_id, reply.payload) == (second, header + b"cccc")

@@ -8,7 +8,13 @@ from helpers.device.fake_function import FakeFunction
 from emu.driver.transport.vfio_client import RefusedError
 from emu.server.service.repeats import MOST_LINES, summed_up
 from emu.server.vfio.loop import Loop
-from emu.server.vfio.protocol import MAX_DATA_XFER_SIZE, REGION_ACCESS, Command, Flag, Region
+from emu.server.vfio.protocol import (
+    MAX_DATA_XFER_SIZE,
+    REGION_ACCESS,
+    MessageFlag,
+    RegionIndex,
+    VfioCommand,
+)
 
 BAR0_SIZE = 1 << 16
 
@@ -38,8 +44,8 @@ def test_the_last_byte(client):
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_config_access(served, client, size):
-    client.write(Region.CONFIG, 0x104, bytes(range(size)))
-    assert client.read(Region.CONFIG, 0x104, size) == bytes(range(size))
+    client.write(RegionIndex.CONFIG, 0x104, bytes(range(size)))
+    assert client.read(RegionIndex.CONFIG, 0x104, size) == bytes(range(size))
     assert served.function.accesses == [
         ("config_write", 0x104, bytes(range(size))),
         ("config_read", 0x104, size),
@@ -49,15 +55,15 @@ def test_config_access(served, client, size):
 def test_the_header_is_the_functions_too(served, client):
     """libvfio-user can answer for the header itself; it must not."""
     served.function.config[0:4] = b"\xb3\x15\x1d\x10"
-    assert client.read(Region.CONFIG, 0, 4) == b"\xb3\x15\x1d\x10"
-    client.write(Region.CONFIG, 0x10, b"\xff\xff\xff\xff")
+    assert client.read(RegionIndex.CONFIG, 0, 4) == b"\xb3\x15\x1d\x10"
+    client.write(RegionIndex.CONFIG, 0x10, b"\xff\xff\xff\xff")
     assert served.function.accesses[-1] == ("config_write", 0x10, b"\xff\xff\xff\xff")
 
 
 def test_all_of_config_space_at_once(served, client):
     """QEMU reads it so at start."""
     served.function.config[:] = bytes(range(256)) * 16
-    assert client.read(Region.CONFIG, 0, 4096) == bytes(range(256)) * 16
+    assert client.read(RegionIndex.CONFIG, 0, 4096) == bytes(range(256)) * 16
 
 
 @pytest.mark.parametrize(
@@ -69,12 +75,12 @@ def test_all_of_config_space_at_once(served, client):
         (0, (1 << 64) - 4, 8),
         (0, 0, BAR0_SIZE + 1),
         (1, 0, 4),
-        (Region.ROM, 0, 4),
-        (Region.VGA, 0, 4),
+        (RegionIndex.ROM, 0, 4),
+        (RegionIndex.VGA, 0, 4),
         (9, 0, 4),
         (0xFFFFFFFF, 0, 4),
-        (Region.CONFIG, 4096, 1),
-        (Region.CONFIG, 4094, 4),
+        (RegionIndex.CONFIG, 4096, 1),
+        (RegionIndex.CONFIG, 4094, 4),
     ],
 )
 def test_access_outside_is_refused(served, client, region, offset, size):
@@ -90,7 +96,7 @@ def test_access_outside_is_refused(served, client, region, offset, size):
 
 
 def test_an_access_of_nothing_is_refused(own, own_client):
-    for command in (Command.REGION_READ, Command.REGION_WRITE):
+    for command in (VfioCommand.REGION_READ, VfioCommand.REGION_WRITE):
         with pytest.raises(RefusedError):
             own_client.call(command, REGION_ACCESS.pack(0, 0, 0))
     assert own.function.accesses == []
@@ -100,20 +106,20 @@ def test_a_transfer_has_a_limit(serve):
     served = serve("vfio-user", function=FakeFunction((2 * MAX_DATA_XFER_SIZE, 0, 0, 0, 0, 0)))
     client = served.client()
     with pytest.raises(RefusedError):
-        client.call(Command.REGION_READ, REGION_ACCESS.pack(0, 0, MAX_DATA_XFER_SIZE + 1))
+        client.call(VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, MAX_DATA_XFER_SIZE + 1))
     assert served.function.accesses == []
 
 
 @pytest.mark.parametrize(
     ("command", "payload"),
     [
-        (Command.REGION_READ, b""),
-        (Command.REGION_READ, REGION_ACCESS.pack(0, 0, 4)[:-1]),
-        (Command.REGION_WRITE, b""),
-        (Command.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4)),
-        (Command.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"123"),
-        (Command.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"12345"),
-        (Command.REGION_WRITE, REGION_ACCESS.pack(0, 0, 0xFFFFFFFF) + b"1234"),
+        (VfioCommand.REGION_READ, b""),
+        (VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, 4)[:-1]),
+        (VfioCommand.REGION_WRITE, b""),
+        (VfioCommand.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4)),
+        (VfioCommand.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"123"),
+        (VfioCommand.REGION_WRITE, REGION_ACCESS.pack(0, 0, 4) + b"12345"),
+        (VfioCommand.REGION_WRITE, REGION_ACCESS.pack(0, 0, 0xFFFFFFFF) + b"1234"),
     ],
 )
 def test_count_and_size_must_agree(served, client, command, payload):
@@ -135,7 +141,9 @@ def test_a_short_answer_of_the_function_is_an_error_reply(served, client):
 
 def test_a_read_without_a_reply_still_has_its_effect(own, own_client):
     """Nobody sends that, but registers may change when they are read."""
-    own_client.send(Command.REGION_READ, REGION_ACCESS.pack(8, 0, 4), flags=Flag.NO_REPLY)
+    own_client.send(
+        VfioCommand.REGION_READ, REGION_ACCESS.pack(8, 0, 4), flags=MessageFlag.NO_REPLY
+    )
     own_client.device_info()
     assert own.function.accesses == [("bar_read", 0, 8, 4)]
 
@@ -143,7 +151,7 @@ def test_a_read_without_a_reply_still_has_its_effect(own, own_client):
 def test_a_short_answer_for_config_space(served, client):
     served.function.config = bytearray(2)
     with pytest.raises(RefusedError) as refused:
-        client.read(Region.CONFIG, 0, 4)
+        client.read(RegionIndex.CONFIG, 0, 4)
     assert refused.value.errno == errno.EIO
 
 

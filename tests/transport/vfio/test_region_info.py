@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.vfio.protocol import REGION_INFO, Command, RegionFlag
+from emu.server.vfio.protocol import REGION_INFO, RegionFlag, VfioCommand
 
 RW = RegionFlag.READ | RegionFlag.WRITE
 
@@ -42,5 +42,5 @@ def test_far_region_is_refused(client):
 )
 def test_bad_request_is_refused(client, payload):
     with pytest.raises(RefusedError) as refused:
-        client.call(Command.DEVICE_GET_REGION_INFO, payload)
+        client.call(VfioCommand.DEVICE_GET_REGION_INFO, payload)
     assert refused.value.errno == errno.EINVAL

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.vfio.protocol import Command, Flag
+from emu.server.vfio.protocol import MessageFlag, VfioCommand
 
 
 def test_reset(served, client):
@@ -34,24 +34,24 @@ def test_reset_keeps_memory(served, client):
 
 def test_reset_has_no_payload(own, own_client):
     with pytest.raises(RefusedError):
-        own_client.call(Command.DEVICE_RESET, b"\0")
+        own_client.call(VfioCommand.DEVICE_RESET, b"\0")
     assert own.function.resets == 0
 
 
 def test_an_error_reply_is_a_header_only(own_client):
     msg_id = own_client.send(99, b"payload")
-    flags = Flag.REPLY | Flag.ERROR
+    flags = MessageFlag.REPLY | MessageFlag.ERROR
     assert own_client.receive() == (msg_id, 99, flags, errno.ENOTSUP, b"")
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        Command.DEVICE_FEATURE,
-        Command.DMA_READ,
-        Command.DMA_WRITE,
-        Command.MIG_DATA_READ,
-        Command.MIG_DATA_WRITE,
+        VfioCommand.DEVICE_FEATURE,
+        VfioCommand.DMA_READ,
+        VfioCommand.DMA_WRITE,
+        VfioCommand.MIG_DATA_READ,
+        VfioCommand.MIG_DATA_WRITE,
         0,
         14,
         19,

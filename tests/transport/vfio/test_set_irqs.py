@@ -7,7 +7,7 @@ import os
 import pytest
 
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.vfio.protocol import IRQ_SET, Command, Irq, IrqSetFlag
+from emu.server.vfio.protocol import IRQ_SET, Irq, IrqSetFlag, VfioCommand
 
 EVENTFD = IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER
 NONE = IrqSetFlag.DATA_NONE | IrqSetFlag.ACTION_TRIGGER
@@ -182,7 +182,7 @@ def test_what_we_do_not_offer_is_refused(own_client, flags, data):
 @pytest.mark.parametrize("payload", [b"", IRQ_SET.pack(19, NONE, 2, 0, 1), IRQ_SET.pack(*[0] * 5)])
 def test_bad_size_is_refused(client, payload):
     with pytest.raises(RefusedError) as refused:
-        client.call(Command.DEVICE_SET_IRQS, payload)
+        client.call(VfioCommand.DEVICE_SET_IRQS, payload)
     assert refused.value.errno == errno.EINVAL
 
 
@@ -239,6 +239,6 @@ def test_the_function_raises_only_what_it_has(served, vector):
 
 
 def test_descriptors_for_a_command_without_any(own_client, eventfds):
-    msg_id = own_client.send(Command.DEVICE_RESET, fds=eventfds(1))
+    msg_id = own_client.send(VfioCommand.DEVICE_RESET, fds=eventfds(1))
     reply = own_client.receive()
     assert (reply.msg_id, reply.errno) == (msg_id, errno.EINVAL)

@@ -13,7 +13,7 @@ PRELUDE = """
 import fcntl, os, sys
 from emu.device.ports import DmaError
 from emu.server.vfio.memory import READ, WRITE, DmaMap
-from emu.server.vfio.protocol import RequestError
+from emu.server.vfio.protocol import VfioRequestError
 SIZE = 1 << 16
 memory = DmaMap()
 fd = os.memfd_create("ram", os.MFD_ALLOW_SEALING)
@@ -25,7 +25,7 @@ ATTEMPTS = {
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         try:
             memory.map(0, 2 * SIZE, 0, READ | WRITE, fd)
-        except RequestError:
+        except VfioRequestError:
             pass
         try:
             memory.read(2 * SIZE - 1, 1)
@@ -44,7 +44,7 @@ ATTEMPTS = {
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
         try:
             memory.map(0, SIZE, 0, READ | WRITE, fd)
-        except RequestError:
+        except VfioRequestError:
             os.ftruncate(fd, 0)
             sys.exit(0)
     """,
@@ -100,7 +100,7 @@ GUARDED = {
         memory.on_lost = lambda: lost.append(1)
         try:
             memory.map(0, SIZE, 0, READ | WRITE, fd)
-        except RequestError:
+        except VfioRequestError:
             sys.exit(77)
         memory.write(0, b"gone")
         libc = ctypes.CDLL(None, use_errno=True)

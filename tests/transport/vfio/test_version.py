@@ -6,7 +6,7 @@ import json
 import pytest
 
 from emu.driver.transport.vfio_client import QEMU_CAPABILITIES, RefusedError
-from emu.server.vfio.protocol import VERSION, Command
+from emu.server.vfio.protocol import VERSION, VfioCommand
 
 
 def version(data, major=0, minor=0):
@@ -32,7 +32,7 @@ def test_the_answer_has_our_values(own):
 def test_the_answer_is_no_longer_than_qemus_request(served):
     client = served.connect()
     request = version(json.dumps({"capabilities": QEMU_CAPABILITIES}).encode() + b"\0")
-    assert len(client.call(Command.VERSION, request)) <= len(request)
+    assert len(client.call(VfioCommand.VERSION, request)) <= len(request)
 
 
 def test_capabilities_are_a_subset_of_those_proposed(own):
@@ -45,7 +45,7 @@ def test_write_multiple_needs_the_client(own):
 
 def test_version_data_are_optional(served):
     client = served.connect()
-    reply = client.call(Command.VERSION, version(b""))
+    reply = client.call(VfioCommand.VERSION, version(b""))
     assert VERSION.unpack_from(reply) == (0, 0)
     client.device_info()
 
@@ -55,7 +55,7 @@ def test_minor_version_is_not_raised(served):
 
 
 def test_higher_minor_version_is_lowered(own):
-    reply = own.connect().call(Command.VERSION, version(b"", minor=9))
+    reply = own.connect().call(VfioCommand.VERSION, version(b"", minor=9))
     assert VERSION.unpack(reply) == (0, 0)
 
 
@@ -84,7 +84,7 @@ def test_higher_minor_version_is_lowered(own):
 def test_bad_version_is_refused_and_the_client_dropped(own, payload):
     client = own.connect()
     with pytest.raises(RefusedError) as refused:
-        client.call(Command.VERSION, payload)
+        client.call(VfioCommand.VERSION, payload)
     assert refused.value.errno == errno.EINVAL
     own.settle()
     own.client().device_info()
@@ -101,7 +101,7 @@ def test_wrong_major_version_is_refused(served):
 
 def test_version_comes_first(served):
     client = served.connect()
-    client.send(Command.DEVICE_RESET)
+    client.send(VfioCommand.DEVICE_RESET)
     with pytest.raises((EOFError, ConnectionResetError)):
         client.receive()
     assert served.function.accesses == []

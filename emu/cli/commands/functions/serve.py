@@ -25,7 +25,7 @@ from emu.server.service.devicespec import DeviceSpecError, parse_all
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.pcap import PcapOptions
 from emu.server.service.repeats import summed_up
-from emu.server.service.server import Endpoint, Server
+from emu.server.service.server import ServedDevice, Server
 from emu.server.service.trace_file import DEFAULT_FORM, FORMS, Trace
 from emu.server.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
 from emu.server.vfio.base import TransportError
@@ -181,7 +181,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         try:
             given = [*devices, *[""] * (len(sockets) - len(devices))]
-            endpoints = [*map(Endpoint, sockets, parse_all(given, fabric=fabric is not None))]
+            endpoints = [*map(ServedDevice, sockets, parse_all(given, fabric=fabric is not None))]
             if trace is not None:
                 tracing = Trace(trace, trace_format, trace_limit)
                 stack.callback(tracing.close)

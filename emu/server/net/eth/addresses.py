@@ -16,7 +16,7 @@ AGE_NS = 300_000_000_000
 """IEEE 802.1Q 8.8.3: the recommended ageing time."""
 
 
-class Place:
+class AddressEntry:
     """Where an address is, and since when it has not been heard of."""
 
     __slots__ = ("heard_ns", "port")
@@ -31,7 +31,7 @@ class Addresses:
 
     def __init__(self, most_per_port: int = MOST_PER_PORT) -> None:
         self._most = most_per_port
-        self._places: dict[bytes, Place] = {}
+        self._places: dict[bytes, AddressEntry] = {}
         self._of_port: dict[SegmentPort, dict[bytes, None]] = {}
         """The addresses behind each port, the first learned first."""
 
@@ -48,7 +48,7 @@ class Addresses:
             return None
         return place.port
 
-    def place(self, address: bytes) -> Place | None:
+    def place(self, address: bytes) -> AddressEntry | None:
         """What is known about a source address, old or not."""
         return self._places.get(address)
 
@@ -61,7 +61,7 @@ class Addresses:
         if len(behind) >= self._most:
             del self._places[next(iter(behind))], behind[next(iter(behind))]
         behind[address] = None
-        self._places[address] = Place(port, now_ns)
+        self._places[address] = AddressEntry(port, now_ns)
 
     def forget(self, port: SegmentPort) -> None:
         """The port has gone down: nothing is behind it any more."""
@@ -72,6 +72,6 @@ class Addresses:
         """The addresses behind a port, the first learned first."""
         return self._of_port.get(port, {}).keys()
 
-    def _forget(self, address: bytes, place: Place) -> None:
+    def _forget(self, address: bytes, place: AddressEntry) -> None:
         del self._places[address]
         del self._of_port[place.port][address]

@@ -10,8 +10,8 @@ from emu.device.engine.eth.room import MANY, room
 from emu.device.port.eth.frame import Frame
 from emu.server.net.eth.parcels import parcels
 from emu.server.net.eth.port import SegmentPort
-from emu.server.net.eth.switch import Switch
-from emu.server.net.link.direction import Direction
+from emu.server.net.eth.switch import SegmentSwitch
+from emu.server.net.link.direction import LinkDirection
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -23,7 +23,7 @@ as long."""
 IGNORED_NS = 10_000_000_000
 
 
-class Watcher(Protocol):
+class FrameWatcher(Protocol):
     """Sees the frames that pass the port, and lets them pass by ``carry``."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
@@ -36,16 +36,16 @@ class Watcher(Protocol):
 class FunctionPort(SegmentPort):
     """Implements :class:`emu.device.port.eth.wire.EthWire` for one function."""
 
-    def __init__(self, name: str, switch: Switch) -> None:
+    def __init__(self, name: str, switch: SegmentSwitch) -> None:
         super().__init__(name)
         self._switch = switch
         self._hca: Hca | None = None
-        self.watcher: Watcher | None = None
+        self.watcher: FrameWatcher | None = None
         self.shows_messages = False
         """Whether RoCE's messages to functions of this process pass here to be seen."""
-        self.tx_link: Direction | None = None
+        self.tx_link: LinkDirection | None = None
         """What the function sends passes this link first, if there is one."""
-        self.rx_link: Direction | None = None
+        self.rx_link: LinkDirection | None = None
         """What it receives passes this one."""
         self._full_since_ns = self._ignored_until_ns = 0
         switch.add(self)

@@ -18,7 +18,7 @@ FLOODED_PER_SECOND = 10_000
 _SECOND_NS = 1_000_000_000
 
 
-class Guard:
+class UplinkGuard:
     """The limits of one uplink."""
 
     __slots__ = ("_blocked_until_ns", "_flooded", "_flooded_ns", "_moved_ns", "_moves")

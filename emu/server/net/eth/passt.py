@@ -25,7 +25,7 @@ from emu.device.port.eth.plain import plain
 from emu.device.ports import Clock, Timer
 from emu.host.user_error import UserError
 from emu.server.net.eth.framed import FramedUplink
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.poller import READ, Poller
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class Passt:
     """A passt that is kept running, and the port of the segment that leads to it."""
 
     def __init__(
-        self, switch: Switch, poller: Poller, clock: Clock, options: Sequence[str] = ()
+        self, switch: SegmentSwitch, poller: Poller, clock: Clock, options: Sequence[str] = ()
     ) -> None:
         """``options`` of passt. Raises :class:`PasstError` when it does not start."""
         self.switch = switch

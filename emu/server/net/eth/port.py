@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.frame import MIN_BYTES, Frame
-from emu.server.net.eth.loops import Guard
+from emu.server.net.eth.loops import UplinkGuard
 
 
 class Segment(Protocol):
@@ -37,7 +37,7 @@ class SegmentPort:
         """Frames that have left the segment here."""
         self.dropped: Counter[str] = Counter()
         """Frames that were lost here on the way in or out, by reason."""
-        self.guard = Guard() if self.is_uplink else None
+        self.guard = UplinkGuard() if self.is_uplink else None
 
     @property
     def is_up(self) -> bool:

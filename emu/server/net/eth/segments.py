@@ -11,7 +11,7 @@ from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.passt import Passt
 from emu.server.net.eth.spec import NetSpec
 from emu.server.net.eth.stream import StreamListener
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.eth.tap import Tap
 from emu.server.net.poller import Poller, Reactor
 
@@ -21,22 +21,22 @@ class Segments:
 
     def __init__(self, loop: Reactor) -> None:
         self._loop = loop
-        self._switches: dict[int, Switch] = {}
+        self._switches: dict[int, SegmentSwitch] = {}
         self._poller: Poller | None = None
         """Only with an uplink: without one the loop need not poll."""
         self._uplinks: list[Tap | StreamListener | Passt] = []
-        self.on_new: Callable[[int, Switch], None] | None = None
+        self.on_new: Callable[[int, SegmentSwitch], None] | None = None
         """Told of each new segment."""
 
-    def segment(self, number: int) -> Switch:
+    def segment(self, number: int) -> SegmentSwitch:
         """The segment with this number."""
         if number not in self._switches:
-            switch = self._switches[number] = Switch(self._loop, f"segment {number}")
+            switch = self._switches[number] = SegmentSwitch(self._loop, f"segment {number}")
             if self.on_new is not None:
                 self.on_new(number, switch)
         return self._switches[number]
 
-    def all(self) -> Sequence[tuple[int, Switch]]:
+    def all(self) -> Sequence[tuple[int, SegmentSwitch]]:
         """The segments that there are."""
         return tuple(self._switches.items())
 

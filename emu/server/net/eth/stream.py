@@ -13,7 +13,7 @@ from socket import socket
 
 from emu.host.listening import OWNER_ONLY, Acceptor, listen
 from emu.server.net.eth.framed import FramedUplink
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.poller import Poller
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,9 @@ class _Peer(FramedUplink):
 class StreamListener:
     """The socket that QEMUs connect to; each is a port of the segment while it is connected."""
 
-    def __init__(self, path: Path, switch: Switch, poller: Poller, mode: int = OWNER_ONLY) -> None:
+    def __init__(
+        self, path: Path, switch: SegmentSwitch, poller: Poller, mode: int = OWNER_ONLY
+    ) -> None:
         """Raises OSError, with the path and a text for the user, when the socket cannot be made."""
         self.switch = switch
         self.poller = poller

@@ -20,7 +20,7 @@ from emu.device.port.eth.flow_control import CONTROL_ADDRESS
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES
 from emu.device.ports import Clock
-from emu.server.net.eth.addresses import Addresses, Place
+from emu.server.net.eth.addresses import AddressEntry, Addresses
 from emu.server.net.eth.loops import BLOCKED_NS, RECENT_NS
 from emu.server.net.eth.port import SegmentPort
 
@@ -34,7 +34,7 @@ _CABLE = 2
 _NS_PER_S = 1_000_000_000
 
 
-class Switch:
+class SegmentSwitch:
     """A segment; implements :class:`emu.server.net.eth.port.Segment`."""
 
     def __init__(self, clock: Clock, name: str = "segment 0") -> None:
@@ -116,7 +116,9 @@ class Switch:
         else:
             port.deliver(frame)
 
-    def _learn(self, address: bytes, place: Place | None, source: SegmentPort, now: int) -> bool:
+    def _learn(
+        self, address: bytes, place: AddressEntry | None, source: SegmentPort, now: int
+    ) -> bool:
         """An address is new behind a port; False when its frame must go no further."""
         if address[0] & 1 or address == _NO_ADDRESS:
             source.dropped["bad source"] += 1

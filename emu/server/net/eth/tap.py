@@ -23,7 +23,7 @@ from emu.device.port.eth.plain import plain, transport_bytes
 from emu.host.user_error import UserError
 from emu.server.net.eth.framed import PAUSE_NS
 from emu.server.net.eth.port import SegmentPort, padded
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.poller import READ, Poller
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Tap(SegmentPort):
     is_uplink = True
     has_more = False
 
-    def __init__(self, name: str, switch: Switch, poller: Poller) -> None:
+    def __init__(self, name: str, switch: SegmentSwitch, poller: Poller) -> None:
         """Attach to the device, which is created if it may be. Raises :class:`TapError`."""
         super().__init__(f"tap {name}")
         self._switch = switch

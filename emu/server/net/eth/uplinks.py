@@ -13,9 +13,9 @@ from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.plain import is_sound
 from emu.server.net.eth.port import SegmentPort
 from emu.server.net.eth.segments import Segments
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.fabric import protocol
-from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.protocol import FrameKind
 
 
@@ -24,7 +24,7 @@ class _Uplink(SegmentPort):
 
     is_uplink = is_fabric = True
 
-    def __init__(self, name: str, number: int, connection: Connection) -> None:
+    def __init__(self, name: str, number: int, connection: FabricConnection) -> None:
         super().__init__(name)
         self._number = number
         self._connection = connection
@@ -52,34 +52,34 @@ class Uplinks:
 
     def __init__(self, segments: Segments) -> None:
         self.segments = segments
-        self._ports: dict[Connection, dict[int, _Uplink]] = {}
-        self._names: dict[Connection, str] = {}
+        self._ports: dict[FabricConnection, dict[int, _Uplink]] = {}
+        self._names: dict[FabricConnection, str] = {}
         segments.on_new = self._join
 
-    def linked(self, connection: Connection, name: str) -> None:
+    def linked(self, connection: FabricConnection, name: str) -> None:
         """Ethernet ports are behind this connection from now on."""
         self._ports[connection] = {}
         self._names[connection] = name
         for number, switch in self.segments.all():
             self._add(connection, number, switch)
 
-    def _join(self, number: int, switch: Switch) -> None:
+    def _join(self, number: int, switch: SegmentSwitch) -> None:
         """A segment is new: it leads to all processes."""
         for connection in self._ports:
             self._add(connection, number, switch)
 
-    def _add(self, connection: Connection, number: int, switch: Switch) -> None:
+    def _add(self, connection: FabricConnection, number: int, switch: SegmentSwitch) -> None:
         port = _Uplink(self._names[connection], number, connection)
         self._ports[connection][number] = port
         switch.add(port)
 
-    def unlinked(self, connection: Connection) -> None:
+    def unlinked(self, connection: FabricConnection) -> None:
         """The connection has ended."""
         self._names.pop(connection, None)
         for number, port in self._ports.pop(connection, {}).items():
             self.segments.segment(number).remove(port)
 
-    def received(self, connection: Connection, body: memoryview) -> int:
+    def received(self, connection: FabricConnection, body: memoryview) -> int:
         """A frame from another process; returns how many packets it may have been, over all ports.
 
         Those of a super-frame count one by one: more of them than a function takes in a round wait

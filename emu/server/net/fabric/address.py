@@ -43,7 +43,7 @@ class UnixAddress:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         return _started(sock, os.fspath(self.path))
 
-    def listen(self) -> Listener | None:
+    def listen(self) -> FabricListener | None:
         """Become the listener; None when another process is the listener or about to be.
 
         Raises OSError when the path cannot be used.
@@ -65,7 +65,7 @@ class UnixAddress:
             lock.release()
             raise
         sock.setblocking(False)
-        return Listener(sock, self.path, lock)
+        return FabricListener(sock, self.path, lock)
 
     def _is_alive(self) -> bool:
         """Whether a process that holds no lock listens: another program. Raises FileExistsError."""
@@ -97,7 +97,7 @@ class TcpAddress:
         _tune(sock)
         return _started(sock, where)
 
-    def listen(self) -> Listener | None:
+    def listen(self) -> FabricListener | None:
         """Become the listener; None if another process is, or if the host is not this one."""
         family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -112,7 +112,7 @@ class TcpAddress:
                 return None
             raise
         sock.setblocking(False)
-        return Listener(sock)
+        return FabricListener(sock)
 
 
 @cache
@@ -162,7 +162,7 @@ def parse(name: str, mode: int = OWNER_ONLY) -> Address:
     raise FabricError(f"no fabric {name!r}: it is called unix:PATH or tcp:HOST:PORT")
 
 
-class Listener:
+class FabricListener:
     """A listening socket; ``close`` removes the files that it has created."""
 
     def __init__(

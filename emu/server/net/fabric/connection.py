@@ -22,8 +22,8 @@ from emu.server.net.fabric.protocol import (
     HEADER,
     LOSABLE,
     MAX_BODY,
+    FabricProtocolError,
     FrameKind,
-    ProtocolError,
     frames,
 )
 from emu.server.net.poller import READ, WRITE
@@ -42,26 +42,28 @@ _BUFFERS_PER_CALL = 256
 _READ_BYTES = 1 << 18
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The owner of a connection, which acts on received frames."""
 
-    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
-        """A frame; its body is valid until this returns. ProtocolError closes the connection.
+    def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
+        """A frame; its body is valid until this returns. FabricProtocolError closes the connection.
 
         Returns how much work the frame was: a packet for one receiver counts 1.
         """
 
-    def closed(self, connection: Connection, why: str) -> None:
+    def closed(self, connection: FabricConnection, why: str) -> None:
         """The connection has ended; it is closed already."""
 
-    def watch(self, connection: Connection, events: int) -> None:
+    def watch(self, connection: FabricConnection, events: int) -> None:
         """From now on the connection waits for these epoll events."""
 
 
-class Connection:
+class FabricConnection:
     """A connected, or connecting, socket that does not block."""
 
-    def __init__(self, sock: socket.socket, owner: Owner, clock: Clock, name: str) -> None:
+    def __init__(
+        self, sock: socket.socket, owner: ConnectionOwner, clock: Clock, name: str
+    ) -> None:
         self.name = name
         self._sock: socket.socket | None = sock
         self._owner = owner
@@ -225,7 +227,7 @@ class Connection:
             return 0
         try:
             return self._act(most)
-        except ProtocolError as error:
+        except FabricProtocolError as error:
             self.close(str(error))
             return 1
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from emu.device.ports import Timer
-from emu.server.net.fabric.address import Address, FabricError, Listener
+from emu.server.net.fabric.address import Address, FabricError, FabricListener
 from emu.server.net.fabric.directory import TakenError
 from emu.server.net.fabric.hub import Hub
 from emu.server.net.fabric.member import Membership
@@ -122,7 +122,7 @@ class Election:
         else:
             self._become_hub(listener)
 
-    def _become_hub(self, listener: Listener) -> None:
+    def _become_hub(self, listener: FabricListener) -> None:
         try:
             hub = Hub(self._candidate, listener, self._wanted, self._former)
         except TakenError as error:

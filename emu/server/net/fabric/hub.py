@@ -16,10 +16,10 @@ from emu.device.ports import Timer
 from emu.device.rounds.costs import LOG_NEWS_BYTES_PER_STEP, STEPS_PER_NEWS
 from emu.device.rounds.sizes import ACCEPTS_PER_ROUND
 from emu.server.net.fabric import protocol
-from emu.server.net.fabric.address import Listener
-from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.address import FabricListener
+from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.directory import TakenError, assign
-from emu.server.net.fabric.protocol import MAX_PORTS, FrameKind, Identity, ProtocolError
+from emu.server.net.fabric.protocol import MAX_PORTS, FabricProtocolError, FrameKind, Identity
 from emu.server.net.fabric.site import Site
 from emu.server.net.poller import READ
 
@@ -37,7 +37,7 @@ GREETING_NS = 5_000_000_000
 
 
 @dataclass(slots=True)
-class _Member:
+class _HubMember:
     """Another process."""
 
     number: int
@@ -75,7 +75,7 @@ class Hub:
     def __init__(
         self,
         site: Site,
-        listener: Listener,
+        listener: FabricListener,
         wanted: Sequence[Identity],
         former: Iterable[Identity] = (),
     ) -> None:
@@ -86,8 +86,8 @@ class Hub:
         self._site = site
         self._listener = listener
         self._former = list(former)
-        self._members: dict[Connection, _Member] = {}
-        self._by_lid: dict[int, Connection] = {}
+        self._members: dict[FabricConnection, _HubMember] = {}
+        self._by_lid: dict[int, FabricConnection] = {}
         self._count = 0
         self._news: Timer | None = None
         """Set when members will be told about the ports."""
@@ -103,11 +103,11 @@ class Hub:
 
     # -- what the fabric calls
 
-    def connection_to(self, lid: int) -> Connection | None:
+    def connection_to(self, lid: int) -> FabricConnection | None:
         """The connection that leads to a LID."""
         return self._by_lid.get(lid)
 
-    def everyone(self) -> Iterable[Connection]:
+    def everyone(self) -> Iterable[FabricConnection]:
         """The connections that a multicast packet is sent to."""
         return [connection for connection, member in self._members.items() if member.is_greeted]
 
@@ -138,9 +138,11 @@ class Hub:
                 return
             self._make_room()
             self._count += 1
-            connection = Connection(sock, self, self._site.clock, f"fabric member {self._count}")
+            connection = FabricConnection(
+                sock, self, self._site.clock, f"fabric member {self._count}"
+            )
             patience = self._site.clock.call_later(GREETING_NS, partial(self._hurry, connection))
-            self._members[connection] = _Member(self._count, patience=patience)
+            self._members[connection] = _HubMember(self._count, patience=patience)
             self.watch(connection, READ)
 
     def _make_room(self) -> None:
@@ -149,16 +151,16 @@ class Hub:
         if len(strangers) >= MAX_STRANGERS:
             strangers[0].close("others wait to say HELLO")
 
-    def _hurry(self, connection: Connection) -> None:
+    def _hurry(self, connection: FabricConnection) -> None:
         member = self._members.get(connection)
         if member is not None and not member.is_greeted:
             connection.close("it has not said HELLO")
 
-    def watch(self, connection: Connection, events: int) -> None:
+    def watch(self, connection: FabricConnection, events: int) -> None:
         """Wait for a member's socket."""
         self._site.watch(connection, events)
 
-    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
+    def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
         """A frame from a member."""
         member = self._members[connection]
         if kind is FrameKind.PACKET and member.is_greeted:
@@ -167,34 +169,34 @@ class Hub:
             return self._site.ethernet.received(connection, body)
         if not member.is_greeted:
             if kind is not FrameKind.HELLO:
-                raise ProtocolError(f"{kind.name} before HELLO")
+                raise FabricProtocolError(f"{kind.name} before HELLO")
             self._greet(connection, member, body)
         elif kind is FrameKind.PORT:
             self._take_port(member, protocol.read_port(body))
         else:
-            raise ProtocolError(f"{kind.name} from a member")
+            raise FabricProtocolError(f"{kind.name} from a member")
         return 1
 
-    def _take_port(self, member: _Member, port: EndPort) -> None:
+    def _take_port(self, member: _HubMember, port: EndPort) -> None:
         if Identity(port.lid, port.port_guid) not in member.identities:
-            raise ProtocolError(f"port with LID {port.lid:#x}, which is not its own")
+            raise FabricProtocolError(f"port with LID {port.lid:#x}, which is not its own")
         if member.ports.get(port.lid) != port:
             member.ports[port.lid] = port
             member.packed.pop(port.lid, None)
             self._changed()
 
-    def _greet(self, connection: Connection, member: _Member, body: memoryview) -> None:
+    def _greet(self, connection: FabricConnection, member: _HubMember, body: memoryview) -> None:
         try:
             wanted = protocol.read_hello(body)
             taken = self._taken()
             if not wanted:
-                raise ProtocolError("a member without functions")
+                raise FabricProtocolError("a member without functions")
             if sum(one.is_greeted for one in self._members.values()) >= MAX_MEMBERS:
                 raise TakenError(f"more than {MAX_MEMBERS} processes on the fabric")
             if len(taken) + len(wanted) > MAX_PORTS:
                 raise TakenError(f"more than {MAX_PORTS} functions on the fabric")
             member.identities = assign(wanted, taken, self._former)
-        except (ProtocolError, TakenError) as error:
+        except (FabricProtocolError, TakenError) as error:
             connection.send(FrameKind.REFUSED, protocol.reason(str(error)))
             connection.close(f"refused: {error}")
             return
@@ -211,7 +213,7 @@ class Hub:
         if member.has_ethernet:
             self._site.ethernet.linked(connection, connection.name)
 
-    def _not_of(self, member: _Member) -> Iterator[Identity]:
+    def _not_of(self, member: _HubMember) -> Iterator[Identity]:
         """The functions of all processes but this member's."""
         yield from self.identities
         for other in self._members.values():
@@ -224,7 +226,7 @@ class Hub:
             taken += member.identities
         return taken
 
-    def closed(self, connection: Connection, why: str) -> None:
+    def closed(self, connection: FabricConnection, why: str) -> None:
         """A member has gone, and its ports with it."""
         member = self._members.pop(connection)
         if member.patience is not None:
@@ -293,7 +295,7 @@ class Hub:
                 connection.send(FrameKind.GUIDS, guids)
             clock.round.charge(STEPS_PER_NEWS + (len(news) >> LOG_NEWS_BYTES_PER_STEP))
 
-    def _may_be_told(self, connection: Connection, member: _Member) -> bool:
+    def _may_be_told(self, connection: FabricConnection, member: _HubMember) -> bool:
         """Whether a member has read what it was told before. One that never does has to go."""
         if not connection.is_behind:
             member.missed = 0
@@ -305,11 +307,11 @@ class Hub:
 
     # -- packets
 
-    def _forward(self, source: Connection, member: _Member, body: memoryview) -> int:
+    def _forward(self, source: FabricConnection, member: _HubMember, body: memoryview) -> int:
         """A packet from a member: for us, for another member, or for everyone."""
         packet = self._site.parse(body)
         if self._by_lid.get(packet.slid) is not source:
-            raise ProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")
+            raise FabricProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")
         target = self._by_lid.get(packet.dlid)
         if target is not None:
             if target is not source:

@@ -9,15 +9,15 @@ from typing import Protocol
 
 from emu.device.port.ib.endport import EndPort
 from emu.server.net.fabric import protocol
-from emu.server.net.fabric.connection import Connection
-from emu.server.net.fabric.protocol import FrameKind, Identity, ProtocolError
+from emu.server.net.fabric.connection import FabricConnection
+from emu.server.net.fabric.protocol import FabricProtocolError, FrameKind, Identity
 from emu.server.net.fabric.site import Site
 from emu.server.net.poller import READ
 
 log = logging.getLogger(__name__)
 
 
-class Owner(Protocol):
+class MembershipOwner(Protocol):
     """The owner of the membership, which is told how it goes."""
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
@@ -33,7 +33,9 @@ class Owner(Protocol):
 class Membership:
     """The connection to the hub, from the moment of connecting."""
 
-    def __init__(self, site: Site, owner: Owner, sock: socket, wanted: Sequence[Identity]) -> None:
+    def __init__(
+        self, site: Site, owner: MembershipOwner, sock: socket, wanted: Sequence[Identity]
+    ) -> None:
         self._site = site
         self._owner = owner
         self._wanted = list(wanted)
@@ -42,17 +44,17 @@ class Membership:
         """The Ethernet functions of all other processes."""
         self.identities: list[Identity] | None = None
         """Our functions' LIDs and GUIDs; None until the hub has accepted us."""
-        self.connection = Connection(sock, self, site.clock, "the fabric's hub")
+        self.connection = FabricConnection(sock, self, site.clock, "the fabric's hub")
         self.watch(self.connection, READ)
         self.connection.send(FrameKind.HELLO, protocol.hello(wanted))
 
     # -- what the fabric calls
 
-    def connection_to(self, lid: int) -> Connection | None:
+    def connection_to(self, lid: int) -> FabricConnection | None:
         """The connection that leads to a LID: every LID that is not ours is reached by the hub."""
         return self.connection if lid in self._ports else None
 
-    def everyone(self) -> Iterable[Connection]:
+    def everyone(self) -> Iterable[FabricConnection]:
         """A multicast packet goes to the hub only, which forwards it."""
         return (self.connection,)
 
@@ -83,11 +85,11 @@ class Membership:
 
     # -- the connection
 
-    def watch(self, connection: Connection, events: int) -> None:
+    def watch(self, connection: FabricConnection, events: int) -> None:
         """Wait for the hub's socket."""
         self._site.watch(connection, events)
 
-    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
+    def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
         """A frame from the hub."""
         if self.identities is None:
             self._greeted(kind, body)
@@ -104,12 +106,12 @@ class Membership:
             own = {identity.lid for identity in self.identities}
             ports = {port.lid: port for port in protocol.read_ports(body)}
             if own & ports.keys():
-                raise ProtocolError("a port of ours among the others'")
+                raise FabricProtocolError("a port of ours among the others'")
             self._ports = ports
             self._site.ports_changed()
             return 1 + len(ports)
         else:
-            raise ProtocolError(f"{kind.name} from the hub")
+            raise FabricProtocolError(f"{kind.name} from the hub")
         return 1
 
     def _greeted(self, kind: FrameKind, body: memoryview) -> None:
@@ -122,9 +124,9 @@ class Membership:
             if self._has_ethernet:
                 self._site.ethernet.linked(self.connection, "fabric")
         else:
-            raise ProtocolError(f"{kind.name} before WELCOME")
+            raise FabricProtocolError(f"{kind.name} before WELCOME")
 
-    def closed(self, connection: Connection, why: str) -> None:
+    def closed(self, connection: FabricConnection, why: str) -> None:
         """The hub has gone, or was never there."""
         self._unlink()
         self._owner.lost(self, why)

@@ -85,7 +85,7 @@ _KINDS = {kind.value: (kind, limit) for kind, limit in MAX_BODY.items()}
 _NO_KIND = FrameKind.HELLO, -1
 
 
-class ProtocolError(Exception):
+class FabricProtocolError(Exception):
     """The other side violates the protocol; the text says how."""
 
 
@@ -107,14 +107,14 @@ def frame(kind: FrameKind, body: bytes) -> bytes:
 def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
     """The whole frames in ``buffer``: kind, body, and the offset behind each.
 
-    Raises :class:`ProtocolError` for an invalid header.
+    Raises :class:`FabricProtocolError` for an invalid header.
     """
     body, available = HEADER.size, len(buffer)
     while body <= available:
         length, code = HEADER.unpack_from(buffer, body - HEADER.size)
         kind, limit = _KINDS.get(code, _NO_KIND)
         if length > limit:
-            raise ProtocolError(f"frame of kind {code} with {length} bytes")
+            raise FabricProtocolError(f"frame of kind {code} with {length} bytes")
         end = body + length
         if end > available:
             return
@@ -128,14 +128,14 @@ def hello(wanted: Sequence[Identity]) -> bytes:
 
 
 def read_hello(body: memoryview) -> list[Identity]:
-    """What a HELLO asks for. Raises :class:`ProtocolError`, whose text REFUSED can carry."""
+    """What a HELLO asks for. Raises :class:`FabricProtocolError`, whose text REFUSED can carry."""
     if len(body) < _HELLO.size:
-        raise ProtocolError("HELLO is too short")
+        raise FabricProtocolError("HELLO is too short")
     magic, version, count = _HELLO.unpack_from(body)
     if magic != MAGIC:
-        raise ProtocolError("no greeting of a fabric's member")
+        raise FabricProtocolError("no greeting of a fabric's member")
     if version != VERSION:
-        raise ProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
+        raise FabricProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
     return _read_identities(body[_HELLO.size :], count)
 
 
@@ -145,12 +145,12 @@ def welcome(given: Sequence[Identity]) -> bytes:
 
 
 def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]:
-    """The LIDs and GUIDs that a WELCOME assigns. Raises :class:`ProtocolError`."""
+    """The LIDs and GUIDs that a WELCOME assigns. Raises :class:`FabricProtocolError`."""
     if len(body) < _WELCOME.size:
-        raise ProtocolError("WELCOME is too short")
+        raise FabricProtocolError("WELCOME is too short")
     version, count = _WELCOME.unpack_from(body)
     if version != VERSION:
-        raise ProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
+        raise FabricProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
     given = _read_identities(body[_WELCOME.size :], count)
     if len(given) != len(wanted) or any(
         not (got.lid or got.is_ethernet)
@@ -160,7 +160,7 @@ def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]
         or want.guid not in (0, got.guid)
         for got, want in zip(given, wanted)
     ):
-        raise ProtocolError("WELCOME does not answer our HELLO")
+        raise FabricProtocolError("WELCOME does not answer our HELLO")
     return given
 
 
@@ -170,13 +170,13 @@ def _identities(identities: Iterable[Identity]) -> bytes:
 
 def _read_identities(body: memoryview, count: int) -> list[Identity]:
     if count > MAX_PORTS or len(body) != count * _IDENTITY.size:
-        raise ProtocolError(f"{count} functions in {len(body)} bytes")
+        raise FabricProtocolError(f"{count} functions in {len(body)} bytes")
     found = []
     for kind, lid, guid in _IDENTITY.iter_unpack(body):
         if lid >= SM_LID:
-            raise ProtocolError("a LID is too high")
+            raise FabricProtocolError("a LID is too high")
         if kind > 1 or (kind and lid):
-            raise ProtocolError(f"a port of kind {kind} with LID {lid:#x}")
+            raise FabricProtocolError(f"a port of kind {kind} with LID {lid:#x}")
         found.append(Identity(lid, guid, bool(kind)))
     return found
 
@@ -187,9 +187,9 @@ def guids(identities: Iterable[Identity]) -> bytes:
 
 
 def read_guids(body: memoryview) -> list[Identity]:
-    """The Ethernet ports in the body of GUIDS. Raises :class:`ProtocolError`."""
+    """The Ethernet ports in the body of GUIDS. Raises :class:`FabricProtocolError`."""
     if len(body) % _GUID.size:
-        raise ProtocolError("a GUID is cut off")
+        raise FabricProtocolError("a GUID is cut off")
     return [Identity(0, guid, True) for (guid,) in _GUID.iter_unpack(body)]
 
 
@@ -200,12 +200,12 @@ def ethernet(segment: int, frame: Frame) -> bytes:
 
 
 def read_ethernet(body: memoryview) -> tuple[int, Frame]:
-    """The segment and the frame in the body of FRAME. Raises :class:`ProtocolError`."""
+    """The segment and the frame in the body of FRAME. Raises :class:`FabricProtocolError`."""
     if len(body) < _FRAME.size:
-        raise ProtocolError("an Ethernet frame is cut off")
+        raise FabricProtocolError("an Ethernet frame is cut off")
     segment, flags, gso_size = _FRAME.unpack_from(body)
     if flags & ~(_CHECKED | _FILLED):
-        raise ProtocolError(f"an Ethernet frame with flags {flags:#x}")
+        raise FabricProtocolError(f"an Ethernet frame with flags {flags:#x}")
     checked, filled = flags & _CHECKED != 0, flags & _FILLED != 0
     return segment, Frame(bytes(body[_FRAME.size :]), gso_size, checked, filled)
 
@@ -241,22 +241,22 @@ def port(end_port: EndPort) -> bytes:
 
 
 def read_ports(body: memoryview) -> list[EndPort]:
-    """All ports in the body of PORTS. Raises :class:`ProtocolError`."""
+    """All ports in the body of PORTS. Raises :class:`FabricProtocolError`."""
     found: list[EndPort] = []
     at = 0
     while at < len(body):
         if len(found) >= MAX_PORTS:
-            raise ProtocolError(f"more than {MAX_PORTS} ports")
+            raise FabricProtocolError(f"more than {MAX_PORTS} ports")
         one, at = _read_port(body, at)
         found.append(one)
     return found
 
 
 def read_port(body: memoryview) -> EndPort:
-    """The port in the body of PORT. Raises :class:`ProtocolError`."""
+    """The port in the body of PORT. Raises :class:`FabricProtocolError`."""
     one, end = _read_port(body, 0)
     if end != len(body):
-        raise ProtocolError("something stands behind the port")
+        raise FabricProtocolError("something stands behind the port")
     return one
 
 
@@ -266,18 +266,18 @@ def group(mlid: int, gid: bytes, listens: bool) -> bytes:
 
 
 def read_group(body: memoryview) -> tuple[int, bytes, bool]:
-    """What a GROUP says. Raises :class:`ProtocolError`."""
+    """What a GROUP says. Raises :class:`FabricProtocolError`."""
     if len(body) != _GROUP.size:
-        raise ProtocolError(f"GROUP of {len(body)} bytes")
+        raise FabricProtocolError(f"GROUP of {len(body)} bytes")
     mlid, gid, listens = _GROUP.unpack(body)
     if not MULTICAST_LID <= mlid < PERMISSIVE_LID:
-        raise ProtocolError(f"GROUP with LID {mlid:#x}")
+        raise FabricProtocolError(f"GROUP with LID {mlid:#x}")
     return mlid, gid, listens
 
 
 def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:
     if len(body) - at < _PORT.size:
-        raise ProtocolError("a port is cut off")
+        raise FabricProtocolError("a port is cut off")
     (
         lid, guid, node_guid, mtu, width, speed, state, phys_state, cap_mask, device_id,
         subnet_timeout, description, pkey_count,
@@ -285,9 +285,9 @@ def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:
     at += _PORT.size
     end = at + pkey_count * _PKEY.size
     if pkey_count > PKEY_TABLE_ENTRIES or end > len(body):
-        raise ProtocolError(f"a port with {pkey_count} P_Keys is cut off")
+        raise FabricProtocolError(f"a port with {pkey_count} P_Keys is cut off")
     if not 0 < lid < SM_LID or not guid or mtu not in _MTUS or subnet_timeout > _MAX_TIMEOUT:
-        raise ProtocolError(f"a port with LID {lid:#x}, GUID {guid:#x}, MTU {mtu}")
+        raise FabricProtocolError(f"a port with LID {lid:#x}, GUID {guid:#x}, MTU {mtu}")
     try:
         end_port = EndPort(
             lid=lid,
@@ -305,5 +305,5 @@ def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:
             subnet_timeout=subnet_timeout,
         )
     except ValueError as error:
-        raise ProtocolError(f"LID {lid:#x}: {error}") from None
+        raise FabricProtocolError(f"LID {lid:#x}: {error}") from None
     return end_port, end

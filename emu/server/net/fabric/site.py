@@ -8,20 +8,20 @@ from typing import Protocol
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.packet import Packet
 from emu.device.ports import Clock
-from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.connection import FabricConnection
 
 
 class FrameCarrier(Protocol):
     """What carries the Ethernet frames of the process."""
 
-    def linked(self, connection: Connection, name: str) -> None:
+    def linked(self, connection: FabricConnection, name: str) -> None:
         """Ethernet ports are behind this connection from now on."""
 
-    def unlinked(self, connection: Connection) -> None:
+    def unlinked(self, connection: FabricConnection) -> None:
         """The connection has ended."""
 
-    def received(self, connection: Connection, body: memoryview) -> int:
-        """A FRAME; returns how much work it was. ProtocolError closes the connection."""
+    def received(self, connection: FabricConnection, body: memoryview) -> int:
+        """A FRAME; returns how much work it was. FabricProtocolError closes the connection."""
 
 
 class Site(Protocol):
@@ -35,7 +35,7 @@ class Site(Protocol):
     def ethernet(self) -> FrameCarrier:
         """The Ethernet segments of the process."""
 
-    def watch(self, connection: Connection, events: int) -> None:
+    def watch(self, connection: FabricConnection, events: int) -> None:
         """From now on, serve a connection when these epoll events occur."""
 
     def local_ports(self) -> Iterable[EndPort]:
@@ -48,7 +48,7 @@ class Site(Protocol):
         """The hub has a multicast LID lead to a port of ours, or not any more."""
 
     def parse(self, frame: memoryview) -> Packet:
-        """The packet in a frame. Raises ProtocolError."""
+        """The packet in a frame. Raises FabricProtocolError."""
 
     def deliver(self, packet: Packet, frame: memoryview) -> int:
         """Take a packet if it is for our own functions; returns how many receivers it had."""

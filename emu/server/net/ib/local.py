@@ -30,7 +30,7 @@ from emu.device.state.containment import ContainedClock, contain
 from emu.server.net.ib.packet_queue import PacketQueue
 from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
 from emu.server.net.ib.sa import SubnetAdministrator
-from emu.server.net.link.direction import Direction
+from emu.server.net.link.direction import LinkDirection
 from layouts.wire.bth import PERMISSIVE_LID
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Watcher(Protocol):
+class PacketWatcher(Protocol):
     """Sees the packets that pass the ports of this process's functions."""
 
     @property
@@ -59,11 +59,11 @@ class LocalFabric:
     def __init__(self, clock: Clock) -> None:
         self._nodes: dict[int, Hca] = {}
         self._packets = PacketQueue(clock, self._deliver_here)
-        self.tx_links: MutableMapping[int, Direction] = {}
+        self.tx_links: MutableMapping[int, LinkDirection] = {}
         """By LID: the links that what a function sends has to pass."""
-        self.rx_links: MutableMapping[int, Direction] = {}
+        self.rx_links: MutableMapping[int, LinkDirection] = {}
         """Those of what it receives."""
-        self.watcher: Watcher | None = None
+        self.watcher: PacketWatcher | None = None
         self._sa_owner = _Administration()
         self.sa = SubnetAdministrator(
             self.end_ports, self._carry, ContainedClock(clock, self._sa_owner), self._told

@@ -26,11 +26,11 @@ from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.uplinks import Uplinks
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.address import parse as parse_address
-from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.election import Election
 from emu.server.net.fabric.hub import Hub
 from emu.server.net.fabric.member import Membership
-from emu.server.net.fabric.protocol import FrameKind, Identity, ProtocolError
+from emu.server.net.fabric.protocol import FabricProtocolError, FrameKind, Identity
 from emu.server.net.fabric.site import FrameCarrier
 from emu.server.net.ib.local import LocalFabric, destination
 from emu.server.net.poller import Poller, Reactor
@@ -92,7 +92,7 @@ class SocketFabric(LocalFabric):
         self.election.leave()
         self._poller.close()
 
-    def watch(self, connection: Connection, events: int) -> None:
+    def watch(self, connection: FabricConnection, events: int) -> None:
         """From now on, serve a connection when these epoll events occur."""
         self._poller.watch(connection, events)
 
@@ -197,13 +197,13 @@ class SocketFabric(LocalFabric):
         else:
             connection.when_room(callback)
 
-    def _connection_to(self, lid: int) -> Connection | None:
+    def _connection_to(self, lid: int) -> FabricConnection | None:
         role = self.election.role
         return role.connection_to(lid) if role is not None else None
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
         """A datagram from one of our functions, or from our administrator."""
-        connections: list[Connection] = []
+        connections: list[FabricConnection] = []
         if packet.is_multicast or (packet.to.lid == SM_LID and not self.is_hub):
             connections += self._role.everyone() if self._role is not None else ()
         elif (connection := self._connection_to(packet.to.lid)) is not None:
@@ -217,11 +217,11 @@ class SocketFabric(LocalFabric):
     # -- packets in
 
     def parse(self, frame: memoryview) -> Packet:
-        """The packet in a frame. Raises ProtocolError."""
+        """The packet in a frame. Raises FabricProtocolError."""
         try:
             return parse(frame)
         except BadPacketError as error:
-            raise ProtocolError(f"bad packet: {error}") from None
+            raise FabricProtocolError(f"bad packet: {error}") from None
 
     def deliver(self, packet: Packet, frame: memoryview) -> int:
         """Take a packet if it is for our own functions; returns how many receivers it had."""

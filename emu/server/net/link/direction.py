@@ -50,7 +50,7 @@ class _OnTheWay(NamedTuple):
     ledger: Ledger
 
 
-class Direction:
+class LinkDirection:
     """What one function sends, or what it receives."""
 
     def __init__(

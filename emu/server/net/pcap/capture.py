@@ -61,7 +61,7 @@ class Interface:
 
 
 class EthernetInterface(Interface):
-    """Implements :class:`emu.server.net.eth.function_port.Watcher`."""
+    """Implements :class:`emu.server.net.eth.function_port.FrameWatcher`."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
         """The function sends a frame."""
@@ -110,8 +110,8 @@ class _Discarded:
         yield "no receive request", sum(one.values.get("out_of_buffer", 0) for one in some)
 
 
-class Subnet:
-    """Implements :class:`net.ib.local.Watcher` for the InfiniBand functions of a process."""
+class SubnetWatcher:
+    """Implements :class:`net.ib.local.PacketWatcher` for the InfiniBand functions of a process."""
 
     def __init__(self, *, wants_messages: bool) -> None:
         """``wants_messages``: whether messages inside the process are made packets, to be seen."""

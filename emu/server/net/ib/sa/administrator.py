@@ -22,12 +22,12 @@ from emu.server.net.ib.sa.envelope import answer_head, envelope_fault
 from emu.server.net.ib.sa.events import Subscriptions
 from emu.server.net.ib.sa.multicast import MulticastGroups
 from emu.server.net.ib.sa.paths import path_records
-from emu.server.net.ib.sa.query import Query, SaError, Subnet
+from emu.server.net.ib.sa.query import Query, SaError, SubnetPorts
 from emu.server.net.ib.sa.records import class_port_infos, node_records, portinfo_records
 from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.server.net.ib.sa.services import Services
 from emu.server.net.ib.sa.worker import Job, Worker
-from emu.server.net.ib.sm import TRUSTED_SM_KEY, Switch
+from emu.server.net.ib.sm import TRUSTED_SM_KEY, SmpSwitch
 from layouts.codec import View
 from layouts.enums import CapMask1
 from layouts.prm import Prm
@@ -121,7 +121,7 @@ class SubnetAdministrator:
             node_type=NodeType.SWITCH,
             port_num=0,
         )
-        self.switch = Switch(port, send)
+        self.switch = SmpSwitch(port, send)
         self._ports = ports
         self._send = send
         self._known: dict[bytes, EndPort] = {}
@@ -230,7 +230,7 @@ class SubnetAdministrator:
             self._requests.pop(key, None)
 
     def _answer(self, mad: SaMad, back: Destination) -> Job:
-        subnet = Subnet((*self._ports(), self.port))
+        subnet = SubnetPorts((*self._ports(), self.port))
         yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
         requester = subnet.by_lid.get(back.lid)
         if requester is None or mad.sm_key not in (0, TRUSTED_SM_KEY):

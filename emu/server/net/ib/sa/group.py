@@ -34,7 +34,7 @@ class GroupMember:
 
 
 @dataclass(slots=True, kw_only=True)
-class Group:
+class MulticastGroup:
     """A multicast group; all fields but the last two are named as in its MCMemberRecord."""
 
     mgid: bytes

@@ -20,8 +20,8 @@ from emu.server.net.ib.sa.group import (
     LINK_LOCAL,
     LISTENS,
     SCOPES,
-    Group,
     GroupMember,
+    MulticastGroup,
     checked,
     ipoib_broadcast,
 )
@@ -67,7 +67,7 @@ class MulticastGroups:
         notify: Callable[[SmTrap, bytes], None],
         forward: Callable[[int, bytes, bool], None],
     ) -> None:
-        self._groups: dict[bytes, Group] = {}
+        self._groups: dict[bytes, MulticastGroup] = {}
         self._notify = notify
         self._forward = forward
         self._next_mgid = 1
@@ -95,12 +95,12 @@ class MulticastGroups:
         if group is not None:
             group.is_permanent = True
             return
-        self._groups[mgid] = Group(
+        self._groups[mgid] = MulticastGroup(
             mgid=mgid, mlid=mlid, qkey=BROADCAST_QKEY, pkey=pkey,
             mtu=mtu_code(BROADCAST_MTU), rate=BROADCAST_RATE, is_permanent=True,
         )  # fmt: skip
 
-    def _close_partition(self, group: Group) -> None:
+    def _close_partition(self, group: MulticastGroup) -> None:
         group.is_permanent = False
         if not group.is_alive:
             del self._groups[group.mgid]
@@ -164,7 +164,7 @@ class MulticastGroups:
             for record in _visible(query, group):
                 yield record if query.selects(record, but=_SELECTED) else None
 
-    def _create(self, query: Query[McmemberRec], port: EndPort) -> Group:
+    def _create(self, query: Query[McmemberRec], port: EndPort) -> MulticastGroup:
         query.need(*_CREATES)
         wanted = query.wanted
         if not wanted.join_state & FULL:
@@ -177,7 +177,7 @@ class MulticastGroups:
         if mtu is None or rate is None or life_time is None:
             raise SaError(SaStatus.REQ_INVALID, "MTU, rate or life time cannot be had")
         has_mgid = query.has("mgid") and any(wanted.mgid)
-        group = Group(
+        group = MulticastGroup(
             mgid=checked(wanted.mgid) if has_mgid else self._new_mgid(query),
             mlid=next(self._free_mlids()),
             **{name: getattr(wanted, name) for name in _CREATES},
@@ -208,7 +208,7 @@ class MulticastGroups:
         taken = {group.mlid for group in self._groups.values()}
         return (mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in taken)
 
-    def _end_if_empty(self, group: Group) -> None:
+    def _end_if_empty(self, group: MulticastGroup) -> None:
         if group.is_alive:
             return
         del self._groups[group.mgid]
@@ -216,7 +216,7 @@ class MulticastGroups:
         self._notify(SmTrap.MGID_DELETED, group.mgid)
 
 
-def _check_joinable(query: Query[McmemberRec], group: Group, port: EndPort) -> None:
+def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndPort) -> None:
     """Check that a join fits the group's parameters and the port its rate and MTU (15.2.5.17.2)."""
     record, wanted = group.record(), query.wanted
     for name in _MUST_MATCH:
@@ -232,7 +232,7 @@ def _check_joinable(query: Query[McmemberRec], group: Group, port: EndPort) -> N
         raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
 
 
-def _visible(query: Query[McmemberRec], group: Group) -> Iterator[McmemberRec]:
+def _visible(query: Query[McmemberRec], group: MulticastGroup) -> Iterator[McmemberRec]:
     """The records of a group that the requester may see; trusted ones see members (15.4.1.2)."""
     if query.is_trusted:
         for gid, member in group.members.items():

@@ -27,7 +27,7 @@ class SaError(Exception):
         self.status = status
 
 
-class Subnet:
+class SubnetPorts:
     """A snapshot of the ports that can be reached."""
 
     def __init__(self, ports: Iterable[EndPort]) -> None:
@@ -57,7 +57,7 @@ class Query(Generic[RecordT_co]):
     wanted: RecordT_co
     requester: EndPort
     is_trusted: bool
-    subnet: Subnet
+    subnet: SubnetPorts
     back: Destination
     """Where the response goes."""
 

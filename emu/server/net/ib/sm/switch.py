@@ -33,7 +33,7 @@ MOST_PORTS = 254
 _QP0 = 0
 
 
-class Switch:
+class SmpSwitch:
     """Answers SMPs at the manager's LID, and takes directed ones from port to port."""
 
     def __init__(self, port: EndPort, send: Callable[[Datagram, Origin], None]) -> None:

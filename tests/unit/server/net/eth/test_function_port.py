@@ -9,7 +9,7 @@ from emu.device.port.eth.frame import Frame
 from emu.driver.world.clock import HandClock
 from emu.server.net.eth import function_port
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 
 A, B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
 
@@ -30,7 +30,7 @@ class Hca:
 
 @pytest.fixture
 def nodes():
-    switch = Switch(HandClock())
+    switch = SegmentSwitch(HandClock())
     nodes = []
     for number in range(2):
         hca = Hca()

@@ -8,7 +8,7 @@ from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.driver.world.clock import HandClock
 from emu.server.net.eth import addresses, loops
 from emu.server.net.eth.port import SegmentPort, padded
-from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.switch import SegmentSwitch
 
 A, B, C = (bytes((2, 0, 0, 0, 0, number)) for number in (1, 2, 3))
 EVERYONE = b"\xff" * 6
@@ -41,7 +41,7 @@ class Fabric(Link):
 class Net:
     def __init__(self, *ports):
         self.clock = HandClock()
-        self.switch = Switch(self.clock)
+        self.switch = SegmentSwitch(self.clock)
         self.ports = ports
         for port in ports:
             self.switch.add(port)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.datagram import Destination, Origin
 from emu.device.port.ib.port import SM_LID
-from emu.server.net.ib.sm.switch import LEAST_PORTS, MOST_PORTS, Switch
+from emu.server.net.ib.sm.switch import LEAST_PORTS, MOST_PORTS, SmpSwitch
 from layouts.enums import PhysState, PortState
 from layouts.wire.mads import (
     DIRECTION,
@@ -36,7 +36,7 @@ class Fabric:
 
     def __init__(self, count=3):
         own = end_port(SM_LID, node_type=NodeType.SWITCH, port_num=0)
-        self.switch = Switch(own, self._carry)
+        self.switch = SmpSwitch(own, self._carry)
         self.ports = [end_port(lid) for lid in range(1, count + 1)]
         self.switch.connect(self.ports)
         self.sent = []

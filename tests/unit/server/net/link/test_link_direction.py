@@ -8,7 +8,7 @@ from emu.device.faults.link import Link
 from emu.device.objects.ledger import Ledger
 from emu.driver.world.clock import HandClock
 from emu.server.net.link import direction
-from emu.server.net.link.direction import ACCOUNT, Direction
+from emu.server.net.link.direction import ACCOUNT, LinkDirection
 from emu.server.net.link.fate import Dice
 
 MS = 1_000_000
@@ -44,7 +44,7 @@ class World:
         self.start = self.clock.ns
         self.ledger = Ledger(1 << 30)
         link = Link.model_validate(properties)
-        self.link = Direction("function 0 tx", self.clock, lambda: self.ledger, link, seed)
+        self.link = LinkDirection("function 0 tx", self.clock, lambda: self.ledger, link, seed)
         self.arrived = []
         self.sent = 0
 
