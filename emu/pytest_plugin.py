@@ -38,7 +38,7 @@ from weakref import WeakSet
 import pytest
 
 from emu.guests.options import Option, Use, options
-from emu.guests.options.kinds import Choice, Flag, Kind, Seconds, Whole, Words
+from emu.guests.options.kinds import Choice, Flag, OptionKind, Seconds, Whole, Words
 from emu.host.printable import printable
 from emu.instruments.testing.handles import Faults, Leaks
 from emu.instruments.testing.watched import MOST_SHOWN, Watched
@@ -102,9 +102,9 @@ def _refuse(why: str, _value: str) -> None:
     raise ArgumentTypeError(why)
 
 
-def _parsed(kind: Kind, text: str) -> Any:
+def _parsed(kind: OptionKind, text: str) -> Any:
     """A word of the command line as a value, if it is one."""
-    numbers: dict[type[Kind], type[float]] = {Whole: int, Seconds: float}
+    numbers: dict[type[OptionKind], type[float]] = {Whole: int, Seconds: float}
     try:
         value = numbers[type(kind)](text) if type(kind) in numbers else text
     except ValueError:

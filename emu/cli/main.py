@@ -42,7 +42,7 @@ def _modules() -> dict[str, str]:
     return found
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """The commands, found by their modules; failures end as one line and an exit status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -112,7 +112,7 @@ def _leave(number: int, _frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-v", "--verbose", count=True, help="Say what is being done; twice for details.")
 @click.version_option(package_name="mlx5emu", prog_name="mlx5emu")
 def main(verbose: int) -> None:

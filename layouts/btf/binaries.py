@@ -38,7 +38,7 @@ class BinaryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DriverBinaries:
     """What a kernel's own binaries say about the driver's structures."""
 
     release: str
@@ -47,7 +47,7 @@ class Driver:
     """One for each module, over the kernel's; in the order in which they were given."""
 
 
-def load(modules: list[Path], kernel: Path) -> Driver:
+def load(modules: list[Path], kernel: Path) -> DriverBinaries:
     """Read the BTF of ``modules`` (at least one) over that of ``kernel``, a vmlinux or vmlinuz.
 
     Raises :class:`BinaryError` for files that cannot be read, carry no BTF, or are not all of one
@@ -65,7 +65,7 @@ def load(modules: list[Path], kernel: Path) -> Driver:
         if built_for != release:
             raise BinaryError(f"{path} is built for {built_for}, {kernel} is {release}")
         btfs.append(_btf(path, module, base))
-    return Driver(release, tuple(btfs))
+    return DriverBinaries(release, tuple(btfs))
 
 
 def vmlinux(data: bytes) -> bytes:

@@ -7,7 +7,7 @@ that. Structures that the driver declares in plain C (``Prm.c_name``) are compar
 Every named field of ours must stand in theirs with the same name, offset and width, and both
 must have the same size. Three things are compared as a whole, by offset and width only: a union of
 theirs, anything that we take as octets, and a word of theirs that we split into finer fields. What
-we leave reserved may have a name there; :attr:`layouts.btf.report.Report.unmodelled` lists it.
+we leave reserved may have a name there; :attr:`layouts.btf.report.BtfReport.unmodelled` lists it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import construct as c
 
 from layouts.btf.reader import Btf, BtfKind
-from layouts.btf.report import Difference, Known, Report, What
+from layouts.btf.report import BtfReport, Difference, Known, What
 from layouts.prm import Field, Prm
 
 _IFC = "mlx5_ifc_"
@@ -56,13 +56,13 @@ class _Theirs:
 
 def check(
     ours: Mapping[str, Prm], release: str, btfs: Iterable[Btf], known: Iterable[Known] = ()
-) -> Report:
+) -> BtfReport:
     """Compare all of ``ours`` with the types of the kernel ``release``.
 
     A structure is taken from the first of ``btfs`` that has it. Raises
     :class:`layouts.btf.reader.BtfError` when the types make no sense.
     """
-    report = Report(release, len(ours))
+    report = BtfReport(release, len(ours))
     excuses = {
         (entry.what, name): entry.reason
         for entry in known

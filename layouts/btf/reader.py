@@ -75,7 +75,7 @@ _EACH_TAIL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TypeRecord:
     """struct btf_type, and where its tail begins in the type section that it lies in."""
 
     kind: BtfKind
@@ -222,16 +222,16 @@ class Btf:
             if at > end:
                 raise BtfError(f"type {self.count - 1}: {record.kind.name} runs over the end")
 
-    def _record(self, type_id: int) -> Record:
+    def _record(self, type_id: int) -> TypeRecord:
         if type_id == 0:
-            return Record(BtfKind.VOID, 0, 0, False, 0, b"", 0)
+            return TypeRecord(BtfKind.VOID, 0, 0, False, 0, b"", 0)
         if self._base and type_id < self._first:
             return self._base._record(type_id)
         if not self._first <= type_id < self.count:
             raise BtfError(f"type {type_id} of {self.count}")
         return self._parse(self._offsets[type_id - self._first])
 
-    def _parse(self, at: int) -> Record:
+    def _parse(self, at: int) -> TypeRecord:
         if at + self._head.size > len(self._types):
             raise BtfError(f"type {self.count}: header runs over the end")
         name_off, info, size_or_type = self._head.unpack_from(self._types, at)
@@ -239,7 +239,9 @@ class Btf:
         if not BtfKind.INT <= kind <= BtfKind.ENUM64:
             raise BtfError(f"type {self.count}: unknown kind {kind}")
         tail, flag = at + self._head.size, bool(info >> 31)
-        return Record(BtfKind(kind), name_off, info & 0xFFFF, flag, size_or_type, self._types, tail)
+        return TypeRecord(
+            BtfKind(kind), name_off, info & 0xFFFF, flag, size_or_type, self._types, tail
+        )
 
     def _string(self, offset: int) -> str:
         if self._base and offset < self._string_base:

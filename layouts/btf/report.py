@@ -49,7 +49,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Report:
+class BtfReport:
     """What the check of all structures against one kernel found."""
 
     release: str

@@ -23,7 +23,7 @@ from emu.device.objects.memory.views import copy
 from emu.driver.keys.by_command import dma_key, indirect_key
 
 # The drivers are the test suite's.
-from emu.driver.keys.umr import FastRegKey, Window
+from emu.driver.keys.umr import FastRegKey, MemoryWindow
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.verbs.region import Region
 from emu.driver.verbs.segments import PAGE
@@ -121,7 +121,7 @@ def keys(count: int) -> list[Row]:
     pair = Pair(LocalFabric, UMR_PAGES * PAGE)
     qp, node, region = pair.qp, pair.left, pair.source
     everything, variants = dma_key(node), itertools.cycle(range(256))
-    window = Window(node, 1)
+    window = MemoryWindow(node, 1)
 
     def register(key: FastRegKey) -> None:
         length = len(region.pages) * PAGE

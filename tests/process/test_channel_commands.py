@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from emu.guests.channel import frames, job
-from emu.guests.channel.channel import Channel
+from emu.guests.channel.channel import GuestChannel
 from emu.guests.errors import ChannelClosedError, CommandTimeoutError, GuestError, GuestHungError
 
 INSIDE = """
@@ -49,7 +49,7 @@ def child(ends):
 
 @pytest.fixture
 def channel(ends, child):
-    channel = Channel(ends[0], hang_timeout=TIMEOUT)
+    channel = GuestChannel(ends[0], hang_timeout=TIMEOUT)
     assert channel.wait_ready(TIMEOUT) == os.uname().release
     yield channel
     channel.close()
@@ -146,7 +146,7 @@ def test_a_guest_that_ends_ends_every_wait(channel, child):
 
 def test_a_guest_that_is_silent_is_given_up(ends, child, monkeypatch):
     monkeypatch.setattr("emu.guests.channel.channel.PING_INTERVAL", 0.1)
-    channel = Channel(ends[0], hang_timeout=0.5)
+    channel = GuestChannel(ends[0], hang_timeout=0.5)
     assert channel.wait_ready(TIMEOUT)
     job = start(channel, "exec cat", has_input=True)
     assert not channel.wait_for(job._is_over, 1.0)  # silent, but it answers when it is asked
@@ -158,7 +158,7 @@ def test_a_guest_that_is_silent_is_given_up(ends, child, monkeypatch):
 
 def test_a_guest_that_talks_nonsense_is_given_up(ends):
     ours, theirs = ends
-    channel = Channel(ours, hang_timeout=TIMEOUT)
+    channel = GuestChannel(ours, hang_timeout=TIMEOUT)
     theirs.sendall(frames.encode(frames.HELLO, 0, frames.MARK + b"6.1"))
     assert channel.wait_ready(TIMEOUT) == "6.1"
     job = start(channel, "true")
@@ -169,7 +169,7 @@ def test_a_guest_that_talks_nonsense_is_given_up(ends):
 
 
 def test_a_guest_that_does_not_come_up(ends):
-    channel = Channel(ends[0], hang_timeout=TIMEOUT)
+    channel = GuestChannel(ends[0], hang_timeout=TIMEOUT)
     ends[1].sendall(b"garbage")
     assert channel.wait_ready(0.1) is None
     channel.close()

@@ -25,7 +25,7 @@ from emu.cli.shared import control
 from emu.guests import LabError
 from emu.guests.channel import frames
 from emu.guests.errors import GuestError, GuestHungError, ServerError, as_told, told_failure
-from emu.guests.guest.server import Server
+from emu.guests.guest.server import DeviceServer
 from emu.guests.named import keeper, outbox, running
 from emu.guests.named.attach import attached, log_of, output_of, state_of
 from emu.guests.named.door import Door
@@ -102,7 +102,7 @@ def test_a_client_that_does_not_read_stops_nobody_else(open_guest):
         # It does not read while the others are served.
         for _ in range(20):
             assert output_of("one", ["echo", "fine"]) == b"fine\n"
-        decoder, got, status = frames.Decoder(), 0, None
+        decoder, got, status = frames.FrameDecoder(), 0, None
         while status is None:
             for frame in decoder.feed(client.recv(65536)):
                 got += len(frame.payload) if frame.kind == frames.STDOUT else 0
@@ -421,7 +421,7 @@ def with_a_full_disk(stack):
         guest.server_failure = error
 
     work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    server = Server(
+    server = DeviceServer(
         ["connectx6"],
         directory=work,
         log=work / "log",

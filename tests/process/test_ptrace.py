@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not can_trace(), reason="not an x86-64")
 
 PROGRAM = """
 import errno, json, os, sys, time
-from emu.instruments.coverage.inside.ptrace import Tracer, is_asleep
+from emu.instruments.coverage.inside.ptrace import TaskTracer, is_asleep
 
 began, ended, stopped = [], [], []
 wants = sys.argv[2]

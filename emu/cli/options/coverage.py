@@ -19,7 +19,7 @@ from emu.guests.workdir import work_directory
 if TYPE_CHECKING:
     from emu.instruments.coverage.blocks import BlockMap
     from emu.instruments.coverage.data import Coverage
-    from emu.instruments.coverage.session import Session
+    from emu.instruments.coverage.session import CoverageSession
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,17 +149,17 @@ def covered(guest: Guest, wanted: Wanted) -> Iterator[None]:
             _say(f"{kernel.missed} {lost}: what is lost is not counted")
 
 
-def _session(guest: Guest, wanted: Wanted) -> Session:
+def _session(guest: Guest, wanted: Wanted) -> CoverageSession:
     if wanted.by_kcov:
         from emu.instruments.coverage.kcov import KcovSession
 
         return KcovSession(guest, wanted.modules)
-    from emu.instruments.coverage.session import Session
+    from emu.instruments.coverage.session import CoverageSession
 
-    return Session(guest, wanted.modules)
+    return CoverageSession(guest, wanted.modules)
 
 
-def _with_blocks(coverage: Coverage, session: Session, shared: BlockMap) -> Coverage:
+def _with_blocks(coverage: Coverage, session: CoverageSession, shared: BlockMap) -> Coverage:
     from emu.instruments.coverage.blocks import measure
 
     with work_directory() as work:

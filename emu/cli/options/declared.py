@@ -16,7 +16,7 @@ from emu.guests.options.kinds import (
     Directory,
     File,
     Flag,
-    Kind,
+    OptionKind,
     Seconds,
     Share,
     Whole,
@@ -45,7 +45,7 @@ class _Shared(click.Path):
         return super().convert(found["share"], param, ctx), found["share_writable"]
 
 
-def click_type(kind: Kind) -> Any:
+def click_type(kind: OptionKind) -> Any:
     """How a command line reads and checks a value."""
     if isinstance(kind, Choice):
         return click.Choice(kind.among)

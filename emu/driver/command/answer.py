@@ -12,7 +12,7 @@ class DriverError(AssertionError):
     """The device does what a driver cannot go on with."""
 
 
-class CommandFailedError(DriverError):
+class DriverCommandError(DriverError):
     """A command that must work does not."""
 
 

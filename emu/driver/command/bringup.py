@@ -23,7 +23,7 @@ class BringUp(EventQueues):
     """The general capabilities that the probe has set."""
 
     def probe(self, *, is_vf: bool = False) -> Self:
-        """Everything up to INIT_HCA and a UAR page. Raises CommandFailedError, DriverError."""
+        """Everything up to INIT_HCA and a UAR page. Raises DriverCommandError, DriverError."""
         self.attach()
         self.must(Op.ENABLE_HCA)
         self.must(Op.QUERY_ISSI)

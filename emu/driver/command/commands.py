@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.ports import Interrupts
-from emu.driver.command.answer import Answer, CommandFailedError, expect
+from emu.driver.command.answer import Answer, DriverCommandError, expect
 from emu.driver.command.bar import Bar
 from emu.driver.world.memory import Memory
 from layouts import cmd
@@ -128,10 +128,10 @@ class Commands:
         return Answer(delivery, raw, entry.layout_out.view(bytearray(raw)))
 
     def must(self, op: Op, **fields: Any) -> Answer:
-        """Run a command that has to succeed. Raises CommandFailedError."""
+        """Run a command that has to succeed. Raises DriverCommandError."""
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:
-            raise CommandFailedError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
+            raise DriverCommandError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
         return answer
 
     def write_register(self, register: RegId, data: bytes, op_mod: int = 0) -> Answer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from emu.driver.command.answer import Answer, CommandFailedError
+from emu.driver.command.answer import Answer, DriverCommandError
 from emu.driver.command.driver import Driver, Fields
 from emu.driver.command.words import pack64, unpack64
 from layouts.enums import Op
@@ -49,10 +49,10 @@ class Devx:
         return self._driver.command(op, _uid=self.uid, **in_user_memory(fields))
 
     def must(self, op: Op, **fields: Any) -> Answer:
-        """The same for what has to succeed. Raises CommandFailedError."""
+        """The same for what has to succeed. Raises DriverCommandError."""
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:
-            raise CommandFailedError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
+            raise DriverCommandError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
         return answer
 
     def umem(self, pages: Iterable[int], rights: int) -> int:

@@ -99,7 +99,7 @@ class FastRegKey:
         return umr(qp, self.key, flags=0, mask=FREE, free=1, **options)
 
 
-class Window:
+class MemoryWindow:
     """A memory window. Type 1 belongs to the domain, type 2 to the queue pair that binds it."""
 
     def __init__(self, node: Endpoint, kind: int) -> None:

@@ -54,15 +54,15 @@ class Fabric:
         """``name`` is the fabric's address, ``unix:PATH`` or ``tcp:HOST:PORT``."""
         self.name = name
         self.loop = SkippingLoop()
-        self.members: list[Member] = []
+        self.members: list[FabricProcess] = []
         self.cleanup = contextlib.ExitStack()
 
-    def join(self, *wanted: protocol.Identity) -> Member:
+    def join(self, *wanted: protocol.Identity) -> FabricProcess:
         """A process with a function for each of these identities, any numbers when none is given.
 
         Raises FabricError.
         """
-        member = Member(self, wanted or (protocol.Identity(),))
+        member = FabricProcess(self, wanted or (protocol.Identity(),))
         self.members.append(member)
         return member
 
@@ -114,7 +114,7 @@ class FabricNode(Node):
         self.port_eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
 
 
-class Member:
+class FabricProcess:
     """A process: its place on the fabric, and a node for each of its functions."""
 
     def __init__(self, lab: Fabric, wanted: tuple[protocol.Identity, ...]) -> None:

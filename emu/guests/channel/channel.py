@@ -27,7 +27,7 @@ _MOST_OF_A_RELEASE = 64
 """Maximum length in bytes of the kernel's release: struct new_utsname."""
 
 
-class Channel:
+class GuestChannel:
     """A connection to the program inside the guest; it survives reboots."""
 
     def __init__(self, connection: socket.socket, hang_timeout: float) -> None:
@@ -35,7 +35,7 @@ class Channel:
         self._hang_timeout = hang_timeout
         # Sending to a stopped guest must not block for ever.
         connection.settimeout(hang_timeout)
-        self._decoder = frames.Decoder()
+        self._decoder = frames.FrameDecoder()
         self._send_lock = threading.Lock()
         self._changed = threading.Condition()
         self._jobs: dict[int, Job] = {}
@@ -196,14 +196,14 @@ class Channel:
             try:
                 for frame in self._decoder.feed(data):
                     self._handle(frame)
-            except frames.FrameError as error:
+            except frames.ChannelFrameError as error:
                 self.fail(GuestError(f"the guest sent what is no message: {error}"))
                 return
             except (OSError, GuestError):  # sending a reply has failed
                 self.fail(ChannelClosedError("the guest has ended"))
                 return
 
-    def _handle(self, frame: frames.Frame) -> None:
+    def _handle(self, frame: frames.ChannelFrame) -> None:
         job = self._jobs.get(frame.job)
         if frame.kind == frames.HELLO:
             with self._send_lock:
@@ -229,7 +229,7 @@ class Channel:
         else:
             self._note(job, frame)
 
-    def _note(self, job: Job, frame: frames.Frame) -> None:
+    def _note(self, job: Job, frame: frames.ChannelFrame) -> None:
         """Handle a command's end, or its report of consumed input."""
         with self._changed:
             if frame.kind == frames.CREDIT:

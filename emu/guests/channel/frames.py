@@ -39,11 +39,11 @@ _COUNT = struct.Struct(">I")
 _CLOCK = struct.Struct(">Q")
 
 
-class FrameError(ValueError):
+class ChannelFrameError(ValueError):
     """Bytes that are not a frame, or a malformed payload."""
 
 
-class Frame:
+class ChannelFrame:
     """One message; ``job`` is the number of the command it belongs to, 0 for none."""
 
     __slots__ = ("job", "kind", "payload")
@@ -57,7 +57,7 @@ class Frame:
 def encode(kind: int, job: int = 0, payload: bytes = b"") -> bytes:
     """The bytes of a frame."""
     if len(payload) > MAX_PAYLOAD:
-        raise FrameError(f"payload of {len(payload)} bytes; at most {MAX_PAYLOAD} fit")
+        raise ChannelFrameError(f"payload of {len(payload)} bytes; at most {MAX_PAYLOAD} fit")
     return HEADER.pack(kind, job, len(payload)) + payload
 
 
@@ -69,7 +69,7 @@ def encode_count(count: int) -> bytes:
 def decode_count(payload: bytes) -> int:
     """Inverse of :func:`encode_count`."""
     if len(payload) != _COUNT.size:
-        raise FrameError(f"a count of {len(payload)} bytes")
+        raise ChannelFrameError(f"a count of {len(payload)} bytes")
     return int(_COUNT.unpack(payload)[0])
 
 
@@ -81,7 +81,7 @@ def encode_clock(ns: int) -> bytes:
 def decode_clock(payload: bytes) -> int:
     """Inverse of :func:`encode_clock`."""
     if len(payload) != _CLOCK.size:
-        raise FrameError(f"a clock of {len(payload)} bytes")
+        raise ChannelFrameError(f"a clock of {len(payload)} bytes")
     return int(_CLOCK.unpack(payload)[0])
 
 
@@ -109,17 +109,17 @@ def decode_command(payload: bytes) -> tuple[list[str], list[str], bool]:
                 (length,) = _COUNT.unpack_from(payload, at)
                 at += _COUNT.size + length
                 if at > len(payload):
-                    raise FrameError("a command that ends early")
+                    raise ChannelFrameError("a command that ends early")
                 words.append(payload[at - length : at].decode("utf-8", "surrogateescape"))
             lists.append(words)
     except struct.error:
-        raise FrameError("a command that ends early") from None
+        raise ChannelFrameError("a command that ends early") from None
     if at != len(payload):
-        raise FrameError("bytes after a command")
+        raise ChannelFrameError("bytes after a command")
     return lists[0], lists[1], payload[0] != 0
 
 
-class Decoder:
+class FrameDecoder:
     """Splits a byte stream into frames."""
 
     def __init__(self) -> None:
@@ -130,10 +130,10 @@ class Decoder:
         """Drop everything up to the other side's next HELLO."""
         self._hunting = True
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[ChannelFrame]:
         """Add ``data`` to the stream; return the frames that are now complete.
 
-        Raises :class:`FrameError` for an impossible length.
+        Raises :class:`ChannelFrameError` for an impossible length.
         """
         self._buffer += data
         if self._hunting and not self._found_hello():
@@ -142,11 +142,11 @@ class Decoder:
         while len(self._buffer) >= HEADER.size:
             kind, job, length = HEADER.unpack_from(self._buffer)
             if length > MAX_PAYLOAD:
-                raise FrameError(f"a frame of {length} bytes")
+                raise ChannelFrameError(f"a frame of {length} bytes")
             end = HEADER.size + length
             if len(self._buffer) < end:
                 break
-            frames.append(Frame(kind, job, bytes(self._buffer[HEADER.size : end])))
+            frames.append(ChannelFrame(kind, job, bytes(self._buffer[HEADER.size : end])))
             del self._buffer[:end]
         return frames
 

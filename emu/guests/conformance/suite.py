@@ -60,7 +60,7 @@ done
 """
 
 
-class Outcome(Enum):
+class SuiteOutcome(Enum):
     """How a test ended."""
 
     PASSED = "passed"
@@ -94,7 +94,7 @@ They use a feature without checking its capability, or expect what later version
 failure counts as skipped; any other one counts as a failure.
 """
 
-BROKEN = (Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMEOUT)
+BROKEN = (SuiteOutcome.FAILED, SuiteOutcome.ERROR, SuiteOutcome.CRASHED, SuiteOutcome.TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class TestRun:
     """One test: its full name, how it ended, why, and how long it took."""
 
     test: str
-    outcome: Outcome
+    outcome: SuiteOutcome
     detail: str
     seconds: float
 
@@ -114,19 +114,21 @@ class ModuleRun:
     module: str
     tests: list[TestRun] = field(default_factory=list)
 
-    def count(self, *outcomes: Outcome) -> int:
+    def count(self, *outcomes: SuiteOutcome) -> int:
         """The number of tests with one of these outcomes."""
         return sum(test.outcome in outcomes for test in self.tests)
 
     def skip_reasons(self) -> list[tuple[str, int]]:
         """Why tests were skipped, the most frequent reason first."""
-        reasons = Counter(test.detail for test in self.tests if test.outcome is Outcome.SKIPPED)
+        reasons = Counter(
+            test.detail for test in self.tests if test.outcome is SuiteOutcome.SKIPPED
+        )
         return reasons.most_common()
 
     def as_dict(self) -> dict[str, Any]:
         """Counts and all tests, in a form for JSON."""
         tests = [asdict(test) | {"outcome": test.outcome.value} for test in self.tests]
-        counts = {outcome.value: self.count(outcome) for outcome in Outcome}
+        counts = {outcome.value: self.count(outcome) for outcome in SuiteOutcome}
         return {"module": self.module, "counts": counts, "tests": tests}
 
 
@@ -140,12 +142,12 @@ def cases(runs: list[ModuleRun]) -> list[Case]:
 
 
 _VERDICTS = {
-    Outcome.PASSED: Verdict.PASS,
-    Outcome.SKIPPED: Verdict.SKIP,
-    Outcome.FAILED: Verdict.FAIL,
-    Outcome.ERROR: Verdict.ERROR,
-    Outcome.CRASHED: Verdict.ERROR,
-    Outcome.TIMEOUT: Verdict.ERROR,
+    SuiteOutcome.PASSED: Verdict.PASS,
+    SuiteOutcome.SKIPPED: Verdict.SKIP,
+    SuiteOutcome.FAILED: Verdict.FAIL,
+    SuiteOutcome.ERROR: Verdict.ERROR,
+    SuiteOutcome.CRASHED: Verdict.ERROR,
+    SuiteOutcome.TIMEOUT: Verdict.ERROR,
 }
 
 _NO_RESULT = (
@@ -185,7 +187,7 @@ def run_module(guest: Guest, module: str, timeout: float, watch: Watcher) -> Mod
 
     Crashes and hangs of tests are reported as outcomes; only errors of the guest are raised.
     """
-    collector = _Collector(module, watch)
+    collector = _CaseReader(module, watch)
     program = resources.files("emu.guests.conformance").joinpath("inside.py").read_bytes()
     words = ["python3", "-", module, "--directory", DIRECTORY, "--timeout", str(timeout)]
     job = guest.popen(words, has_input=True, sink=collector.take)
@@ -195,7 +197,7 @@ def run_module(guest: Guest, module: str, timeout: float, watch: Watcher) -> Mod
     return collector.finish()
 
 
-class _Collector:
+class _CaseReader:
     """Turns the lines written by the program in the guest into results."""
 
     def __init__(self, module: str, watch: Watcher) -> None:
@@ -225,16 +227,16 @@ class _Collector:
         if "count" in event:
             self._count = min(max(int(event["count"]), 0), _MOST_TESTS)
             return
-        outcome, seconds = Outcome(event["outcome"]), float(event["seconds"])
+        outcome, seconds = SuiteOutcome(event["outcome"]), float(event["seconds"])
         name, detail = (event[key].strip() for key in ("test", "detail"))
         name, detail = name[:_MOST_OF_A_NAME], detail[:_MOST_OF_A_DETAIL]
         if not isfinite(seconds):
             raise ValueError
-        if outcome in (Outcome.ERROR, Outcome.FAILED):
+        if outcome in (SuiteOutcome.ERROR, SuiteOutcome.FAILED):
             place, reason = MISTAKEN.get(name.rpartition(".")[2], ("", ""))
             if place and place in detail:
-                outcome, detail = Outcome.SKIPPED, reason
-        if outcome in (Outcome.CRASHED, Outcome.TIMEOUT):
+                outcome, detail = SuiteOutcome.SKIPPED, reason
+        if outcome in (SuiteOutcome.CRASHED, SuiteOutcome.TIMEOUT):
             detail = f"{detail}\n{self._last_words()}".strip()
         self._run.tests.append(TestRun(name, outcome, detail, seconds))
         self._watch(self._run.module, len(self._run.tests), self._count or 0)
@@ -243,7 +245,7 @@ class _Collector:
         """The results, after the program has ended."""
         if not self._run.tests and self._count is None:
             name = f"tests.{self._run.module}"
-            self._run.tests.append(TestRun(name, Outcome.CRASHED, self._last_words(), 0.0))
+            self._run.tests.append(TestRun(name, SuiteOutcome.CRASHED, self._last_words(), 0.0))
         return self._run
 
     def _last_words(self, lines: int = 20) -> str:

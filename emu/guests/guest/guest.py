@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.guests.archive.bootstrap import Progress
-from emu.guests.channel.channel import Channel
+from emu.guests.channel.channel import GuestChannel
 from emu.guests.channel.job import Job, Sink
 from emu.guests.errors import (
     ChannelClosedError,
@@ -77,7 +77,7 @@ class Guest:
         self._progress = progress
         self._on_wait = on_wait
         self._vm: Vm | None = None
-        self._channel: Channel | None = None
+        self._channel: GuestChannel | None = None
         self._server_failure: GuestError | None = None
         self._ending: GuestError | None = None
         """How a guest has ended that stays as it is."""
@@ -109,7 +109,7 @@ class Guest:
         try:
             connection = self._vm.start(self._progress, self._on_wait)
             with self._diagnosed():
-                self._channel = Channel(connection, self.options.hang_timeout)
+                self._channel = GuestChannel(connection, self.options.hang_timeout)
         except BaseException:
             self.stop()
             raise
@@ -299,7 +299,7 @@ class Guest:
         return self._vm
 
     @property
-    def _running(self) -> Channel:
+    def _running(self) -> GuestChannel:
         if self._channel is None:
             raise GuestError("the guest is not running")
         return self._channel

@@ -17,7 +17,7 @@ from emu.guests.errors import GuestError, GuestPanicError, LabError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
 from emu.guests.guest.process import tied
-from emu.guests.guest.server import Server
+from emu.guests.guest.server import DeviceServer
 from emu.guests.machine.command_line import arguments
 from emu.guests.machine.launch import Terminal, machine_for
 from emu.guests.options import GuestOptions
@@ -86,7 +86,7 @@ class Boot:
         if not self._options.devices:
             return ()
         log = self._logs / "server.log"
-        server = Server.of_guest(self._options, work, log, self._failures.append)
+        server = DeviceServer.of_guest(self._options, work, log, self._failures.append)
         if server.has_late_plan:
             raise LabError(
                 f"{self._options.faults} begins once the driver is up, which nobody tells while a"

@@ -9,7 +9,7 @@ from pathlib import Path
 from emu.device.trace.event import Event
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.guest import Guest
-from emu.guests.timeline.clock import Clock
+from emu.guests.timeline.clock import GuestClock
 from emu.guests.timeline.kernel_log import call_events, log_events
 from emu.guests.timeline.merge import merged
 from emu.host.userfiles import write_parts
@@ -69,7 +69,7 @@ class KernelTrace:
         kernel = [*self._log, *self._calls]
         part = trace.with_name(f"{trace.name}.part")
         try:
-            clock = Clock.of_log(self._log)
+            clock = GuestClock.of_log(self._log)
             write_parts(part, _lines(merged(device, kernel, clock)))
             part.replace(trace)
         finally:

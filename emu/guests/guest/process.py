@@ -42,7 +42,7 @@ def stop(process: subprocess.Popen[bytes] | None) -> None:
             process.wait()
 
 
-class Listener:
+class ChildListener:
     """A UNIX socket on which one child process connects to us."""
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +62,7 @@ class Listener:
             raise GuestError("QEMU ended at once" if ready else "QEMU does not connect")
         return self._socket.accept()[0]
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> ChildListener:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,7 +26,7 @@ RECORD_NAME = "faults.jsonl"
 """File name, in the guest's logs, of the record of a run with faults."""
 
 
-class Server:
+class DeviceServer:
     """One process for all functions of a guest, so that they can send packets to each other.
 
     ``on_end`` is called with a :class:`ServerError` if it ends by itself after it was ready.
@@ -74,7 +74,7 @@ class Server:
         directory: Path,
         log: Path | None,
         on_end: Callable[[ServerError], None],
-    ) -> Server:
+    ) -> DeviceServer:
         """The server for a guest's options; its sockets will be in ``directory``."""
         return cls(
             options.devices,

@@ -33,7 +33,7 @@ _FREED = (".init", ".exit", ".note", ".gnu", ".strtab", ".symtab", ".return", ".
 
 
 @dataclass
-class Module:
+class LoadedModule:
     """A module that the guest has loaded: its file there, and its sections' addresses."""
 
     name: str
@@ -41,12 +41,12 @@ class Module:
     sections: dict[str, int] = field(default_factory=dict)
 
 
-def parse(text: str) -> list[Module]:
+def parse(text: str) -> list[LoadedModule]:
     """The modules in the guest's answer, without sections that are freed after loading."""
-    modules: list[Module] = []
+    modules: list[LoadedModule] = []
     for line in text.splitlines():
         if match := _MODULE.fullmatch(line):
-            modules.append(Module(match[1], Path(match[2])))
+            modules.append(LoadedModule(match[1], Path(match[2])))
         elif not modules or not (match := _SECTION.fullmatch(line)):
             continue
         elif int(match[2], 16) and not match[1].startswith(_FREED):
@@ -55,7 +55,7 @@ def parse(text: str) -> list[Module]:
 
 
 def commands(
-    socket: Path, vmlinux: Path | None, modules: list[Module], files: Mapping[str, Path]
+    socket: Path, vmlinux: Path | None, modules: list[LoadedModule], files: Mapping[str, Path]
 ) -> str:
     """gdb's commands: symbols first, then the connection."""
     lines = ["set confirm off", "set architecture i386:x86-64"]
@@ -93,7 +93,7 @@ def _vmlinux(tree: Path | None, release: str) -> Path | None:
     return next((path for path in places if path.is_file()), None)
 
 
-def _file(guest: Guest, module: Module, tree: Path | None, where: Path) -> Path:
+def _file(guest: Guest, module: LoadedModule, tree: Path | None, where: Path) -> Path:
     """The module's file on the host, with debugging information if possible."""
     _, _, below = str(module.file).partition(f"/{guest.kernel_release}/kernel/")
     places = [_DEBUG / "lib/modules" / guest.kernel_release / "kernel" / below]

@@ -17,8 +17,8 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
-from emu.guests.guest.process import Listener, stop, tied
-from emu.guests.guest.server import Server
+from emu.guests.guest.process import ChildListener, stop, tied
+from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import Stay, Watch
 from emu.guests.machine.command_line import arguments
 from emu.guests.machine.launch import machine_for
@@ -63,7 +63,7 @@ class Vm:
         self._on_server_end = on_server_end
         self._open = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
-        self._server: Server | None = None
+        self._server: DeviceServer | None = None
         self._qmp: Qmp | None = None
         self._console: ConsoleLog | None = None
         self.is_emulated = True
@@ -84,8 +84,8 @@ class Vm:
         functions = self._start_server(work)
         self._console = log = ConsoleLog(self.logs / "console.log")
         self._open.callback(log.close)
-        control = self._open.enter_context(Listener(work / "qmp"))
-        port = self._open.enter_context(Listener(work / "port"))
+        control = self._open.enter_context(ChildListener(work / "qmp"))
+        port = self._open.enter_context(ChildListener(work / "port"))
         if self._options.dump is not None or self._stay is not None:
             self._watch = Watch(self._options.dump, work, lambda: self.console, self._stay)
             self._open.callback(self._watch.close)
@@ -176,7 +176,7 @@ class Vm:
         if not self._options.devices:
             return ()
         log = None if self._options.verbose else self.logs / "server.log"
-        server = Server.of_guest(self._options, work, log, self._on_server_end)
+        server = DeviceServer.of_guest(self._options, work, log, self._on_server_end)
         self._open.callback(server.stop)
         server.start()
         self._server = server

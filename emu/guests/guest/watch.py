@@ -17,7 +17,7 @@ from pathlib import Path
 
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError
 from emu.guests.guest import console, dump
-from emu.guests.guest.process import Listener
+from emu.guests.guest.process import ChildListener
 from emu.guests.machine.qmp import Qmp
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Watch:
         self._path = path
         self._read_console = read_console
         self._stay = stay
-        self._listener = Listener(work / "events")
+        self._listener = ChildListener(work / "events")
         self._booted_at = 0
         """How much was on the console when the guest last began to boot."""
         self.outcome = ""

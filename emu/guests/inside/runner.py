@@ -51,7 +51,7 @@ class Runner:
     def __init__(self, port: int, kernel_log: str = "/dev/kmsg") -> None:
         self._port = port
         self._kernel_log = kernel_log
-        self._decoder = frames.Decoder()
+        self._decoder = frames.FrameDecoder()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._jobs: dict[int, Job] = {}
@@ -94,7 +94,7 @@ class Runner:
         for frame in self._decoder.feed(data):
             self._serve(frame)
 
-    def _serve(self, frame: frames.Frame) -> None:
+    def _serve(self, frame: frames.ChannelFrame) -> None:
         job = self._jobs.get(frame.job)
         if frame.kind == frames.RUN:
             self._start(frame)
@@ -112,7 +112,7 @@ class Runner:
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.killpg(job.pid, frame.payload[0])
 
-    def _start(self, frame: frames.Frame) -> None:
+    def _start(self, frame: frames.ChannelFrame) -> None:
         argv, settings, has_input = frames.decode_command(frame.payload)
         environ = ENVIRONMENT | dict(setting.split("=", 1) for setting in settings)
         stdin = os.pipe2(os.O_CLOEXEC) if has_input else (os.open(os.devnull, os.O_RDONLY), None)

@@ -33,7 +33,7 @@ Symbols = dict[tuple[str, int], tuple[str, int]]
 """A function's name and length: the section of its code, and its address there."""
 
 
-class Decoder:
+class StackTraceDecoder:
     """Looks up frames in the vmlinux and the modules below a build tree."""
 
     def __init__(self, tree: Path) -> None:

@@ -33,7 +33,7 @@ KERNEL_ARGUMENTS = (
 
 
 @dataclass(frozen=True)
-class Share:
+class SharedDirectory:
     """A directory of the host's that the guest mounts by its tag."""
 
     tag: str
@@ -54,7 +54,7 @@ class Machine:
     kernel_arguments: tuple[str, ...] = ()
     disks: tuple[Path, ...] = ()  # raw; never written
     functions: tuple[Path, ...] = ()  # sockets of vfio-user servers
-    shares: tuple[Share, ...] = ()
+    shares: tuple[SharedDirectory, ...] = ()
     network: bool = False  # a virtio card, the host's network behind it
     memory_mib: int = 2048
     cpus: int = 2

@@ -13,7 +13,7 @@ from emu.guests.image import image
 from emu.guests.kernel import custom
 from emu.guests.kernel.custom import BootKernel
 from emu.guests.machine import accel, initramfs, qemu
-from emu.guests.machine.command_line import Machine, Share
+from emu.guests.machine.command_line import Machine, SharedDirectory
 from emu.guests.options import GuestOptions
 
 LOG_LEVEL = 5  # the console shows warnings and worse; dmesg has everything
@@ -85,13 +85,17 @@ def machine_for(
     )
 
 
-def _shares(options: GuestOptions) -> tuple[Share, ...]:
+def _shares(options: GuestOptions) -> tuple[SharedDirectory, ...]:
     shares = []
     if options.share is not None:
         writable = options.share_writable
-        shares.append(Share("share", options.share, writable, writable and _mapped(options.share)))
+        shares.append(
+            SharedDirectory("share", options.share, writable, writable and _mapped(options.share))
+        )
     if options.out is not None:
-        shares.append(Share("out", options.out, writable=True, mapped=_mapped(options.out)))
+        shares.append(
+            SharedDirectory("out", options.out, writable=True, mapped=_mapped(options.out))
+        )
     return tuple(shares)
 
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from emu.guests.channel.channel import Channel
+from emu.guests.channel.channel import GuestChannel
 from emu.guests.channel.job import Job
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.guest import OFF, PANICKED
@@ -20,7 +20,7 @@ _ANSWER_TIMEOUT = 30.0
 
 
 @contextlib.contextmanager
-def at_command(name: str) -> Iterator[Channel]:
+def at_command(name: str) -> Iterator[GuestChannel]:
     """A channel for commands, once the guest takes them: one that reboots is waited for."""
     with attached(name) as channel:
         channel.ask("boot").wait()
@@ -28,7 +28,7 @@ def at_command(name: str) -> Iterator[Channel]:
 
 
 @contextlib.contextmanager
-def attached(name: str) -> Iterator[Channel]:
+def attached(name: str) -> Iterator[GuestChannel]:
     """A channel to the guest ``NAME`` or ``LAB/GUEST``. Raises :class:`LabError`."""
     path = running.find_guest(name)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -37,7 +37,7 @@ def attached(name: str) -> Iterator[Channel]:
     except OSError as error:
         connection.close()
         raise GuestError(f"{name} takes no commands: {error.strerror}") from error
-    channel = Channel(connection, _ANSWER_TIMEOUT)
+    channel = GuestChannel(connection, _ANSWER_TIMEOUT)
     try:
         if channel.wait_ready(_ANSWER_TIMEOUT) is None:
             raise GuestError(f"{name} does not answer")
@@ -78,7 +78,7 @@ def log_of(name: str) -> tuple[str, str]:
     return output_of(name, ["dmesg"]).decode(errors="replace"), state
 
 
-def _answer(channel: Channel, what: str, timeout: float) -> str:
+def _answer(channel: GuestChannel, what: str, timeout: float) -> str:
     job = channel.ask(what)
     job.wait(timeout)
     return bytes(job.stdout).decode(errors="replace")

@@ -1,7 +1,7 @@
 """The way into a guest for other processes: a socket that takes commands for it.
 
 It speaks to its clients as the program inside the guest speaks to us
-(:mod:`emu.guests.channel.frames`), so a client is a :class:`emu.guests.channel.channel.Channel`.
+(:mod:`emu.guests.channel.frames`), so a client is a :class:`GuestChannel`.
 What a client has started ends when the client goes.
 """
 
@@ -120,7 +120,7 @@ class Door:
         with client:
             try:
                 _Visit(self._guest, client).serve()
-            except (OSError, ValueError, frames.FrameError) as error:
+            except (OSError, ValueError, frames.ChannelFrameError) as error:
                 logger.info("a client is gone: %s", error)
             finally:
                 with self._lock:
@@ -140,8 +140,8 @@ class _Visit:
         self._is_asked = False
 
     def serve(self) -> None:
-        """Until the client goes. Raises OSError and FrameError."""
-        decoder = frames.Decoder()
+        """Until the client goes. Raises OSError and ChannelFrameError."""
+        decoder = frames.FrameDecoder()
         self._send(frames.HELLO, 0, frames.MARK + self._guest.kernel_release.encode())
         try:
             while data := self._client.recv(4 * frames.CHUNK):
@@ -166,7 +166,7 @@ class _Visit:
                 with contextlib.suppress(GuestError):
                     job.pause(wanted)
 
-    def _handle(self, frame: frames.Frame) -> None:
+    def _handle(self, frame: frames.ChannelFrame) -> None:
         known = self._jobs.get(frame.job)
         if frame.kind == frames.PING:
             self._send(frames.PONG)
@@ -179,15 +179,15 @@ class _Visit:
         elif frame.kind == frames.STDIN:
             given = known[1]
             if given.qsize() * frames.CHUNK > 4 * frames.WINDOW:
-                raise frames.FrameError("more input than there is room for")
+                raise frames.ChannelFrameError("more input than there is room for")
             given.put(frame.payload)
         elif frame.kind == frames.SIGNAL and frame.payload:
             with contextlib.suppress(GuestError):
                 known[0].kill(frame.payload[0])
 
-    def _start(self, frame: frames.Frame) -> None:
+    def _start(self, frame: frames.ChannelFrame) -> None:
         if len(self._jobs) >= _MOST_JOBS:
-            raise frames.FrameError("too many commands at once")
+            raise frames.ChannelFrameError("too many commands at once")
         argv, settings, has_input = frames.decode_command(frame.payload)
         environ = dict(setting.split("=", 1) for setting in settings)
         sink = partial(self._pass_on, frame.job)
@@ -228,14 +228,14 @@ class _Visit:
         self._jobs.pop(number, None)
         given.put(_END)
 
-    def _ask(self, frame: frames.Frame) -> None:
+    def _ask(self, frame: frames.ChannelFrame) -> None:
         """Do something ourselves, in a thread of its own, one at a time."""
         try:
             work = self._request(**json.loads(frame.payload))
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise frames.FrameError("a request that is none") from None
+            raise frames.ChannelFrameError("a request that is none") from None
         if self._is_asked:
-            raise frames.FrameError("more than one request at once")
+            raise frames.ChannelFrameError("more than one request at once")
         self._is_asked = True
         arguments = (frame.job, work)
         threading.Thread(target=self._do, args=arguments, name="request", daemon=True).start()

@@ -13,9 +13,9 @@ from pathlib import Path
 from emu.guests import cache
 from emu.guests.errors import GuestError, ServerError
 from emu.guests.guest.guest import Guest
-from emu.guests.guest.server import Server
+from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.vm import Served
-from emu.guests.named.topology import Node, Topology
+from emu.guests.named.topology import LabNode, Topology
 from emu.guests.workdir import work_directory
 
 logger = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
     hosts = _Hosts({})
     sockets: list[Path] = []
     control: Path | None = None
-    server: Server | None = None
+    server: DeviceServer | None = None
     if topology.devices:
         work = stack.enter_context(work_directory())
         log = cache.new_run_dir() / "server.log"
-        server = Server(
+        server = DeviceServer(
             topology.devices,
             directory=work,
             log=log,
@@ -60,7 +60,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
         stack.callback(server.stop)
         server.start()
         sockets, control = list(server.sockets), server.control
-    booting: list[tuple[Node, Guest]] = []
+    booting: list[tuple[LabNode, Guest]] = []
     for node in topology.nodes:
         if len(booting) >= len(os.sched_getaffinity(0)):
             _await(*booting.pop(0))
@@ -81,7 +81,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
     return hosts.guests
 
 
-def _await(node: Node, guest: Guest) -> None:
+def _await(node: LabNode, guest: Guest) -> None:
     """Wait for a guest, then run its commands."""
     try:
         guest.wait_ready()

@@ -38,7 +38,7 @@ def open_doors(
 ) -> Iterator[None]:
     """Let other processes reach the guests; the claim is that of their name."""
     with contextlib.ExitStack() as stack:
-        entry = running.Entry(claim.path.name, claim.path, {})
+        entry = running.RunningEntry(claim.path.name, claim.path, {})
         for name, guest in guests.items():
             stack.callback(Door(guest, entry.socket(name)).close)
         cache.save_json(claim.path / running.INFO, {**_self(info), "guests": list(guests)})
@@ -75,7 +75,7 @@ def launch(
         raise told_failure(told)
 
 
-def end(entry: running.Entry) -> GuestError | None:
+def end(entry: running.RunningEntry) -> GuestError | None:
     """End what has that name. Raises :class:`LabError` when it does not end.
 
     Returns what the server of its functions has complained of, if anything.

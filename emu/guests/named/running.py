@@ -27,7 +27,7 @@ _LOCK_SUFFIX = ".lock"
 
 
 @dataclass(frozen=True)
-class Entry:
+class RunningEntry:
     """One name: the process that keeps its guests, and what it says of them."""
 
     name: str
@@ -152,18 +152,18 @@ def _sweep() -> None:
             path.unlink()
 
 
-def entries() -> list[Entry]:
+def entries() -> list[RunningEntry]:
     """What runs, by name."""
     found = []
     for lock in sorted(directory().glob(f"*{_LOCK_SUFFIX}")):
         name = lock.name.removesuffix(_LOCK_SUFFIX)
         if _NAME.fullmatch(name) and is_held(name):
             path = directory() / name
-            found.append(Entry(name, path, cache.load_json(path / INFO)))
+            found.append(RunningEntry(name, path, cache.load_json(path / INFO)))
     return found
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> RunningEntry:
     """What runs by that name. Raises :class:`LabError`."""
     running = entries()
     for entry in running:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from emu.guests.errors import LabError
 from emu.guests.named import running
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, server_words
-from emu.guests.options.tables import Table, has_options
+from emu.guests.options.tables import OptionTable, has_options
 from emu.guests.wanted import wanted
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
@@ -28,7 +28,7 @@ Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
 
 
 @has_options(Use.LAB, "guest")
-class GuestTable(Table):
+class LabGuestTable(OptionTable):
     """``[[guest]]``; with ``count`` so many, and ``{n}`` in texts is the number of each."""
 
     name: StrictStr
@@ -37,21 +37,21 @@ class GuestTable(Table):
 
 
 @has_options(Use.LAB, "server")
-class ServerTable(Table):
+class ServerTable(OptionTable):
     """``[server]``: the process that has the functions of all guests."""
 
 
-class File(BaseModel):
+class TopologyFile(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: StrictStr | None = None
-    guest: Annotated[list[GuestTable], Field(min_length=1, max_length=MOST_GUESTS)]
+    guest: Annotated[list[LabGuestTable], Field(min_length=1, max_length=MOST_GUESTS)]
     server: ServerTable = ServerTable()
 
 
-class Node:
+class LabNode:
     """One guest of a topology: its options, and the commands that it runs when it is up."""
 
     def __init__(self, name: str, options: GuestOptions, commands: Sequence[str]) -> None:
@@ -63,7 +63,9 @@ class Node:
 class Topology:
     """Guests by name, and the options of their server."""
 
-    def __init__(self, name: str, nodes: Sequence[Node], server: ServerTable, base: Path) -> None:
+    def __init__(
+        self, name: str, nodes: Sequence[LabNode], server: ServerTable, base: Path
+    ) -> None:
         self.name = name
         self.nodes = tuple(nodes)
         self.devices = tuple(device for node in nodes for device in node.options.devices)
@@ -103,9 +105,9 @@ class Checks:
 
 def read(path: Path, checks: Checks | None = None) -> Topology:
     """The topology in a file; paths in it are relative to the file. Raises :class:`LabError`."""
-    file = TomlFile(path, File, {"guest": GuestTable, "server": ServerTable}, LabError)
+    file = TomlFile(path, TopologyFile, {"guest": LabGuestTable, "server": ServerTable}, LabError)
     base = path.resolve().parent
-    nodes: list[Node] = []
+    nodes: list[LabNode] = []
     found: list[tuple[Place, object]] = []
     for number, guest in enumerate(file.content.guest):
         try:
@@ -125,7 +127,7 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
     return Topology(name, nodes, file.content.server, base)
 
 
-def _of_devices(file: File, checks: Checks) -> Iterator[tuple[Place, object]]:
+def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, object]]:
     """Mistakes in the guests' devices: in their words, and with those of the guests before."""
     good: list[str] = []
     for number, guest in enumerate(file.guest):
@@ -177,7 +179,7 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
-def _nodes(guest: GuestTable, base: Path) -> Iterator[Node]:
+def _nodes(guest: LabGuestTable, base: Path) -> Iterator[LabNode]:
     for number in range(1, guest.count + 1):
         name = guest.name.replace("{n}", str(number))
         if name == guest.name and guest.count > 1:
@@ -185,7 +187,7 @@ def _nodes(guest: GuestTable, base: Path) -> Iterator[Node]:
         running.check_name(name)
 
         said = {key: _filled(value, number) for key, value in guest.given().items()}
-        yield Node(name, wanted(said, base), _filled(guest.commands, number))
+        yield LabNode(name, wanted(said, base), _filled(guest.commands, number))
 
 
 def _filled(value: Any, number: int) -> Any:
@@ -197,7 +199,7 @@ def _filled(value: Any, number: int) -> Any:
     return value
 
 
-def _check_names(nodes: Sequence[Node]) -> None:
+def _check_names(nodes: Sequence[LabNode]) -> None:
     names = [node.name for node in nodes]
     for name in names:
         if names.count(name) > 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from emu.guests.options.kinds import Kind, Words
+from emu.guests.options.kinds import OptionKind, Words
 from emu.guests.options.uses import GUEST, Use
 
 _KEY = "option"
@@ -24,7 +24,7 @@ class Option:
     """Its name on a command line, without dashes."""
     word: str = ""
     """Its key in files and records."""
-    kind: Kind
+    kind: OptionKind
     help: str
     otherwise: str = ""
     """The default in words, where the value does not tell it."""

@@ -17,7 +17,7 @@ from emu.guests.options.kinds import (
     File,
     Flag,
     Kernel,
-    Kind,
+    OptionKind,
     Seconds,
     Share,
     Whole,
@@ -197,7 +197,7 @@ class GuestOptions:
     transport: str | None = option(
         None,
         flag="transport",
-        kind=Kind(metavar="NAME"),
+        kind=OptionKind(metavar="NAME"),
         help="How the functions are served.",
         tables=OF_SERVER,
         is_for_server=True,
@@ -205,7 +205,7 @@ class GuestOptions:
     fabric: str | None = option(
         None,
         flag="fabric",
-        kind=Kind(metavar="NAME"),
+        kind=OptionKind(metavar="NAME"),
         help="unix:PATH or tcp:HOST:PORT: where functions of other guests are as well.",
         refused={Use.CAMPAIGN: MEETING},
         tables=OF_SERVER,

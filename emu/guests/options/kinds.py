@@ -17,7 +17,7 @@ MOST_WORDS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class OptionKind:
     """A single text; ``metavar`` is what stands for it in help."""
 
     metavar: str = ""
@@ -41,7 +41,7 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words(Kind):
+class Words(OptionKind):
     """Texts; an option of a command line is repeated."""
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Kernel(Words):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Kind):
+class Choice(OptionKind):
     """One of a few words."""
 
     among: tuple[str, ...]
@@ -77,7 +77,7 @@ class Choice(Kind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole(Kind):
+class Whole(OptionKind):
     """A number without a fraction."""
 
     least: int = 0
@@ -91,7 +91,7 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seconds(Kind):
+class Seconds(OptionKind):
     """How long something may take."""
 
     most: float = 1e6
@@ -102,12 +102,12 @@ class Seconds(Kind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flag(Kind):
+class Flag(OptionKind):
     """Yes or no; an option of a command line has no value."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class File(Kind):
+class File(OptionKind):
     """A file; ``is_new`` when it is written."""
 
     metavar: str = "FILE"
@@ -128,7 +128,7 @@ class File(Kind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Directory(Kind):
+class Directory(OptionKind):
     """A directory; ``is_made`` when one that is absent is made."""
 
     is_made: bool = False

@@ -22,14 +22,14 @@ def told(run: Mapping[str, Any]) -> dict[str, Any]:
     # Checking takes a tenth of a second to import, which only a replay needs.
     from pydantic import ValidationError
 
-    from emu.guests.options.tables import Table, with_keys
+    from emu.guests.options.tables import OptionTable, with_keys
 
     words = [one for one in options() if one.is_recorded]
     known = {one.word: run[one.word] for one in words if run.get(one.word) is not None}
     if isinstance(kernel := known.get("kernel"), str):
         known["kernel"] = [kernel]
     try:
-        parsed = with_keys(Table, words).model_validate(known)
+        parsed = with_keys(OptionTable, words).model_validate(known)
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{first['loc'][0]}: {first['msg']}") from None

@@ -11,11 +11,11 @@ from pydantic_core import PydanticCustomError
 
 from emu.guests.options.declare import Option
 from emu.guests.options.guest import option_named, options
-from emu.guests.options.kinds import MOST_WORDS, Choice, Flag, Kind, Seconds, Whole, Words
+from emu.guests.options.kinds import MOST_WORDS, Choice, Flag, OptionKind, Seconds, Whole, Words
 from emu.guests.options.uses import Use
 
 
-class Table(BaseModel):
+class OptionTable(BaseModel):
     """A table of a file; ``refused`` are keys that it does not have, each with the reason."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,7 +32,7 @@ class Table(BaseModel):
         return getattr(self, option_named(name).word)
 
 
-T = TypeVar("T", bound=Table)
+T = TypeVar("T", bound=OptionTable)
 
 
 def with_keys(base: type[T], declared: Iterable[Option]) -> type[T]:
@@ -74,7 +74,7 @@ def _type(one: Option) -> Any:
     return checked if one.default is not None else checked | None
 
 
-def _of_kind(kind: Kind) -> Any:
+def _of_kind(kind: OptionKind) -> Any:
     if isinstance(kind, Words):
         return Annotated[tuple[StrictStr, ...], Field(max_length=MOST_WORDS)]
     if isinstance(kind, Whole):

@@ -40,7 +40,7 @@ def mark_of(event: Event) -> Mark | None:
     return Mark(event.t_ns, int(match[1])) if match is not None else None
 
 
-class Clock:
+class GuestClock:
     """Turns the guest's time into the host's. Raises :class:`LabError` without a mark."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
@@ -53,7 +53,7 @@ class Clock:
         self._drift = drift if abs(drift) < _MOST_DRIFT else 0.0
 
     @classmethod
-    def of_log(cls, events: Iterable[Event]) -> Clock:
+    def of_log(cls, events: Iterable[Event]) -> GuestClock:
         """The clock of a kernel's log."""
         return cls([mark for event in events if (mark := mark_of(event)) is not None])
 

@@ -7,10 +7,10 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from emu.device.trace.event import Event
-from emu.guests.timeline.clock import Clock, mark_of
+from emu.guests.timeline.clock import GuestClock, mark_of
 
 
-def merged(device: Iterable[Event], kernel: Iterable[Event], clock: Clock) -> Iterator[Event]:
+def merged(device: Iterable[Event], kernel: Iterable[Event], clock: GuestClock) -> Iterator[Event]:
     """All events in the order of time; the marks of the clock are left out.
 
     ``kernel`` has the guest's time, and is sorted here; ``device`` is in order, as it is stored.

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from emu.instruments.campaign.description import Description, Ended, Result
+from emu.instruments.campaign.description import Description, Ended, RunResult
 
 MOST_ATTEMPTS = 3
 """How often a run is begun whose worker dies over it."""
@@ -31,7 +31,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = False
 
-    def result_of(self, run: Description) -> Result:
+    def result_of(self, run: Description) -> RunResult:
         """Carry a run out, again when the worker dies, at most :data:`MOST_ATTEMPTS` times."""
         why = ""
         for _ in range(MOST_ATTEMPTS):
@@ -42,7 +42,7 @@ class Child:
             except WorkerLostError as error:
                 why = str(error)
                 self.stop()
-        return Result(name=run.name, ended=Ended.ERROR, why=f"{MOST_ATTEMPTS} times: {why}")
+        return RunResult(name=run.name, ended=Ended.ERROR, why=f"{MOST_ATTEMPTS} times: {why}")
 
     def end(self) -> None:
         """From another thread: end the process, and start none any more."""
@@ -67,7 +67,7 @@ class Child:
             process.wait()
         process.stdout.close()
 
-    def _carried_out(self, run: Description) -> Result:
+    def _carried_out(self, run: Description) -> RunResult:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -81,7 +81,7 @@ class Child:
         if not answer:
             process.kill()
             raise WorkerLostError(f"the worker ended with status {process.wait()}")
-        result = Result.model_validate_json(answer)
+        result = RunResult.model_validate_json(answer)
         if result.name != run.name:
             raise WorkerLostError("the worker answered for another run")
         return result

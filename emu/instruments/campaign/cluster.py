@@ -22,7 +22,7 @@ import emu
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.instruments.campaign.child import Child
-from emu.instruments.campaign.description import Description, Ended, Result
+from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.version import version
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def run_here(description: str, runner: str, expected: str) -> str:
         raise RuntimeError(f"mlx5emu {own}, not {expected}")
     if not hasattr(_threads, "child"):
         _threads.child = Child(runner)
-    result: Result = _threads.child.result_of(Description.model_validate_json(description))
+    result: RunResult = _threads.child.result_of(Description.model_validate_json(description))
     return result.model_dump_json()
 
 
@@ -82,7 +82,7 @@ class Cluster:
         self._runner = runner
         self._expected = fingerprint()
 
-    def results(self, runs: Sequence[Description]) -> Generator[Result, None, None]:
+    def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
         """The results as they come. Raises :class:`ClusterError`."""
         pending = {run.name: run for run in runs}
         deadline = time.monotonic()
@@ -141,7 +141,7 @@ class Cluster:
                     f" {self._expected}: install the same there"
                 )
 
-    def _served(self, client: Client, pending: Mapping[str, Description]) -> Iterator[Result]:
+    def _served(self, client: Client, pending: Mapping[str, Description]) -> Iterator[RunResult]:
         """Results until all are there. A few more are with the scheduler than it has threads."""
         done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         waiting = list(pending.values())[::-1]
@@ -191,18 +191,18 @@ def _taken(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future]:
             raise _SchedulerLostError(f"the client is {client.status}") from None
 
 
-def _result_of(name: str, future: Future) -> Result:
+def _result_of(name: str, future: Future) -> RunResult:
     """A future's result. Raises ClusterError when its worker is another, _SchedulerLostError."""
     if future.cancelled():
         raise _SchedulerLostError("it has forgotten our runs")
     error = future.exception()
     if error is None:
-        return Result.model_validate_json(future.result())
+        return RunResult.model_validate_json(future.result())
     why = one_line(f"{type(error).__name__}: {error}")
     if isinstance(error, RuntimeError) and str(error).startswith("mlx5emu "):
         raise ClusterError(f"a worker has {error}: install the same there")
     # Its worker has died over it, too often for Dask.
-    return Result(name=name, ended=Ended.ERROR, why=why)
+    return RunResult(name=name, ended=Ended.ERROR, why=why)
 
 
 def _asked(client: Client) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from emu.device.faults.plan import LOADING
 from emu.guests.options import Use
-from emu.guests.options.tables import Table, has_options
+from emu.guests.options.tables import OptionTable, has_options
 from emu.instruments.outcome import Finding, Kind
 
 LONGEST_OUTPUT = 4000
@@ -30,7 +30,7 @@ class _Value(BaseModel):
 
 
 @has_options(Use.CAMPAIGN)
-class GuestPart(Table):
+class GuestPart(OptionTable):
     """The guest of a run; paths in it are absolute."""
 
 
@@ -87,7 +87,7 @@ class Ended(StrEnum):
     """It could not be carried out; a campaign that goes on tries it again."""
 
 
-class Told(_Value):
+class RunFinding(_Value):
     """A :class:`emu.instruments.outcome.Finding` as JSON."""
 
     kind: Kind
@@ -96,7 +96,7 @@ class Told(_Value):
     lines: Annotated[tuple[StrictStr, ...], Field(max_length=200)] = ()
 
     @classmethod
-    def of(cls, finding: Finding) -> Told:
+    def of(cls, finding: Finding) -> RunFinding:
         """The finding's."""
         return cls(
             kind=finding.kind,
@@ -106,7 +106,7 @@ class Told(_Value):
         )
 
 
-class Result(_Value):
+class RunResult(_Value):
     """What became of a run."""
 
     name: StrictStr
@@ -120,6 +120,6 @@ class Result(_Value):
     seconds: float = 0.0
     """How long it took."""
     fired: int = 0
-    findings: Annotated[tuple[Told, ...], Field(max_length=200)] = ()
+    findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""
     """The record of the faults that fired, when a plan was loaded and something went wrong."""

@@ -7,26 +7,26 @@ from contextlib import closing
 from typing import Protocol
 
 from emu.host.user_error import UserError
-from emu.instruments.campaign.description import Description, Ended, Result
+from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.instruments.campaign.store import Store
 
 MOST_ERRORS = 10
 """Runs in a row that cannot be carried out before a campaign gives up."""
 
 
-class Executor(Protocol):
+class RunExecutor(Protocol):
     """Carries runs out somewhere."""
 
-    def results(self, runs: Sequence[Description]) -> Generator[Result, None, None]:
+    def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
         """The results as they come, in any order; closing the iterator ends what still runs."""
         ...
 
 
-Told = Callable[[int, int, Result | None], None]
+Told = Callable[[int, int, RunResult | None], None]
 """Called with how many runs have a result, how many there are, and the last result."""
 
 
-def drive(store: Store, executor: Executor, tell: Told) -> None:
+def drive(store: Store, executor: RunExecutor, tell: Told) -> None:
     """Carry out the runs that have no result. Raises UserError, and OSError on a full disk.
 
     Whatever it raises, or is interrupted by: what was finished has been kept.

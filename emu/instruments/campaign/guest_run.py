@@ -17,8 +17,8 @@ from emu.instruments.campaign.description import (
     MOST_RECORD,
     Description,
     Ended,
-    Result,
-    Told,
+    RunFinding,
+    RunResult,
 )
 from emu.instruments.outcome import (
     Finding,
@@ -65,7 +65,7 @@ class _Trial:
         del self.output[: -4 * LONGEST_OUTPUT]
 
 
-def carry_out(run: Description) -> Result:
+def carry_out(run: Description) -> RunResult:
     """Boot a guest for a run and tell what became of it. Raises LabError when none can boot."""
     trial = _Trial()
     began = time.monotonic()
@@ -147,12 +147,12 @@ def _console(guest: Guest, error: GuestError) -> str:
         return error.console
 
 
-def _result(run: Description, trial: _Trial, record: str) -> Result:
+def _result(run: Description, trial: _Trial, record: str) -> RunResult:
     wrong = None if trial.status is None else of_status(trial.status)
     found = together(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
     ended = _ended(trial.status, bool(found))
     is_good = ended in (Ended.PASSED, Ended.SKIPPED)
-    return Result(
+    return RunResult(
         name=run.name,
         ended=ended,
         status=trial.status,
@@ -160,7 +160,7 @@ def _result(run: Description, trial: _Trial, record: str) -> Result:
         release=one_line(trial.release, 100),
         output=printable(trial.output.decode(errors="replace")[-LONGEST_OUTPUT:]),
         fired=_count(record),
-        findings=tuple(Told.of(one) for one in found),
+        findings=tuple(RunFinding.of(one) for one in found),
         record="" if is_good else record,
     )
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Generator, Sequence
 
 from emu.instruments.campaign.child import Child
-from emu.instruments.campaign.description import Description, Result
+from emu.instruments.campaign.description import Description, RunResult
 
 
 class Local:
@@ -17,12 +17,12 @@ class Local:
         self._jobs = jobs
         self._runner = runner
 
-    def results(self, runs: Sequence[Description]) -> Generator[Result, None, None]:
+    def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
         """The results as they come. When the iterator is closed the workers end."""
         waiting: queue.SimpleQueue[Description] = queue.SimpleQueue()
         for run in runs:
             waiting.put(run)
-        done: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
+        done: queue.SimpleQueue[RunResult | BaseException] = queue.SimpleQueue()
         children = [Child(self._runner) for _ in range(min(self._jobs, len(runs)))]
         is_over = threading.Event()
 

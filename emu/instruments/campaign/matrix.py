@@ -20,7 +20,7 @@ from emu.device.faults.text import dump
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
 from emu.guests.options.kinds import Directory, Kernel
-from emu.guests.options.tables import Table, has_options
+from emu.guests.options.tables import OptionTable, has_options
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.instruments.campaign.description import Description, GuestPart, Seconds, When
@@ -33,31 +33,31 @@ NO_PLAN = "none"
 Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,39}$")]
 
 
-class _Table(BaseModel):
+class _MatrixTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @has_options(Use.CAMPAIGN, "guest")
-class GuestTable(Table):
+class MatrixGuestTable(OptionTable):
     """``[guest]``: what all guests are like."""
 
 
 @has_options(Use.CAMPAIGN, "kernel")
-class KernelTable(Table):
+class KernelTable(OptionTable):
     """``[[kernel]]``: a suite, with its kernel or another one (as ``--kernel`` takes it)."""
 
     name: Name
 
 
 @has_options(Use.CAMPAIGN, "device")
-class DeviceTable(Table):
+class DeviceTable(OptionTable):
     """``[[device]]``: the functions of a guest."""
 
     name: Name
 
 
 @has_options(Use.CAMPAIGN, "workload")
-class WorkloadTable(Table):
+class WorkloadTable(OptionTable):
     """``[[workload]]``: a shell command in the guest."""
 
     name: Name
@@ -66,7 +66,7 @@ class WorkloadTable(Table):
     turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
 
 
-class PlanTable(_Table):
+class PlanTable(_MatrixTable):
     """``[[plan]]``: files with fault plans, by a pattern; without any, runs without faults.
 
     ``when`` is ``loading`` (the plan begins before the guest boots) or ``loaded`` (once the driver
@@ -78,7 +78,7 @@ class PlanTable(_Table):
     when: When | None = None
 
 
-class ExcludeTable(_Table):
+class ExcludeTable(_MatrixTable):
     """``[[exclude]]``: patterns of names; a run that matches all of them is left out."""
 
     kernel: StrictStr = "*"
@@ -102,12 +102,12 @@ class ExcludeTable(_Table):
 Seed = Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
 
 
-class Matrix(_Table):
+class Matrix(_MatrixTable):
     """The whole file."""
 
     name: Name | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST_RUNS)] = (0,)
-    guest: GuestTable = GuestTable()
+    guest: MatrixGuestTable = MatrixGuestTable()
     kernel: Annotated[tuple[KernelTable, ...], Field(min_length=1)] = (
         KernelTable(name=DEFAULT_SUITE),
     )
@@ -120,7 +120,7 @@ class Matrix(_Table):
 
 
 _TABLES: dict[str, type[BaseModel]] = {
-    "guest": GuestTable,
+    "guest": MatrixGuestTable,
     "kernel": KernelTable,
     "device": DeviceTable,
     "workload": WorkloadTable,
@@ -167,7 +167,7 @@ def _check_names(file: TomlFile[Matrix], key: str, names: list[str]) -> None:
 def _check_parts(file: TomlFile[Matrix]) -> None:
     """What the options of a guest and the specifications of functions say to it."""
     matrix, base = file.content, file.path.resolve().parent
-    parts: dict[str, tuple[Table, ...]] = {
+    parts: dict[str, tuple[OptionTable, ...]] = {
         "kernel": matrix.kernel, "device": matrix.device, "workload": matrix.workload,
     }  # fmt: skip
     for key, tables in parts.items():
@@ -263,7 +263,7 @@ def _runs(
         )
 
 
-def _placed(part: Table, base: Path) -> dict[str, Any]:
+def _placed(part: OptionTable, base: Path) -> dict[str, Any]:
     """A part's options by their words, with paths relative to the matrix as absolute ones."""
     declared = {option_named(name): value for name, value in part.given().items()}
     return {one.word: one.kind.placed(value, base) for one, value in declared.items()}

@@ -11,7 +11,7 @@ from functools import partial
 
 from emu.device.faults.record import RecordError, read
 from emu.device.faults.text import dump
-from emu.instruments.campaign.description import Description, Result
+from emu.instruments.campaign.description import Description, RunResult
 from emu.instruments.smallest.search import One, Search
 from emu.instruments.smallest.search import faults as faults_of
 
@@ -27,7 +27,7 @@ def slug(title: str) -> str:
 
 
 def minimal(
-    run: Description, record: str, title: str, carry_out: Callable[[Description], Result]
+    run: Description, record: str, title: str, carry_out: Callable[[Description], RunResult]
 ) -> str | None:
     """The plan as TOML; None when the record cannot be read or the finding does not come again.
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from html import escape
 
-from emu.instruments.campaign.description import Ended, Result
+from emu.instruments.campaign.description import Ended, RunResult
 from emu.instruments.campaign.minimal import slug
-from emu.instruments.campaign.report import AXES, Group, Report
+from emu.instruments.campaign.report import AXES, CampaignReport, FindingGroup
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222 }
@@ -21,7 +21,7 @@ pre { background: #f6f6f6; padding: .6em; overflow-x: auto } summary { cursor: p
 MOST_RUNS_SHOWN = 20
 
 
-def page(told: Report, has_file: Callable[[str], bool]) -> Iterator[str]:
+def page(told: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
     """The page, in parts; ``has_file`` tells whether a file lies beside it."""
     name = escape(told.name)
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
@@ -39,7 +39,7 @@ def page(told: Report, has_file: Callable[[str], bool]) -> Iterator[str]:
     yield "</table>\n</html>\n"
 
 
-def _counts(told: Report) -> Iterator[str]:
+def _counts(told: CampaignReport) -> Iterator[str]:
     heads = "".join(f"<th>{ended.value}" for ended in Ended)
     for axis in AXES:
         yield f"<table><tr><th>{axis}{heads}</tr>\n"
@@ -55,7 +55,7 @@ def _cells(counter: Counter[Ended]) -> str:
     )
 
 
-def _group(group: Group, has_file: Callable[[str], bool]) -> Iterator[str]:
+def _group(group: FindingGroup, has_file: Callable[[str], bool]) -> Iterator[str]:
     yield f"<details><summary><b>{escape(group.title)}</b> ({group.kind.value}): "
     yield f"{len(group.runs)} runs, kernels {escape(', '.join(group.kernels))}, "
     yield f"plans {escape(', '.join(group.plans))}</summary>\n<ul>"
@@ -71,7 +71,7 @@ def _link(path: str, words: str, has_file: Callable[[str], bool]) -> str:
     return f' <a href="{escape(path)}">{words}</a>' if has_file(path) else ""
 
 
-def _row(result: Result) -> str:
+def _row(result: RunResult) -> str:
     titles = "<br>".join(escape(one.title) for one in result.findings)
     status = "" if result.status in (None, 0) else f"status {result.status} "
     output = f"<details><summary>output</summary><pre>{escape(result.output)}</pre></details>"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emu.guests.conformance.results import Case, Verdict
-from emu.instruments.campaign.description import Description, Ended, Result, Told
+from emu.instruments.campaign.description import Description, Ended, RunFinding, RunResult
 from emu.instruments.outcome import Kind
 from emu.instruments.outcome.normal import normal_lines, normal_text
 
@@ -32,7 +32,7 @@ TIMES = "seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FindingGroup:
     """Runs with the same finding; ``first`` is the first of them, by the order of the matrix."""
 
     kind: Kind
@@ -47,13 +47,13 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CampaignReport:
     """A campaign's results."""
 
     name: str
     runs: Mapping[str, Description]
-    results: Mapping[str, Result]
-    groups: tuple[Group, ...]
+    results: Mapping[str, RunResult]
+    groups: tuple[FindingGroup, ...]
 
     @property
     def missing(self) -> int:
@@ -85,10 +85,12 @@ def value_of(run: Description, axis: str) -> str:
     }[axis]
 
 
-def report(name: str, runs: Mapping[str, Description], results: Mapping[str, Result]) -> Report:
+def report(
+    name: str, runs: Mapping[str, Description], results: Mapping[str, RunResult]
+) -> CampaignReport:
     """The report of what is there so far."""
     ordered = {name: results[name] for name in runs if name in results}
-    by_title: dict[str, list[tuple[Description, Told]]] = defaultdict(list)
+    by_title: dict[str, list[tuple[Description, RunFinding]]] = defaultdict(list)
     for run_name, result in ordered.items():
         for found in result.findings:
             by_title[found.title].append((runs[run_name], found))
@@ -96,10 +98,10 @@ def report(name: str, runs: Mapping[str, Description], results: Mapping[str, Res
         (_group(title, members) for title, members in by_title.items()),
         key=lambda group: (_SEVERITY.index(group.kind), -len(group.runs), group.title),
     )
-    return Report(name, runs, ordered, tuple(groups))
+    return CampaignReport(name, runs, ordered, tuple(groups))
 
 
-def _group(title: str, members: Sequence[tuple[Description, Told]]) -> Group:
+def _group(title: str, members: Sequence[tuple[Description, RunFinding]]) -> FindingGroup:
     first, told = members[0]
     runs = [run for run, _ in members]
     kernels, devices, plans = (
@@ -107,12 +109,12 @@ def _group(title: str, members: Sequence[tuple[Description, Told]]) -> Group:
         for axis in ("kernel", "device", "plan")
     )
     names = tuple(run.name for run in runs)
-    return Group(
+    return FindingGroup(
         told.kind, title, told.function, names, kernels, devices, plans, first.name, told.lines
     )
 
 
-def cases(told: Report) -> list[Case]:
+def cases(told: CampaignReport) -> list[Case]:
     """The results for JUnit: a suite for each kernel."""
     return [
         Case(
@@ -128,11 +130,11 @@ def cases(told: Report) -> list[Case]:
     ]
 
 
-def _is_bad(result: Result) -> bool:
+def _is_bad(result: RunResult) -> bool:
     return result.ended not in _GOOD
 
 
-def _detail(result: Result) -> str:
+def _detail(result: RunResult) -> str:
     words = [] if result.status in (None, 0) else [f"status {result.status}"]
     words += [normal_text(result.why)] if result.why else []
     found = _ordered(result.findings)
@@ -140,12 +142,12 @@ def _detail(result: Result) -> str:
     return "\n".join([*lines, *(line for one in found for line in normal_lines(one.lines))])
 
 
-def _ordered(found: Sequence[Told]) -> list[Told]:
+def _ordered(found: Sequence[RunFinding]) -> list[RunFinding]:
     """Findings of one run, the worst first: their order in a log differs from run to run."""
     return sorted(found, key=lambda one: (_SEVERITY.index(one.kind), one.title))
 
 
-def summary(told: Report) -> dict[str, Any]:
+def summary(told: CampaignReport) -> dict[str, Any]:
     """All of it as plain values."""
     return {
         "campaign": told.name,

@@ -23,14 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
-from emu.instruments.campaign.description import Description, Ended, Result
+from emu.instruments.campaign.description import Description, Ended, RunResult
 
 VERSION = 1
 _MOST_BYTES = 1 << 30
 _MOST_RESULT = 32 << 20
 
 
-class _File(BaseModel):
+class _CampaignFile(BaseModel):
     """campaign.json."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,7 +62,8 @@ class Store:
         (path / "results").mkdir(parents=True, exist_ok=True)
         (path / "records").mkdir(exist_ok=True)
         _write_whole(
-            path / "campaign.json", _File(name=name, runs=tuple(runs)).model_dump_json() + "\n"
+            path / "campaign.json",
+            _CampaignFile(name=name, runs=tuple(runs)).model_dump_json() + "\n",
         )
         return cls(path, name, runs)
 
@@ -73,7 +74,7 @@ class Store:
         if not file.is_file():
             raise UserError(f"{path} is no campaign's directory: it has no campaign.json")
         try:
-            content = _File.model_validate_json(read_infile(file, _MOST_BYTES))
+            content = _CampaignFile.model_validate_json(read_infile(file, _MOST_BYTES))
         except ValidationError as error:
             raise UserError(f"{file} is damaged: {error.errors()[0]['msg']}") from None
         return cls(path, content.name, content.runs)
@@ -88,20 +89,20 @@ class Store:
                 raise UserError(f"{self.path}: another process works on this campaign") from None
             yield
 
-    def put(self, result: Result) -> None:
+    def put(self, result: RunResult) -> None:
         """Keep a result, and its record in a file of its own; the result comes last."""
         if result.record:
             _write_whole(self.record(result.name), result.record)
         short = result.model_copy(update={"record": ""})
         _write_whole(self._result(result.name), short.model_dump_json() + "\n")
 
-    def results(self) -> dict[str, Result]:
+    def results(self) -> dict[str, RunResult]:
         """The results by name, in the order of the runs; a damaged file counts as none."""
         found = {}
         for name in self.runs:
             with contextlib.suppress(OSError, ValidationError, UserError):
                 data = read_infile(self._result(name), _MOST_RESULT)
-                result = Result.model_validate_json(data)
+                result = RunResult.model_validate_json(data)
                 if result.name == name:
                     found[name] = result
         return found

@@ -20,13 +20,13 @@ from typing import NoReturn, cast
 
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
-from emu.instruments.campaign.description import Description, Ended, Result
+from emu.instruments.campaign.description import Description, Ended, RunResult
 
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 300.0
 _CHUNK = 1 << 20
-Runner = Callable[[Description], Result]
+Runner = Callable[[Description], RunResult]
 
 
 def find_runner(name: str) -> Runner:
@@ -49,7 +49,7 @@ def main() -> None:
         answers.write(result.model_dump_json().encode() + b"\n")
 
 
-def carry_out(runner: Runner, run: Description) -> Result:
+def carry_out(runner: Runner, run: Description) -> RunResult:
     """A run's result; an exception is told as one that could not be carried out."""
     try:
         return runner(run)
@@ -58,7 +58,7 @@ def carry_out(runner: Runner, run: Description) -> Result:
     except Exception as error:
         logger.exception("run %s", run.name)
         why = repr(error)
-    return Result(name=run.name, ended=Ended.ERROR, why=one_line(why))
+    return RunResult(name=run.name, ended=Ended.ERROR, why=one_line(why))
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Function(_Strict):
+class CoveredFunction(_Strict):
     """A function of a module; ``offset`` is in its ``.text``, None for one that is gone by then."""
 
     name: _Name
@@ -41,11 +41,11 @@ class Blocks(_Strict):
     ran: list[NonNegativeInt] = Field(max_length=2_000_000)
 
 
-class Module(_Strict):
+class CoveredModule(_Strict):
     """A module: its directory in the kernel's source, its functions, its blocks if counted."""
 
     directory: str = Field(max_length=512, pattern=r"^[\w./+-]*$")
-    functions: list[Function] = Field(max_length=200_000)
+    functions: list[CoveredFunction] = Field(max_length=200_000)
     blocks: Blocks | None = None
 
     @property
@@ -54,19 +54,19 @@ class Module(_Strict):
         return sum(function.calls > 0 for function in self.functions)
 
 
-class Kernel(_Strict):
+class CoveredKernel(_Strict):
     """A kernel: the modules, in how many runs, and how many calls were not seen in them."""
 
     runs: NonNegativeInt
     missed: NonNegativeInt
-    modules: dict[_Name, Module] = Field(max_length=1000)
+    modules: dict[_Name, CoveredModule] = Field(max_length=1000)
 
 
 class Coverage(_Strict):
     """What one file holds: kernels by their release."""
 
     mlx5emu_coverage: Literal[1]
-    kernels: dict[_Name, Kernel] = Field(max_length=100)
+    kernels: dict[_Name, CoveredKernel] = Field(max_length=100)
 
 
 def load(path: Path) -> Coverage:
@@ -86,7 +86,7 @@ def save(path: Path, coverage: Coverage) -> None:
 
 def merge(parts: Iterable[Coverage]) -> Coverage:
     """All parts as one: calls of the same function of the same kernel add up."""
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, CoveredKernel] = {}
     for part in parts:
         for release, kernel in part.kernels.items():
             known = kernels.get(release)
@@ -94,26 +94,30 @@ def merge(parts: Iterable[Coverage]) -> Coverage:
     return Coverage(mlx5emu_coverage=VERSION, kernels=kernels)
 
 
-def _together(one: Kernel, other: Kernel) -> Kernel:
+def _together(one: CoveredKernel, other: CoveredKernel) -> CoveredKernel:
     modules = dict(one.modules)
     for name, module in other.modules.items():
         modules[name] = _sum(modules[name], module) if name in modules else module
-    return Kernel(runs=one.runs + other.runs, missed=one.missed + other.missed, modules=modules)
+    return CoveredKernel(
+        runs=one.runs + other.runs, missed=one.missed + other.missed, modules=modules
+    )
 
 
-def _sum(one: Module, other: Module) -> Module:
+def _sum(one: CoveredModule, other: CoveredModule) -> CoveredModule:
     calls: dict[tuple[str, int | None], int] = {}
     for function in (*one.functions, *other.functions):
         key = function.name, function.offset
         calls[key] = calls.get(key, 0) + function.calls
     functions = [
-        Function(name=name, offset=offset, calls=number)
+        CoveredFunction(name=name, offset=offset, calls=number)
         for (name, offset), number in sorted(
             calls.items(), key=lambda item: (item[0][1] is None, item[0][1] or 0, item[0][0])
         )
     ]
     blocks = _blocks(one.blocks, other.blocks)
-    return Module(directory=one.directory or other.directory, functions=functions, blocks=blocks)
+    return CoveredModule(
+        directory=one.directory or other.directory, functions=functions, blocks=blocks
+    )
 
 
 def _blocks(one: Blocks | None, other: Blocks | None) -> Blocks | None:

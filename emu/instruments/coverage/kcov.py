@@ -16,8 +16,15 @@ from typing import Any
 from emu.guests.errors import GuestError, LabError
 from emu.guests.workdir import work_directory
 from emu.instruments.coverage import inside
-from emu.instruments.coverage.data import VERSION, Blocks, Coverage, Function, Kernel, Module
-from emu.instruments.coverage.session import Session
+from emu.instruments.coverage.data import (
+    VERSION,
+    Blocks,
+    Coverage,
+    CoveredFunction,
+    CoveredKernel,
+    CoveredModule,
+)
+from emu.instruments.coverage.session import CoverageSession
 
 _LABEL = re.compile(r"([0-9a-f]+) <(.+)>:$")
 _CALL = re.compile(r"\s+([0-9a-f]+): R_X86_64_\w+\s+__sanitizer_cov_trace_pc\b")
@@ -67,7 +74,7 @@ def sites_of(listing: Iterable[str]) -> Sites:
     return found
 
 
-class KcovSession(Session):
+class KcovSession(CoverageSession):
     """Modules that are counted by KCOV: their loading, and the tasks of the host's commands."""
 
     def _program(self) -> str:
@@ -94,16 +101,16 @@ def coverage(told: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
     places = {int(address): int(times) for address, times in told["places"]}
     modules = {name: _module(told["modules"][name], places, known[name]) for name in known}
     missed = int(told["full"]) + int(told["without"])
-    kernel = Kernel(runs=1, missed=missed, modules=modules)
+    kernel = CoveredKernel(runs=1, missed=missed, modules=modules)
     return Coverage(mlx5emu_coverage=VERSION, kernels={told["release"]: kernel})
 
 
-def _module(about: Mapping[str, Any], places: Mapping[int, int], known: Sites) -> Module:
+def _module(about: Mapping[str, Any], places: Mapping[int, int], known: Sites) -> CoveredModule:
     base = int(about["base"])
     functions = [
-        Function(name=name, offset=offset, calls=places.get(base + first, 0))
+        CoveredFunction(name=name, offset=offset, calls=places.get(base + first, 0))
         for name, offset, first in known.functions
     ]
     ran = [block for block in known.blocks if base + block in places]
     blocks = Blocks(total=len(known.blocks), ran=ran)
-    return Module(directory=about["directory"], functions=functions, blocks=blocks)
+    return CoveredModule(directory=about["directory"], functions=functions, blocks=blocks)

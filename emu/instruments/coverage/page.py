@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from emu.instruments.coverage.data import Coverage, Module
+from emu.instruments.coverage.data import Coverage, CoveredModule
 from emu.instruments.coverage.report import rows
 from emu.instruments.coverage.source import Tree
 
@@ -40,7 +40,7 @@ def page(coverage: Coverage, tree: Tree | None) -> Iterator[str]:
             yield from _functions(name, module, tree)
 
 
-def _functions(name: str, module: Module, tree: Tree | None) -> Iterator[str]:
+def _functions(name: str, module: CoveredModule, tree: Tree | None) -> Iterator[str]:
     places = tree.places(module.directory, module.functions) if tree is not None else {}
     yield f"<details><summary>{escape(name)}: {module.ran} of {len(module.functions)}</summary>\n"
     yield "<table><tr><th>function<th>place<th>calls</tr>\n"

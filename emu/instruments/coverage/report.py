@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from emu.instruments.coverage.data import Coverage, Function, Module
+from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredModule
 from emu.instruments.coverage.source import Tree
 
 ALL_KERNELS = "all kernels"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CoveredShare:
     """How many of some functions ran."""
 
     ran: int
@@ -30,7 +30,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CoverageRow:
     """Functions that are counted together: a module's, or those of one directory of its source.
 
     ``shares`` is by kernel; a kernel that has none of these is missing. Where there are several
@@ -39,41 +39,41 @@ class Row:
 
     module: str
     directory: str
-    shares: dict[str, Share]
+    shares: dict[str, CoveredShare]
 
 
-def rows(coverage: Coverage, tree: Tree | None) -> list[Row]:
+def rows(coverage: Coverage, tree: Tree | None) -> list[CoverageRow]:
     """The table: by module, with a source tree by directory, at last the total."""
-    groups: dict[tuple[str, str], dict[str, list[Function]]] = defaultdict(dict)
+    groups: dict[tuple[str, str], dict[str, list[CoveredFunction]]] = defaultdict(dict)
     for release, kernel in coverage.kernels.items():
         for name, module in kernel.modules.items():
             for directory, functions in _by_directory(module, tree).items():
                 groups[name, directory][release] = functions
-    table = [Row(*key, _shares([found])) for key, found in sorted(groups.items())]
+    table = [CoverageRow(*key, _shares([found])) for key, found in sorted(groups.items())]
     parts = [found for _, found in sorted(groups.items())]
-    return [*table, Row("all", "", _shares(parts))] if len(parts) > 1 else table
+    return [*table, CoverageRow("all", "", _shares(parts))] if len(parts) > 1 else table
 
 
-def _by_directory(module: Module, tree: Tree | None) -> dict[str, list[Function]]:
+def _by_directory(module: CoveredModule, tree: Tree | None) -> dict[str, list[CoveredFunction]]:
     if tree is None:
         return {module.directory: list(module.functions)}
-    groups: dict[str, list[Function]] = defaultdict(list)
+    groups: dict[str, list[CoveredFunction]] = defaultdict(list)
     for function, place in tree.places(module.directory, module.functions).items():
         groups[place.directory or module.directory].append(function)
     return groups
 
 
-def _shares(parts: list[dict[str, list[Function]]]) -> dict[str, Share]:
-    shares: dict[str, Share] = {}
+def _shares(parts: list[dict[str, list[CoveredFunction]]]) -> dict[str, CoveredShare]:
+    shares: dict[str, CoveredShare] = {}
     for release in sorted({release for part in parts for release in part}):
         found = [function for part in parts for function in part.get(release, ())]
-        shares[release] = Share(sum(one.calls > 0 for one in found), len(found))
+        shares[release] = CoveredShare(sum(one.calls > 0 for one in found), len(found))
     if len(shares) > 1:
         ran: dict[tuple[int, str], bool] = {}
         for number, part in enumerate(parts):
             for one in (one for found in part.values() for one in found):
                 ran[number, one.name] = ran.get((number, one.name), False) or one.calls > 0
-        shares[ALL_KERNELS] = Share(sum(ran.values()), len(ran))
+        shares[ALL_KERNELS] = CoveredShare(sum(ran.values()), len(ran))
     return shares
 
 
@@ -105,7 +105,7 @@ def lcov(coverage: Coverage, tree: Tree) -> Iterator[str]:
     for release, kernel in sorted(coverage.kernels.items()):
         test = "".join(letter if letter.isalnum() else "_" for letter in release)
         for _, module in sorted(kernel.modules.items()):
-            files: dict[str, list[tuple[int, Function]]] = defaultdict(list)
+            files: dict[str, list[tuple[int, CoveredFunction]]] = defaultdict(list)
             for function, place in tree.places(module.directory, module.functions).items():
                 if place.line:
                     files[place.file].append((place.line, function))
@@ -113,7 +113,7 @@ def lcov(coverage: Coverage, tree: Tree) -> Iterator[str]:
                 yield from _record(test, str(tree.root / file), found)
 
 
-def _record(test: str, path: str, found: list[tuple[int, Function]]) -> Iterator[str]:
+def _record(test: str, path: str, found: list[tuple[int, CoveredFunction]]) -> Iterator[str]:
     calls: dict[tuple[int, str], int] = defaultdict(int)
     lines: dict[int, int] = defaultdict(int)
     for line, function in found:

@@ -17,7 +17,7 @@ from emu.guests.errors import GuestError
 from emu.guests.guest.guest import Guest
 from emu.guests.kernel.binaries import unpack_module
 from emu.instruments.coverage import inside
-from emu.instruments.coverage.data import Coverage, Function, Kernel, Module
+from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
 
 LOAD_SECONDS = 240.0
 READ_SECONDS = 60.0
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.5
 _MOST_BYTES = 64 << 20
 
 
-class Session:
+class CoverageSession:
     """Modules whose calls are counted from their loading on.
 
     The guest has booted without loading them (``GuestOptions.probe`` false); :meth:`start` loads
@@ -117,10 +117,12 @@ def _coverage(told: dict[str, Any]) -> Coverage:
     for name, about in told["modules"].items():
         rest = loading[name] - {function for function, _, _ in about["functions"]}
         functions = [
-            Function(name=function, offset=offset, calls=calls + (function in loading[name]))
+            CoveredFunction(name=function, offset=offset, calls=calls + (function in loading[name]))
             for function, offset, calls in about["functions"]
         ]
-        functions += [Function(name=function, offset=None, calls=1) for function in sorted(rest)]
-        modules[name] = Module(directory=about["directory"], functions=functions)
-    kernel = Kernel(runs=1, missed=told["missed"], modules=modules)
+        functions += [
+            CoveredFunction(name=function, offset=None, calls=1) for function in sorted(rest)
+        ]
+        modules[name] = CoveredModule(directory=about["directory"], functions=functions)
+    kernel = CoveredKernel(runs=1, missed=told["missed"], modules=modules)
     return Coverage(mlx5emu_coverage=1, kernels={told["release"]: kernel})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.host.user_error import UserError
-from emu.instruments.coverage.data import Function
+from emu.instruments.coverage.data import CoveredFunction
 
 _DEFINITION = re.compile(rb"^(?=[A-Za-z_])[^;{}()=#\n]*?\b(\w+)\((?:[^;{}]*)\)[^;{}()=]*\n\{", re.M)
 _SUFFIX = re.compile(r"\..*")
@@ -23,7 +23,7 @@ _MOST_FILE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """A function's definition: the file, relative to the tree, and its line.
 
     The line is 0 where only the file is known: a macro has made the function.
@@ -49,9 +49,11 @@ class Tree:
         if not (root / "drivers").is_dir():
             raise UserError(f"{root} is no kernel source tree: it has no drivers/")
         self.root = root
-        self._known: dict[str, Mapping[str, list[Place]]] = {}
+        self._known: dict[str, Mapping[str, list[SourcePlace]]] = {}
 
-    def places(self, directory: str, functions: Iterable[Function]) -> dict[Function, Place]:
+    def places(
+        self, directory: str, functions: Iterable[CoveredFunction]
+    ) -> dict[CoveredFunction, SourcePlace]:
         """Where functions of the module in ``directory`` are.
 
         A file's functions are side by side in the module. So of several functions of one name,
@@ -60,19 +62,19 @@ class Tree:
         if directory not in self._known:
             self._known[directory] = self._scan(directory)
         known = self._known[directory]
-        found: dict[Function, Place] = {}
+        found: dict[CoveredFunction, SourcePlace] = {}
         file = ""
         for function in sorted(functions, key=lambda one: (one.offset is None, one.offset or 0)):
             candidates = known.get(_SUFFIX.sub("", function.name), [])
             same = [one for one in candidates if one.file == file]
-            place = (same or candidates or [Place(file, 0)])[0]
+            place = (same or candidates or [SourcePlace(file, 0)])[0]
             found[function] = place
             if len(candidates) == 1 and place.file.endswith(".c"):
                 file = place.file
         return found
 
-    def _scan(self, directory: str) -> Mapping[str, list[Place]]:
-        found: dict[str, list[Place]] = defaultdict(list)
+    def _scan(self, directory: str) -> Mapping[str, list[SourcePlace]]:
+        found: dict[str, list[SourcePlace]] = defaultdict(list)
         for path in sorted((self.root / directory).rglob("*.[ch]")):
             if not path.is_file() or path.stat().st_size > _MOST_FILE_BYTES:
                 continue
@@ -80,5 +82,5 @@ class Tree:
             name = path.relative_to(self.root).as_posix()
             for match in _DEFINITION.finditer(text):
                 line = text.count(b"\n", 0, match.start(1)) + 1
-                found[match[1].decode()].append(Place(name, line))
+                found[match[1].decode()].append(SourcePlace(name, line))
         return found

@@ -12,10 +12,10 @@ from emu.device.faults.text import dump
 from emu.guests import GuestOptions
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_parts
-from emu.instruments.fuzz.corpus import About, Corpus, Entry, FindingAbout, blocks_of
+from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout, blocks_of
 from emu.instruments.fuzz.executor import GuestExecutor
-from emu.instruments.fuzz.grammar import Target
-from emu.instruments.fuzz.loop import Feedback, Loop, Step
+from emu.instruments.fuzz.grammar import FaultTarget
+from emu.instruments.fuzz.loop import Feedback, FuzzLoop, Step
 from emu.instruments.fuzz.minimal import minimal
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.plot import svg
@@ -37,7 +37,7 @@ class Progress:
     findings: int
 
 
-class Campaign:
+class FuzzCampaign:
     """A run that goes on where the last one in the same folder has ended."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Campaign:
         options: GuestOptions,
         workloads: Sequence[str],
         seed: int,
-        targets: Sequence[Target],
+        targets: Sequence[FaultTarget],
         say: Callable[[str], None],
         plans: Sequence[Plan] = (),
     ) -> None:
@@ -63,7 +63,7 @@ class Campaign:
         self._targets = targets
         self._workloads = workloads
         self._seed = f"{seed}/{self._earlier}"
-        self._loop: Loop | None = None
+        self._loop: FuzzLoop | None = None
         self._kernel = ""
         self._executor = GuestExecutor(options)
 
@@ -84,11 +84,11 @@ class Campaign:
             self._executor.close()
             self._finish()
 
-    def _begin(self, kernel: str) -> Loop:
+    def _begin(self, kernel: str) -> FuzzLoop:
         """The loop, with the inputs of earlier runs: of the same kernel known, others to try."""
         hits, known = self._corpus.hits(kernel)
         schedule = Schedule(hits)
-        loop = Loop(self._targets, self._workloads, self._seed, schedule, known)
+        loop = FuzzLoop(self._targets, self._workloads, self._seed, schedule, known)
         for entry in self._corpus.entries():
             if entry.about.kernel == kernel:
                 loop.know(entry.input, blocks_of(entry))
@@ -103,14 +103,14 @@ class Campaign:
                 loop.try_later(Input(plan, workload))
         return loop
 
-    def _note(self, loop: Loop, step: Step, kernel: str) -> None:
+    def _note(self, loop: FuzzLoop, step: Step, kernel: str) -> None:
         devices = list(self._options.devices)
         if step.new and step.input.has_faults:
             about = About(
                 workload=step.input.workload, kernel=kernel, device=devices, parent=step.parent,
                 new=list(step.new),
             )  # fmt: skip
-            self._corpus.add(Entry(step.input, about))
+            self._corpus.add(CorpusEntry(step.input, about))
         made = step.input
         if step.feedback.titles and self._found(made, step.feedback):
             self._say(f"found: {step.feedback.titles[0]}")
@@ -142,7 +142,7 @@ class Campaign:
 
         return minimal(made, shows)
 
-    def _count(self, loop: Loop) -> None:
+    def _count(self, loop: FuzzLoop) -> None:
         seconds = time.monotonic() - self._begun
         self._progress.append(
             Progress(

@@ -76,7 +76,7 @@ class Hits(BaseModel):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CorpusEntry:
     """An input of a corpus."""
 
     input: Input
@@ -123,19 +123,21 @@ class Corpus:
                 raise UserError(f"{self.path}: another run uses this corpus") from None
             yield
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[CorpusEntry]:
         """The inputs, in the order of their names."""
         for path in sorted((self.path / "inputs").glob("*.toml")):
             yield self.entry(path.stem)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> CorpusEntry:
         """One input by its ID."""
         if not _ID.fullmatch(name):
             raise UserError(f"{name}: no ID of an input: 12 hexadecimal digits")
         about = About.model_validate(_table(self.path / "inputs" / f"{name}.json", About))
-        return Entry(Input(_plan(self.path / "inputs" / f"{name}.toml"), about.workload), about)
+        return CorpusEntry(
+            Input(_plan(self.path / "inputs" / f"{name}.toml"), about.workload), about
+        )
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: CorpusEntry) -> None:
         """Keep an input."""
         base = self.path / "inputs" / entry.input.id
         write_outfile(base.with_suffix(".json"), entry.about.model_dump_json() + "\n")
@@ -148,14 +150,14 @@ class Corpus:
             for path in sorted((self.path / "findings").glob("*/about.json"))
         }
 
-    def finding(self, name: str) -> Entry:
+    def finding(self, name: str) -> CorpusEntry:
         """The input of a finding."""
         found = self.findings().get(name)
         if found is None:
             raise UserError(f"{self.path}: no finding {name}")
         about = About(workload=found.workload, kernel=found.kernel, device=found.device, new=[])
         plan = _plan(self.path / "findings" / name / "plan.toml")
-        return Entry(Input(plan, found.workload), about)
+        return CorpusEntry(Input(plan, found.workload), about)
 
     def found(self, what: FindingAbout, plan_text: str, log: str) -> bool:
         """Note a finding; whether it is the first of its title. The shortest plan is kept."""
@@ -247,6 +249,6 @@ def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, Any]:
     return table
 
 
-def blocks_of(entry: Entry) -> list[Block]:
+def blocks_of(entry: CorpusEntry) -> list[Block]:
     """The blocks for which an input was kept."""
     return [(module, offset) for module, offset in entry.about.new]

@@ -7,7 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from emu.host.user_error import UserError
-from emu.instruments.coverage.data import VERSION, Coverage, Function, Kernel, Module
+from emu.instruments.coverage.data import (
+    VERSION,
+    Coverage,
+    CoveredFunction,
+    CoveredKernel,
+    CoveredModule,
+)
 from emu.instruments.fuzz.schedule import Block
 
 
@@ -21,11 +27,11 @@ def covered(known: Coverage, release: str, hits: Mapping[Block, int]) -> Coverag
     if kernel is None:
         raise UserError(f"there is no coverage of {release} to take the functions from")
     modules = {name: _module(name, module, hits) for name, module in kernel.modules.items()}
-    found = Kernel(runs=max(hits.values(), default=0), missed=0, modules=modules)
+    found = CoveredKernel(runs=max(hits.values(), default=0), missed=0, modules=modules)
     return Coverage(mlx5emu_coverage=VERSION, kernels={release: found})
 
 
-def _module(name: str, module: Module, hits: Mapping[Block, int]) -> Module:
+def _module(name: str, module: CoveredModule, hits: Mapping[Block, int]) -> CoveredModule:
     begins = sorted({one.offset for one in module.functions if one.offset is not None})
     most: Counter[int] = Counter()
     for (where, offset), times in hits.items():
@@ -33,9 +39,9 @@ def _module(name: str, module: Module, hits: Mapping[Block, int]) -> Module:
         if where == name and at >= 0:
             most[begins[at]] = max(most[begins[at]], times)
     functions = [
-        Function(
+        CoveredFunction(
             name=one.name, offset=one.offset, calls=0 if one.offset is None else most[one.offset]
         )
         for one in module.functions
     ]
-    return Module(directory=module.directory, functions=functions)
+    return CoveredModule(directory=module.directory, functions=functions)

@@ -48,7 +48,7 @@ _NO_BUG = frozenset({Kind.DRIVER, Kind.TIMEOUT})
 
 
 class GuestExecutor:
-    """Implements :class:`emu.instruments.fuzz.loop.Executor`; :meth:`close` stops the guest.
+    """Implements :class:`emu.instruments.fuzz.loop.InputExecutor`; :meth:`close` stops the guest.
 
     Raises LabError when no guest can be booted, or none without faults comes up.
     """

@@ -38,7 +38,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FaultTarget:
     """Events of one kind, and the numbers in what they carry."""
 
     family: str
@@ -78,7 +78,7 @@ def leaves(prm: Prm, prefix: str = "", start: int = 0) -> Iterator[Leaf]:
             yield Leaf(name, field.width, offset)
 
 
-def targets(commands: Mapping[int, Command]) -> tuple[Target, ...]:
+def targets(commands: Mapping[int, Command]) -> tuple[FaultTarget, ...]:
     """Everything there is to change, always in the same order."""
     return (
         *_outputs(commands),
@@ -88,15 +88,15 @@ def targets(commands: Mapping[int, Command]) -> tuple[Target, ...]:
     )
 
 
-def _outputs(commands: Mapping[int, Command]) -> Iterator[Target]:
+def _outputs(commands: Mapping[int, Command]) -> Iterator[FaultTarget]:
     for _, command in sorted(commands.items()):
         match = (("op", name_of(command.op)),)
-        yield Target("output", "cmd.done", match, tuple(leaves(command.layout_out)))
+        yield FaultTarget("output", "cmd.done", match, tuple(leaves(command.layout_out)))
         if command.opened is not None:
             yield from _opened(command)
 
 
-def _opened(command: Command) -> Iterator[Target]:
+def _opened(command: Command) -> Iterator[FaultTarget]:
     """The pages of capabilities and registers: a target for each one whose structure is known."""
     opened = command.opened
     if opened is None or opened.field not in {one.name for one in command.layout_out.fields}:
@@ -108,10 +108,10 @@ def _opened(command: Command) -> Iterator[Target]:
         if layout is not None:
             family = "register" if is_register else "capability"
             match = (("op", name_of(command.op)), (name, int(number)))
-            yield Target(family, "cmd.done", match, tuple(leaves(layout, f"{opened.field}.")))
+            yield FaultTarget(family, "cmd.done", match, tuple(leaves(layout, f"{opened.field}.")))
 
 
-def _events() -> Iterator[Target]:
+def _events() -> Iterator[FaultTarget]:
     for kind in EventType:
         found = dict.fromkeys(
             leaf
@@ -119,22 +119,22 @@ def _events() -> Iterator[Target]:
             if (layout := event_layout(kind, sub_type)) is not None
             for leaf in leaves(layout, "data.")
         )
-        yield Target("event", "eqe", (("type", name_of(kind)),), tuple(found))
+        yield FaultTarget("event", "eqe", (("type", name_of(kind)),), tuple(found))
 
 
-def _completions() -> Iterator[Target]:
+def _completions() -> Iterator[FaultTarget]:
     for opcode in CqeOpcode:
-        yield Target("completion", "cqe", (("opcode", name_of(opcode)),), tuple(leaves(cqe64)))
+        yield FaultTarget("completion", "cqe", (("opcode", name_of(opcode)),), tuple(leaves(cqe64)))
 
 
-def _register_reads() -> Iterator[Target]:
+def _register_reads() -> Iterator[FaultTarget]:
     """Each word of the initialization segment that has a field, as the driver reads it."""
     words = dict.fromkeys(
         leaf.offset // (_BYTE_BITS * _WORD_BYTES) * _WORD_BYTES for leaf in leaves(init_seg)
     )
     for offset in words:
         leaf = Leaf("value", _BYTE_BITS * _WORD_BYTES)
-        yield Target("read", "mmio.read", (("offset", offset),), (leaf,))
+        yield FaultTarget("read", "mmio.read", (("offset", offset),), (leaf,))
 
 
 SEGMENT = tuple(leaves(init_seg))

@@ -11,7 +11,7 @@ from random import Random
 from typing import Protocol
 
 from emu.device.faults.plan import Plan
-from emu.instruments.fuzz.grammar import Target
+from emu.instruments.fuzz.grammar import FaultTarget
 from emu.instruments.fuzz.mutate import Input, Mutator
 from emu.instruments.fuzz.rules import Maker
 from emu.instruments.fuzz.schedule import Block, Schedule
@@ -43,7 +43,7 @@ class Feedback:
     """How long the driver has worked."""
 
 
-class Executor(Protocol):
+class InputExecutor(Protocol):
     """Carries inputs out."""
 
     def run(self, one: Input) -> Feedback:
@@ -61,10 +61,10 @@ class Step:
 
 
 @dataclass
-class Loop:
+class FuzzLoop:
     """The state of a run."""
 
-    targets: Sequence[Target]
+    targets: Sequence[FaultTarget]
     workloads: Sequence[str]
     seed: int | str
     schedule: Schedule = field(default_factory=Schedule)
@@ -94,7 +94,7 @@ class Loop:
         """Carry out an input whose blocks are not known here, before any that is made up."""
         self._waiting.append(entry)
 
-    def step(self, executor: Executor) -> Step:
+    def step(self, executor: InputExecutor) -> Step:
         """Make an input, carry it out, learn from it."""
         made, parent = self._next()
         feedback = executor.run(made)

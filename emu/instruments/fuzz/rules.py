@@ -8,7 +8,7 @@ from typing import Any
 
 from emu.device.faults.plan import Plan
 from emu.device.faults.text import from_table
-from emu.instruments.fuzz.grammar import SEGMENT, Leaf, Target, key_of
+from emu.instruments.fuzz.grammar import SEGMENT, FaultTarget, Leaf, key_of
 from emu.instruments.fuzz.seen import Culprits, Seen
 from emu.instruments.fuzz.values import Dictionary, choose
 from layouts.enums import CqeSyndrome, EventType, Status
@@ -29,13 +29,13 @@ _MOMENTS = ("cmd.done", "doorbell", "cqe", "eqe")
 class Maker:
     """Makes rules for :attr:`workload`, about what the driver reads while it is carried out."""
 
-    def __init__(self, targets: Sequence[Target], random: Random) -> None:
+    def __init__(self, targets: Sequence[FaultTarget], random: Random) -> None:
         self.dictionary = Dictionary()
         self.culprits = Culprits()
         self.workload = ""
         self._random = random
         self._seen = Seen()
-        self._by_family: dict[str, list[Target]] = {}
+        self._by_family: dict[str, list[FaultTarget]] = {}
         for target in targets:
             self._by_family.setdefault(target.family, []).append(target)
         self._kinds: Sequence[tuple[int, Callable[[], Table | None]]] = (
@@ -95,7 +95,7 @@ class Maker:
         """A value for a number of the driver's input."""
         return choose(self._random, leaf.name, leaf.width, self.dictionary)
 
-    def target(self, family: str) -> Target | None:
+    def target(self, family: str) -> FaultTarget | None:
         """One of a family of which there are events; None when the workload brings none."""
         found = self._by_family[family]
         weights = [self._seen.weight(self.workload, one.key) for one in found]
@@ -212,7 +212,7 @@ class Maker:
             return {"point": point}
         return {"point": "cmd.done", "match": {"op": dict(self._output().match)["op"]}}
 
-    def _output(self) -> Target:
+    def _output(self) -> FaultTarget:
         return self.target("output") or self._by_family["output"][0]
 
 
@@ -220,5 +220,5 @@ def _key(rule: Mapping[str, Any]) -> str:
     return key_of(str(rule["point"]), rule.get("match", {}))
 
 
-def _table(target: Target, action: str, **more: Any) -> Table:
+def _table(target: FaultTarget, action: str, **more: Any) -> Table:
     return {"point": target.point, "action": action, "match": dict(target.match), **more}

@@ -21,19 +21,19 @@ _BIGGEST = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TrackSpan:
     """When an event was, in nanoseconds: commands and page faults last, the rest is a moment."""
 
     start_ns: int
     duration_ns: int
 
 
-def span(event: Event) -> Span:
+def span(event: Event) -> TrackSpan:
     """The event's span; it is recorded at its end."""
     lasted = event.fields.get("duration_us", 0)
     known = isinstance(lasted, int | float) and 0 <= lasted < 1e12
     duration_ns = round(lasted * 1000) if known else 0
-    return Span(event.t_ns - duration_ns, duration_ns)
+    return TrackSpan(event.t_ns - duration_ns, duration_ns)
 
 
 def name_of(event: Event) -> str:

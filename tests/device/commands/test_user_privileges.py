@@ -12,7 +12,7 @@ from emu.device.cmdif.registry import COMMANDS
 from emu.device.errors import CmdError
 from emu.driver.command.words import pack64
 from emu.driver.keys.by_command import dma_key, indirect_key
-from emu.driver.keys.umr import Window, umr
+from emu.driver.keys.umr import MemoryWindow, umr
 from emu.driver.verbs.connect import connect
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpType, Status
 
@@ -214,7 +214,7 @@ class TestUpdates:
     def test_windows_and_lists_of_keys(self, node, qp, region):
         """These are what processes change by themselves."""
         region.write(b"through a window")
-        window, room = Window(node, 1), node.region(64)
+        window, room = MemoryWindow(node, 1), node.region(64)
         window.bind(qp, region, 0, PAGE)
         listed = indirect_key(node, KLM, [(8, region.key, region.va)], 8, umr_en=1)
         umr(qp, listed, flags=0, mask=int(MkeyMask.LEN), len=4)

@@ -17,7 +17,7 @@ from emu.driver.keys.umr import (
     PD,
     START,
     FastRegKey,
-    Window,
+    MemoryWindow,
     umr,
 )
 from emu.driver.verbs.channels import Channel
@@ -252,7 +252,7 @@ def test_window_over_a_region_that_does_not_allow_it(node, qps, source, kind, wr
     left, right = qps
     context = {"domain": {"pd": node.driver.alloc_pd()}, "write right": {"lw": 0}}
     region = node.region(SIZE, va=IOVA, rr=0, rw=0, **context.get(wrong, {}))
-    window = Window(node, kind)
+    window = MemoryWindow(node, kind)
     if wrong in ("key", "tag"):
         region.key ^= 0x100000 if wrong == "key" else 1
     window.bind(right, region, 0, SIZE)
@@ -266,7 +266,7 @@ def test_window_over_a_region_that_does_not_allow_it(node, qps, source, kind, wr
 
 @pytest.mark.parametrize("kind", [1, 2])
 def test_window_of_another_domain_is_not_bound(node, source, kind):
-    window = Window(node, kind)
+    window = MemoryWindow(node, kind)
     mkey = node.hca.mkeys.get(window.index)
     other = node.driver.alloc_pd()
     stranger, peer = node.queue_pair(pd=other), node.queue_pair(pd=other)
@@ -289,7 +289,7 @@ class TestType2A:
         """On XRC a request works in the domain of the queue that it names, not of the window."""
         channel = Channel(QpType.XRC, node, node)
         region = node.region(SIZE, va=IOVA)
-        window = Window(node, 2)
+        window = MemoryWindow(node, 2)
         window.bind(qps[1], region, 0, SIZE, qpn=channel.receiver.qpn)
         settle(node)
         good(qps[1])
@@ -307,7 +307,7 @@ class TestType2A:
         others = node.queue_pair(), node.queue_pair()
         connect(*others)
         region = node.region(SIZE, va=IOVA)
-        window = Window(node, 2)
+        window = MemoryWindow(node, 2)
         window.bind(right, region, 0, SIZE)
         settle(node)
         others[0].write((window.key, IOVA), source.sge())

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.driver.keys.by_command import indirect_key
-from emu.driver.keys.umr import Window, umr
+from emu.driver.keys.umr import MemoryWindow, umr
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpState
@@ -27,7 +27,7 @@ def region(node):
 
 @pytest.fixture(params=[1, 2])
 def window(request, node):
-    return Window(node, request.param)
+    return MemoryWindow(node, request.param)
 
 
 def test_window_gives_access_to_a_part_of_a_region(node, qps, window, region, source):
@@ -102,7 +102,7 @@ def test_type_1_is_associated_with_the_domain_only(node, qps, region, source):
     _, right = qps
     others = node.queue_pair(), node.queue_pair()
     connect(*others)
-    window = Window(node, 1)
+    window = MemoryWindow(node, 1)
     window.bind(right, region, 0, 64)
     settle(node)
     others[0].write((window.key, region.va), source.sge(0, 64))
@@ -115,7 +115,7 @@ def test_type_2b_is_associated_with_domain_and_queue_pair(node, qps, region, sou
     _, right = qps
     others = node.queue_pair(), node.queue_pair()
     connect(*others)
-    window = Window(node, 2)
+    window = MemoryWindow(node, 2)
     window.bind(right, region, 0, 64)
     settle(node)
     others[0].write((window.key, region.va), source.sge(0, 64))
@@ -125,7 +125,7 @@ def test_type_2b_is_associated_with_domain_and_queue_pair(node, qps, region, sou
 
 def test_type_2_must_be_free_to_be_bound(node, qps, region):
     _, right = qps
-    window = Window(node, 2)
+    window = MemoryWindow(node, 2)
     window.bind(right, region, 0, 64)
     window.bind(right, region, 64, 64)
     assert failure(right) == CqeSyndrome.MW_BIND_ERR
@@ -134,7 +134,7 @@ def test_type_2_must_be_free_to_be_bound(node, qps, region):
 
 def test_type_2_is_unbound_only_by_its_queue_pair(node, qps, region):
     left, right = qps
-    window = Window(node, 2)
+    window = MemoryWindow(node, 2)
     window.bind(right, region, 0, 64)
     settle(node)
     window.unbind(left)
@@ -157,7 +157,7 @@ def test_unbound_window_is_closed(node, qps, window, region, source):
 def test_remote_invalidation_of_a_type_2_window(node, qps, region, source):
     left, right = qps
     inbox = node.region(64)
-    window = Window(node, 2)
+    window = MemoryWindow(node, 2)
     window.bind(right, region, 0, 64)
     settle(node)
     good(right)
@@ -171,7 +171,7 @@ def test_remote_invalidation_of_a_type_2_window(node, qps, region, source):
 
 def test_type_1_window_is_not_open_to_remote_invalidation(node, qps, region, source):
     left, right = qps
-    window = Window(node, 1)
+    window = MemoryWindow(node, 1)
     window.bind(right, region, 0, 64)
     settle(node)
     right.post_recv(node.region(64).sge())
@@ -241,7 +241,7 @@ class TestNumberUsedAgain:
         The first window was bound, the second made for the number.
         """
         old = qps[1]
-        bound = Window(node, 2)
+        bound = MemoryWindow(node, 2)
         bound.bind(old, region, 0, 64)
         settle(node)
         made = indirect_key(node, KLM, [(64, region.key, region.va)], 64, qpn=old.qpn)

@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.models import MEMORY_ODP, TRANSPORT_ODP
 from emu.driver.keys.paging import PagedRegion, Pager
-from emu.driver.keys.umr import FastRegKey, Window, umr
+from emu.driver.keys.umr import FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType, Status
 
@@ -115,7 +115,7 @@ class TestMemoryScheme:
 
     def test_key_below_a_window_is_named(self, node, pager, channel, room):
         """The event names the key that translates, not the one that was asked for."""
-        region, window = PagedRegion(pager, 8192), Window(node, 1)
+        region, window = PagedRegion(pager, 8192), MemoryWindow(node, 1)
         window.bind(channel.receiver, region, 0, 8192)
         node.settle()
         channel.write((window.key, region.va + 4096), room.sge(0, 64))

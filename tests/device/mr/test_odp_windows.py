@@ -10,7 +10,7 @@ import pytest
 
 from emu.device.models import TRANSPORT_ODP
 from emu.driver.keys.paging import PagedRegion, Pager
-from emu.driver.keys.umr import Window
+from emu.driver.keys.umr import MemoryWindow
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpType
 from layouts.objects.mkey import query_mkey_out
@@ -50,7 +50,7 @@ def other(pager):
 
 @pytest.fixture(params=[1, 2], ids=["type 1", "type 2"])
 def window(request, node, channel, region):
-    window = Window(node, request.param)
+    window = MemoryWindow(node, request.param)
     window.bind(channel.receiver, region, 0, SIZE)
     channel.settle()
     channel.receiver.cq.drain()
@@ -92,7 +92,7 @@ def test_the_event_leads_to_the_region(node, channel, region, window, pager, fau
 
 
 def test_zero_based_window(node, channel, region, pager):
-    window = Window(node, 1)
+    window = MemoryWindow(node, 1)
     window.bind(channel.receiver, region, PAGE, 2 * PAGE, start=0)
     channel.settle()
     channel.write((window.key, 100), b"hello")

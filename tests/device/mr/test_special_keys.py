@@ -7,7 +7,7 @@ import pytest
 
 from emu.device.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
 from emu.device.objects.memory.mkey import FIRST_MKEY_INDEX
-from emu.driver.keys.umr import Window
+from emu.driver.keys.umr import MemoryWindow
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, QpType, Status
 
@@ -88,7 +88,7 @@ class TestDumpFill:
         assert regions[0].read(0, 8) == TEXT[:8]
 
     def test_no_window_over_it(self, node, key, channel):
-        window = Window(node, 1)
+        window = MemoryWindow(node, 1)
         window.bind(channel.sender, Anything(node, key), 0, PAGE)
         channel.settle()
         channel.sender.cq.drain()
@@ -171,7 +171,7 @@ class TestReservedLkey:
         assert node.memory.read(page, 8) == TEXT[:8]
 
     def test_no_window_over_it(self, node, channel, key, page):
-        window = Window(node, 1)
+        window = MemoryWindow(node, 1)
         window.bind(channel.sender, Anything(node, key), page, 8)
         channel.settle()
         channel.sender.cq.drain()

@@ -17,7 +17,7 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_t
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.signatures import Crc, Dif, SignatureKey
-from emu.driver.keys.umr import INLINE, OFFSET, FastRegKey, Window, umr
+from emu.driver.keys.umr import INLINE, OFFSET, FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.outcomes import settle
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, Opcode, PortType, QpType
@@ -108,7 +108,7 @@ def test_registration_by_pointer(node, traced):
 
 
 def test_invalidation_bind_and_change(node, traced, region):
-    key, window = FastRegKey(node), Window(node, 2)
+    key, window = FastRegKey(node), MemoryWindow(node, 2)
 
     def work(qps):
         key.invalidate(qps[0])

@@ -11,7 +11,7 @@ from emu.guests.errors import GuestError
 from emu.guests.machine import qemu
 from emu.guests.options import DEFAULT_DEVICE
 from emu.instruments.coverage import blocks
-from emu.instruments.coverage.session import Session
+from emu.instruments.coverage.session import CoverageSession
 
 pytestmark = pytest.mark.guest
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.guest
 @pytest.mark.suite("bookworm")
 def test_a_kernel_without_the_probes_says_so(boot):
     """Debian's Linux 6.1 is built without CONFIG_FPROBE."""
-    counting = Session(boot(probe=False, devices=(DEFAULT_DEVICE,)), ["mlx5_core"])
+    counting = CoverageSession(boot(probe=False, devices=(DEFAULT_DEVICE,)), ["mlx5_core"])
     with pytest.raises(GuestError, match="CONFIG_FPROBE"):
         counting.start()
 
@@ -28,7 +28,7 @@ def test_a_kernel_without_the_probes_says_so(boot):
 def test_functions_that_ran_are_counted(boot):
     """From the modules' loading on: initialization, probe, and what a command makes them do."""
     guest = boot(probe=False, devices=(DEFAULT_DEVICE,) * 2)
-    counting = Session(guest, ["mlx5_core", "mlx5_ib"])
+    counting = CoverageSession(guest, ["mlx5_core", "mlx5_ib"])
     counting.start()
     names = guest.run("cd /sys/class/infiniband; for i in *; do readlink -f $i/device; done").stdout
     assert names.split() == sorted(names.split())  # as without counting: a script relies on it
@@ -67,7 +67,7 @@ def test_blocks_that_ran_are_counted(boot, tmp_path):
             accelerator="tcg",
             qemu_arguments=shared.arguments(),
         )
-        counting = Session(guest, ["mlx5_core", "mlx5_ib"])
+        counting = CoverageSession(guest, ["mlx5_core", "mlx5_ib"])
         counting.start()
         guest.run("ibv_devinfo").check()
         (kernel,) = counting.finish().kernels.values()

@@ -14,7 +14,7 @@ from emu.guests import GuestOptions
 from emu.guests.conformance.suite import (
     BROKEN,
     HUGE_PAGES,
-    Outcome,
+    SuiteOutcome,
     list_modules,
     prepare,
     run_module,
@@ -101,5 +101,5 @@ def check(guest, module, least, may_skip):
     assert [test for test in run.tests if test.outcome in BROKEN] == []
     reasons = [reason for reason, _ in run.skip_reasons()]
     assert [reason for reason in reasons if not any(re.search(m, reason) for m in may_skip)] == []
-    assert run.count(Outcome.PASSED) >= least
+    assert run.count(SuiteOutcome.PASSED) >= least
     assert [line for line in log.complaints() if not is_refusal(line)] == []

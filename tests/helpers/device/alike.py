@@ -13,7 +13,7 @@ from emu.device.faults.link import Link
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
-from emu.driver.command.answer import CommandFailedError
+from emu.driver.command.answer import DriverCommandError
 from emu.driver.nodes.cable import DueTimers
 from emu.driver.nodes.roce import RoceNode, functions_on, on_a_cable
 from emu.driver.nodes.two_nodes import GUID, brought_up
@@ -195,7 +195,7 @@ class Run(SimpleNamespace):
         self.qps = []
         try:
             self._open()
-        except CommandFailedError:
+        except DriverCommandError:
             self.is_refused = True
             return
         self.is_refused = False

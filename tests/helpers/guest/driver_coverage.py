@@ -13,7 +13,7 @@ import warnings
 
 from emu.guests import Guest, GuestError
 from emu.instruments.coverage import data
-from emu.instruments.coverage.session import Session
+from emu.instruments.coverage.session import CoverageSession
 from helpers.guest import fault_plans
 
 MODULES = ("mlx5_core", "mlx5_ib")
@@ -38,7 +38,7 @@ def counting(path, monkeypatch):
             return
         guest.options = dataclasses.replace(options, probe=False)
         start(guest)
-        session = Session(guest, MODULES)
+        session = CoverageSession(guest, MODULES)
         session.start()
         sessions[guest] = session
 

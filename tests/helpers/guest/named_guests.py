@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from emu.guests.channel.channel import Channel
+from emu.guests.channel.channel import GuestChannel
 
 INSIDE = """
 import os, sys
@@ -37,7 +37,7 @@ class FakeGuest:
             command = [sys.executable, "-c", INSIDE, str(theirs.fileno())]
             command += [self.path] if self.path is not None else []
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
-        self.channel = Channel(ours, 30.0)
+        self.channel = GuestChannel(ours, 30.0)
         self.kernel_release = self.channel.wait_ready(30.0)
         return self
 

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from emu.host.user_error import UserError
-from emu.instruments.campaign.description import Description, Ended, Result, Told
+from emu.instruments.campaign.description import Description, Ended, RunFinding, RunResult
 from emu.instruments.outcome import Kind
 
 NAME = "helpers.instruments.fake_runs:carry_out"
@@ -40,7 +40,7 @@ def descriptions(count, kernels=("bookworm", "trixie", "sid"), command="true"):
     ]
 
 
-def carry_out(run: Description) -> Result:
+def carry_out(run: Description) -> RunResult:
     """The result of a run; commands that say so kill their worker, or fail on the way."""
     word, _, path = run.command.partition(" ")
     if word == "die" or (word == "die-once" and _is_first(Path(path))):
@@ -49,10 +49,10 @@ def carry_out(run: Description) -> Result:
         raise ZeroDivisionError("a mistake")
     ended, findings = ENDS[zlib.crc32(run.name.encode()) % len(ENDS)]
     told = [
-        Told(kind=kind, title=title, function="f", lines=(f"line of {run.name}",))
+        RunFinding(kind=kind, title=title, function="f", lines=(f"line of {run.name}",))
         for kind, title in findings
     ]
-    return Result(
+    return RunResult(
         name=run.name,
         ended=ended,
         status=1 if ended is Ended.FAILED else 0,
@@ -62,7 +62,7 @@ def carry_out(run: Description) -> Result:
     )
 
 
-def no_lab(run: Description) -> Result:
+def no_lab(run: Description) -> RunResult:
     """As on a machine that cannot boot guests."""
     raise UserError("no QEMU")
 

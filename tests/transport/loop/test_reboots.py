@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 from emu.guests.guest import watch
-from emu.guests.guest.process import Listener, stop
+from emu.guests.guest.process import ChildListener, stop
 from emu.guests.machine.qmp import Qmp
 
 RESET = bytes([0xB0, 0xFE, 0xE6, 0x64, 0xF4])
@@ -30,7 +30,7 @@ def test_a_machine_that_resets_goes_on_each_time(program, tmp_path, monkeypatch)
     monkeypatch.setattr(watch, "Qmp", Events)
     stay = watch.Stay(lambda: told.put("reboot"), told.put)
     watched = watch.Watch(None, tmp_path, lambda: "", stay)
-    with Listener(tmp_path / "qmp") as control:
+    with ChildListener(tmp_path / "qmp") as control:
         words = ["-S", "-nodefaults", "-display", "none", "-machine", "q35", "-m", "16M"]
         words += ["-accel", "tcg", "-bios", str(tmp_path / "rom"), "-action", "reboot=shutdown"]
         words += ["-action", "shutdown=pause", "-qmp", f"unix:{control.path},server=off"]

@@ -146,7 +146,7 @@ def test_modes_that_no_socket_can_have(mode, tmp_path):
 ENDED = """
 import os, signal, sys
 import click
-from emu.cli.main import Commands, main
+from emu.cli.main import CommandGroup, main
 
 number, before = int(sys.argv[1]), signal.Handlers(int(sys.argv[2]))
 
@@ -157,7 +157,7 @@ def end():
     finally:
         print("in order")
 
-Commands.get_command = lambda *_: end
+CommandGroup.get_command = lambda *_: end
 signal.signal(number, before)
 try:
     main(["end"])

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.device.faults.text import load
-from emu.instruments.fuzz.corpus import About, Corpus, Entry, FindingAbout
+from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout
 from emu.instruments.fuzz.mutate import Input
 
 RULE = '[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n'
@@ -24,7 +24,7 @@ def mlx5emu(*words):
 def corpus(tmp_path):
     made = Corpus(tmp_path / "corpus", create=True)
     about = About(workload="probe", kernel="6.12", device=["connectx6"], new=[("mlx5_core", 1)])
-    made.add(Entry(Input(load(RULE), "probe"), about))
+    made.add(CorpusEntry(Input(load(RULE), "probe"), about))
     what = FindingAbout(
         title="BUG: it is [red]gone[/red]", workload="probe", kernel="6.12", device=["connectx6"]
     )

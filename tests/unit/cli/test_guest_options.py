@@ -27,8 +27,8 @@ COMMANDS = [use for use in Use if use.value.startswith("mlx5emu") and use not in
             (Use.LAB, Use.CAMPAIGN)]  # fmt: skip
 FILES = (Use.LAB, Use.CAMPAIGN)
 TABLES = {
-    Use.LAB: {"guest": topology.GuestTable, "server": topology.ServerTable},
-    Use.CAMPAIGN: {"guest": matrix.GuestTable, "kernel": matrix.KernelTable,
+    Use.LAB: {"guest": topology.LabGuestTable, "server": topology.ServerTable},
+    Use.CAMPAIGN: {"guest": matrix.MatrixGuestTable, "kernel": matrix.KernelTable,
                    "device": matrix.DeviceTable, "workload": matrix.WorkloadTable},
 }  # fmt: skip
 MAPS = {

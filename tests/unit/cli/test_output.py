@@ -8,7 +8,7 @@ import pytest
 
 from emu.cli.shared.output import feed
 from emu.guests.channel import frames
-from emu.guests.channel.channel import Channel
+from emu.guests.channel.channel import GuestChannel
 from emu.guests.errors import ChannelClosedError
 
 
@@ -80,7 +80,7 @@ def test_a_channel_that_is_closed(stdin, at):
     """The same with a channel: the exit arrives, `exec` closes, the thread sends the end."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        channel = Channel(ours, 30)
+        channel = GuestChannel(ours, 30)
         job = channel.start("true", ["true"], {}, has_input=True)
         theirs.sendall(frames.encode(frames.HELLO, 0, frames.MARK + b"6.12"))
         theirs.sendall(frames.encode(frames.EXIT, job.number, b"\0"))

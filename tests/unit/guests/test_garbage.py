@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.guests.channel import frames
-from emu.guests.channel.channel import Channel
+from emu.guests.channel.channel import GuestChannel
 from emu.guests.errors import GuestError
 from emu.guests.guest import console
 from emu.guests.machine.qmp import Qmp
@@ -37,7 +37,7 @@ SAID = st.lists(st.one_of(FRAMES, FRAMES, FRAMES, st.binary(max_size=20)), max_s
 def talking(limit=1.0):
     """A channel, and the guest's end of it."""
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, hang_timeout=limit)
+    channel = GuestChannel(ours, hang_timeout=limit)
     try:
         with theirs:
             theirs.sendall(HELLO)
@@ -105,7 +105,7 @@ def test_a_mistake_of_ours_does_not_leave_anybody_waiting(monkeypatch, caplog):
 )
 def test_a_kernels_name_is_text(said, release):
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, hang_timeout=1)
+    channel = GuestChannel(ours, hang_timeout=1)
     with theirs:
         theirs.sendall(frames.encode(frames.HELLO, 0, frames.MARK + said))
         assert channel.wait_ready(30) == release

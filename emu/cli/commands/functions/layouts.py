@@ -22,7 +22,7 @@ from layouts.btf import binaries
 from layouts.btf.check import check as compare
 from layouts.btf.kernel_differences import KNOWN
 from layouts.btf.reader import BtfError
-from layouts.btf.report import Difference, Report
+from layouts.btf.report import BtfReport, Difference
 from layouts.registry import structures
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -75,14 +75,14 @@ def check(
         raise SystemExit(1)
 
 
-def _of_suite(suite: str) -> Report:
+def _of_suite(suite: str) -> BtfReport:
     with display() as (progress, on_wait):
         found = image.ensure(suite, progress=progress, on_wait=on_wait)
     with work_directory() as directory:
         return _of_files(*driver_binaries(found, directory))
 
 
-def _of_files(modules: list[Path], kernel: Path) -> Report:
+def _of_files(modules: list[Path], kernel: Path) -> BtfReport:
     try:
         with working("reading the driver's type information"):
             driver = binaries.load(modules, kernel)
@@ -91,7 +91,7 @@ def _of_files(modules: list[Path], kernel: Path) -> Report:
         raise UserError(str(error)) from error
 
 
-def _show(console: Console, report: Report, explained: bool, unmodelled: bool) -> None:
+def _show(console: Console, report: BtfReport, explained: bool, unmodelled: bool) -> None:
     verdict = "[green]hold[/]" if report.holds else "[red]do not hold[/]"
     console.print(
         f"{report.release}: {report.structures} structures {verdict}: "
@@ -127,7 +127,7 @@ def _differences(differences: list[Difference]) -> Table:
     return table
 
 
-def _by_reason(report: Report) -> dict[str, list[str]]:
+def _by_reason(report: BtfReport) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
     for difference, reason in report.explained:
         names.setdefault(reason, []).append(f"{difference.name} ({difference.what})")

@@ -12,7 +12,7 @@ from emu.cli.shared.stored import stored_events
 from emu.device.trace.event import KERNEL
 from emu.device.trace.text import body, seconds
 from emu.guests.named.attach import ENDED, attached, log_of, output_of
-from emu.guests.timeline.clock import Clock
+from emu.guests.timeline.clock import GuestClock
 from emu.guests.timeline.kernel_log import log_events
 from emu.guests.timeline.merge import merged
 from emu.host.printable import printable
@@ -45,7 +45,7 @@ def dmesg(name: str, trace: Path | None, as_json: bool) -> None:
     with attached(name) as channel:
         channel.ask("clock").wait()
     log = list(log_events(output_of(name, ["dmesg"]).decode(errors="replace")))
-    clock = Clock.of_log(log)
+    clock = GuestClock.of_log(log)
     for event in merged((event for _, event in stored_events(str(trace))), log, clock):
         if as_json:
             sys.stdout.write(event.to_json() + "\n")

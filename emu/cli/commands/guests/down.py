@@ -24,7 +24,7 @@ def down(names: tuple[str, ...], everything: bool) -> None:
     end_all(running.entries() if everything else [running.find(name) for name in names])
 
 
-def end_all(entries: Iterable[running.Entry]) -> None:
+def end_all(entries: Iterable[running.RunningEntry]) -> None:
     """End them all. Raises the first complaint of a server; all others are told before."""
     complaints: list[GuestError] = []
     for entry in entries:

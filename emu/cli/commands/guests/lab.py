@@ -96,7 +96,7 @@ def _state(name: str) -> tuple[str, str, str]:
     return state, "", ""
 
 
-def _lab(name: str | None) -> running.Entry:
+def _lab(name: str | None) -> running.RunningEntry:
     """The lab of that name, or the only one that runs."""
     if name is not None:
         return running.find(name)

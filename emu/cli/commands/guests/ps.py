@@ -42,7 +42,7 @@ def ps() -> None:
     console().print(table)
 
 
-def _state(entry: running.Entry) -> str:
+def _state(entry: running.RunningEntry) -> str:
     """The state of its guests; where they differ, each by its name."""
     states = {name: attach.state_of(f"{entry.name}/{name}") for name in entry.guests}
     if len(set(states.values())) < 2:
@@ -50,6 +50,6 @@ def _state(entry: running.Entry) -> str:
     return "\n".join(f"{name}: {state}" for name, state in states.items())
 
 
-def _devices(entry: running.Entry) -> str:
+def _devices(entry: running.RunningEntry) -> str:
     devices = entry.info.get("devices")
     return " ".join(map(str, devices)) if isinstance(devices, list) else ""

@@ -25,7 +25,7 @@ from emu.guests import Guest, GuestError
 from emu.guests.conformance import suite as tests
 from emu.guests.conformance.reasons import count_wants
 from emu.guests.conformance.results import Case, Verdict
-from emu.guests.conformance.suite import BROKEN, ModuleRun, Outcome
+from emu.guests.conformance.suite import BROKEN, ModuleRun, SuiteOutcome
 from emu.guests.options import Use
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import write_outfile
@@ -119,7 +119,7 @@ def _table(runs: list[ModuleRun]) -> Table:
 
 
 def _counts(runs: list[ModuleRun]) -> list[str]:
-    groups = ((Outcome.PASSED,), (Outcome.SKIPPED,), BROKEN)
+    groups = ((SuiteOutcome.PASSED,), (SuiteOutcome.SKIPPED,), BROKEN)
     return [str(sum(run.count(*group) for run in runs)) for group in groups]
 
 

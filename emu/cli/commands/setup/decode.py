@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from emu.cli.shared.progress import working
-from emu.guests.kernel.stack_trace import Decoder
+from emu.guests.kernel.stack_trace import StackTraceDecoder
 from emu.host.printable import printable
 
 _MOST_BYTES = 64 << 20
@@ -23,5 +23,5 @@ def decode(tree: Path) -> None:
     """
     text = sys.stdin.buffer.read(_MOST_BYTES).decode(errors="replace")
     with working("looking up source lines"):
-        decoded = Decoder(tree).decode(text)
+        decoded = StackTraceDecoder(tree).decode(text)
     click.echo(printable(decoded))

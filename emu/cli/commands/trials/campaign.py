@@ -21,14 +21,14 @@ from emu.guests.image import image
 from emu.guests.machine import qemu
 from emu.host.printable import one_line
 from emu.instruments.campaign.child import Child
-from emu.instruments.campaign.description import Ended, Result
-from emu.instruments.campaign.drive import Executor, drive
+from emu.instruments.campaign.description import Ended, RunResult
+from emu.instruments.campaign.drive import RunExecutor, drive
 from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
 from emu.instruments.campaign.local import Local
 from emu.instruments.campaign.matrix import read
 from emu.instruments.campaign.minimal import minimal, slug
 from emu.instruments.campaign.page import page
-from emu.instruments.campaign.report import AXES, Report, cases, report, summary
+from emu.instruments.campaign.report import AXES, CampaignReport, cases, report, summary
 from emu.instruments.campaign.store import Store, as_json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -123,7 +123,7 @@ def _carry_on(store: Store, jobs: int | None, dask: str | None, minimize: bool) 
     sys.exit(_conclude(store))
 
 
-def _executor(store: Store, jobs: int | None, dask: str | None) -> Executor:
+def _executor(store: Store, jobs: int | None, dask: str | None) -> RunExecutor:
     if dask is not None:
         from emu.instruments.campaign.cluster import Cluster
 
@@ -137,13 +137,13 @@ def _executor(store: Store, jobs: int | None, dask: str | None) -> Executor:
     return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)
 
 
-def drive_shown(store: Store, executor: Executor) -> None:
+def drive_shown(store: Store, executor: RunExecutor) -> None:
     """Carry out what is missing, with a bar on a terminal; elsewhere a line for each run."""
     console = Console(stderr=True)
     counts: Counter[Ended] = Counter()
     with _bar(console) as (bar, task):
 
-        def tell(done: int, total: int, result: Result | None) -> None:
+        def tell(done: int, total: int, result: RunResult | None) -> None:
             if result is not None:
                 counts[result.ended] += 1
             said = ", ".join(f"{count} {ended.value}" for ended, count in counts.items())
@@ -209,7 +209,7 @@ def _conclude(store: Store) -> int:
     return 0 if told.is_good else 1
 
 
-def _print(console: Console, told: Report) -> None:
+def _print(console: Console, told: CampaignReport) -> None:
     for axis in AXES:
         counts = told.counts(axis)
         if len(counts) == 1 and axis != AXES[0]:

@@ -16,7 +16,7 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import write_parts
 from emu.instruments.coverage import data
 from emu.instruments.coverage.page import page
-from emu.instruments.coverage.report import ALL_KERNELS, Share, lcov, rows, summary
+from emu.instruments.coverage.report import ALL_KERNELS, CoveredShare, lcov, rows, summary
 from emu.instruments.coverage.source import Tree
 
 _FILES = click.argument(
@@ -105,6 +105,6 @@ def _blocks(found: data.Coverage) -> Table:
     for release, kernel in sorted(found.kernels.items()):
         for name, module in sorted(kernel.modules.items()):
             if module.blocks is not None:
-                share = Share(len(module.blocks.ran), module.blocks.total)
+                share = CoveredShare(len(module.blocks.ran), module.blocks.total)
                 table.add_row(one_line(release), one_line(name), str(share))
     return table

@@ -17,7 +17,7 @@ from emu.cli.shared.progress import working
 from emu.guests.options import Use
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
-from emu.instruments.fuzz.corpus import Corpus, Entry
+from emu.instruments.fuzz.corpus import Corpus, CorpusEntry
 from emu.instruments.fuzz.workloads import WORKLOADS
 
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
@@ -70,7 +70,7 @@ def run(
     C compiler. Without --time and --runs it goes on until it is interrupted. What an earlier run
     has left in DIR is the beginning of this one.
     """
-    from emu.instruments.fuzz.campaign import Campaign
+    from emu.instruments.fuzz.campaign import FuzzCampaign
     from emu.server.service.plan_files import read_plan
 
     _check_emulated(choices)
@@ -79,7 +79,7 @@ def run(
     kept = Corpus(corpus, create=True)
     with kept.claimed():
         works = workloads or _DEFAULT_WORKLOADS
-        campaign = Campaign(kept, options, works, seed, _targets(), _say, read)
+        campaign = FuzzCampaign(kept, options, works, seed, _targets(), _say, read)
         campaign.run(seconds, runs)
 
 
@@ -166,7 +166,7 @@ def replay(which: Path, **choices: Any) -> None:
         raise UserError(f"it did not come up: {wanted}")
 
 
-def _named(kept: Corpus, name: str) -> tuple[str, Entry, tuple[str, ...]]:
+def _named(kept: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]]:
     """The title of a finding, the input, its functions."""
     found = kept.findings().get(name)
     if found is not None:

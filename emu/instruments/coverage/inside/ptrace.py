@@ -121,7 +121,7 @@ class Stopped:
         _ptrace(_SETREGS, self.task, ctypes.addressof(buffer))
 
 
-class Tracer:
+class TaskTracer:
     """Traces what a process begins. Nothing else may wait for any child of ours meanwhile."""
 
     def __init__(

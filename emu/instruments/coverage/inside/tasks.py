@@ -29,7 +29,7 @@ from emu.instruments.coverage.inside.modules import (
     run,
     tell,
 )
-from emu.instruments.coverage.inside.ptrace import Stopped, Tracer, can_trace, is_asleep
+from emu.instruments.coverage.inside.ptrace import Stopped, TaskTracer, can_trace, is_asleep
 
 RUNNER = 1  # the guest's init process begins the host's commands
 
@@ -46,7 +46,7 @@ class Tasks:
         self.full = 0
         self.without = 0
         self._buffers: dict[int, Buffer] = {}
-        self._tracer = Tracer(self._began, self._ended, self._take)
+        self._tracer = TaskTracer(self._began, self._ended, self._take)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a program; its first task is counted. Raises OSError."""
@@ -99,7 +99,7 @@ class Tasks:
             self.full += buffer.move(self.places)
 
 
-class Loop:
+class TaskLoop:
     """Serves tasks while something else is awaited."""
 
     def __init__(self, tasks: Tasks) -> None:
@@ -157,7 +157,7 @@ def main(modules: list[str]) -> None:
         tasks.follow(RUNNER)
     except OSError as error:
         raise CoverageError(f"KCOV does not count: {error}") from error
-    loop = Loop(tasks)
+    loop = TaskLoop(tasks)
     tell(ready=True)
     loop.until_readable(sys.stdin.fileno())
     tasks.end()

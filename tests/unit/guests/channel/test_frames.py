@@ -26,7 +26,7 @@ def decoded(decoder, data, cuts=()):
 def test_frames_survive_being_cut_anywhere(messages, data):
     stream = HELLO + b"".join(frames.encode(*message) for message in messages)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
-    assert decoded(frames.Decoder(), stream, cuts)[1:] == messages
+    assert decoded(frames.FrameDecoder(), stream, cuts)[1:] == messages
 
 
 @pytest.mark.hostile
@@ -34,12 +34,12 @@ def test_frames_survive_being_cut_anywhere(messages, data):
 def test_whatever_comes_before_hello_is_dropped(noise, data):
     stream = noise + HELLO + frames.encode(frames.PONG)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
-    found = decoded(frames.Decoder(), stream, cuts)
+    found = decoded(frames.FrameDecoder(), stream, cuts)
     assert [kind for kind, _, _ in found] == [frames.HELLO, frames.PONG]
 
 
 def test_after_a_reboot_a_frame_that_was_cut_short_does_no_harm():
-    decoder = frames.Decoder()
+    decoder = frames.FrameDecoder()
     begun = frames.encode(frames.STDOUT, 1, bytes(1000))[:500]
     assert len(decoder.feed(HELLO + begun)) == 1
     decoder.hunt()
@@ -48,7 +48,7 @@ def test_after_a_reboot_a_frame_that_was_cut_short_does_no_harm():
 
 def test_a_mark_inside_another_message_is_no_hello():
     stream = frames.encode(frames.STDOUT, 1, frames.MARK) + HELLO
-    assert [kind for kind, _, _ in decoded(frames.Decoder(), stream)] == [frames.HELLO]
+    assert [kind for kind, _, _ in decoded(frames.FrameDecoder(), stream)] == [frames.HELLO]
 
 
 def test_the_mark_is_not_in_the_programs_text():
@@ -58,10 +58,10 @@ def test_the_mark_is_not_in_the_programs_text():
 
 
 def test_a_length_that_no_frame_has_is_refused():
-    decoder = frames.Decoder()
-    with pytest.raises(frames.FrameError, match="4294967295"):
+    decoder = frames.FrameDecoder()
+    with pytest.raises(frames.ChannelFrameError, match="4294967295"):
         decoder.feed(HELLO + frames.HEADER.pack(frames.STDOUT, 1, 0xFFFFFFFF))
-    with pytest.raises(frames.FrameError):
+    with pytest.raises(frames.ChannelFrameError):
         frames.encode(frames.RUN, 1, bytes(frames.MAX_PAYLOAD + 1))
 
 
@@ -81,12 +81,12 @@ def test_a_word_need_not_be_text():
 def test_bytes_that_are_no_command_are_refused(data):
     try:
         argv, environ, has_input = frames.decode_command(data)
-    except frames.FrameError:
+    except frames.ChannelFrameError:
         return
     assert frames.encode_command(argv, environ, has_input)[1:] == data[1:]
 
 
 def test_counts():
     assert frames.decode_count(frames.encode_count(70_000)) == 70_000
-    with pytest.raises(frames.FrameError):
+    with pytest.raises(frames.ChannelFrameError):
         frames.decode_count(b"abc")

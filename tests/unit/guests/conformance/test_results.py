@@ -6,7 +6,7 @@ import pytest
 
 from emu.guests.conformance import suite
 from emu.guests.conformance.results import Case, Verdict, junit, of_status, tap
-from emu.guests.conformance.suite import ModuleRun, Outcome
+from emu.guests.conformance.suite import ModuleRun, SuiteOutcome
 
 CASES = [
     Case("test_qp", "tests.test_qp.QPTest.test_create", Verdict.PASS, seconds=0.25),
@@ -53,7 +53,7 @@ def test_a_commands_status_is_read_as_a_selftests(status, verdict):
 
 
 def test_each_outcome_of_a_suite_is_a_verdict():
-    runs = [ModuleRun("test_x", [suite.TestRun(one.value, one, "", 0.0) for one in Outcome])]
+    runs = [ModuleRun("test_x", [suite.TestRun(one.value, one, "", 0.0) for one in SuiteOutcome])]
     found = {case.name: case.verdict for case in suite.cases(runs)}
-    assert len(found) == len(Outcome)
+    assert len(found) == len(SuiteOutcome)
     assert found["crashed"] is found["timeout"] is Verdict.ERROR

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from emu.cli.commands.guests import suite as command
 from emu.guests.channel import frames
 from emu.guests.conformance import inside as program_inside
-from emu.guests.conformance.suite import Outcome, choose, list_modules, prepare, run_module
+from emu.guests.conformance.suite import SuiteOutcome, choose, list_modules, prepare, run_module
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, LabError
 
 ARGS_PARSER = """
@@ -202,8 +202,8 @@ def test_results_of_a_module(guest):
     run = run_module(guest, "test_all", 2.0, lambda *progress: seen.append(progress))
     assert len(run.tests) == len(ENDS) + 1
     assert seen[-1] == ("test_all", len(ENDS) + 1, len(ENDS) + 1)
-    assert run.count(Outcome.PASSED) == 4
-    assert run.count(Outcome.CRASHED, Outcome.TIMEOUT) == 4
+    assert run.count(SuiteOutcome.PASSED) == 4
+    assert run.count(SuiteOutcome.CRASHED, SuiteOutcome.TIMEOUT) == 4
     assert run.skip_reasons() == [("no such capability", 1), ("never here", 1)]
     (crash,) = (test for test in run.tests if test.test.endswith("test_1_crashes"))
     assert crash.detail.startswith("killed by signal 11")
@@ -227,11 +227,11 @@ def test_a_known_mistake_of_a_test_is_a_reason_to_skip(directory, guest):
     run = run_module(guest, "test_flow", 2.0, lambda *_: None)
     ends = {test.test.removeprefix("tests.test_flow."): test.outcome for test in run.tests}
     assert ends == {
-        "One.test_flow_table_drop": Outcome.SKIPPED,
-        "One.test_other": Outcome.ERROR,
-        "Two.test_flow_table_drop": Outcome.ERROR,
-        "Two.test_dm_atomic_ops": Outcome.SKIPPED,
-        "Two.test_parallel_dm_atomic_ops": Outcome.FAILED,
+        "One.test_flow_table_drop": SuiteOutcome.SKIPPED,
+        "One.test_other": SuiteOutcome.ERROR,
+        "Two.test_flow_table_drop": SuiteOutcome.ERROR,
+        "Two.test_dm_atomic_ops": SuiteOutcome.SKIPPED,
+        "Two.test_parallel_dm_atomic_ops": SuiteOutcome.FAILED,
     }
     first, second = sorted(reason for reason, _ in run.skip_reasons())
     assert "RDMA flow tables are not offered" in first
@@ -250,7 +250,9 @@ def test_program_that_says_nothing(guest, monkeypatch):
     """The guest's Python is broken, say: the module has failed, and the reason is shown."""
     monkeypatch.setattr(guest, "wait", lambda *_: guest.sink(frames.STDERR, b"no python3\n"))
     run = run_module(guest, "test_all", 2.0, lambda *_: None)
-    assert [(test.outcome, test.detail) for test in run.tests] == [(Outcome.CRASHED, "no python3")]
+    assert [(test.outcome, test.detail) for test in run.tests] == [
+        (SuiteOutcome.CRASHED, "no python3")
+    ]
 
 
 # The command.

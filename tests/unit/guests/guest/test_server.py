@@ -11,7 +11,7 @@ import pytest
 from emu.guests import GuestOptions
 from emu.guests.errors import ServerError
 from emu.guests.guest import server as module
-from emu.guests.guest.server import Server
+from emu.guests.guest.server import DeviceServer
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def start(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "executable", str(interpreter))
         ended = threading.Event()
         errors = []
-        server = Server(
+        server = DeviceServer(
             ["connectx6", "connectx7"],
             directory=tmp_path,
             log=tmp_path / "server.log",
@@ -62,7 +62,7 @@ def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
     options = GuestOptions(
         suite="sid", packages=("bc",), kernel=kernel, modules=tmp_path, record=tmp_path / "record"
     )
-    words = Server.of_guest(options, tmp_path, None, print)._command
+    words = DeviceServer.of_guest(options, tmp_path, None, print)._command
     assert json.loads(words[words.index("--run") + 1]) == {
         "suite": "sid", "packages": ["bc"], "kernel": str(kernel), "modules": str(tmp_path),
         "network": False, "memory": 2048, "cpus": 2, "icount": None, "hugepages": 0, "probe": True,

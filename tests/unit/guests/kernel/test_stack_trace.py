@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from emu.guests import LabError
-from emu.guests.kernel.stack_trace import Decoder, _functions
+from emu.guests.kernel.stack_trace import StackTraceDecoder, _functions
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("addr2line")), reason="no gcc or no addr2line"
@@ -69,7 +69,7 @@ def test_a_frame_gets_its_line(tree, module):
     for name, lines in (("first", range(5, 9)), ("second", range(11, 15))):
         place = frame(path, name, length_of(path, name) - 1, module)
         text = f"[    1.0]  ? {place}\nnothing here"
-        first, second = Decoder(tree).decode(text).splitlines()
+        first, second = StackTraceDecoder(tree).decode(text).splitlines()
         assert second == "nothing here"
         assert first.startswith(f"[    1.0]  ? {place} (")
         assert int(first.rstrip(")").rpartition(":")[2]) in lines, first
@@ -78,16 +78,16 @@ def test_a_frame_gets_its_line(tree, module):
 
 def test_what_is_not_known_stays_as_it_is(tree):
     text = "no_such+0x1/0x2\nfirst+0x1/0x99999\nfirst+0x1/0x2 [no_module]\nfirst+0x/0x"
-    assert Decoder(tree).decode(text) == text
+    assert StackTraceDecoder(tree).decode(text) == text
 
 
 def test_a_tree_without_vmlinux(tmp_path):
     with pytest.raises(LabError, match=r"no vmlinux in .*: stack traces need a"):
-        Decoder(tmp_path)
+        StackTraceDecoder(tmp_path)
 
 
 @pytest.mark.hostile
 def test_a_binary_that_is_none(tree):
     (tree / "vmlinux").write_bytes(os.urandom(200))
     with pytest.raises(LabError, match="cannot read the symbols"):
-        Decoder(tree).decode("first+0x1/0x2")
+        StackTraceDecoder(tree).decode("first+0x1/0x2")

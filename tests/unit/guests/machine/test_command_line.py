@@ -11,7 +11,7 @@ import pytest
 
 from emu.guests.errors import LabError
 from emu.guests.machine import launch
-from emu.guests.machine.command_line import REPLY_TIMEOUT_MS, Machine, Share, arguments
+from emu.guests.machine.command_line import REPLY_TIMEOUT_MS, Machine, SharedDirectory, arguments
 from emu.guests.machine.qemu import Qemu
 
 QEMU = Qemu(("ld.so", "--library-path", "/l", "/q/qemu-system-x86_64", "-L", "/f"), (11, 1, 3), "x")
@@ -94,20 +94,23 @@ def test_disks_are_never_written(line):
 
 
 def test_a_share_is_read_only_and_may_have_a_comma(line):
-    (option,) = after(line(shares=(Share("share", Path("/home/a,b")),)), "-fsdev")
+    (option,) = after(line(shares=(SharedDirectory("share", Path("/home/a,b")),)), "-fsdev")
     assert option == "local,id=share,path=/home/a,,b,security_model=none,readonly=on"
     assert after(line(), "-fsdev") == []
 
 
 def test_what_comes_back_is_written_by_the_guest(line):
-    shares = (Share("share", Path("/s")), Share("out", Path("/o"), writable=True))
+    shares = (
+        SharedDirectory("share", Path("/s")),
+        SharedDirectory("out", Path("/o"), writable=True),
+    )
     words = line(shares=shares)
     assert after(words, "-fsdev")[1] == "local,id=out,path=/o,security_model=none"
     assert after(words, "-device")[-2] == "virtio-9p-pci,fsdev=out,mount_tag=out"
 
 
 def test_what_roots_guest_makes_is_not_the_hosts_as_it_is(line):
-    words = line(shares=(Share("out", Path("/o"), writable=True, mapped=True),))
+    words = line(shares=(SharedDirectory("out", Path("/o"), writable=True, mapped=True),))
     assert "security_model=mapped-xattr,fmode=0644,dmode=0755" in after(words, "-fsdev")[0]
 
 

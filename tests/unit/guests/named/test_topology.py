@@ -202,7 +202,7 @@ class FakeGuest:
 
 @pytest.fixture
 def fakes(monkeypatch):
-    monkeypatch.setattr(hosts, "Server", FakeServer)
+    monkeypatch.setattr(hosts, "DeviceServer", FakeServer)
     monkeypatch.setattr(hosts, "Guest", FakeGuest)
     monkeypatch.setattr(hosts.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(hosts.cache, "new_run_dir", lambda: Path("/tmp"))

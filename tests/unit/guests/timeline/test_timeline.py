@@ -16,7 +16,7 @@ from emu.device.trace.text import TextForm
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.kernel_trace import KernelTrace
 from emu.guests.named import keeper, running
-from emu.guests.timeline.clock import Clock, Mark, mark_of
+from emu.guests.timeline.clock import GuestClock, Mark, mark_of
 from emu.guests.timeline.kernel_log import call_events, log_events
 from emu.guests.timeline.merge import merged
 
@@ -73,7 +73,7 @@ def test_anything_may_stand_in_a_log(text):
 
 def test_of_marks_close_together_the_earliest_is_right():
     marks = [Mark(10 * SECOND + late, 100 * SECOND) for late in (900, 5, 70_000)]
-    clock = Clock(marks)
+    clock = GuestClock(marks)
     assert clock.host_ns(11 * SECOND) == 101 * SECOND - 5
     assert clock.guest_ns(101 * SECOND - 5) == 11 * SECOND
 
@@ -81,20 +81,20 @@ def test_of_marks_close_together_the_earliest_is_right():
 def test_clocks_that_drift_are_followed():
     """The guest's clock gains a thousandth."""
     marks = [Mark(round(passed * 1.001) + 7, passed) for passed in (0, 100 * SECOND)]
-    clock = Clock(marks)
+    clock = GuestClock(marks)
     for passed in (0, 50 * SECOND, 200 * SECOND):
         assert abs(clock.guest_ns(passed) - (round(passed * 1.001) + 7)) < 10
         assert abs(clock.host_ns(clock.guest_ns(passed)) - passed) < 10
 
 
 def test_a_mark_that_came_very_late_is_no_drift():
-    clock = Clock([Mark(0, 0), Mark(30 * SECOND, 10 * SECOND)])
+    clock = GuestClock([Mark(0, 0), Mark(30 * SECOND, 10 * SECOND)])
     assert clock.guest_ns(11 * SECOND) == 31 * SECOND
 
 
 def test_without_a_mark_there_is_no_common_time():
     with pytest.raises(LabError, match="how its clock relates"):
-        Clock.of_log(log_events("[    1.000000] hello"))
+        GuestClock.of_log(log_events("[    1.000000] hello"))
 
 
 DEVICE = [
@@ -106,7 +106,7 @@ DEVICE = [
 
 def test_events_of_both_stand_in_the_order_of_time():
     log = list(log_events(LOG))
-    both = list(merged(DEVICE, [*log, *call_events(CALLS)], Clock.of_log(log)))
+    both = list(merged(DEVICE, [*log, *call_events(CALLS)], GuestClock.of_log(log)))
     assert [event.point for event in both] == [
         "log", "reset", "log", "log", "cmd", "call", "irq", "call",
     ]  # fmt: skip

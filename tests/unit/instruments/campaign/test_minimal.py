@@ -6,7 +6,7 @@ from helpers.instruments.fake_runs import descriptions
 
 from emu.device.faults.text import load
 from emu.instruments.campaign import minimal as module
-from emu.instruments.campaign.description import Ended, Result, Told
+from emu.instruments.campaign.description import Ended, RunFinding, RunResult
 from emu.instruments.campaign.minimal import minimal, slug
 from emu.instruments.outcome import Kind
 
@@ -36,8 +36,8 @@ def bench(title, culprits):
         plan = load(run.plan)
         struck = {(rule.name, n) for rule in plan.rule for n in rule.index}
         trials.append(struck)
-        told = (Told(kind=Kind.WARNING, title=title),) if culprits <= struck else ()
-        return Result(name=run.name, ended=Ended.FOUND if told else Ended.PASSED, findings=told)
+        told = (RunFinding(kind=Kind.WARNING, title=title),) if culprits <= struck else ()
+        return RunResult(name=run.name, ended=Ended.FOUND if told else Ended.PASSED, findings=told)
 
     return carry_out, trials
 

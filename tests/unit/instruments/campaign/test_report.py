@@ -8,7 +8,7 @@ from helpers.instruments.campaigns import reported
 from helpers.instruments.fake_runs import carry_out, descriptions
 
 from emu.guests.conformance.results import junit, tap
-from emu.instruments.campaign.description import Ended, Result, Told
+from emu.instruments.campaign.description import Ended, RunFinding, RunResult
 from emu.instruments.campaign.report import cases, report, summary
 from emu.instruments.campaign.store import Store, as_json
 from emu.instruments.outcome import Kind
@@ -19,8 +19,8 @@ def results(runs):
 
 
 def found(run, *titles, kind=Kind.WARNING, lines=()):
-    told = tuple(Told(kind=kind, title=title, lines=lines) for title in titles)
-    return Result(name=run.name, ended=Ended.FOUND, findings=told)
+    told = tuple(RunFinding(kind=kind, title=title, lines=lines) for title in titles)
+    return RunResult(name=run.name, ended=Ended.FOUND, findings=told)
 
 
 def test_findings_are_grouped_by_title_the_worst_first():
@@ -89,13 +89,13 @@ def noisy(run, noise):
     """The result of a run, as a guest at some time would tell it."""
     lines = tuple(NOISE.format(**noise).splitlines())
     told = [
-        Told(kind=Kind.OOPS, title="BUG in mlx5_x", function="mlx5_x", lines=lines),
-        Told(kind=Kind.WARNING, title="WARNING in a", lines=lines[1:3]),
+        RunFinding(kind=Kind.OOPS, title="BUG in mlx5_x", function="mlx5_x", lines=lines),
+        RunFinding(kind=Kind.WARNING, title="WARNING in a", lines=lines[1:3]),
     ]
     if noise["cpu"]:
         told.reverse()  # two processors, two orders
     output = "QPN 0x{pid:06x}, took {time} s at {address}".format(**noise)
-    return Result(
+    return RunResult(
         name=run.name, ended=Ended.FOUND, status=1, why="pid {pid}: longer".format(**noise),
         output=output, seconds=float(noise["time"]), findings=tuple(told),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from emu.cli.main import main
 from emu.guests import LabError
 from emu.instruments.coverage import blocks, data
-from emu.instruments.coverage.data import Blocks, Coverage, Kernel, Module
+from emu.instruments.coverage.data import Blocks, Coverage, CoveredKernel, CoveredModule
 
 LISTING = """
 core.ko:     file format elf64-x86-64
@@ -64,8 +64,8 @@ def test_blocks_of_qemu_hold_basic_blocks(executed, begins):
 
 def test_runs_are_put_together(tmp_path):
     def run(*ran):
-        module = Module(directory="d", functions=[], blocks=Blocks(total=9, ran=list(ran)))
-        kernel = Kernel(runs=1, missed=0, modules={"core": module})
+        module = CoveredModule(directory="d", functions=[], blocks=Blocks(total=9, ran=list(ran)))
+        kernel = CoveredKernel(runs=1, missed=0, modules={"core": module})
         return Coverage(mlx5emu_coverage=1, kernels={"6.12": kernel})
 
     for number, part in enumerate([run(1, 5), run(1, 7)]):

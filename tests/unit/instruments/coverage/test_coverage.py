@@ -12,20 +12,22 @@ from emu.guests import GuestError
 from emu.guests.channel import frames
 from emu.host.user_error import UserError
 from emu.instruments.coverage import data, session
-from emu.instruments.coverage.data import Coverage, Function, Kernel, Module
+from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
 from emu.instruments.coverage.inside import functions, modules
 from emu.instruments.coverage.report import ALL_KERNELS, lcov, rows
-from emu.instruments.coverage.source import Place, Tree
+from emu.instruments.coverage.source import SourcePlace, Tree
 
 CORE = "drivers/net/core"
 
 
 def coverage(release, calls, missed=0):
-    functions = [Function(name=name, offset=offset, calls=number) for name, offset, number in calls]
-    module = Module(directory=CORE, functions=functions)
+    functions = [
+        CoveredFunction(name=name, offset=offset, calls=number) for name, offset, number in calls
+    ]
+    module = CoveredModule(directory=CORE, functions=functions)
     return Coverage(
         mlx5emu_coverage=1,
-        kernels={release: Kernel(runs=1, missed=missed, modules={"core": module})},
+        kernels={release: CoveredKernel(runs=1, missed=missed, modules={"core": module})},
     )
 
 
@@ -97,7 +99,7 @@ def test_other_files_are_refused(tmp_path, text):
 
 def test_definitions_are_found_by_directory(tree):
     functions = [
-        Function(name=name, offset=offset, calls=1)
+        CoveredFunction(name=name, offset=offset, calls=1)
         for name, offset in [
             ("probe_one", 0), ("remove_one.cold", 16), ("create_eq", 32), ("show", 48),
             ("trace_event", 64), ("create_cq.isra.0", 80), ("show", 96),
@@ -105,9 +107,11 @@ def test_definitions_are_found_by_directory(tree):
     ]  # fmt: skip
     found = Tree(tree).places(CORE, functions)
     assert [found[one] for one in functions] == [
-        Place(f"{CORE}/main.c", 3), Place(f"{CORE}/main.c", 12), Place(f"{CORE}/lib/eq.c", 5),
-        Place(f"{CORE}/lib/eq.c", 9), Place(f"{CORE}/lib/eq.c", 0), Place(f"{CORE}/lib/cq.c", 1),
-        Place(f"{CORE}/lib/cq.c", 5),
+        SourcePlace(f"{CORE}/{file}", line)
+        for file, line in [
+            ("main.c", 3), ("main.c", 12), ("lib/eq.c", 5), ("lib/eq.c", 9), ("lib/eq.c", 0),
+            ("lib/cq.c", 1), ("lib/cq.c", 5),
+        ]
     ]  # fmt: skip
 
 
@@ -181,7 +185,9 @@ ANSWER = {
 
 
 def test_a_session_counts_what_ran_while_loading():
-    counting = session.Session(FakeGuest(READY, json.dumps(ANSWER).encode() + b"\n"), ["core"])
+    counting = session.CoverageSession(
+        FakeGuest(READY, json.dumps(ANSWER).encode() + b"\n"), ["core"]
+    )
     counting.start()
     assert counting.finish() == coverage(
         "6.12", [("a", 0, 2), ("early", 16, 1), ("init", None, 1)], missed=3
@@ -204,7 +210,7 @@ def test_a_session_counts_what_ran_while_loading():
     ],
 )
 def test_what_a_guest_sends_is_checked(guest, says):
-    counting = session.Session(guest, ["core"])
+    counting = session.CoverageSession(guest, ["core"])
     with pytest.raises(GuestError, match=says):
         counting.start(), counting.finish()
 

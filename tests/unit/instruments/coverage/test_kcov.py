@@ -11,7 +11,7 @@ from emu.cli.main import main
 from emu.guests import GuestError, LabError
 from emu.guests.channel import frames
 from emu.instruments.coverage import kcov
-from emu.instruments.coverage.data import Blocks, Function
+from emu.instruments.coverage.data import Blocks, CoveredFunction
 
 LISTING = """
 core.ko:     file format elf64-x86-64
@@ -62,8 +62,8 @@ def test_a_function_ran_when_its_first_block_did():
     (kernel,) = kcov.coverage(TOLD, {"core": listed()}).kernels.values()
     core = kernel.modules["core"]
     assert core.functions == [
-        Function(name="probe", offset=0x10, calls=7),
-        Function(name="remove", offset=0x30, calls=0),
+        CoveredFunction(name="probe", offset=0x10, calls=7),
+        CoveredFunction(name="remove", offset=0x30, calls=0),
     ]
     assert core.blocks == Blocks(total=3, ran=[0x19, 0x30])
     assert core.directory == "drivers/core"

@@ -12,7 +12,7 @@ from emu.device.cmdif.registry import COMMANDS
 from emu.device.faults.text import load
 from emu.guests import GuestOptions
 from emu.instruments.fuzz import campaign
-from emu.instruments.fuzz.campaign import Campaign, progress_of
+from emu.instruments.fuzz.campaign import FuzzCampaign, progress_of
 from emu.instruments.fuzz.corpus import Corpus
 from emu.instruments.fuzz.grammar import targets
 from emu.instruments.fuzz.loop import Feedback
@@ -59,7 +59,7 @@ def run(tmp_path, monkeypatch):
         corpus = Corpus(tmp_path / "corpus", create=True)
         said = []
         words = (GuestOptions(), ["probe"], 1, targets(COMMANDS), said.append, plans)
-        Campaign(corpus, *words).run(None, runs)
+        FuzzCampaign(corpus, *words).run(None, runs)
         return corpus, said
 
     return run_it

@@ -8,8 +8,8 @@ import pytest
 
 from emu.device.faults.text import load
 from emu.host.user_error import UserError
-from emu.instruments.coverage.data import Coverage, Function, Kernel, Module
-from emu.instruments.fuzz.corpus import About, Corpus, Entry, FindingAbout, blocks_of
+from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
+from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout, blocks_of
 from emu.instruments.fuzz.covered import covered
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.plot import svg
@@ -19,7 +19,7 @@ RULE = '[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "{}"\n'
 
 def entry(op="ALLOC_PD", new=(("mlx5_core", 64),)):
     about = About(workload="probe", kernel="6.12", device=["connectx6"], new=list(new))
-    return Entry(Input(load(RULE.format(op)), "probe"), about)
+    return CorpusEntry(Input(load(RULE.format(op)), "probe"), about)
 
 
 def finding(title="BUG: x in y", **more):
@@ -133,14 +133,14 @@ def test_picture_of_a_run_has_its_numbers():
 
 def test_blocks_count_for_the_function_in_which_they_lie():
     functions = [
-        Function(name="first", offset=0x10, calls=7),
-        Function(name="second", offset=0x40, calls=0),
-        Function(name="gone", offset=None, calls=1),
-        Function(name="third", offset=0x80, calls=0),
+        CoveredFunction(name="first", offset=0x10, calls=7),
+        CoveredFunction(name="second", offset=0x40, calls=0),
+        CoveredFunction(name="gone", offset=None, calls=1),
+        CoveredFunction(name="third", offset=0x80, calls=0),
     ]
-    modules = {"mlx5_core": Module(directory="drivers/net", functions=functions)}
+    modules = {"mlx5_core": CoveredModule(directory="drivers/net", functions=functions)}
     known = Coverage(
-        mlx5emu_coverage=1, kernels={"6.12": Kernel(runs=1, missed=0, modules=modules)}
+        mlx5emu_coverage=1, kernels={"6.12": CoveredKernel(runs=1, missed=0, modules=modules)}
     )
     hits = {
         ("mlx5_core", 0x44): 3,

@@ -15,7 +15,7 @@ from emu.device.cmdif.registry import COMMANDS
 from emu.device.faults.plan import Plan
 from emu.device.faults.text import dump, load
 from emu.instruments.fuzz.grammar import targets
-from emu.instruments.fuzz.loop import Feedback, Loop
+from emu.instruments.fuzz.loop import Feedback, FuzzLoop
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.schedule import Schedule
 from emu.instruments.fuzz.values import Dictionary, choose, interesting
@@ -44,7 +44,7 @@ class Pretended:
 
 
 def carried_out(seed, count):
-    loop, driver = Loop(TARGETS, WORKLOADS, seed), Pretended()
+    loop, driver = FuzzLoop(TARGETS, WORKLOADS, seed), Pretended()
     steps = [loop.step(driver) for _ in range(count)]
     return loop, driver.inputs, steps
 
@@ -73,7 +73,7 @@ def test_the_first_inputs_of_each_workload_have_no_fault():
 
 
 def test_what_is_known_of_a_workload_is_not_looked_for_again():
-    loop, driver = Loop(TARGETS, WORKLOADS, 3, known={"verbs"}), Pretended()
+    loop, driver = FuzzLoop(TARGETS, WORKLOADS, 3, known={"verbs"}), Pretended()
     for _ in range(4):
         loop.step(driver)
     assert [one.workload for one in driver.inputs[:3]] == ["probe", "probe", "verbs"]
@@ -97,7 +97,7 @@ def test_what_a_guest_does_not_survive_has_no_children_and_is_made_seldom():
             lost = any(rule["action"] == "event" for rule in one.rules)
             return dataclasses.replace(told, is_lost=lost)
 
-    loop, driver = Loop(TARGETS, WORKLOADS, 5), Fragile()
+    loop, driver = FuzzLoop(TARGETS, WORKLOADS, 5), Fragile()
     steps = [loop.step(driver) for _ in range(100)]
     lost = {step.input.id for step in steps if step.feedback.is_lost}
     assert lost
@@ -111,7 +111,7 @@ def test_a_workload_that_takes_long_is_done_less_often():
                 super().run(one), seconds=25 if one.workload == "verbs" else 1
             )
 
-    loop, driver = Loop(TARGETS, WORKLOADS, 5), Slow()
+    loop, driver = FuzzLoop(TARGETS, WORKLOADS, 5), Slow()
     for _ in range(120):
         loop.step(driver)
     done = Counter(one.workload for one in driver.inputs)
@@ -119,7 +119,7 @@ def test_a_workload_that_takes_long_is_done_less_often():
 
 
 def test_an_input_of_another_kernel_is_carried_out_before_any_is_made_up():
-    loop, driver = Loop(TARGETS, WORKLOADS, 1), Pretended()
+    loop, driver = FuzzLoop(TARGETS, WORKLOADS, 1), Pretended()
     other = carried_out(9, 10)[1][-1]
     loop.try_later(other)
     for _ in range(5):
