@@ -20,6 +20,10 @@ FOLDERS = (
     "emu/device/cmdif",
     "emu/device/port",
     "emu/device/state",
+    "emu/device/adapter",
+    "emu/device/function",
+    "emu/device/pci",
+    "emu/device/rounds",
     "firmware_cmds",
 )
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
@@ -196,12 +200,12 @@ def report(chosen: Sequence[Mutant], noticed: dict[str, str], reasons: dict[str,
             rows[row][kind] += 1
         if kind == "survive":
             click.echo(str(one))
-    click.echo(f"{'folder':14} noticed  survive      %  equal  not run")
+    click.echo(f"{'folder':19} noticed  survive      %  equal  not run")
     for folder in (*FOLDERS, "all"):
         row = rows[folder]
         share = 100 * row["survive"] / (row["survive"] + row["noticed"] or 1)
         counts = f"{row['noticed']:7}  {row['survive']:7}  {share:5.1f}"
-        click.echo(f"{folder:14} {counts}  {row['equal']:5}  {row['not run']:7}")
+        click.echo(f"{folder:19} {counts}  {row['equal']:5}  {row['not run']:7}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The checks of a module, and the module without one of them.
 
-A check is an ``if`` with a branch that refuses: it raises, returns nothing, None or False, or calls
-or counts something whose name says so. It is taken away as a whole, and then each term of its
-``and`` and ``or`` for itself. Nothing else of the module changes, lines and names included, so that
-the code of one function can take the other's place.
+A check is an ``if`` with a branch that refuses: it raises, returns nothing, None or False, returns
+how a step ends (``emu.device.objects.queues.outcome``), a bad status or the reason, or calls or
+counts something whose name says so. It is taken away as a whole, and then each term of its ``and``
+and ``or`` for itself. Nothing else of the module changes, lines and names included, so that the
+code of one function can take the other's place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_WORDS = re.compile(r"fail|drop|refus|nak|error|discard|abort|reject|lost|lose|flush|damaged")
+_WORDS = re.compile(
+    r"fail|drop|refus|nak|error|discard|abort|reject|lost|lose|flush|damaged"
+    r"|invalid_request|violation|give_up"
+)
+_OUTCOMES = re.compile(r"\b(Outcome|Failure|Held)\b")
+"""In the annotation of a function that may return how a step ends."""
+_GOOD = ("OK", "SUCCESS")
+"""The only members of an enumeration of statuses that refuse nothing."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -79,7 +87,7 @@ def mutants(file: str, source: str) -> Iterator[Mutant]:
         own = f"{file}:{name}:{digest}"
         count[own] = count.get(own, -1) + 1
         is_whole = place.node is check
-        passes = _refuses(check.orelse)
+        passes = _refuses(check.orelse, function)
         refusal = check.orelse[0] if passes else check.body[0]
         yield Mutant(
             file,
@@ -104,7 +112,7 @@ def without(source: str, mutant: Mutant) -> ast.Module:
 def _places(tree: ast.AST) -> Iterator[tuple[str, Function, ast.If, _Place]]:
     for name, function in _functions(tree, ""):
         for check in _ifs(function.body):
-            refuses, passes = _refuses(check.body), _refuses(check.orelse)
+            refuses, passes = _refuses(check.body, function), _refuses(check.orelse, function)
             if refuses == passes:
                 continue
             whole = _Place(check, "test", None, passes, passes)
@@ -153,15 +161,44 @@ def _first_line(statement: ast.stmt) -> int:
     return statement.test.lineno if isinstance(statement, ast.If) else statement.lineno
 
 
-def _refuses(body: list[ast.stmt]) -> bool:
+def _refuses(body: list[ast.stmt], function: Function) -> bool:
     if not body:
         return False
     last = body[-1]
-    if isinstance(last, ast.Return):
-        value = last.value
-        if value is None or (isinstance(value, ast.Constant) and value.value in (None, False)):
-            return True
+    if isinstance(last, ast.Return) and _is_refusal(last.value, function):
+        return True
     return isinstance(last, ast.Raise) or any(_says_so(statement) for statement in body)
+
+
+def _is_refusal(value: ast.expr | None, function: Function) -> bool:
+    """Whether this, returned from a branch, says that it does not go on."""
+    if value is None or (isinstance(value, ast.Constant) and value.value in (None, False)):
+        return True
+    if isinstance(value, ast.IfExp):
+        return _is_refusal(value.body, function) and _is_refusal(value.orelse, function)
+    if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
+        return value.value.id.endswith("Status") and value.attr not in _GOOD
+    returns = ast.unparse(function.returns) if function.returns else ""
+    if _OUTCOMES.search(returns):
+        return isinstance(value, ast.Name) or _is_made(value)
+    return returns == "str" and _gives_reasons(function) and _is_text(value)
+
+
+def _is_made(value: ast.expr) -> bool:
+    """``Nak(...)`` or ``Failure.of_access(...)``: a call that names a class."""
+    return isinstance(value, ast.Call) and ast.unparse(value.func)[0].isupper()
+
+
+def _gives_reasons(function: Function) -> bool:
+    """Whether it returns no text where nothing is wrong."""
+    values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    parts = [part for value in values if value for part in (value, *ast.iter_child_nodes(value))]
+    return any(isinstance(part, ast.Constant) and part.value == "" for part in parts)
+
+
+def _is_text(value: ast.expr) -> bool:
+    text = isinstance(value, ast.Constant) and value.value != ""
+    return text or isinstance(value, ast.Name | ast.JoinedStr)
 
 
 def _says_so(statement: ast.stmt) -> bool:

@@ -36,6 +36,43 @@ def take(a, b=0, counts=None):
 """
 
 
+STEPS = """\
+def step(qp: Qp, message: Message) -> Outcome | None:
+    if qp is None:
+        return Dropped("no such queue pair")
+    refused = check(qp)
+    if refused is not None:
+        return refused
+    if message.length > qp.limit:
+        return Failure.of_access(message.error)
+    if message.is_unreliable:
+        return Dropped("UC") if qp.is_quiet else Nak(NakCode.INVALID_REQUEST)
+    if message.op is SEND:
+        return receive(qp, message)
+    if not message.length:
+        return invalid_request(qp)
+
+def act(mad: Mad) -> MadStatus:
+    if mad.version != VERSION:
+        return MadStatus.BAD_VERSION
+    if mad.method == GET:
+        return MadStatus.SUCCESS
+    return fill(mad)
+
+def objection(packet: Packet) -> str:
+    if packet.is_early:
+        return "too early"
+    if why := check(packet):
+        return why
+    return "" if packet.pkey else "no P_Key"
+
+def state(port: Port) -> str:
+    if not port.has_cable:
+        return "NO CABLE"
+    return port.state
+"""
+
+
 def changed(number):
     """The function without the check of that number."""
     names = {}
@@ -57,6 +94,19 @@ def test_what_is_found():
         (9, 11, ""),
         (12, 15, ""),
         (16, 17, ""),
+    ]
+
+
+def test_how_a_step_ends_a_bad_status_and_a_reason_are_refusals():
+    assert [one.check for one in mutants("x.py", STEPS)] == [
+        "qp is None",
+        "refused is not None",
+        "message.length > qp.limit",
+        "message.is_unreliable",
+        "not message.length",
+        "mad.version != VERSION",
+        "packet.is_early",
+        "(why := check(packet))",
     ]
 
 
