@@ -90,7 +90,7 @@ def _first(hca):
     return items + hca.page_faults.open()
 
 
-def still_reached(roots, gone):
+def still_reached(roots, gone, barriers=()):
     """How the roots lead to what should be gone; empty when they do not."""
-    found = walk(roots)
+    found = walk(roots, barriers)
     return [way_to(found, item) for item in gone if id(item) in found]

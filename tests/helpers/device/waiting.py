@@ -1,7 +1,8 @@
 """Two functions and all that lies between them, for tests of what ends with one of them.
 
 ``@case`` puts a function on the list that gets a :class:`World` and works until something waits.
-``helpers.device.waiting_messages`` and ``helpers.device.waiting_others`` have them.
+``helpers.device.waiting_messages``, ``helpers.device.waiting_frames`` and
+``helpers.device.waiting_others`` have them.
 """
 
 from __future__ import annotations
@@ -119,3 +120,12 @@ class World(SimpleNamespace):
 def write(channel, source, target, length=None, **options):
     """An RDMA WRITE of all of ``source``, or of its beginning."""
     channel.write((target.key, target.va), source.sge(0, length or source.size), **options)
+
+
+def in_a_round_that_is_over(world, most=-1):
+    """A turn of the left function; what costs more than ``most`` steps has to wait."""
+    world.clock.round.number += 1
+    world.clock.round.steps = 0
+    world.clock.round.most = most
+    world.left.function.run()
+    assert any(len(node.hca.arrivals) for node in world.nodes)

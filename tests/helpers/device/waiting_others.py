@@ -1,20 +1,16 @@
-"""Pages, events, rules and frames in every state that waits (see ``helpers.device.waiting``)."""
+"""Pages, events and rules in every state that waits (see ``helpers.device.waiting``)."""
 
 from __future__ import annotations
 
 from emu.device.engine import pulses
 from emu.device.objects.pins import PinMode
-from emu.driver.ethernet.interfaces import alloc_td, create_tis
-from emu.driver.ethernet.receive_queue import ReceiveQueue
-from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.implicit import ImplicitKey
 from emu.driver.keys.paging import PagedRegion
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
-from helpers.device.waiting import case, write
+from helpers.device.waiting import case, in_a_round_that_is_over, write
 from layouts.enums import Op, QpType
-from layouts.eth_enums import RqState, SqState
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 LONG = 6 << 20
@@ -234,47 +230,7 @@ def pages_and_answers_in_a_trace(world):
     world.settle()
 
 
-# -- Ethernet
-
-
-@case
-def frames_of_an_interface_on_a_link(world):
-    world.segment().linked(delay="50ms")
-    for node in world.nodes:
-        sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
-        region = node.region(4096)
-        region.write(b"\xff" * 6 + node.mac + b"\x08\x00")
-        ReceiveQueue(node)
-        sq.send(region.sge(0, 1000))
-    world.settle()
-
-
-@case
-def ethernet_queues_in_error(world):
-    world.segment()
-    for node in world.nodes:
-        sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
-        sq.modify(SqState.ERR)
-        ReceiveQueue(node).modify(RqState.ERR)
-    world.settle()
-
-
-@case
-def ethernet_queue_that_had_no_turn_yet(world):
-    world.segment()
-    for node in world.nodes:
-        SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver))).nop()
-
-
 # -- the next round
-
-
-def _in_a_round_that_is_over(world):
-    """A turn of the left function; what it sends has to wait."""
-    world.clock.round.number += 1
-    world.clock.round.most = -1
-    world.left.function.run()
-    assert any(len(node.hca.arrivals) for node in world.nodes)
 
 
 @case
@@ -282,15 +238,4 @@ def datagram_for_the_next_round(world):
     channel = Channel(UD, *world.local().nodes)
     channel.post_recv(world.right.region(4096).sge())
     channel.send(b"hello")
-    _in_a_round_that_is_over(world)
-
-
-@case
-def frame_for_the_next_round(world):
-    world.segment()
-    sq = SendQueue(world.left, tisn=create_tis(world.left.driver, alloc_td(world.left.driver)))
-    region = world.left.region(4096)
-    region.write(b"\xff" * 6 + world.left.mac + b"\x08\x00")
-    ReceiveQueue(world.right)
-    sq.send(region.sge(0, 1000))
-    _in_a_round_that_is_over(world)
+    in_a_round_that_is_over(world)
