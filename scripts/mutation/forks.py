@@ -23,6 +23,10 @@ from hypothesis import HealthCheck, Phase, settings
 
 _MEMORY = 6 << 30
 _POLL = 0.02  # seconds
+_PATIENCE = 60.0
+"""Seconds after which a fork that has used no processor time since is one that waits forever."""
+_TIMES_AT = slice(11, 13)
+"""utime and stime in proc(5)'s stat, behind the name."""
 NOT_APPLIED = "(not applied) "
 """What a job without a result fails with."""
 
@@ -37,7 +41,8 @@ class Job:
     tree: ast.Module | None = None
     """What is to take the place of this source, as it was when the tests were collected."""
     seconds: float = 60
-    """Of processor time; a fork that is not done by then hangs, and so would the tests."""
+    """Of processor time: on a busy machine tests take longer by the clock, and are no worse for it.
+    A fork that is not done by then hangs, and so would the tests."""
     stops: bool = True
     done: Callable[[list[str]], None] = lambda failed: None
     """Is told the tests that failed; one in brackets is no test but how the fork ended."""
@@ -48,6 +53,8 @@ class _Fork:
     job: Job
     pipe: int
     deadline: float
+    used: int = 0
+    """Processor time at the last look."""
     failed: bytearray = field(default_factory=bytearray)
 
 
@@ -63,6 +70,7 @@ def pytest_main(arguments: Sequence[str], plugin: object) -> int:
     )
     options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutation"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already
+    options += ["-o", "timeout=0", "-o", "faulthandler_timeout=0"]  # they go by the clock
     return int(pytest.main([*options, *arguments], plugins=[plugin]))
 
 
@@ -102,7 +110,7 @@ class Forks:
         if pid:
             os.close(theirs)
             os.set_blocking(ours, False)
-            running[pid] = _Fork(job, ours, time.monotonic() + 4 * job.seconds)
+            running[pid] = _Fork(job, ours, time.monotonic() + _PATIENCE)
             return
         status = 1
         try:
@@ -140,7 +148,7 @@ class Forks:
             while some := _read(fork.pipe):
                 fork.failed += some
             if time.monotonic() > fork.deadline:
-                os.kill(pid, signal.SIGKILL)
+                _look(pid, fork)
             done, status = os.waitpid(pid, os.WNOHANG)
             if not done:
                 continue
@@ -178,6 +186,15 @@ def _limit(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+
+def _look(pid: int, fork: _Fork) -> None:
+    """End a fork that has not gone on; one that uses processor time has a limit of that."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    used = sum(map(int, fields[_TIMES_AT]))
+    if used == fork.used:
+        os.kill(pid, signal.SIGKILL)
+    fork.used, fork.deadline = used, time.monotonic() + _PATIENCE
 
 
 def _read(pipe: int) -> bytes:
