@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from emu.driver.ethernet.frames import MACS, UDP, Packet
 from emu.guests import GuestOptions
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
@@ -111,6 +112,81 @@ wait $pmd
 cat /tmp/out
 """.format(mac=MAC.format("eth3"))
 
+TYPES = """
+set -e
+rm -f /tmp/in
+mkfifo /tmp/in
+stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0 -- -i --forward-mode=rxonly \
+    < /tmp/in > /tmp/out 2>&1 &
+pmd=$!
+exec 3> /tmp/in
+said() {
+    for _ in $(seq 300); do
+        grep -q "$1" /tmp/out && return
+        sleep 0.2
+    done
+    cat /tmp/out
+    exit 1
+}
+echo "set verbose 1" >&3
+echo start >&3
+said "rxonly packet forwarding packets/burst"
+ip netns exec end2 python3 -c '
+import socket, sys
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+    out.bind(("eth2", 0))
+    for frame in sys.argv[1:]:
+        out.send(bytes.fromhex(frame))
+' FRAMES
+said "length=LAST "
+echo stop >&3
+said Done
+echo quit >&3
+wait $pmd
+cat /tmp/out
+"""
+
+V4 = "L2_ETHER L3_IPV4_EXT_UNKNOWN"
+V6 = "L2_ETHER L3_IPV6_EXT_UNKNOWN"
+ICMP, IPV6_FRAGMENT = 1, 44
+SYN, ACK, PUSH = 0x02, 0x10, 0x08
+MORE = 0x2000
+"""IPv4's flag for a fragment that is not the last one."""
+ADDRESSES = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
+FIRST_OF_V6 = bytes((UDP, 0, 0, 1, 0, 0, 0, 7))
+SECOND_OF_V6 = bytes((UDP, 0, 1, 0, 0, 0, 0, 7))
+KINDS = [
+    ("L2_ETHER", None),
+    (f"{V4} L4_NONFRAG", {"protocol": ICMP}),
+    (f"{V4} L4_UDP", {"protocol": UDP}),
+    (f"{V4} L4_TCP", {"flags": SYN}),
+    (f"{V4} L4_TCP", {"flags": ACK}),
+    (f"{V4} L4_TCP", {"flags": ACK | PUSH}),
+    (f"{V4} L4_FRAG", {"protocol": UDP, "fragment": MORE}),
+    (f"{V4} L4_FRAG", {"protocol": UDP, "fragment": 100}),
+    (f"{V6} L4_NONFRAG", ADDRESSES | {"protocol": ICMP, "chain": 58}),
+    (f"{V6} L4_UDP", ADDRESSES | {"protocol": UDP, "chain": UDP}),
+    (f"{V6} L4_TCP", ADDRESSES),
+    (f"{V6} L4_FRAG", ADDRESSES | {"protocol": UDP, "chain": IPV6_FRAGMENT, "extra": FIRST_OF_V6}),
+    (f"{V6} L4_FRAG", ADDRESSES | {"protocol": UDP, "chain": IPV6_FRAGMENT, "extra": SECOND_OF_V6}),
+]
+"""What testpmd calls a packet's type, by the completion (mlx5_rxtx.c: mlx5_set_ptype_table)."""
+SHORTEST = 901
+"""Payload of the first of them: each has a length of its own, which no packet of the kernel has."""
+
+
+def frames_of_kinds():
+    """A frame of each kind, by its type."""
+    made = {}
+    for number, (kind, fields) in enumerate(KINDS):
+        payload = bytes(SHORTEST + 40 * number)
+        if fields is None:
+            frame = MACS + b"\x08\x06" + payload
+        else:
+            frame = Packet(payload=payload, **fields).frame()
+        made[len(frame)] = kind, b"\xff" * 6 + frame[6:]
+    return made
+
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
@@ -164,3 +240,18 @@ def test_rules(guest):
     assert re.search(r"FDIR matched ID=0x4d .* UDP port=1002 ", said)
     types = {found.split()[-1] for found in re.findall(r"hw ptype: (.*?)  ?- sw ptype.* UDP", said)}
     assert types == {"L4_UDP"}
+
+
+def test_types_of_packets(guest):
+    """By its completion alone the driver knows what a packet is: as its application has to see."""
+    frames = frames_of_kinds()
+    assert len(frames) == len(KINDS)
+    script = TYPES.replace("LAST", str([*frames][-1])).replace(
+        "FRAMES", " ".join(frame.hex() for _, frame in frames.values())
+    )
+    said = guest.run(script, timeout=SECONDS).check().stdout
+    found = re.findall(r"length=(\d+) .*? hw ptype: (.*?) +- sw ptype", said)
+    types = {int(length): kind for length, kind in found}
+    assert {length: types.get(length) for length in frames} == {
+        length: kind for length, (kind, _) in frames.items()
+    }
