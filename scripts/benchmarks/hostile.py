@@ -18,6 +18,7 @@ import attacks.eth
 import attacks.guest
 import attacks.keys
 import attacks.rounds
+import attacks.streams
 import attacks.wire
 import click
 from attacks.watch import PATTERNS, Seen, observe
@@ -30,6 +31,7 @@ PATIENCE_S = 180.0
 
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
+    attacks.streams,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 

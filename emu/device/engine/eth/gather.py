@@ -27,9 +27,10 @@ class FrameLengthError(Exception):
 def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[bytes]:
     """The bytes of each of the data segments from byte ``at`` of the WQE on.
 
-    Raises as :func:`gather`, when it gets to the segment concerned.
+    Raises as :func:`gather`, when it gets to the segment concerned; all of them together may fall
+    into as many pieces as one frame, as they are sent in one turn.
     """
-    buf, end = wqe.buf, wqe.ds * DS
+    buf, end, left = wqe.buf, wqe.ds * DS, STEPS_PER_ACCESS
     while at < end:
         segment = DATA.unpack_from(buf, at)
         is_inline = segment[0] & INLINE
@@ -40,8 +41,9 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[byte
             segment, at = inline_segment(at, length, end)
         else:
             at += DS
-        span, limit = (0, length, LOCAL_READ), hca.round.steps + STEPS_PER_ACCESS
-        views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, limit, buf)
+        span, before = (0, length, LOCAL_READ), hca.round.steps
+        views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, before + left, buf)
+        left -= hca.round.steps - before
         yield b"".join(views)
 
 

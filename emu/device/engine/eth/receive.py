@@ -27,7 +27,7 @@ from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, check, segment
 from emu.device.port.eth.traffic import FCS_BYTES
-from emu.device.rounds.costs import LOG_CUT_PER_STEP
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CUT_PER_STEP
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
 
@@ -234,7 +234,8 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
             while round_.steps > round_.most:
                 yield
             if isinstance(one, Merged):
-                round_.charge(one.segments)
+                octets = len(one.headers.frame)
+                round_.charge(one.segments + (octets >> LOG_BYTES_PER_STEP))
                 deliver(hca, one.headers, True, to, one)
             else:
                 deliver(hca, one, True, to)

@@ -61,10 +61,10 @@ def _fill(hca: Hca, rq: Rq, strides: Strides) -> None:
     if wqe is None:
         return
     now = completions.now_for(hca, rq)
-    for first, count in strides.rest():
-        byte_cnt = FILLER | count << STRIDES_SHIFT
-        entry = ETH_CQE.pack(
-            wqe.index, 0, 0, 0, 0, 0, 0, 0, 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD,
-            now & _WORD, 0, first,
-        )  # fmt: skip
-        completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+    first, count = strides.rest()
+    byte_cnt = FILLER | count << STRIDES_SHIFT
+    entry = ETH_CQE.pack(
+        wqe.index, 0, 0, 0, 0, 0, 0, 0, 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD,
+        now & _WORD, 0, first,
+    )  # fmt: skip
+    completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)

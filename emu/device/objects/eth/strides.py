@@ -10,13 +10,8 @@ Source: PRM "Striding RQ"; core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from emu.device.objects.queues.receive_queue import RecvWqe
 
-MOST_PER_CQE = 0x3FFF
-"""Strides that one completion can name, as far as all drivers read them (DPDK:
-MLX5_MPRQ_STRIDE_NUM_MASK)."""
 SHIFT_BYTES = 2
 """two_byte_shift_en: a packet begins so far behind its stride, to align its IP header."""
 
@@ -62,14 +57,14 @@ class Strides:
             self.wqe = None
         return first, needed
 
-    def rest(self) -> Iterator[tuple[int, int]]:
-        """Take what is left of the request in use, as :meth:`take`, in pieces for one CQE each."""
-        while self.wqe is not None:
-            first = self.used
-            self.used += min(self.count - first, MOST_PER_CQE)
-            if self.used == self.count:
-                self.wqe = None
-            yield first, self.used - first
+    def rest(self) -> tuple[int, int]:
+        """Take what is left of the request in use, as :meth:`take`.
+
+        That is less than the longest packet needs, some 1,000 strides: one CQE can name more, as
+        far as all drivers read it (DPDK: MLX5_MPRQ_STRIDE_NUM_MASK).
+        """
+        first, self.used, self.wqe = self.used, self.count, None
+        return first, self.count - first
 
     def begin(self, wqe: RecvWqe) -> None:
         """The next packets go into this request."""

@@ -4,11 +4,13 @@ import pytest
 
 from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.models import LINKS
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.driver.ethernet.frames import MACS, UDP, Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SIGNALED, SendQueue
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, PortType, Status
+from emu.driver.keys.by_command import indirect_key
+from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, PortType, Status
 from layouts.eth_enums import EthChecksum, SqState
 
 MPW = Opcode.ENHANCED_MPSW
@@ -132,6 +134,17 @@ def test_segments_that_make_no_frame(sq, put, sent, segments, syndrome):
     sq.send(*segments, opcode=MPW)
     assert sent() == []
     assert failed(sq) == (CqeOpcode.REQ_ERR, syndrome)
+
+
+def test_all_frames_together_have_as_many_pieces_as_one_may(node, sq, region, sent):
+    """They are put together in one turn, however many there are."""
+    size = 1000
+    region.write(frames(1, size)[0])
+    ranges = [(1, region.key, region.va + at) for at in range(size)]
+    key = indirect_key(node, AccessMode.KLMS, ranges, size)
+    sq.send(*[(size, key, 0)] * 8, opcode=MPW)
+    assert len(sent()) == STEPS_PER_ACCESS // size
+    assert failed(sq) == (CqeOpcode.REQ_ERR, CqeSyndrome.LOCAL_PROT_ERR)
 
 
 def test_inline_segment_that_leaves_the_request(sq, sent):
