@@ -464,7 +464,9 @@ class RoceVersion(IntEnum):
     """roce_addr_layout.roce_version; roce_cap.roce_version has a bit for each."""
 
     VERSION_1 = 0
+    """A global route header, under an Ethertype of its own."""
     VERSION_2 = 2
+    """IP and UDP headers."""
 
 
 class RoceL3Type(IntEnum):

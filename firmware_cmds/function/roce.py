@@ -51,9 +51,12 @@ def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoce
 
 
 def _check(entry: GidEntry) -> None:
-    if entry.version != RoceVersion.VERSION_2:
+    if entry.version not in (RoceVersion.VERSION_1, RoceVersion.VERSION_2):
         raise CmdError(Status.BAD_PARAM_ERR, "RoCE version not supported", f"{entry.version}")
-    if entry.l3_type != (RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6):
+    # Version 1 has one kind of header for both kinds of addresses, and does not look at their type.
+    if entry.version == RoceVersion.VERSION_2 and entry.l3_type != (
+        RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6
+    ):
         raise CmdError(
             Status.BAD_PARAM_ERR, "roce_l3_type is not that of the address", f"{entry.l3_type}"
         )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from emu.device.models.capabilities import BASE_GENERAL
 from emu.device.models.model import Capabilities
-from layouts.eth_enums import UctxCap
+from layouts.eth_enums import RoceVersion, UctxCap
 
 ETHERNET_GENERAL: Capabilities = MappingProxyType(
     {
@@ -178,15 +178,15 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
 )
 """Group FLOW_TABLE: tables for received packets, and for RoCE packets in both directions."""
 
-_ROCE_V2 = 1 << 2
+_ROCE_V1, _ROCE_V2 = 1 << RoceVersion.VERSION_1, 1 << RoceVersion.VERSION_2
 _IPV4, _IPV6 = 1 << 1, 1 << 2
 
 ROCE: Capabilities = MappingProxyType(
     {
         # Without both kinds of addresses mlx5_ib has no RoCE at all (hw/main.c:
-        # get_core_cap_flags); with version 1 every GID would be there twice.
+        # get_core_cap_flags). Each address is in the GID table twice, first for version 1.
         "l3_type": _IPV4 | _IPV6,
-        "roce_version": _ROCE_V2,
+        "roce_version": _ROCE_V1 | _ROCE_V2,
         "roce_address_table_size": 256,
         "r_roce_dest_udp_port": 4791,
         "sw_r_roce_src_udp_port": 1,

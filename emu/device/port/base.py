@@ -4,7 +4,7 @@ An adapter has a :class:`Port`, whose cable can be pulled. A function has a :cla
 state and counters its driver asks for, and a :class:`Link`, by which its transport services address
 their peers and put headers in front of their packets. What carries the frames is a wire
 (``emu.device.ports.Wire``). InfiniBand is the first link layer (``emu.device.port.ib``): there one
-object is all three. On Ethernet (``emu.device.port.eth``) RoCE v2 is the link.
+object is all three. On Ethernet (``emu.device.port.eth``) RoCE is the link.
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ class GlobalHeader:
     tclass: int = 0
     flow_label: int = 0
     hop_limit: int = 0
+    is_ip: bool = False
+    """Whether it is an IP header in the place of one (RoCE v2)."""
 
 
 SERVICES = {
@@ -108,9 +110,13 @@ class Packet:
 
     @property
     def is_marked(self) -> bool:
-        """Whether a received packet of RoCE has met congestion on its way."""
+        """Whether a received packet of RoCE v2 has met congestion on its way."""
         header = self.grh
-        return header is not None and header.tclass & _ECN_MASK == _CONGESTION_EXPERIENCED
+        return (
+            header is not None
+            and header.is_ip
+            and header.tclass & _ECN_MASK == _CONGESTION_EXPERIENCED
+        )
 
     def __repr__(self) -> str:
         return f"{self.op} to qp {self.qpn:#x}, psn {self.psn:#x}"

@@ -41,9 +41,12 @@ def ipv6(last: int) -> bytes:
     return bytes.fromhex("fe80") + bytes(13) + bytes((last,))
 
 
+V1, V2 = RoceVersion.VERSION_1, RoceVersion.VERSION_2
+
+
 def set_address(
     driver: Driver, index: int, gid: bytes, mac: bytes = bytes(6), vlan: int | None = None,
-    **fields: Any,
+    version: RoceVersion = V2, **fields: Any,
 ) -> Answer:  # fmt: skip
     """SET_ROCE_ADDRESS as mlx5_core_roce_gid_set sends it; returns the answer."""
     number = int.from_bytes(mac, "big")
@@ -51,8 +54,8 @@ def set_address(
     address: Fields = {
         "source_l3_address": gid, "vlan_valid": int(vlan is not None), "vlan_id": vlan or 0,
         "source_mac_47_32": number >> 32, "source_mac_31_0": number & 0xFFFFFFFF,
-        "roce_l3_type": RoceL3Type.IPV4 if is_ipv4 else RoceL3Type.IPV6,
-        "roce_version": RoceVersion.VERSION_2,
+        "roce_l3_type": RoceL3Type.IPV4 if is_ipv4 or version is V1 else RoceL3Type.IPV6,
+        "roce_version": version,
     } | fields  # fmt: skip
     return driver.command(Op.SET_ROCE_ADDRESS, roce_address_index=index, roce_address=address)
 
@@ -63,24 +66,28 @@ def clear_address(driver: Driver, index: int) -> Answer:
 
 
 class RoceNode(Node):
-    """A function with RoCE on, whose GIDs are an IPv6, an IPv4 and a VLAN's IPv4 address."""
+    """A function with RoCE on, whose GIDs are an IPv6, an IPv4 and a VLAN's IPv4 address.
+
+    Each is there for version 2 and, behind these three, for version 1.
+    """
 
     VLAN = 100
 
     def __init__(self, function: Function, driver: Driver, index: int = 1) -> None:
-        """``index`` is the GID that paths begin and end with: 0 to 2."""
+        """``index`` is the GID that paths begin and end with: 0 to 2, 3 to 5 for version 1."""
         super().__init__(function, driver)
         self.index = index
         self.mac = self.hca.nic_vport.permanent_address
         number = self.hca.options.guid & 0xFF
-        self.gids = [ipv6(number), ipv4(number), ipv4(100 + number)]
+        self.gids = [ipv6(number), ipv4(number), ipv4(100 + number)] * 2
         driver.must(
             Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"roce_en": 1},
             nic_vport_context={"roce_en": 1},
         )  # fmt: skip
         for at, gid in enumerate(self.gids):
-            vlan = self.VLAN if at == 2 else None
-            assert not set_address(driver, at, gid, self.mac, vlan).status
+            vlan = self.VLAN if at % 3 == 2 else None
+            version = V1 if at >= 3 else V2
+            assert not set_address(driver, at, gid, self.mac, vlan, version).status
         self.hca.eth.admin_mtu = PORT_MTU
 
     def path_to(self, peer: Endpoint) -> Fields:

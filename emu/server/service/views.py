@@ -17,6 +17,7 @@ from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import ITEMS_PER_PORTION, KEYS_PER_PORTION
 from emu.device.state.hca import Hca
 from layouts.enums import AccessMode, PortType
+from layouts.eth_enums import RoceVersion
 
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -70,7 +71,12 @@ def _roce(hca: Hca) -> dict[str, Any]:
     return {
         "enabled": hca.nic_vport.roce_en,
         "gids": {
-            str(index): {"gid": str(entry), "mac": entry.mac.hex(":"), "vlan": entry.vlan}
+            str(index): {
+                "gid": str(entry),
+                "mac": entry.mac.hex(":"),
+                "vlan": entry.vlan,
+                "version": 2 if entry.version == RoceVersion.VERSION_2 else 1,
+            }
             for index, entry in used.items()
         },
     }

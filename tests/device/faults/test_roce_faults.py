@@ -110,6 +110,12 @@ def test_status_tells_gids_and_what_was_dropped(ends):
     told = status["roce"]
     mac, last = left.mac.hex(":"), left.gids[1][-1]
     assert told["enabled"]
-    assert told["gids"]["1"] == {"gid": f"::ffff:10.0.0.{last}", "mac": mac, "vlan": None}
+    assert told["gids"]["1"] == {
+        "gid": f"::ffff:10.0.0.{last}",
+        "mac": mac,
+        "vlan": None,
+        "version": 2,
+    }
+    assert told["gids"]["4"] == told["gids"]["1"] | {"version": 1}
     assert told["gids"]["2"]["vlan"] == left.VLAN
     assert status["dropped"] == {"bad ICRC": 1}

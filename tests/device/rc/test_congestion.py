@@ -11,7 +11,7 @@ from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.models import LINKS
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.roce.framing import network_header, parse
+from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession

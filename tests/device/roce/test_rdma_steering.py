@@ -91,8 +91,11 @@ def write(channel, length):
     return target
 
 
-def test_packets_of_both_directions_are_counted(ends):
+@pytest.mark.parametrize("index", [1, 4], ids=["v2", "v1"])
+def test_packets_of_both_directions_are_counted(index, ends):
     """Between functions that would exchange a message as well: the last packet of six."""
+    for node in ends:
+        node.index = index
     channel = Channel(QpType.RC, *ends)
     tables = {
         "sent": Table(channel.left, TX, FlowAction.ALLOW, RC_WRITE_LAST),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.models import MODELS
-from emu.driver.nodes.roce import MODEL, clear_address, ipv4, ipv6, set_address
+from emu.driver.nodes.roce import MODEL, V1, V2, clear_address, ipv4, ipv6, set_address
 from layouts.enums import CapType, Op, Status
 from layouts.function import roce as layout
 from layouts.function.eth_caps import roce_cap
@@ -28,7 +28,7 @@ def queried(driver, index):
 def test_what_the_driver_is_offered(driver):
     group = driver.must(Op.QUERY_HCA_CAP, op_mod=CapType.ROCE << 1)
     found = roce_cap.view(group.capability)
-    assert found.roce_version == 0b100, "version 2 alone"
+    assert found.roce_version == 0b101, "versions 1 and 2"
     assert found.l3_type == 0b110, "mlx5_ib wants both IPv4 and IPv6"
     assert found.r_roce_dest_udp_port == 4791
     assert found.roce_address_table_size == 256
@@ -41,7 +41,7 @@ def test_an_entry_is_kept_as_it_was_set(driver, function):
     assert (entry.source_mac_47_32 << 32 | entry.source_mac_31_0).to_bytes(6, "big") == MAC
     assert (entry.vlan_valid, entry.vlan_id) == (1, 7)
     assert (entry.roce_l3_type, entry.roce_version) == (0, 2)
-    assert function.hca.gids.has(MAC, 7, ipv4(1))
+    assert function.hca.gids.has(MAC, 7, ipv4(1), V2)
     assert not set_address(driver, 255, ipv6(1), MAC).status
     assert queried(driver, 255).roce_l3_type == 1
     assert queried(driver, 255).vlan_valid == 0
@@ -52,7 +52,7 @@ def test_an_empty_address_empties_the_entry(driver, function):
     set_address(driver, 0, ipv6(1), MAC)
     assert not clear_address(driver, 0).status
     assert function.hca.gids[0].is_empty
-    assert not function.hca.gids.has(MAC, None, ipv6(1))
+    assert not function.hca.gids.has(MAC, None, ipv6(1), V2)
     assert queried(driver, 0).roce_version == 2
 
 
@@ -60,7 +60,20 @@ def test_an_address_may_be_there_twice(driver, function):
     set_address(driver, 0, ipv6(1), MAC)
     set_address(driver, 1, ipv6(1), MAC)
     clear_address(driver, 0)
-    assert function.hca.gids.has(MAC, None, ipv6(1))
+    assert function.hca.gids.has(MAC, None, ipv6(1), V2)
+
+
+@pytest.mark.parametrize("gid", [ipv4(1), ipv6(1)])
+@pytest.mark.parametrize("l3_type", [0, 1])
+def test_an_address_of_version_1(driver, function, gid, l3_type):
+    """Both kinds of addresses are GIDs of the same header; the driver has type 0 for both."""
+    assert not set_address(driver, 2, gid, MAC, version=V1, roce_l3_type=l3_type).status
+    assert queried(driver, 2).roce_version == 0
+    assert function.hca.gids.has(MAC, None, gid, V1)
+    assert not function.hca.gids.has(MAC, None, gid, V2)
+    assert not set_address(driver, 3, gid, MAC).status
+    assert function.hca.gids.has(MAC, None, gid, V1)
+    assert function.hca.gids.has(MAC, None, gid, V2)
 
 
 def test_the_table_is_empty_after_a_teardown(driver, function):
@@ -74,8 +87,9 @@ def test_the_table_is_empty_after_a_teardown(driver, function):
 @pytest.mark.parametrize(
     ("fields", "mac"),
     [
-        ({"roce_version": 0}, MAC),
         ({"roce_version": 1}, MAC),
+        ({"roce_version": 3}, MAC),
+        ({"roce_version": 255}, MAC),
         ({"roce_l3_type": 1}, MAC),
         ({}, bytes(6)),
         ({}, b"\x01" + MAC[1:]),

@@ -24,7 +24,7 @@ def ends(clock):
     return on_a_cable(clock)
 
 
-def dissected(frames, tmp_path, *fields):
+def dissected(frames, tmp_path, *fields, protocol="RRoCE"):
     """The fields' values for each frame; the test fails when one is malformed."""
     path = tmp_path / "frames.pcapng"
     parts = [blocks.section("test"), blocks.interface(ETHERNET, "one", "", bytes(6))]
@@ -37,7 +37,7 @@ def dissected(frames, tmp_path, *fields):
         command += ["-e", field]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split("|") for line in said.splitlines()]
-    assert {tuple(row[:3]) for row in rows} == {("RRoCE", "", "")}
+    assert {tuple(row[:3]) for row in rows} == {(protocol, "", "")}
     return [row[3:] for row in rows]
 
 
@@ -79,6 +79,21 @@ def test_other_services(ends, service, opcodes, tmp_path):
     assert len(channel.received()) == 1
     rows = dissected(frames_of(channel), tmp_path, "infiniband.bth.opcode")
     assert {int(opcode) for (opcode,) in rows} == opcodes
+
+
+@pytest.mark.parametrize("service", [QpType.RC, QpType.UD], ids=lambda one: one.name)
+def test_version_1(ends, service, tmp_path):
+    for node in ends:
+        node.index = 4
+    channel = Channel(service, *ends)
+    channel.post_recv(ends[1].region(len(TEXT)).sge())
+    channel.send(b"seen")
+    channel.settle()
+    fields = ("eth.type", "infiniband.grh.nxthdr", "infiniband.grh.dgid")
+    rows = dissected(frames_of(channel), tmp_path, *fields, protocol="RoCE")
+    gids = {f"::ffff:10.0.0.{node.gids[1][-1]}" for node in ends}
+    assert {(int(kind, 0), int(follows, 0)) for kind, follows, _ in rows} == {(0x8915, 27)}
+    assert {dgid for *_, dgid in rows} <= gids
 
 
 def test_notification_of_congestion(ends, tmp_path):

@@ -12,16 +12,9 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_wire import MOST_HELD
 from emu.device.port.datagram import Datagram
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.roce.framing import (
-    MAPPED_PREFIX as MAPPED,
-)
-from emu.device.port.eth.roce.framing import (
-    Framer,
-    Headers,
-    network_header,
-    seal,
-    transport_header,
-)
+from emu.device.port.eth.roce.framing import MAPPED_PREFIX as MAPPED
+from emu.device.port.eth.roce.framing import Framer, Headers
+from emu.device.port.eth.roce.reading import network_header, seal, transport_header
 from emu.device.port.packet import OPS, Packet
 from emu.driver.nodes.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
 from emu.driver.verbs.channels import Channel
@@ -383,7 +376,7 @@ class TestDatagramsWithoutAGid:
     def node(self):
         return on_one_segment(HandClock(), 1)[0]
 
-    @pytest.mark.parametrize(("index", "gid"), [(5, ipv4(2)), (1, None), (1, bytes(16))])
+    @pytest.mark.parametrize(("index", "gid"), [(9, ipv4(2)), (1, None), (1, bytes(16))])
     def test_lost(self, node, index, gid):
         hca = node.hca
         to = replace(hca.link.vector(av.new(**node.vector_to(node)).buf), gid=gid)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.port.eth.roce import framing
+from emu.device.port.eth.roce import framing, reading
 from emu.driver.nodes.roce import (
     HOP_LIMIT,
     SPORT,
@@ -327,7 +327,7 @@ def test_messages_are_frames_for_who_wants_to_see_them(clock):
     channel.send(b"seen")
     channel.settle()
     assert len(channel.sent()) == len(channel.received()) == 1
-    kinds = [str(framing.parse(frame, 14).op) for frame in seen]
+    kinds = [str(reading.parse(frame, 14).op) for frame in seen]
     assert kinds == ["RC SEND ONLY", "RC ACKNOWLEDGE ONLY aeth"]
 
 

@@ -1,4 +1,4 @@
-"""RoCE v2 under stock drivers: two functions of a guest, two guests, and Soft-RoCE as the peer."""
+"""RoCE under stock drivers: two functions of a guest, two guests, and Soft-RoCE as the peer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ from helpers.guest.guests import (
     running,
     with_qemus_nic,
 )
-from helpers.guest.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
-from helpers.guest.traffic_tools import converse, verify
+from helpers.guest.roce_guests import (
+    GID_OF_IPV4,
+    GID_OF_IPV4_V1,
+    NAMESPACES,
+    ONE,
+    TWO,
+    UP,
+    by_address,
+    gid_of,
+)
+from helpers.guest.traffic_tools import converse, talk, verify
 
 from emu.guests import GuestOptions
 from emu.server.control import Client
@@ -65,15 +74,38 @@ def guest(lab, suite):
 class TestInOneGuest:
     def test_the_port_is_as_rdma_tools_want_it(self, guest):
         assert "link_layer:\t\tEthernet" in run(guest, "ibv_devinfo -d mlx5_0")
-        gids = "/sys/class/infiniband/mlx5_0/ports/1"
-        assert run(guest, f"cat {gids}/gid_attrs/types/0").strip() == "RoCE v2"
-        assert run(guest, f"cat {gids}/gids/{GID_OF_IPV4}").strip().endswith("ffff:0a00:0001")
+        table = """cd /sys/class/infiniband/mlx5_0/ports/1
+            for index in 0 1 2 3; do
+                echo "$(cat gids/$index), $(cat gid_attrs/types/$index)"
+            done"""
+        rows = [line.split(", ") for line in run(guest, table).splitlines()]
+        assert [kind for _, kind in rows] == ["IB/RoCE v1", "RoCE v2"] * 2
+        assert [gid for gid, _ in rows] == [rows[0][0]] * 2 + [rows[2][0]] * 2
+        assert rows[2][0].endswith("ffff:0a00:0001")
 
+    def test_programs_of_librdmacm_want_version_2(self, guest):
+        """As on real cards: the kernel prefers it where both are offered."""
+        mode = "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode"
+        program = f"modprobe rdma_cm; mkdir -p /sys/kernel/config/rdma_cm/mlx5_0; cat {mode}"
+        assert run(guest, program).strip() == "RoCE v2"
+
+    @pytest.mark.parametrize("gid", [GID_OF_IPV4, GID_OF_IPV4_V1], ids=["v2", "v1"])
     @pytest.mark.parametrize("options", PINGPONGS)
-    def test_pingpong_with_itself(self, guest, options):
+    def test_pingpong_with_itself(self, guest, options, gid):
         kind, *options = options.split()
-        command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
+        command = f"ibv_{kind}_pingpong -g {gid} -n 50 {' '.join(options)}"
         converse(guest, guest, command, ONE)
+
+    @pytest.mark.parametrize("mode", ["IB/RoCE v1", "RoCE v2"])
+    def test_a_program_of_librdmacm_by_the_version_that_the_port_is_set_to(self, guest, mode):
+        setting = "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode"
+        run(guest, f"mkdir -p /sys/kernel/config/rdma_cm/mlx5_0; echo '{mode}' > {setting}")
+        try:
+            by_address(
+                guest, guest, ("rping -s -a {to} -C 10 -V", "rping -c -a {to} -C 10 -V"), ONE
+            )
+        finally:
+            run(guest, f"echo 'RoCE v2' > {setting}")
 
     @pytest.mark.slow
     @pytest.mark.parametrize("command", PERFTESTS)
@@ -117,8 +149,34 @@ def ways(guests, request):
 def test_pingpong(ways, options):
     kind, *options = options.split()
     (server, theirs, to), (client, ours, _) = ways
-    command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
+    command = f"ibv_{kind}_pingpong -n 50 {' '.join(options)}"
+    theirs, ours = (f"{name} -g {gid_of(name)}" for name in (theirs, ours))
     converse(server, client, command, to, server_device=theirs, client_device=ours)
+
+
+def only_adapters(ends):
+    if "rxe0" in (name for _, name, _ in ends):
+        pytest.skip("Soft-RoCE has no v1")
+
+
+@pytest.mark.parametrize("options", ["rc -c", "ud -c", "uc -c", "xsrq"])
+def test_pingpong_by_version_1(ways, options):
+    only_adapters(ways)
+    (server, _, to), (client, _, _) = ways
+    kind, *options = options.split()
+    command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4_V1} -n 50 {' '.join(options)}"
+    converse(server, client, command, to)
+
+
+def test_ends_of_different_versions_do_not_meet(guests):
+    """Each has both, but takes only what comes by the version of its own GID."""
+    only_adapters(guests)
+    (server, _, to), (client, _, _) = guests
+    ends = {"server": f"mlx5_0 -g {GID_OF_IPV4_V1}", "client": f"mlx5_0 -g {GID_OF_IPV4}"}
+    devices = {f"{end}_device": device for end, device in ends.items()}
+    told = talk(server, client, "timeout 40 ibv_rc_pingpong -n 5", to, **devices)
+    assert told.statuses[1], told
+    assert "transport retry counter exceeded" in told
 
 
 @pytest.mark.parametrize("command", PERFTESTS)
@@ -128,8 +186,15 @@ def test_perftest(ways, command):
         pytest.skip("Soft-RoCE has no XRC")
     if "-s 2048" in command:
         command = command.replace("2048", "1024")  # what fits the path MTU of an MTU of 1500
-    command = f"{command} -F -x {GID_OF_IPV4}"
-    converse(server, client, command, to, server_device=theirs, client_device=ours)
+    theirs, ours = (f"{name} -x {gid_of(name)}" for name in (theirs, ours))
+    converse(server, client, f"{command} -F", to, server_device=theirs, client_device=ours)
+
+
+@pytest.mark.parametrize("command", PERFTESTS[::3])
+def test_perftest_by_version_1(ways, command):
+    only_adapters(ways)
+    (server, _, to), (client, _, _) = ways
+    converse(server, client, f"{command} -F -x {GID_OF_IPV4_V1}", to)
 
 
 @pytest.mark.parametrize("commands", BY_ADDRESS, ids=lambda one: one[0].split()[0])
@@ -138,12 +203,18 @@ def test_connections_by_address(ways, commands):
     by_address(server, client, commands, to)
 
 
+@pytest.mark.parametrize("version", [2, 1], ids=["v2", "v1"])
 @pytest.mark.parametrize("loss", [0, 1])
-def test_data_are_what_was_sent(ways, loss):
+def test_data_are_what_was_sent(ways, loss, version):
     """Byte by byte, with atomics, while the link loses this many packets of a hundred."""
+    if version == 1:
+        only_adapters(ways)
     (server, theirs, to), (client, ours, _) = ways
     adapter = next(guest for guest, *_ in ways if guest.options.devices)
-    theirs, ours = ([f"DEVICE={name}", f"GID_INDEX={GID_OF_IPV4}"] for name in (theirs, ours))
+    gids = [gid_of(name) if version == 2 else GID_OF_IPV4_V1 for name in (theirs, ours)]
+    theirs, ours = (
+        [f"DEVICE={name}", f"GID_INDEX={gid}"] for name, gid in zip((theirs, ours), gids)
+    )
     with Client(adapter.control_socket) as control:
         control.set_link(loss=loss)
         try:

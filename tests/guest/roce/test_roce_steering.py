@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from helpers.guest.kernel_log import KernelLog
-from helpers.guest.roce_guests import ONE, UP, run
+from helpers.guest.roce_guests import GID_OF_IPV4, ONE, SOFT_GID_OF_IPV4, UP, run
 from helpers.guest.traffic_tools import converse
 
 from emu.guests import GuestOptions
@@ -12,9 +12,9 @@ from emu.guests import GuestOptions
 pytestmark = pytest.mark.guest
 
 LINK = "mlx5_0/1"
-GID_OF_IPV4 = 1
 CONGESTION_EXPERIENCED = 3
 PINGPONG = f"ibv_rc_pingpong -g {GID_OF_IPV4} -n 50 -c"
+SOFT_PINGPONG = f"ibv_rc_pingpong -g {SOFT_GID_OF_IPV4} -n 50 -c"
 RELOAD = """set -e
 function=$(basename $(readlink /sys/class/infiniband/mlx5_0/device))
 devlink dev param set pci/$function name enable_roce value {value} cmode driverinit
@@ -24,7 +24,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 """
-GID_TYPE = "/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0"
+GID_TYPE = "/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/1"
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_roce_off_and_on(guest):
     assert guest.run(f"cat {GID_TYPE}").status
     assert guest.run(f"{PINGPONG} -d mlx5_0").status
     run(guest, "modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0; sleep 1")
-    converse(guest, guest, PINGPONG, ONE, server_device="rxe0", client_device="rxe0")
+    converse(guest, guest, SOFT_PINGPONG, ONE, server_device="rxe0", client_device="rxe0")
     run(guest, "rdma link delete rxe0")
     run(guest, RELOAD.format(value="true"))
     run(guest, UP.format(address=ONE, nic="eth0"))

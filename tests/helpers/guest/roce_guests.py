@@ -5,8 +5,11 @@ from __future__ import annotations
 from helpers.guest.guests import SECONDS, run
 
 ONE, TWO = "10.0.0.1", "10.0.0.2"
-GID_OF_IPV4 = 1
-"""The default GID, which the driver makes of the MAC address, is the first one."""
+GID_OF_IPV4, GID_OF_IPV4_V1 = 3, 2
+"""For RoCE v2 and v1. Each address has two GIDs, v1 first; the default address, which the driver
+makes of the MAC address, comes before this one."""
+SOFT_GID_OF_IPV4 = 1
+"""Soft-RoCE has no v1."""
 
 CM_LISTENS = "sleep 3"
 UP = """set -e
@@ -23,6 +26,11 @@ rdma dev set mlx5_1 netns peer
 ip -n peer link set lo up
 ip netns exec peer sh -c '{UP.format(address=TWO, nic="eth1")}'
 """
+
+
+def gid_of(device):
+    """The index of a device's GID of RoCE v2 with an IPv4 address."""
+    return SOFT_GID_OF_IPV4 if device.startswith("rxe") else GID_OF_IPV4
 
 
 def by_address(server, client, commands, to, inside=""):

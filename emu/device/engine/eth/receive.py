@@ -24,7 +24,7 @@ from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.headers import FrameError, Headers, parse
 from emu.device.port.eth.plain import header_bytes
-from emu.device.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
+from emu.device.port.eth.roce.framing import GRH, ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, check, segment
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CUT_PER_STEP
@@ -40,7 +40,7 @@ MOST_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
 
 
-_TYPE_AT = slice(12, 14)
+_TYPE_AT, _TAGGED_TYPE_AT = slice(12, 14), slice(16, 18)
 
 FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
 
@@ -111,7 +111,11 @@ def take(hca: Hca, frame: Frame) -> None:
         elif data.startswith(CONTROL_ADDRESS) and data[_TYPE_AT] == MAC_CONTROL:
             port = vport.port
             port.flow.take(data, hca.clock.now_ns(), port.speed)
-        elif data.find(ROCE_PORT, *ROCE_PORT_AT) < 0 or not roce.take(hca, data):
+        elif (
+            data.find(ROCE_PORT, *ROCE_PORT_AT) < 0
+            and data[_TYPE_AT] != GRH
+            and data[_TAGGED_TYPE_AT] != GRH
+        ) or not roce.take(hca, data):
             _steer_one(hca, frame, None)
             received.add(data)
     except FrameError:

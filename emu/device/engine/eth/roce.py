@@ -1,4 +1,4 @@
-"""RoCE v2 frames that arrive at an Ethernet port.
+"""RoCE frames that arrive at an Ethernet port.
 
 A frame for a GID of the port, or for a multicast GID that a queue pair is attached to, is RoCE's
 as long as the driver has enabled it (nic_vport_context.roce_en). Everything else is for the flow
@@ -15,8 +15,15 @@ from emu.device.engine.eth.rdma_steering import Passage
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.eth.roce.datagram import datagram_of, vlan_of
-from emu.device.port.eth.roce.framing import BadFrameError, addresses, network_header, parse, tag_of
 from emu.device.port.eth.roce.gids import MAC_BYTES
+from emu.device.port.eth.roce.reading import (
+    BadFrameError,
+    addresses,
+    network_header,
+    parse,
+    tag_of,
+    version_of,
+)
 from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
@@ -60,8 +67,8 @@ def take(hca: Hca, frame: bytes, *, is_looped: bool = False) -> bool:
 
 
 def _is_for(hca: Hca, frame: bytes, at: int) -> bool:
-    """Whether the function has the frame's destination."""
+    """Whether the function has the frame's destination. A group's takes both versions of RoCE."""
     _, dgid = addresses(frame, at)
     if frame[0] & _GROUP:
         return dgid in hca.mcgs
-    return hca.gids.has(frame[:MAC_BYTES], vlan_of(tag_of(frame, at)), dgid)
+    return hca.gids.has(frame[:MAC_BYTES], vlan_of(tag_of(frame, at)), dgid, version_of(frame, at))

@@ -1,6 +1,7 @@
-"""The wire of RoCE v2: messages to functions of this process, frames to everybody else.
+"""The wire of RoCE: messages to functions of this process, frames to everybody else.
 
-A peer is in this process if a function on the same segment has its MAC address, VLAN and GID.
+A peer is in this process if a function on the same segment has its MAC address, VLAN and GID, for
+the same version of RoCE.
 Everybody else is reached by frames, which leave by the same port as those of the network interface.
 """
 
@@ -109,7 +110,7 @@ class RoceWire:
         found = None
         if not source.is_empty:
             for node in self._eth.nodes():
-                if node.gids.has(mac, source.vlan, gid):
+                if node.gids.has(mac, source.vlan, gid, source.version):
                     found = node
                     break
         if len(self._nodes) >= KNOWN_ADDRESSES:

@@ -24,6 +24,8 @@ ETH_IPV4 = 0x0800
 ETH_CTAG = 0x8100
 ETH_IPV6 = 0x86DD
 ETH_STAG = 0x88A8
+ETH_ROCE = 0x8915
+"""RoCE v1: a global route header follows."""
 
 ICMP = 1
 TCP = 6

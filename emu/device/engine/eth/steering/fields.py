@@ -15,6 +15,7 @@ from typing import NamedTuple
 from emu.device.port.eth.headers import (
     ESP,
     ETH_CTAG,
+    ETH_ROCE,
     ETH_STAG,
     GRE,
     ROCE_PORT,
@@ -25,6 +26,7 @@ from emu.device.port.eth.headers import (
     Marked,
 )
 from layouts.eth_enums import ModifyField
+from layouts.wire.bth import bth, grh
 
 Read = Callable[[Headers], int | None]
 Part = Callable[[Headers], Hashable]
@@ -32,6 +34,7 @@ Part = Callable[[Headers], Hashable]
 _CTAG, _STAG = ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "big")
 _L4_TYPE = {TCP: 1, UDP: 2}  # MLX5_PACKET_L4_TYPE_*
 _number = int.from_bytes
+_GRH_BYTES, _BTH_BYTES = grh.size, bth.size
 
 
 class Field(NamedTuple):
@@ -168,6 +171,8 @@ def _after_udp(headers: Headers, port: int, size: int) -> bytes:
 
 def _tunnel(headers: Headers) -> bytes:
     """The bytes that determine the fields of tunnels, RoCE and ESP."""
+    if headers.ethertype == ETH_ROCE:
+        return _after_grh(headers)
     return headers.frame[headers.l4 : min(headers.l4 + 20, headers.end)] if headers.l4 else b""
 
 
@@ -176,10 +181,19 @@ def _vxlan_vni(headers: Headers) -> int | None:
     return _number(vxlan[4:7], "big") if vxlan and vxlan[0] & 8 else None
 
 
+def _after_grh(headers: Headers) -> bytes:
+    """The base transport header of RoCE v1; empty when it is incomplete."""
+    at = headers.l3 + _GRH_BYTES
+    return headers.frame[at : at + _BTH_BYTES] if len(headers.frame) >= at + _BTH_BYTES else b""
+
+
 def _bth(start: int, stop: int) -> Read:
     def read(headers: Headers) -> int | None:
-        bth = _after_udp(headers, ROCE_PORT, 12)
-        return _number(bth[start:stop], "big") if bth else None
+        if headers.ethertype == ETH_ROCE:
+            found = _after_grh(headers)
+        else:
+            found = _after_udp(headers, ROCE_PORT, _BTH_BYTES)
+        return _number(found[start:stop], "big") if found else None
 
     return read
 

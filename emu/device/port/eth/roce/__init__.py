@@ -1,1 +1,1 @@
-"""RoCE v2: packets of the InfiniBand transport in UDP datagrams, and the addresses of a port."""
+"""RoCE: packets of the InfiniBand transport in Ethernet frames, and the addresses of a port."""

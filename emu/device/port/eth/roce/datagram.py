@@ -1,20 +1,28 @@
-"""Unreliable datagrams in RoCE v2 frames (IBTA annex A17.4.4, A17.9.2)."""
+"""Unreliable datagrams in RoCE frames (IBTA annexes A16, A17.4.4 and A17.9.2)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from emu.device.port.datagram import Datagram, Destination, Origin
-from emu.device.port.eth.roce.framing import UDP_BYTES, Framer, Headers, ip_header, is_ipv4
+from emu.device.port.eth.roce.framing import (
+    UDP_BYTES,
+    Framer,
+    Headers,
+    header_bytes,
+    is_ipv4,
+    route_header,
+)
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID, NO_MAC
 from emu.device.port.packet import OPS, Packet
-from layouts.eth_enums import CqeRoceL3
+from layouts.eth_enums import CqeRoceL3, RoceVersion
 from layouts.wire import bth
 from layouts.wire.bth import Kind, Service
 
 VID_MASK, PRIORITY_SHIFT = 0xFFF, 13
 
 _GROUP = 1
+_V1, _V2 = RoceVersion.VERSION_1, RoceVersion.VERSION_2
 _IPV4_AREA = bytes(20)
 """In front of an IPv4 header, which takes the second half of the area for a GRH."""
 
@@ -26,6 +34,8 @@ class RoceDestination(Destination):
     mac: bytes = NO_MAC
     sport: int = 0
     """UDP source port."""
+    version: int = _V2
+    """Of the source GID that the address vector chooses."""
 
     @property
     def is_multicast(self) -> bool:
@@ -34,8 +44,8 @@ class RoceDestination(Destination):
 
     @property
     def header_bytes(self) -> int:
-        """Ethernet, IP and UDP header."""
-        return Headers(self.mac, NO_MAC, self.gid or NO_GID, NO_GID).size
+        """Ethernet, IP and UDP header, or Ethernet and global route header."""
+        return header_bytes(self.version, self.gid or NO_GID)
 
 
 @dataclass(slots=True)
@@ -45,6 +55,7 @@ class RoceOrigin(Origin):
     mac: bytes = NO_MAC
     tci: int | None = None
     """Priority and number in the VLAN tag; None without a tag."""
+    version: int = _V2
 
 
 def tci_of(vlan: int | None, priority: int) -> int | None:
@@ -62,7 +73,7 @@ def _headers(to: Destination, origin: Origin) -> Headers:
     assert isinstance(origin, RoceOrigin)
     return Headers(
         to.mac, origin.mac, origin.gid, to.gid or NO_GID, origin.tci, to.tclass, to.flow_label,
-        to.hop_limit, to.sport,
+        to.hop_limit, to.sport, origin.version,
     )  # fmt: skip
 
 
@@ -80,23 +91,29 @@ def datagram_of(packet: Packet, frame: bytes, tci: int | None) -> tuple[Datagram
     """The datagram in a UD packet and its frame; its data stay a view of the frame."""
     ip, payload = packet.grh, packet.payload
     assert ip is not None
+    version = _V2 if ip.is_ip else _V1
     to = RoceDestination(
         qpn=packet.qpn, qkey=packet.qkey, lid=0, sl=0, path_bits=0, gid=ip.dgid, tclass=ip.tclass,
         flow_label=ip.flow_label, hop_limit=ip.hop_limit, mac=frame[:MAC_BYTES],
+        version=version,
     )  # fmt: skip
     datagram = Datagram(to, (payload,), len(payload), packet.immediate, packet.solicited)
     mac = frame[MAC_BYTES : 2 * MAC_BYTES]
-    return datagram, RoceOrigin(0, packet.src_qpn, packet.pkey, packet.qkey, ip.sgid, mac, tci)
+    keys = packet.pkey, packet.qkey
+    return datagram, RoceOrigin(0, packet.src_qpn, *keys, ip.sgid, mac, tci, version)
 
 
 def area_of(datagram: Datagram, origin: Origin) -> tuple[bytes, CqeRoceL3]:
     """What is stored in front of the payload, as long as a GRH, and its type for the completion.
 
-    That is the IP header, an IPv4 one in the last 20 bytes (core/verbs.c:
-    ib_get_rdma_header_version).
+    That is the global route header or the IP header, an IPv4 one in the last 20 bytes
+    (core/verbs.c: ib_get_rdma_header_version).
     """
-    length = UDP_BYTES + datagram.octets - datagram.to.header_bytes
-    header = ip_header(_headers(datagram.to, origin), length)
+    assert isinstance(origin, RoceOrigin)
+    length, headers = datagram.octets - datagram.to.header_bytes, _headers(datagram.to, origin)
+    if origin.version == _V1:
+        return route_header(headers, length), CqeRoceL3.GRH
+    header = route_header(headers, UDP_BYTES + length)
     if is_ipv4(origin.gid):
         return _IPV4_AREA + header, CqeRoceL3.IPV4
     return header, CqeRoceL3.IPV6

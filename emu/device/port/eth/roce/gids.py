@@ -1,6 +1,6 @@
-"""The GID table of an Ethernet port: its addresses, each with its MAC address and VLAN.
+"""The GID table of an Ethernet port: addresses, each with MAC address, VLAN and version of RoCE.
 
-Source: PRM "SET_ROCE_ADDRESS"; mlx5_ifc.h: roce_addr_layout; IBTA annex A17.4.2.
+Source: PRM "SET_ROCE_ADDRESS"; mlx5_ifc.h: roce_addr_layout; IBTA annexes A16 and A17.4.2.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
+
+from layouts.eth_enums import RoceVersion
 
 GID_BYTES, MAC_BYTES = 16, 6
 NO_GID, NO_MAC = bytes(GID_BYTES), bytes(MAC_BYTES)
@@ -17,6 +19,10 @@ def text(gid: bytes) -> str:
     """A GID as people write it (Python 3.13 does so by itself)."""
     mapped = IPv6Address(gid).ipv4_mapped
     return f"::ffff:{mapped}" if mapped is not None else str(IPv6Address(gid))
+
+
+Place = tuple[bytes, int | None, bytes, int]
+"""MAC address, VLAN, GID and version of RoCE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,7 @@ class GidEntry:
     """VLAN number of the interface that has the address; None for one without a VLAN."""
     l3_type: int = 0
     """roce_addr_layout.roce_l3_type."""
-    version: int = 0
+    version: int = RoceVersion.VERSION_1
     """roce_addr_layout.roce_version; the driver leaves it set in an entry that it empties."""
     number: int = field(init=False)
     """MAC address and GID as a number."""
@@ -39,6 +45,11 @@ class GidEntry:
 
     def __str__(self) -> str:
         return text(self.gid)
+
+    @property
+    def place(self) -> Place:
+        """What a frame for the entry has."""
+        return self.mac, self.vlan, self.gid, self.version
 
     @property
     def is_empty(self) -> bool:
@@ -56,7 +67,7 @@ class GidTable:
 
     def __init__(self, size: int) -> None:
         self._entries = [EMPTY] * size
-        self._places: frozenset[tuple[bytes, int | None, bytes]] = frozenset()
+        self._places: frozenset[Place] = frozenset()
         self.changes = 0
 
     def __len__(self) -> int:
@@ -80,19 +91,18 @@ class GidTable:
         self._changed()
 
     def _changed(self) -> None:
-        used = [entry for entry in self._entries if not entry.is_empty]
-        self._places = frozenset((entry.mac, entry.vlan, entry.gid) for entry in used)
+        self._places = frozenset(entry.place for entry in self._entries if not entry.is_empty)
         self.changes += 1
 
-    def has(self, mac: bytes, vlan: int | None, gid: bytes) -> bool:
-        """Whether what is sent to these addresses is for the port."""
-        return (mac, vlan, gid) in self._places
+    def has(self, mac: bytes, vlan: int | None, gid: bytes, version: int) -> bool:
+        """Whether what is sent to these addresses by this version of RoCE is for the port."""
+        return (mac, vlan, gid, version) in self._places
 
     def has_gid(self, gid: bytes) -> bool:
-        """Whether the port has an address, on any VLAN."""
-        return any(own == gid for _, _, own in self._places)
+        """Whether the port has an address, on any VLAN and in any version."""
+        return any(own == gid for _, _, own, _ in self._places)
 
     @property
     def macs(self) -> frozenset[bytes]:
         """The MAC addresses of all entries."""
-        return frozenset(mac for mac, _, _ in self._places)
+        return frozenset(mac for mac, *_ in self._places)

@@ -1,10 +1,10 @@
-"""RoCE v2 as the transport services see it: the ``Link`` of an Ethernet function.
+"""RoCE as the transport services see it: the ``Link`` of an Ethernet function.
 
 An address is where a queue pair's path leads, as a number: the index of the source GID, the peer's
-MAC address and its GID. Source GID, source MAC address and VLAN come from the GID table when a
-frame is made, as the table may change while a queue pair lives.
+MAC address and its GID. Source GID, version, source MAC address and VLAN come from the GID table
+when a frame is made, as the table may change while a queue pair lives.
 
-Sources: IBTA annex A17; mlx5_ifc.h: ads; device.h: mlx5_av; hw/qp.c: mlx5_set_path.
+Sources: IBTA annexes A16 and A17; mlx5_ifc.h: ads; device.h: mlx5_av; hw/qp.c: mlx5_set_path.
 """
 
 from __future__ import annotations
@@ -20,20 +20,15 @@ from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.congestion import ECN_MASK, NOT_CAPABLE
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
-from emu.device.port.eth.roce.framing import (
-    Framer,
-    Headers,
-    network_header,
-    parse,
-    seal,
-    transport_header,
-)
+from emu.device.port.eth.roce.framing import Framer, Headers, header_bytes
 from emu.device.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
+from emu.device.port.eth.roce.reading import network_header, parse, seal, transport_header
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import Recovery
 from layouts.enums import Status
+from layouts.eth_enums import RoceVersion
 from layouts.rings.wqe import av
 from layouts.wire.bth import BECN, Kind, Service
 
@@ -48,6 +43,7 @@ _ECT0 = 2
 """IP header: the sender is capable of ECN (RFC 3168)."""
 _DSCP_SHIFT = 2
 _MOST_VIOLATIONS = 0xFFFF
+_V2 = RoceVersion.VERSION_2
 _UNMARKED = Marks(0, 0, 0)
 _PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
 _CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
@@ -112,11 +108,17 @@ class RoceRoute:
         if source.is_empty:
             return None
         tclass = int(path.tclass)
-        if tclass & ECN_MASK == NOT_CAPABLE and self._congestion.rp_enabled[path.eth_prio]:
+        is_ip = source.version == _V2
+        if (
+            is_ip
+            and tclass & ECN_MASK == NOT_CAPABLE
+            and self._congestion.rp_enabled[path.eth_prio]
+        ):
             tclass |= _ECT0
         return Headers(
             mac, source.mac, source.gid, gid, tci_of(source.vlan, path.eth_prio), tclass,
             path.flow_label, path.hop_limit, path.udp_sport or DEFAULT_SPORT,
+            source.version,
         )  # fmt: skip
 
 
@@ -182,15 +184,16 @@ class RoceLink:
         """The GIDs are in the address."""
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
-        """Ethernet, IP and UDP header, and a VLAN tag if the source GID has one."""
+        """Ethernet and network headers, and a VLAN tag if the source GID has one."""
         source = self.gids[address >> _INDEX_SHIFT]
-        return Headers(NO_MAC, NO_MAC, source.gid, NO_GID, source.vlan).size
+        return header_bytes(source.version, source.gid, has_tag=source.vlan is not None)
 
     def marks(self, path: Ads) -> Marks:
-        """How a path's packets are marked."""
-        is_tagged = self.gids[int(path.src_addr_index)].vlan is not None
+        """How a path's packets are marked. A global route header has no DSCP."""
+        source = self.gids[int(path.src_addr_index)]
         priority = int(path.eth_prio)
-        made = Marks(priority, priority if is_tagged else 0, int(path.tclass) >> _DSCP_SHIFT)
+        dscp = int(path.tclass) >> _DSCP_SHIFT if source.version == _V2 else 0
+        made = Marks(priority, priority if source.vlan is not None else 0, dscp)
         return _UNMARKED if made == _UNMARKED else made
 
     def route(self, path: Ads) -> RoceRoute:
@@ -213,7 +216,7 @@ class RoceLink:
         """The packet in a frame, and where its base transport header begins."""
         at = network_header(frame)
         if not at:
-            raise BadPacketError("not a frame of RoCE v2")
+            raise BadPacketError("not a frame of RoCE")
         return parse(frame, at), transport_header(frame, at)
 
     def seal(self, frame: bytearray) -> None:
@@ -234,13 +237,18 @@ class RoceLink:
         vport.qkey_violations = min(vport.qkey_violations + 1, _MOST_VIOLATIONS)
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
-        """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1)."""
+        """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1).
+
+        And by the version of RoCE that its own GID is for: the other one leads to nobody.
+        """
         index, _, gid = parts_of(peer)
-        ip = packet.grh
-        if ip is None or ip.sgid != gid:
+        header, own = packet.grh, self.gids[index]
+        if header is None or header.sgid != gid:
             return "not from its peer's GID"
-        if ip.dgid != self.gids[index].gid:
+        if header.dgid != own.gid:
             return "not to the queue pair's own GID"
+        if header.is_ip != (own.version == _V2):
+            return "not of the queue pair's version of RoCE"
         return ""
 
     # -- datagrams
@@ -252,6 +260,7 @@ class RoceLink:
     def vector(self, raw: bytes) -> RoceDestination:
         """An address vector. The UDP source port is where InfiniBand's LID would be."""
         key, dqp, rate_sl, sport, mac, tclass, hop_limit, fields, gid = _AV.unpack(raw)
+        index = fields >> 20 & 0xFF
         return RoceDestination(
             qpn=dqp & 0xFFFFFF,
             qkey=key >> 32,
@@ -259,12 +268,13 @@ class RoceLink:
             sl=rate_sl >> 1 & 7,
             path_bits=0,
             gid=gid,
-            sgid_index=fields >> 20 & 0xFF,
+            sgid_index=index,
             tclass=tclass,
             flow_label=fields & 0xFFFFF,
             hop_limit=hop_limit,
             mac=mac,
             sport=sport or DEFAULT_SPORT,
+            version=self.gids[index].version,
         )
 
     def address_to(self, to: Destination) -> int:
@@ -273,16 +283,17 @@ class RoceLink:
         return address_of(to.sgid_index, to.mac, to.gid or NO_GID)
 
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> RoceOrigin:
-        """The GID that the address vector chooses, with its MAC address and VLAN."""
+        """The GID that the address vector chooses, with its MAC address, VLAN and version."""
         source = self.gids[to.sgid_index]
-        return RoceOrigin(0, qpn, pkey, qkey, source.gid, source.mac, tci_of(source.vlan, to.sl))
+        tci = tci_of(source.vlan, to.sl)
+        return RoceOrigin(0, qpn, pkey, qkey, source.gid, source.mac, tci, source.version)
 
     def has_sent(self, origin: Origin) -> bool:
         """Whether a datagram comes from a GID of this port."""
         return self.gids.has_gid(origin.gid)
 
     def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
-        """The IP header in the place of a GRH, and what the completion says about it."""
+        """The GRH or the IP header in its place, and what the completion says about it."""
         assert isinstance(origin, RoceOrigin)
         area, l3_type = area_of(datagram, origin)
         return area, CQE_GRH | l3_type << CQE_L3_SHIFT, origin.tci

@@ -1,0 +1,197 @@
+"""RoCE frames that arrive: where their headers are, and the packet in them (see ``framing.py``)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from zlib import crc32
+
+from emu.device.port.eth.headers import ETHERNET_BYTES, UDP
+from emu.device.port.eth.roce.framing import (
+    BTH_MASKED,
+    CTAG,
+    GRH,
+    GRH_BYTES,
+    ICRC,
+    IPV4_BYTES,
+    IPV4_IN_5_WORDS,
+    IPV6_BYTES,
+    MAPPED_PREFIX,
+    MASKED_WORD,
+    ONES,
+    ROCE_PORT,
+    ROCE_PORT_AT,
+    TAG_BYTES,
+    UDP_BYTES,
+    V4,
+    V6,
+)
+from emu.device.port.packet import (
+    MAX_BYTES,
+    SMALLEST_BYTES,
+    BadPacketError,
+    GlobalHeader,
+    Packet,
+    parse_transport,
+)
+from layouts.eth_enums import RoceVersion
+from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, ICRC_BYTES
+
+_FRAGMENT = 0x3FFF
+"""More fragments, and the offset."""
+
+_V1, _V2 = RoceVersion.VERSION_1, RoceVersion.VERSION_2
+_read_icrc = ICRC.unpack_from
+_read_ipv4 = Struct(">BBHHHBBH8sHHHH4s").unpack_from
+_read_ipv6 = Struct(">IHBB16s16sHHHH4s").unpack_from
+_read_grh = Struct(">IHBB16s16s4s").unpack_from
+_mask_ipv4 = Struct(">8sBBHHHBBH8sHHHH4sB").pack
+_mask_ipv6 = Struct(">8sIHBB16s16sHHHH4sB").pack
+_mask_grh = Struct(">8sIHBB16s16s4sB").pack
+
+
+class BadFrameError(BadPacketError):
+    """A frame that is dropped. ``kind`` is fixed text, to count by."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__(f"{kind}: {why}")
+        self.kind = kind
+
+
+def network_header(frame: bytes | bytearray) -> int:
+    """Where the IP header or the global route header of a RoCE frame begins; 0 for other frames.
+
+    A fragment, which has no UDP header, an IPv4 header with options and an IPv6 header with
+    extensions are not RoCE's.
+    """
+    at = ETHERNET_BYTES + TAG_BYTES if frame[12:14] == CTAG else ETHERNET_BYTES
+    kind = frame[at - 2 : at]
+    if kind == GRH:
+        is_roce = (
+            len(frame) >= at + GRH_BYTES
+            and frame[at] >> 4 == GRH_VERSION
+            and frame[at + 6] == GRH_NEXT_IBA
+        )
+    elif frame.find(ROCE_PORT, *ROCE_PORT_AT) < 0:
+        return 0
+    elif kind == V4:
+        is_roce = (
+            frame[at + 22 : at + 24] == ROCE_PORT
+            and frame[at] == IPV4_IN_5_WORDS
+            and frame[at + 9] == UDP
+            and not int.from_bytes(frame[at + 6 : at + 8], "big") & _FRAGMENT
+        )
+    else:
+        is_roce = (
+            kind == V6
+            and frame[at + 42 : at + 44] == ROCE_PORT
+            and frame[at] >> 4 == 6
+            and frame[at + 6] == UDP
+        )
+    return at if is_roce else 0
+
+
+def version_of(frame: bytes | bytearray, at: int) -> RoceVersion:
+    """Which RoCE it is, of a frame for which :func:`network_header` has found ``at``."""
+    return _V1 if frame[at - 2 : at] == GRH else _V2
+
+
+def addresses(frame: bytes | bytearray, at: int) -> tuple[bytes, bytes]:
+    """Source and destination GID of such a frame."""
+    if frame[at] == IPV4_IN_5_WORDS:
+        return MAPPED_PREFIX + frame[at + 12 : at + 16], MAPPED_PREFIX + frame[at + 16 : at + 20]
+    return bytes(frame[at + 8 : at + 24]), bytes(frame[at + 24 : at + 40])
+
+
+def tag_of(frame: bytes, at: int) -> int | None:
+    """The priority and number in the VLAN tag of such a frame; None without a tag."""
+    return int.from_bytes(frame[14:16], "big") if at > ETHERNET_BYTES else None
+
+
+def transport_header(frame: bytes | bytearray, at: int) -> int:
+    """Where the base transport header of such a frame begins."""
+    if frame[at - 2 : at] == GRH:
+        return at + GRH_BYTES
+    return at + (IPV4_BYTES if frame[at] == IPV4_IN_5_WORDS else IPV6_BYTES) + UDP_BYTES
+
+
+def seal(frame: bytearray, at: int) -> None:
+    """Put the right invariant CRC into a frame that :func:`parse` takes but for that."""
+    start, length, crc, _ = _parse_headers(frame, at)
+    end = start + length - ICRC_BYTES
+    ICRC.pack_into(frame, end, crc32(frame[start + BTH_MASKED : end], crc))
+
+
+def parse(frame: bytes | bytearray, at: int) -> Packet:
+    """The packet in a frame for which :func:`network_header` has found ``at``.
+
+    Its payload is a view of ``frame``; its ``grh`` has what the network header says. The length in
+    the headers counts, and what follows it is padding. The UDP checksum is not looked at, because
+    the invariant CRC covers more. Raises :class:`BadFrameError`.
+    """
+    size = len(frame)
+    start, length, crc, grh = _parse_headers(frame, at)
+    end = start + length
+    if end > size or not SMALLEST_BYTES <= length <= MAX_BYTES:
+        raise BadFrameError("bad length", f"frame {size}, packet {length}")
+    view = memoryview(frame)
+    if crc32(view[start + BTH_MASKED : end - ICRC_BYTES], crc) != _read_icrc(frame, end - 4)[0]:
+        raise BadFrameError("bad ICRC", f"packet {length}")
+    try:
+        packet = parse_transport(view[:end], start)
+    except BadPacketError as error:
+        raise BadFrameError("bad transport header", str(error)) from None
+    packet.grh = grh
+    packet.dlid = packet.slid = packet.sl = 0
+    return packet
+
+
+def _parse_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
+    """Where the transport packet begins, its length, the CRC so far, and what the headers say."""
+    room = len(frame) - at - SMALLEST_BYTES
+    if room >= IPV4_BYTES + UDP_BYTES and frame[at] == IPV4_IN_5_WORDS:
+        return _parse_ipv4(frame, at)
+    if room >= GRH_BYTES and frame[at - 2 : at] == GRH:
+        return _parse_grh(frame, at)
+    if room < IPV6_BYTES + UDP_BYTES:
+        raise BadFrameError("bad length", f"frame {len(frame)}")
+    return _parse_ipv6(frame, at)
+
+
+def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
+    """As :func:`_parse_headers`."""
+    (
+        version, tos, total, ident, fragment, ttl, protocol, checksum, addresses, sport, dport, udp,
+        _, bth,
+    ) = _read_ipv4(frame, at)  # fmt: skip
+    if int.from_bytes(frame[at : at + IPV4_BYTES], "big") % 0xFFFF:
+        raise BadFrameError("bad IPv4 checksum", f"{checksum:#06x}")
+    if udp != total - IPV4_BYTES:
+        raise BadFrameError("bad length", f"IP {total}, UDP {udp}")
+    masked = _mask_ipv4(
+        ONES, version, 0xFF, total, ident, fragment, 0xFF, protocol, 0xFFFF, addresses, sport,
+        dport, udp, 0xFFFF, bth, 0xFF,
+    )  # fmt: skip
+    sgid, dgid = MAPPED_PREFIX + addresses[:4], MAPPED_PREFIX + addresses[4:]
+    header = GlobalHeader(sgid, dgid, tos, 0, ttl, is_ip=True)
+    return at + IPV4_BYTES + UDP_BYTES, udp - UDP_BYTES, crc32(masked), header
+
+
+def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
+    """As :func:`_parse_headers`."""
+    first, length, protocol, hops, sgid, dgid, sport, dport, udp, _, bth = _read_ipv6(frame, at)
+    if udp != length:
+        raise BadFrameError("bad length", f"IP {length}, UDP {udp}")
+    masked = _mask_ipv6(
+        ONES, MASKED_WORD, length, protocol, 0xFF, sgid, dgid, sport, dport, udp, 0xFFFF, bth,
+        0xFF,
+    )  # fmt: skip
+    header = GlobalHeader(sgid, dgid, first >> 20 & 0xFF, first & 0xFFFFF, hops, is_ip=True)
+    return at + IPV6_BYTES + UDP_BYTES, udp - UDP_BYTES, crc32(masked), header
+
+
+def _parse_grh(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
+    """As :func:`_parse_headers`."""
+    first, length, follows, hops, sgid, dgid, bth = _read_grh(frame, at)
+    masked = _mask_grh(ONES, MASKED_WORD, length, follows, 0xFF, sgid, dgid, bth, 0xFF)
+    header = GlobalHeader(sgid, dgid, first >> 20 & 0xFF, first & 0xFFFFF, hops)
+    return at + GRH_BYTES, length, crc32(masked), header
