@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
 """SMC-R between two guests: a TCP connection whose data go by RDMA. Linux 6.11 or later.
 
-After `modprobe smc`, with an address on each guest's interface, and a route to the other one:
-    ip route add 10.0.0.2 via 10.0.0.2 dev eth0 onlink    (in the first; in the second likewise)
+After `modprobe smc`, with an address on each guest's interface:
     smc.py 10.0.0.1              takes a connection, sends back what comes
     smc.py 10.0.0.2 10.0.0.1     connects from the first to the second address, compares what comes
                                  back, and says which devices the kernel's links have
-The route is there because Linux tells its MAC address only where RoCE v1 is offered as well;
-through a gateway (here the peer itself) it takes the neighbour's. What smcd and smcr do, this does
-by netlink, as Debian has no smc-tools.
+What smcd and smcr do, this does by netlink, as Debian has no smc-tools. Both versions of SMC-R come
+about: the first has its addresses from GIDs of RoCE v1, the second from those of RoCE v2.
 """
 
 from __future__ import annotations
