@@ -14,9 +14,6 @@ DRIVER_UID, SHARED_UID = 0, 0xFFFF
 MOST_CHILDREN = 64
 """Maximum number of entries told of an object that has many: keys, receive queues."""
 
-KINDS: dict[str, type[Object]] = {}
-"""The classes of the objects that a function has, by kind. Each has a table."""
-
 
 class Object:
     """Something that has a handle, with the number of objects that refer to it.
@@ -32,15 +29,6 @@ class Object:
     """How its handles run; None for what no table holds."""
     BASE_BYTES = 256
     """What one object costs the host by itself."""
-
-    def __init_subclass__(cls) -> None:
-        """Raises ValueError for a kind that another class has."""
-        super().__init_subclass__()
-        if "kind" not in cls.__dict__ or cls.numbering is None:
-            return
-        if cls.kind in KINDS:
-            raise ValueError(f"{KINDS[cls.kind]} is a {cls.kind} already, not {cls}")
-        KINDS[cls.kind] = cls
 
     def __init__(self) -> None:
         self.handle = 0
@@ -71,6 +59,20 @@ class Object:
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.handle:#x}"
+
+
+def kinds_below(base: type[Object]) -> dict[str, type[Object]]:
+    """The classes that are a kind of object of their own, by kind. Each has a table.
+
+    Raises ValueError when two classes have one kind.
+    """
+    kinds: dict[str, type[Object]] = {}
+    for cls in base.__subclasses__():
+        own = {cls.kind: cls} if "kind" in vars(cls) and cls.numbering is not None else {}
+        for kind, of in [*own.items(), *kinds_below(cls).items()]:
+            if kinds.setdefault(kind, of) is not of:
+                raise ValueError(f"{kinds[kind]} is a {kind} already, not {of}")
+    return kinds
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.umem import Umem
-from emu.device.objects.object import KINDS, Object
+from emu.device.objects.object import Object, kinds_below
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.dct import Dct
 from emu.device.objects.queues.eq import Eq
@@ -49,7 +49,7 @@ for _module in walk_packages(objects.__path__, f"{objects.__name__}."):
 
 def kinds() -> list[type[Object]]:
     """The classes that have declared themselves, by the names of their kinds."""
-    return [of for _, of in sorted(KINDS.items())]
+    return [of for _, of in sorted(kinds_below(Object).items())]
 
 
 class ByClass(Protocol):

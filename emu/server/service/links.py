@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.device.function.function import Function
@@ -24,7 +24,7 @@ class Cabling:
 
     clock: Clock
     fabric: LocalFabric
-    ports: Sequence[FunctionPort | None] = field(default=())
+    ports: Sequence[FunctionPort | None] = ()
     """Those of functions with Ethernet; None for the others."""
 
 

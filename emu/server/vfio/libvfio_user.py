@@ -51,8 +51,6 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
     read.
     """
 
-    interrupts: LibraryVectors
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -62,13 +60,14 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
     ) -> None:
         """Raises :class:`TransportError` when there is no libvfio-user."""
         self._library = load_library()
+        self._vectors = LibraryVectors()
         super().__init__(
-            path, LibraryVectors(), trust_unsealed=trust_unsealed, socket_mode=socket_mode
+            path, self._vectors, trust_unsealed=trust_unsealed, socket_mode=socket_mode
         )
         self._context: Context | None = None
 
     def _open(self, function: PciFunction) -> None:
-        self._context = Context(self._library, self._name, function, self.memory, self.interrupts)
+        self._context = Context(self._library, self._name, function, self.memory, self._vectors)
         try:
             self._listener.open()
         except TransportError:
@@ -85,7 +84,7 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
             for command in client.peek(timeout_ns):
                 client.context.run()
                 if command == VfioCommand.DEVICE_SET_IRQS:
-                    self.interrupts.send_pending()
+                    self._vectors.send_pending()
         elif client.greet(timeout_ns):
             client.attach()
 

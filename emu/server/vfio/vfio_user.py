@@ -21,8 +21,6 @@ from emu.server.vfio.session import VfioSession
 class VfioUserServer(VfioServer[VfioSession]):
     """A function on a vfio-user socket; see :class:`emu.server.vfio.base.Transport`."""
 
-    interrupts: IrqTable
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -30,7 +28,8 @@ class VfioUserServer(VfioServer[VfioSession]):
         trust_unsealed: bool = False,
         socket_mode: int = OWNER_ONLY,
     ) -> None:
-        super().__init__(path, IrqTable(), trust_unsealed=trust_unsealed, socket_mode=socket_mode)
+        self._irqs = IrqTable()
+        super().__init__(path, self._irqs, trust_unsealed=trust_unsealed, socket_mode=socket_mode)
         self._requests: Requests | None = None
 
     @property
@@ -47,7 +46,7 @@ class VfioUserServer(VfioServer[VfioSession]):
         return select.POLLOUT if session.is_stuck else 0
 
     def _open(self, function: PciFunction) -> None:
-        self._requests = Requests(function, self.memory, self.interrupts)
+        self._requests = Requests(function, self.memory, self._irqs)
         self._listener.open()
 
     def _meet(self, sock: socket.socket) -> VfioSession:

@@ -5,7 +5,7 @@ Source: PRM "Transport interface send", "Transport interface receive", "Receive 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.rq import Rq
@@ -113,7 +113,7 @@ class Tir(Object):
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
-    HASHER_BYTES = 800 << 10
+    HASHER_BYTES: ClassVar[int] = 800 << 10
     """The tables of a Toeplitz key, and the flows whose hash is kept."""
 
     def __init__(

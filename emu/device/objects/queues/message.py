@@ -88,7 +88,8 @@ class Message:
     swap_add = 0
     compare = 0
     """Of an atomic; in a FETCH_ADD, the top bits of fields that are added separately."""
-    swap_add_mask = compare_mask = (1 << 64) - 1
+    swap_add_mask = 0xFFFF_FFFF_FFFF_FFFF
+    compare_mask = 0xFFFF_FFFF_FFFF_FFFF
 
     def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
         self.op = op

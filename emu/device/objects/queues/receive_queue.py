@@ -284,6 +284,7 @@ class TakenWqe:
     """A receive WQE that a message has taken from its queue, and where its completion goes."""
 
     __slots__ = ("__weakref__", "cq", "srqn", "wqe")
+    __deletable__ = ("cq",)
 
     def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int) -> None:
         self.wqe: RecvWqe | None = wqe

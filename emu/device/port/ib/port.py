@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute, Marks
@@ -44,6 +44,7 @@ CQE_GRH, CQE_SL_SHIFT = 1 << 28, 24
 _CASTS = ("unicast", "multicast")
 
 _LINK_UP = PhysState.LINK_UP
+_RECOVERY = Recovery()
 
 # What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
 # the complement of a flag lacks the bits that the enumeration does not name.
@@ -88,9 +89,10 @@ class IbPort:
     sm_lid: int = SM_LID
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
-    congestion: ClassVar[None] = None
+    congestion: None = None
     """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
-    recovery: ClassVar[Recovery] = Recovery()
+    recovery: Recovery = _RECOVERY
+    """The same for every port: its rules cannot be set."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Packets that no queue pair has taken, by what is wrong with them."""
     pkeys: tuple[int, ...] = (DEFAULT_PKEY,)

@@ -13,6 +13,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
+from typing import ClassVar
 
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError
@@ -52,11 +53,11 @@ class FramedUplink(SegmentPort):
     """A port that leads to a connected stream socket; a :class:`emu.server.net.poller.Pollable`."""
 
     is_uplink = True
-    frames_per_write = _FRAMES_PER_WRITE
+    frames_per_write: ClassVar[int] = _FRAMES_PER_WRITE
     """How many frames may be in one write."""
-    buffer_bytes = _READ_BYTES + MOST_BODY + _LENGTH.size
+    buffer_bytes: ClassVar[int] = _READ_BYTES + MOST_BODY + _LENGTH.size
     """How much may have been read and wait for receive requests."""
-    vouches = False
+    vouches: ClassVar[bool] = False
     """Whether the peer's checksums can be trusted without a look."""
 
     def __init__(self, name: str, sock: socket.socket, segment: Segment, poller: Poller) -> None:

@@ -18,6 +18,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
+from typing import ClassVar
 
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, FrameError, parse
@@ -68,9 +69,9 @@ def program() -> str:
 class _Uplink(FramedUplink):
     """The socket to passt."""
 
-    frames_per_write = 1
-    buffer_bytes = 16 << 20
-    vouches = True
+    frames_per_write: ClassVar[int] = 1
+    buffer_bytes: ClassVar[int] = 16 << 20
+    vouches: ClassVar[bool] = True
 
     def __init__(self, sock: socket.socket, owner: Passt, poller: Poller) -> None:
         self._owner = owner

@@ -7,7 +7,7 @@ and every Ethernet function is on segment 0, unless ``segment=N`` says otherwise
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from emu.host.user_error import UserError
 from emu.server.net.eth.passt import DEFAULT_MTU
@@ -34,7 +34,7 @@ class NetSpec:
     """The path of a stream's socket, the name of a TAP device."""
     segment: int = 0
     mtu: int = DEFAULT_MTU
-    forwards: tuple[tuple[str, str], ...] = field(default=())
+    forwards: tuple[tuple[str, str], ...] = ()
     """Options of passt that forward a port of the host's to the guest."""
 
     @property

@@ -22,7 +22,8 @@ from emu.server.net.fabric.protocol import FrameKind
 class _Uplink(SegmentPort):
     """The port of one segment that leads to another process."""
 
-    is_uplink = is_fabric = True
+    is_uplink = True
+    is_fabric = True
 
     def __init__(self, name: str, number: int, connection: FabricConnection) -> None:
         super().__init__(name)

@@ -40,6 +40,7 @@ class PacketCompleter:
     """Completes, retries or fails the requests of one queue pair."""
 
     __slots__ = ("_connection", "_is_retrying", "_questions", "_selective", "timer", "window")
+    __deletable__ = ("timer",)
 
     def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
         self._connection = connection

@@ -35,6 +35,7 @@ class PacketConnection:
         "_room", "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
         "repeats_selectively", "requester", "responder",
     )  # fmt: skip
+    __deletable__ = ("completer", "requester", "responder")
 
     def __init__(self, hca: Hca, qp: Qp) -> None:
         self.hca = hca
