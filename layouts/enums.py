@@ -396,6 +396,17 @@ class QpType(IntEnum):
     REG_UMR = 0xC
 
 
+class UlpStatelessOffloadMode(IntEnum):
+    """What a datagram queue pair does for IP over InfiniBand: ulp_stateless_offload_mode of a qpc.
+
+    BASIC: its send requests have an Ethernet segment, for checksums and large sends, and its
+    receive completions tell of checksums (hw/wr.c: handle_qpt_ud).
+    """
+
+    NONE = 0
+    BASIC = 1
+
+
 class RqType(IntEnum):
     """Where a queue pair takes its receives from (MLX5_*_RQ), the field rq_type of a qpc."""
 

@@ -22,8 +22,11 @@ get_max_log_entity_size_cap)."""
 _MODES = frozenset(
     {AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC, AccessMode.KLMS, AccessMode.KSM}
 )
-_NOT_BUILT = ("relaxed_ordering_write", "relaxed_ordering_read", "ma_translation_mode")
-"""Fields whose features have capability bits, none of which is set. Drivers ask for them first."""
+_NOT_BUILT = ("ma_translation_mode",)
+"""Fields whose features have capability bits, none of which is set. Drivers ask for them first.
+
+Relaxed ordering is not among them: it allows the adapter an order that this one never chooses.
+"""
 
 
 def access_mode(ctx: layout.Mkc) -> int:

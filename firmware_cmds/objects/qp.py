@@ -23,7 +23,7 @@ from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.objects.wq import real_time, response_scatter, user_index
 from firmware_cmds.options import first_set
-from layouts.enums import Op, QpState, QpType, RqType, Status
+from layouts.enums import Op, QpState, QpType, RqType, Status, UlpStatelessOffloadMode
 from layouts.objects import qp as layout
 from layouts.prm import Prm
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES, SCATTER_64_BYTES
@@ -53,7 +53,7 @@ _GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc", 
 _ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
 _NOT_BUILT = (
     *("cd_master", "cd_slave_send", "cd_slave_receive", "req_e2e_credit_mode", "offload_type"),
-    *("ulp_stateless_offload_mode", "isolate_vl_tc"),
+    "isolate_vl_tc",
 )
 """Fields of qpc whose features have capability bits, none of which is set."""
 _SCATTERING = (QpType.RC, QpType.UC)
@@ -85,6 +85,7 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
         pd=pd, scq=scq, rcq=rcq, srq=srq, xrcd=xrcd, counter=counter, umems=umems,
     )  # fmt: skip
     qp.uidx = user_index(hca.caps, ctx)
+    qp.is_ipoib = ctx.ulp_stateless_offload_mode == UlpStatelessOffloadMode.BASIC
     qp.cs_res = response_scatter(hca.caps, ctx) if qp.st in _SCATTERING else 0
     qp.cs_req = _request_scatter(hca.caps, qp)
     qp.has_real_time = has_real_time
@@ -116,12 +117,26 @@ def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
+    _check_stateless_offloads(hca.caps, ctx)
     if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
         # They reach physical addresses, keys of all domains, or the subnet's management.
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "only the driver may create a queue pair of this type",
             f"st {ctx.st:#x}",
+        )
+
+
+def _check_stateless_offloads(caps: Caps, ctx: layout.Qpc) -> None:
+    mode = ctx.ulp_stateless_offload_mode
+    if not mode:
+        return
+    is_known = mode == UlpStatelessOffloadMode.BASIC and caps.general.ipoib_basic_offloads
+    if not is_known or ctx.st != QpType.UD:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "ulp_stateless_offload_mode not supported",
+            f"{mode}, st {ctx.st:#x}",
         )
 
 

@@ -37,10 +37,10 @@ from emu.device.objects.queues.outcome import (
 from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
-from emu.device.port.datagram import Datagram
+from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.costs import LOG_BYTES_PER_STEP
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_FRAME
 from emu.device.rounds.sizes import BYTES_PER_TURN, WQES_PER_TURN
 from emu.device.state.hca import Hca
 from emu.device.state.turns import turn_of
@@ -120,6 +120,8 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     elif isinstance(work, Datagram):
         length = work.length
         delivery.send(hca, work, ud.origin_of(hca.link, qp, work.to))
+    elif isinstance(work, LargeSend):
+        length = _send_large(hca, qp, work)
     else:
         outcome = work
     if outcome is not None:
@@ -130,6 +132,17 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
         return None
     send_requests.complete(hca, qp, wqe, length)
     return length if qp.state is _RTS else None
+
+
+def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:
+    """Send all datagrams of a large send; returns their bytes."""
+    length = 0
+    origin = ud.origin_of(hca.link, qp, work.datagrams[0].to)
+    for one in work.datagrams:
+        hca.round.charge(STEPS_PER_FRAME)
+        delivery.send(hca, one, origin)
+        length += one.length
+    return length
 
 
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:

@@ -78,6 +78,13 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "umr_extended_translation_offset": 1,
         "umr_fence": 1,
         "imaicl": 1,
+        # An order of reads and writes, and a length of writes, that nothing here makes use of.
+        "relaxed_ordering_write": 1,
+        "relaxed_ordering_read": 1,
+        "relaxed_ordering_read_pci_enabled": 1,
+        "relaxed_ordering_write_umr": 1,
+        "relaxed_ordering_read_umr": 1,
+        "end_pad": 1,
         # Processes that send commands themselves (DEVX), and the memory (umems) that these name.
         "log_max_uctx": 12,
         "log_max_umem": 16,

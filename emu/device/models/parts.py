@@ -36,6 +36,8 @@ PARTS = (
     Part(CapType.GENERAL, BASE_GENERAL, link=_IB),
     Part(CapType.GENERAL, ETHERNET_GENERAL, link=_ETH),
     Part(CapType.GENERAL_2, BASE_GENERAL_2),
+    # Checksums and large sends of IP over InfiniBand (hw/qp.c: IB_QP_CREATE_IPOIB_UD_LSO).
+    Part(CapType.GENERAL, {"ipoib_basic_offloads": 1}, link=_IB),
     Part(CapType.ATOMIC, BASE_ATOMIC),
     Part(CapType.ETHERNET_OFFLOADS, ETHERNET_OFFLOADS, link=_ETH),
     Part(CapType.FLOW_TABLE, NIC_FLOW_TABLES, link=_ETH),

@@ -75,6 +75,20 @@ class Datagram:
         return replace(self, data=[memoryview(b"".join(self.data))])
 
 
+class LargeSend:
+    """The datagrams of one large send, in their order; the first one is the longest."""
+
+    __slots__ = ("datagrams",)
+
+    def __init__(self, datagrams: Sequence[Datagram]) -> None:
+        self.datagrams = datagrams
+
+    @property
+    def length(self) -> int:
+        """Bytes in the longest."""
+        return self.datagrams[0].length
+
+
 @dataclass(slots=True)
 class Origin:
     """Where a datagram comes from, as its headers say."""

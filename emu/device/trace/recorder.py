@@ -180,7 +180,9 @@ class Recorder:
         """A work request, decoded by its opcode."""
         key = hca.mkeys.get(wqe.imm >> 8)
         mode = key.mode if key is not None else None
-        shown = work.request(wqe, queue.st if isinstance(queue, Qp) else None, mode)
+        st = queue.st if isinstance(queue, Qp) else None
+        is_ipoib = isinstance(queue, Qp) and queue.is_ipoib
+        shown = work.request(wqe, st, mode, is_ipoib=is_ipoib)
         self.requests[shown["op"]] += 1
         self._record(Point.WQE, {"qpn": queue.handle} | shown)
 

@@ -63,6 +63,8 @@ _OF_4_BYTES: Mapping[int, tuple[Prm, ...]] = {
 _WITH_VECTOR = (QpType.UD, QpType.QP0, QpType.QP1, QpType.DCI)
 _EXTENDED_AV = 1 << 31
 _BASE_AV_BYTES = 16
+_PAD_BYTES = 16
+"""Between the address vector and the Ethernet segment (mlx5_wqe_eth_pad)."""
 _FENCE_SHIFT = 5
 _SOLICITED, _SIGNALED = 1 << 1, 0b10 << 2
 _MOST_SEGMENTS = 32
@@ -95,11 +97,14 @@ def kind(wqe: Wqe) -> str:
     return "UMR change"
 
 
-def request(wqe: Wqe, st: QpType | None, mode: AccessMode | None) -> dict[str, Any]:
+def request(
+    wqe: Wqe, st: QpType | None, mode: AccessMode | None, *, is_ipoib: bool = False
+) -> dict[str, Any]:
     """The keys of a wqe event from ``index`` on.
 
     ``st`` is the transport service, None for a request of an Ethernet send queue. ``mode`` is the
-    access mode of the key that a UMR changes, where there is one.
+    access mode of the key that a UMR changes, where there is one. ``is_ipoib``: a datagram with an
+    Ethernet segment.
     """
     shown: dict[str, Any] = {"index": wqe.index, "op": kind(wqe), "ds": wqe.ds}
     if flags := _control_flags(wqe.fm_ce_se):
@@ -112,7 +117,7 @@ def request(wqe: Wqe, st: QpType | None, mode: AccessMode | None) -> dict[str, A
     elif wqe.opcode == Opcode.SET_PSV:
         shown |= _segment(seg_set_psv, body, DS)
     elif wqe.opcode in Opcode._value2member_map_ and wqe.opcode != Opcode.NOP:
-        shown |= _frame(body) if st is None else _message(wqe.opcode, body, st)
+        shown |= _frame(body, DS) if st is None else _message(wqe.opcode, body, st, is_ipoib)
     return shown
 
 
@@ -143,7 +148,7 @@ def _segment(layout: Prm, body: bytes, at: int) -> dict[str, Any]:
     return {layout.prm_name.removeprefix("wqe_"): decode.fields(layout.view(body, at))}
 
 
-def _message(opcode: int, body: bytes, st: QpType) -> dict[str, Any]:
+def _message(opcode: int, body: bytes, st: QpType, is_ipoib: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     at = DS
     if st is QpType.XRC:
@@ -154,6 +159,8 @@ def _message(opcode: int, body: bytes, st: QpType) -> dict[str, Any]:
         is_extended = av.view(base).dqp_dct & _EXTENDED_AV
         shown |= _segment(av, body if is_extended else body[:at] + base, at)
         at += av.size if is_extended else _BASE_AV_BYTES
+    if is_ipoib:
+        return shown | _frame(body, at + _PAD_BYTES)
     of_opmod = _OF_4_BYTES if body[0] == EXTENDED_ATOMIC else _SEGMENTS
     for layout in of_opmod.get(opcode) or _SEGMENTS.get(opcode, ()):
         shown |= _segment(layout, body, at)
@@ -163,12 +170,12 @@ def _message(opcode: int, body: bytes, st: QpType) -> dict[str, Any]:
     return shown
 
 
-def _frame(body: bytes) -> dict[str, Any]:
+def _frame(body: bytes, at: int) -> dict[str, Any]:
     """The Ethernet segment; the headers that are inline, by their length; the data."""
-    shown = _segment(wqe_eth_seg, body, DS)
+    shown = _segment(wqe_eth_seg, body, at)
     if not shown:
         return {}
-    at, trailer = DS + wqe_eth_seg.size, wqe_eth_seg.view(body, DS).trailer
+    at, trailer = at + wqe_eth_seg.size, wqe_eth_seg.view(body, at).trailer
     if trailer and not trailer & INSERT_VLAN:
         size = trailer >> 16
         shown["headers"] = {"inline": size}

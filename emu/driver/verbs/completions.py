@@ -44,6 +44,8 @@ class Completion:
     solicited: bool = False
     timestamp: int = 0
     vlan: int | None = None
+    hds_ip_ext: int = 0
+    """Which checksums of a packet are right (CqeChecked)."""
     scattered: bytes | None = None
     """The message's data, or the answer's, if they have come in the entry (scatter to CQE)."""
     vendor: int = field(default=0, compare=False)
@@ -219,5 +221,6 @@ def _completion(raw: bytes, front: bytes) -> Found:
         flags_rqpn=entry.flags_rqpn, solicited=bool(raw[63] & 2),
         timestamp=entry.timestamp_h << 32 | entry.timestamp_l,
         vlan=entry.vlan_info if entry.l4_l3_hdr_type & 1 else None,
+        hds_ip_ext=entry.hds_ip_ext,
         scattered=None if scattered is None else scattered[: entry.byte_cnt],
     )  # fmt: skip

@@ -19,8 +19,12 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.signatures import Crc, Dif, SignatureKey
 from emu.driver.keys.umr import INLINE, OFFSET, FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.outcomes import settle
+from emu.driver.verbs.segments import data_segments
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, Opcode, PortType, QpType
+from layouts.eth_enums import EthChecksum
+from layouts.rings.eth_wqe import ETH
+from layouts.rings.wqe import av
 
 IOVA = 0x1234_0000_0000
 
@@ -80,6 +84,24 @@ def test_masked_atomics(region, traced, size):
     assert swap.items() >= operands[size].items()
     name = "masked_fa4_seg" if size == 4 else "masked_fa_seg"
     assert add[name] == {"add": 5, "field_boundary": 6}
+
+
+def test_packet_of_ip_over_infiniband(events, node, region):
+    """Its Ethernet segment stands behind the address vector and a pad."""
+    sender = node.queue_pair(QpType.UD, ulp_stateless_offload_mode=1)
+    sender.init(q_key=1, mtu=5, log_msg_max=12)
+    sender.to_rtr(mtu=0, log_msg_max=0)
+    sender.to_rts()
+    vector = bytes(av.new(dqp_dct=1 << 31 | 0x77, rlid=9).buf)
+    segment = (ETH.pack(int(EthChecksum.L4), 100, 0, 40 << 16)[:14] + bytes(40)).ljust(64, b"\0")
+    sender.post(Opcode.LSO, vector, bytes(16), segment, *data_segments([region.sge(0, 300)]))
+    settle(node)
+    (event,) = (one.fields for one in events.of(Point.WQE))
+    assert event["op"] == "LSO"
+    assert event["av"]["rlid"] == 9
+    assert event["eth_seg"]["mss"] == 100
+    assert event["headers"] == {"inline": 40}
+    assert event["data"] == [{"byte_count": 300, "lkey": region.key, "addr": IOVA}]
 
 
 def test_registration(node, traced):

@@ -103,6 +103,17 @@ def test_tcp(guest):
     assert said["end"]["sum_received"]["bytes"] > 1 << 20
 
 
+def test_offloads(guest):
+    """Checksums and large sends are the adapter's, and what it computes is right (hw/wr.c)."""
+    said = run(guest, "ethtool -k ib0")
+    for feature in ("rx-checksumming", "tx-checksum-ipv4", "tcp-segmentation-offload"):
+        assert f"{feature}: on" in said
+    test_tcp(guest)
+    counters = "TcpInCsumErrors", "UdpInCsumErrors"
+    told = json.loads(run(guest, f"{IN_PEER}nstat -az --json {' '.join(counters)}"))["kernel"]
+    assert [told[name] for name in counters] == [0, 0]
+
+
 RDMA_CM = {
     "rping": ("rping -s -a {to} -C 20 -S 4096 -V", "rping -c -a {to} -C 20 -S 4096 -V"),
     "ucmatose": ("ucmatose -b {to} -c 3", "ucmatose -s {to} -c 3"),

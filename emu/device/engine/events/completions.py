@@ -76,10 +76,12 @@ def complete_receive(
     opcode: CqeOpcode,
     received: Received,
     data: bytes | None = None,
+    hds_ip_ext: int = 0,
 ) -> None:
     """Report that a message has filled a receive WQE, or with ``data`` that it is to be filled.
 
-    These are 32 or 64 bytes, for which the CQ's entries have room.
+    These are 32 or 64 bytes, for which the CQ's entries have room. ``hds_ip_ext`` says which
+    checksums of a datagram are right.
     """
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
@@ -92,7 +94,9 @@ def complete_receive(
         queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     if tag is not None:
-        entry = _tagged(entry, tag)
+        entry = _extended(entry, l4_l3_hdr_type=_HAS_VLAN, vlan_info=tag)
+    if hds_ip_ext:
+        entry = _extended(entry, hds_ip_ext=hds_ip_ext)
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
     if data is not None:
         entry, form = with_data(entry, data)
@@ -100,10 +104,10 @@ def complete_receive(
     report(hca, cq, queue, entry, op_own, solicited)
 
 
-def _tagged(entry: bytes, tci: int) -> bytes:
-    """The entry with the TCI of a VLAN tag."""
+def _extended(entry: bytes, **fields: int) -> bytes:
+    """The entry with fields of cqe64 that few have."""
     whole = bytearray(entry + b"\0")
-    cqe64.view(whole).assign({"l4_l3_hdr_type": _HAS_VLAN, "vlan_info": tci})
+    cqe64.view(whole).assign(fields)
     return bytes(whole[:OP_OWN])
 
 

@@ -23,7 +23,7 @@ from emu.device.engine.mr.rights import (
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.wqe import segments
-from emu.device.engine.wqe.registry import WQE_OPS
+from emu.device.engine.wqe.registry import WQE_OPS, Work
 from emu.device.engine.wqe.umr import BindError
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
@@ -31,7 +31,7 @@ from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
-from emu.device.port.datagram import Datagram
+from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeSyndrome, EventType, Opcode, QpType
 
@@ -44,6 +44,7 @@ CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
 INFINITE_RETRIES = 7
 _READ = MsgOp.READ
+_DATAGRAMS = (Datagram, LargeSend)
 _BAD = CqeSyndrome.LOCAL_QP_OP_ERR
 _FETCHING = frozenset(
     {
@@ -106,7 +107,7 @@ class AbsentPage(Outcome):
         self.error = error
 
 
-def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | Outcome | None:
+def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
     """What the WQE asks for; None when it is local and already done.
 
     A Failure, or AbsentPage when the request may wait for the page.
@@ -130,7 +131,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | Outcome | None:
         return _not_accessible(hca, qp, wqe, error)
     except (BindError, BadWqeError) as error:
         return Failure(_SYNDROMES[type(error)], str(error))
-    limit = qp.max_datagram if isinstance(work, Datagram) else 1 << qp.log_msg_max
+    limit = qp.max_datagram if isinstance(work, _DATAGRAMS) else 1 << qp.log_msg_max
     if work is not None and work.length > limit:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
     if qp.cs_req and isinstance(work, Message) and 0 < work.length <= qp.cs_req:

@@ -30,7 +30,7 @@ from emu.device.port.datagram import (
     Destination,
     Origin,
 )
-from emu.device.port.ib import partitions
+from emu.device.port.ib import ipoib, partitions
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import STEPS_PER_DATAGRAM
@@ -130,7 +130,8 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         wqe.index, length, srqn, immediate or 0, flags | origin.qpn, origin.lid,
         datagram.solicited, datagram.to.path_bits, tag,
     )  # fmt: skip
-    completions.complete_receive(hca, cq, qp, opcode, received)
+    checked = ipoib.checked(b"".join(datagram.data)) if qp.is_ipoib else 0
+    completions.complete_receive(hca, cq, qp, opcode, received, hds_ip_ext=checked)
 
 
 def _wait_for_room(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from emu.device.engine.mr.access import listed_length
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, PACKET_BYTES, AccessError
+from emu.device.engine.wqe import ipoib
 from emu.device.engine.wqe.registry import DATAGRAM, Work, wqe_op
 from emu.device.engine.wqe.segments import SOLICITED, data_segments, gather, read_av
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.send_queue import Wqe
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.state.hca import Hca
-from layouts.enums import Opcode
+from layouts.enums import Opcode, QpType
 
 
 @wqe_op(Opcode.SEND, DATAGRAM)
@@ -26,8 +27,19 @@ def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     return _datagram(hca, qp, wqe, immediate=wqe.imm)
 
 
+@wqe_op(Opcode.LSO, frozenset({QpType.UD}))
+def send_large(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, av, pad, Ethernet segment with headers, data: a large send of IP over InfiniBand."""
+    if not qp.is_ipoib:
+        raise BadWqeError("large send on a queue pair without offloads")
+    to, at = read_av(hca.link, wqe)
+    return ipoib.large(hca, qp, wqe, to, at)
+
+
 def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
     destination, at = read_av(hca.link, wqe)
+    if qp.is_ipoib:
+        return ipoib.one(hca, qp, wqe, destination, at, immediate)
     data: Views = ()
     segments = data_segments(wqe, at)
     try:

@@ -4,9 +4,10 @@ Importing the package imports all its modules, so a decorated function is enough
 operation: there is no list to extend.
 
 A function reads the segments behind the control segment, checks the local side, and returns what is
-to be sent: a :class:`Message` (connected services), a :class:`Datagram` (UD), or None when the work
-is local and done. It raises BadWqeError for a WQE that is malformed and AccessError for a key that
-does not allow the local side; nothing has been sent by then.
+to be sent: a :class:`Message` (connected services), a :class:`Datagram` (UD) or many of them
+(:class:`LargeSend`), or None when the work is local and done. It raises BadWqeError for a WQE that
+is malformed and AccessError for a key that does not allow the local side; nothing has been sent by
+then.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.port.datagram import Datagram
+from emu.device.port.datagram import Datagram, LargeSend
 from layouts.enums import Opcode, QpType
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ CONNECTED = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.DCI})
 RELIABLE = frozenset({QpType.RC, QpType.XRC, QpType.DCI})
 DATAGRAM = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
 
-Work = Message | Datagram | None
+Work = Message | Datagram | LargeSend | None
 WqeOp = Callable[["Hca", Qp, Wqe], Work]
 
 WQE_OPS: dict[tuple[int, QpType], WqeOp] = {}

@@ -88,9 +88,9 @@ class Qp(Queue):
 
     __slots__ = (
         "ack_timeout", "agreed", "begun", "buffer", "connection", "cs_req", "cs_res", "ctx",
-        "destination", "epsn", "header_bytes", "held_by", "is_draining", "is_established", "kept",
-        "log_msg_max", "marks", "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes",
-        "page_faults", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead",
+        "destination", "epsn", "header_bytes", "held_by", "is_draining", "is_established",
+        "is_ipoib", "kept", "log_msg_max", "marks", "max_datagram", "mcgs", "min_rnr_nak", "moving",
+        "mtu_bytes", "page_faults", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead",
         "remote_qpn", "repeated_page_faults", "responder", "retries", "retry_count", "revision",
         "rnr_retries", "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st",
         "state", "streams", "timer", "umems", "xrcd",
@@ -163,6 +163,9 @@ class Qp(Queue):
         self.cs_req = self.cs_res = 0
         """Bytes of an answer to a request, and of a SEND that comes, that may go into the
         completion instead of memory: none, 32 or 64 (scatter to CQE)."""
+        self.is_ipoib = False
+        """It sends and receives packets of IP over InfiniBand, whose checksums it knows
+        (ulp_stateless_offload_mode)."""
         self.state = QpState.RST
         self.revision = 0
         """A number that no other context, of any queue pair in this process, has or had."""

@@ -21,7 +21,7 @@ from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.port.datagram import Datagram
+from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts.enums import QpState, QpType
@@ -128,7 +128,7 @@ class PacketRequester:
     def _parse(self, wqe: Wqe) -> Message | Outcome | None:
         """The WQE's message, None for a local request."""
         work = send_requests.parse(self._connection.hca, self._connection.qp, wqe)
-        assert not isinstance(work, Datagram)
+        assert not isinstance(work, (Datagram, LargeSend))
         return work
 
     def _number(self, request: Request, message: Message) -> bool:

@@ -1,0 +1,87 @@
+"""Datagrams of IP over InfiniBand, with the Ethernet segment that their requests have.
+
+    ctrl (16) | av (48) | pad (16) | Ethernet segment (16 or more) | data
+
+Headers may be inline behind that segment's first 14 bytes; a large send needs them there. Source:
+hw/wr.c: handle_qpt_ud, set_eth_seg; PRM "Ethernet segment".
+"""
+
+from __future__ import annotations
+
+from emu.device.engine.mr.access import listed_length
+from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES
+from emu.device.engine.wqe.segments import SOLICITED, data_segments, gather
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.port.datagram import Datagram, Destination, LargeSend
+from emu.device.port.eth.headers import FrameError
+from emu.device.port.ib import ipoib
+from emu.device.state.hca import Hca
+from layouts.eth_enums import EthChecksum
+from layouts.rings.eth_wqe import ETH, INLINE_HDR_START
+from layouts.rings.wqe import DS
+
+PAD_BYTES = 16
+MOST_PAYLOAD = 1 << 18
+"""Bytes of a large send: as an Ethernet function's, whose max_lso_cap is the logarithm."""
+_INLINE_SIZE_SHIFT = 16
+_L3, _L4 = int(EthChecksum.L3), int(EthChecksum.L4)
+
+
+def _segment(wqe: Wqe, at: int) -> tuple[int, int, bytes, int]:
+    """The checksums wanted, mss, the headers that are inline, and where the data begin.
+
+    Raises BadWqeError when they leave the WQE.
+    """
+    at += PAD_BYTES
+    end, body = wqe.ds * DS, at + ETH.size
+    if body > end:
+        raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
+    cs_flags, mss, _, trailer = ETH.unpack_from(wqe.buf, at)
+    size, start = trailer >> _INLINE_SIZE_SHIFT, at + INLINE_HDR_START
+    if start + size > end:
+        raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
+    if size:
+        body = max(start + size + DS - 1 & -DS, body)
+    return cs_flags, mss, bytes(wqe.buf[start : start + size]), body
+
+
+def one(
+    hca: Hca, qp: Qp, wqe: Wqe, to: Destination, at: int, immediate: int | None = None
+) -> Datagram:
+    """The datagram of a request whose address vector ends at byte ``at``.
+
+    Raises BadWqeError, and AccessError for what the queue may not read.
+    """
+    cs_flags, _, header, at = _segment(wqe, at)
+    solicited = bool(wqe.fm_ce_se & SOLICITED)
+    segments = data_segments(wqe, at)
+    length = len(header) + listed_length(hca, segments)
+    if length > PACKET_BYTES:  # longer than any datagram: the length alone fails it
+        return Datagram(to, (), length, immediate, solicited)
+    data, _ = gather(hca, qp, wqe, segments, LOCAL_READ)
+    packet = b"".join((header, *data))
+    if cs_flags & (_L3 | _L4):
+        try:
+            packet = ipoib.insert(packet, l3=bool(cs_flags & _L3), l4=bool(cs_flags & _L4))
+        except FrameError as error:
+            raise BadWqeError(str(error)) from None
+    return Datagram(to, (memoryview(packet),), length, immediate, solicited)
+
+
+def large(hca: Hca, qp: Qp, wqe: Wqe, to: Destination, at: int) -> Datagram | LargeSend:
+    """The datagrams of a large send; a single one if it is too long for any.
+
+    Raises as :func:`one`.
+    """
+    _, mss, header, at = _segment(wqe, at)
+    segments = data_segments(wqe, at)
+    length = listed_length(hca, segments)
+    if length > MOST_PAYLOAD:
+        return Datagram(to, (), length, None, False)
+    data, _ = gather(hca, qp, wqe, segments, LOCAL_READ)
+    try:
+        packets = ipoib.cut(header, b"".join(data), mss)
+    except FrameError as error:
+        raise BadWqeError(str(error)) from None
+    return LargeSend([Datagram(to, (memoryview(one),), len(one), None, False) for one in packets])

@@ -1,0 +1,53 @@
+"""IP over InfiniBand: what datagrams of it carry, and their checksums.
+
+A packet is an encapsulation header of 4 bytes, an Ethertype and two reserved bytes, and what
+follows (RFC 4391 6). Code that works on frames gets it as one whose addresses are zero.
+"""
+
+from __future__ import annotations
+
+from emu.device.port.eth import checksum
+from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, parse
+from emu.device.port.eth.segment import segment
+from layouts.eth_enums import CqeChecked
+
+ENCAPSULATION_BYTES = 4
+_ETHERTYPE_BYTES = 2
+_NO_ADDRESSES = bytes(ETHERNET_BYTES - _ETHERTYPE_BYTES)
+_L3, _ALL = int(CqeChecked.L3), int(CqeChecked.L3 | CqeChecked.L4)
+
+
+def as_frame(packet: bytes) -> bytes:
+    """The packet as a frame. Raises :class:`FrameError` when it has no encapsulation header."""
+    if len(packet) < ENCAPSULATION_BYTES:
+        raise FrameError("packet ends inside its encapsulation header")
+    return _NO_ADDRESSES + packet[:_ETHERTYPE_BYTES] + packet[ENCAPSULATION_BYTES:]
+
+
+def insert(packet: bytes, *, l3: bool, l4: bool) -> bytes:
+    """The packet with the checksums filled in (``emu.device.port.eth.checksum.insert``)."""
+    frame = checksum.insert(parse(as_frame(packet)), l3, l4)
+    return packet[:ENCAPSULATION_BYTES] + frame[ETHERNET_BYTES:]
+
+
+def cut(header: bytes, payload: bytes, mss: int) -> list[bytes]:
+    """The packets of a large send (``emu.device.port.eth.segment.segment``).
+
+    ``header`` is all before the payload, from the encapsulation header on.
+    """
+    front = header[:ENCAPSULATION_BYTES]
+    return [front + frame[ETHERNET_BYTES:] for frame in segment(as_frame(header), payload, mss)]
+
+
+def checked(packet: bytes) -> int:
+    """cqe64.hds_ip_ext: whether IP's checksum is right, and whether TCP's or UDP's is as well.
+
+    Linux trusts no packet that lacks one of them (hw/cq.c: handle_responder).
+    """
+    try:
+        _, l3_ok, l4_ok = checksum.verify(parse(as_frame(packet)))
+    except FrameError:
+        return 0
+    if not l3_ok:
+        return 0
+    return _ALL if l4_ok else _L3
