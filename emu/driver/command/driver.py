@@ -16,6 +16,10 @@ from layouts.enums import Op
 Fields = dict[str, Any]
 """Fields of a command's input by their names, as :meth:`Commands.command` takes them."""
 
+NUMBERS = 0xFFFFFF
+"""user_index of a kernel's queues, whose completions name them by number
+(MLX5_IB_DEFAULT_UIDX)."""
+
 
 class Driver(BringUp):
     """Protection domains, keys, and queues with buffers and doorbell records of their own."""
@@ -57,6 +61,7 @@ class Driver(BringUp):
         fields: Fields = {
             "st": st, "pd": pdn, "cqn_snd": cqn, "cqn_rcv": cqn, "uar_page": self.uar,
             "log_sq_size": log_sq_size, "log_rq_size": log_rq_size, "dbr_addr": self._record(),
+            "user_index": NUMBERS,
         } | context  # fmt: skip
         size = (64 << log_sq_size) + (16 << log_rq_size + fields.get("log_rq_stride", 0))
         return {"qpc": fields, "extra": pack64(self.memory.pages(size))}
@@ -93,7 +98,7 @@ class Driver(BringUp):
         record = self._record()
         fields = {
             "pd": pdn, "xrcd": xrcd, "cqn": cqn, "log_xrc_srq_size": log_size,
-            "log_rq_stride": log_rq_stride,
+            "log_rq_stride": log_rq_stride, "user_index": NUMBERS,
             "db_record_addr_h": record >> 32, "db_record_addr_l": (record & 0xFFFFFFFF) >> 2,
         } | context  # fmt: skip
         pages = pack64(self.memory.pages(16 << log_size + log_rq_stride))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.driver.command.answer import Answer, DriverError
+from emu.driver.command.driver import NUMBERS
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
@@ -37,7 +38,7 @@ class Target:
             "dct_context_entry": {
                 "pd": self.node.pdn, "cqn": self.cq.cqn, "srqn_xrqn": self.srq.srqn, "rre": 1,
                 "rwe": 1, "rae": 1, "atomic_mode": 1, "mtu": 3, "min_rnr_nak": 1, "port": 1,
-                "dc_access_key": ACCESS_KEY, "user_index": 0xFFFFFF,
+                "dc_access_key": ACCESS_KEY, "user_index": NUMBERS,
             } | context,
         }  # fmt: skip
 
