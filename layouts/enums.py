@@ -598,6 +598,34 @@ class CqPeriodMode(IntEnum):
     START_FROM_CQE = 0x1
 
 
+class MiniCqeFormat(IntEnum):
+    """What a compressed completion tells of each packet (mini_cqe_res_format; DPDK's mlx5_prm.h:
+    MLX5_CQE_RESP_FORMAT_*). The last one is mini_cqe_res_format_ext 1.
+    """
+
+    HASH = 0
+    CSUM = 1
+    FTAG_STRIDX = 2
+    CSUM_STRIDX = 3
+    L34H_STRIDX = 4
+
+
+class CompressionLayout(IntEnum):
+    """Where a compressed completion's parts stand (MLX5_CQE_COMPRESS_LAYOUT_*)."""
+
+    BASIC = 0
+    ENHANCED = 1
+
+
+class CqeFormat(IntEnum):
+    """Bits 3:2 of op_own (device.h: MLX5_COMPRESSED and what stands before it)."""
+
+    NO_INLINE_DATA = 0
+    INLINE_DATA32_SEG = 1
+    INLINE_DATA64_SEG = 2
+    COMPRESSED = 3
+
+
 class CqNotification(IntEnum):
     """Whether a completion queue owes its driver an event (MLX5_CQC_ST_*)."""
 

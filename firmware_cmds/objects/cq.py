@@ -10,16 +10,17 @@ from emu.device.engine.events import cq as cq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.object import holding
-from emu.device.objects.queues.cq import Cq, Moderation
+from emu.device.objects.queues.cq import Compression, Cq, Moderation
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.options import first_set
-from layouts.enums import CqPeriodMode, Op, Status
+from layouts.enums import CompressionLayout, CqPeriodMode, MiniCqeFormat, Op, Status
 from layouts.objects import cq as layout
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from layouts.function.caps import CmdHcaCap
 
 CQE_BYTES = (64, 128, 128)
 """By cqe_sz. In both wide forms the second half of an entry is what a narrow one would be."""
@@ -28,11 +29,7 @@ NS_PER_US = 1000
 _OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1
 
 _NOT_BUILT = ("apu_cq", "cc", "scqe_break_moderation_en")
-"""Fields of cqc whose features have capability bits, none of which is set.
-
-``cqe_comp_en`` is not among them: it allows the device to compress entries, which this one never
-does. DPDK sets it without asking for the capability (mlx5_rxq.c).
-"""
+"""Fields of cqc whose features have capability bits, none of which is set."""
 
 
 class ModifyCq(IntFlag):
@@ -61,6 +58,7 @@ def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Port
     if ctx.cqe_sz >= len(CQE_BYTES):
         raise CmdError(Status.BAD_PARAM_ERR, "cqe_sz not supported", f"{ctx.cqe_sz}")
     _check_period_mode(hca.caps, ctx.cq_period_mode)
+    compression = _compression(hca.caps, ctx)
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
     hca.uars.need(ctx.uar_page)
     hca.cqs.check_room()
@@ -74,9 +72,44 @@ def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Port
     else:
         with holding(eq, *umems):
             buffer = yield from _buffer(hca, cmd, ctx, stride)
-    cq = Cq(ctx, eq, buffer, stride, dbr_addr, umems)
+    cq = Cq(ctx, eq, buffer, stride, dbr_addr, umems, compression)
     cq.moderation = _moderation(hca.caps, ctx)
     out.cqn = hca.cqs.add(cq)
+
+
+def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
+    """How completions may be compressed; None when they are not.
+
+    cqe_comp_en is a permission. DPDK gives it without asking for the capability (mlx5_devx.c:
+    mlx5_rxq_create_devx_cq_resources), so what the adapter cannot compress it does not.
+    """
+    general = caps.general
+    layouts = CompressionLayout if general.enhanced_cqe_compression else (CompressionLayout.BASIC,)
+    if ctx.cqe_compression_layout not in tuple(layouts):
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "cqe_compression_layout not supported",
+            f"{ctx.cqe_compression_layout}",
+        )
+    is_able = general.cqe_compression_128 if ctx.cqe_sz else general.cqe_compression
+    form = _form(general, ctx)
+    if not ctx.cqe_comp_en or not is_able or form is None:
+        return None
+    is_enhanced = ctx.cqe_compression_layout == CompressionLayout.ENHANCED
+    return Compression(form, is_enhanced, general.cqe_compression_max_num)
+
+
+def _form(general: CmdHcaCap, ctx: layout.Cqc) -> MiniCqeFormat | None:
+    """The form of the mini CQEs; None for one that the adapter has not."""
+    if ctx.mini_cqe_res_format_ext:
+        is_l34h = ctx.mini_cqe_res_format_ext == 1 and general.mini_cqe_resp_l3_l4_tag
+        return MiniCqeFormat.L34H_STRIDX if is_l34h else None
+    form = MiniCqeFormat(ctx.mini_cqe_res_format)
+    known = {
+        MiniCqeFormat.FTAG_STRIDX: general.mini_cqe_resp_flow_tag,
+        MiniCqeFormat.CSUM_STRIDX: general.mini_cqe_resp_stride_index,
+    }
+    return form if known.get(form, 1) else None
 
 
 def _size(caps: Caps, ctx: layout.Cqc, stride: int) -> int:
@@ -177,13 +210,16 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> Portions[None]:
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
 def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> None:
     """Destroy the CQ; refused while a queue reports to it."""
-    hca.cqs.remove(cmd.cqn).stop_waiting()
+    cq = hca.cqs.remove(cmd.cqn)
+    cq.held.clear()
+    cq.stop_waiting()
 
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
 def query_cq(hca: Hca, cmd: layout.QueryCqIn, out: layout.QueryCqOut) -> None:
     """Return the context of now and as much of the page list as the output has room for."""
     cq = hca.cqs.need(cmd.cqn)
+    cq_engine.settle(hca, cq)
     cq.encode()
     out.cq_context = bytes(cq.ctx)
     out.pas.put_words(cq.buffer.pages[: len(out.pas)])

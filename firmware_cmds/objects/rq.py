@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
+from emu.device.engine.events.cq import settle
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.rq import Rq
@@ -182,5 +183,6 @@ def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
 def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> None:
     """Destroy the RQ; refused while a TIR or an RQT leads to it."""
     rq = hca.rqs.remove(cmd.rqn)
+    settle(hca, rq.cq)
     rq.state = RqState.RST
     rq.stop_waiting()

@@ -83,6 +83,13 @@ KNOWN: tuple[Known, ...] = (
     Known(
         (),
         What.STRUCTURE,
+        "DPDK has these, and Linux asks for no such mini CQEs",
+        ("mini_cqe_flow_tag", "mini_cqe_l3_l4"),
+    ),
+    Known((), What.FIELD, "DPDK names these bits", ("cqc.mini_cqe_res_format_ext",)),
+    Known(
+        (),
+        What.STRUCTURE,
         "UCX has these, and Linux posts no masked atomics",
         _names("wqe_masked_cs4_seg wqe_masked_fa_seg wqe_masked_fa4_seg"),
     ),
@@ -109,6 +116,7 @@ KNOWN: tuple[Known, ...] = (
                 "sig_crc64_xp10 sig_crc32c sig_block_4048 sigerr_domain_and_sig_type "
                 "rts2rts_qp_udp_sport",
             ),
+            *_fields("cmd_hca_cap", "mini_cqe_resp_l3_l4_tag mini_cqe_resp_flow_tag"),
             *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
             *_fields("init2init_qp_in", "opt_param_mask_95_32"),
             *_fields("rts2rts_qp_in", "qpc_ext opt_param_mask_95_32 qpc_data_ext"),

@@ -306,6 +306,8 @@ class CmdHcaCap(View):
     enhanced_cqe_compression: int
     crossing_vhca_mkey: int
     log_max_dek: int
+    mini_cqe_resp_l3_l4_tag: int
+    mini_cqe_resp_flow_tag: int
     mini_cqe_resp_stride_index: int
     cqe_128_always: int
     cqe_compression_128: int

@@ -19,6 +19,7 @@ class Cqc(View):
     cqe_compression_layout: int
     dbr_umem_id: int
     page_offset: int
+    mini_cqe_res_format_ext: int
     log_cq_size: int
     uar_page: int
     cq_period: int

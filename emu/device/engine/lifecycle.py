@@ -40,13 +40,17 @@ def run(hca: Hca) -> bool:
         _stop_users_of_broken_cqs(hca)
     if not ready:
         return bool(hca.broken_cqs) or hca.stopping is not None
-    for _ in range(min(len(ready), QUEUES_PER_ROUND)):
-        if round_.is_over:
-            break
-        queue = ready.popleft()
-        queue.is_ready = False
-        if TURNS[type(queue)](hca, queue):
-            hca.schedule(queue)
+    round_.gather()
+    try:
+        for _ in range(min(len(ready), QUEUES_PER_ROUND)):
+            if round_.is_over:
+                break
+            queue = ready.popleft()
+            queue.is_ready = False
+            if TURNS[type(queue)](hca, queue):
+                hca.schedule(queue)
+    finally:
+        round_.release()
     return bool(ready) or bool(hca.broken_cqs) or hca.stopping is not None
 
 
@@ -113,6 +117,9 @@ def quiesce(hca: Hca) -> None:
     for cq in hca.cqs:
         if cq.moderation is not None:
             cq.stop_waiting()
+    for cq in hca.holding:
+        cq.held.clear()
+    hca.holding.clear()
     for queue in hca.ready:
         queue.is_ready = False
     hca.ready.clear()

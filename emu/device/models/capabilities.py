@@ -62,6 +62,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Short messages and answers in completions.
         "sctr_data_cqe": 1,
         "dc_req_scat_data_cqe": 1,
+        # Completions of packets that come together can share an entry: DPDK's default, and mlx5e's
+        # private flag rx_cqe_compress. What a session holds at most is a guess.
+        "cqe_compression": 1,
+        "cqe_compression_max_num": 64,
         "block_lb_mc": 1,
         # Protection and memory keys: UMR, memory windows, lists of all forms.
         "log_max_pd": 16,

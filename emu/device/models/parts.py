@@ -31,6 +31,11 @@ _CX4, _CX5, _CX6, _CX6DX, _CX7 = Generation
 
 _HEADER_IN_WQE = {"wqe_inline_mode": InlineModeCap.VPORT_CONTEXT}
 _NO_HEADER_IN_WQE = {"wqe_inline_mode": InlineModeCap.NOT_REQUIRED, "wqe_vlan_insert": 1}
+_LATER_COMPRESSION = {
+    "enhanced_cqe_compression": 1,
+    "mini_cqe_resp_flow_tag": 1,
+    "mini_cqe_resp_l3_l4_tag": 1,
+}
 
 PARTS = (
     Part(CapType.GENERAL, BASE_GENERAL, link=_IB),
@@ -53,6 +58,11 @@ PARTS = (
     # flags skb_tx_mpwqe and xdp_tx_mpwqe.
     Part(CapType.GENERAL, {"ext_stride_num_range": 1}, since=_CX5, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, {"enhanced_multi_pkt_send_wqe": 1}, since=_CX5, link=_ETH),
+    # What compressed completions tell of each packet: hash or checksum on all adapters, the stride
+    # too since ConnectX-5 (core/en/params.c wants it for striding queues). DPDK has two formats
+    # more. In the enhanced layout, Linux since 6.2 finds blocks of them without titles.
+    Part(CapType.GENERAL, {"cqe_compression_128": 1, "mini_cqe_resp_stride_index": 1}, since=_CX5),
+    Part(CapType.GENERAL, _LATER_COMPRESSION, since=_CX6DX),
     # ConnectX-4 Lx wants to see the Ethernet header in the send request, with the VLAN tag if there
     # is one; the others insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),

@@ -16,6 +16,7 @@ its receiver, or in the generator that does it (``portions.py``). Costs are in
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 STEPS_PER_ROUND = 4096
@@ -53,7 +54,10 @@ class Waiting(Protocol):
 class Round:
     """The round that is under way."""
 
-    __slots__ = ("_cycle", "_is_owed", "_later", "is_waiting", "most", "number", "steps")
+    __slots__ = (
+        "_at_end", "_cycle", "_is_owed", "_later", "is_gathering", "is_waiting", "most", "number",
+        "steps",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.steps = 0
@@ -68,6 +72,10 @@ class Round:
         """Lines that get a share before the queues' turns."""
         self._later: deque[Waiting] = deque()
         """Lines that get theirs after these turns."""
+        self.is_gathering = False
+        """What comes now may be written together with what comes soon after it."""
+        self._at_end: list[Callable[[], None]] = []
+        """What is to be done when that ends."""
         self._is_owed = False
         """The last lines of a cycle have taken their whole round: this one is the queues'."""
 
@@ -114,7 +122,30 @@ class Round:
         self.steps = 0
         self.most = STEPS_PER_ROUND
         if self.is_waiting:
-            self._go_on()
+            self.gather()
+            try:
+                self._go_on()
+            finally:
+                self.release()
+
+    def gather(self) -> None:
+        """Begin a share of work after which what it has gathered is written, by :meth:`release`.
+
+        No client is served in between, and no command.
+        """
+        self.is_gathering = True
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Make a call, which does not raise, when the gathering ends. Only while there is one."""
+        self._at_end.append(call)
+
+    def release(self) -> None:
+        """The share is over."""
+        self.is_gathering = False
+        if self._at_end:
+            calls, self._at_end = self._at_end, []
+            for call in calls:
+                call()
 
     def _go_on(self) -> None:
         if self._is_owed:

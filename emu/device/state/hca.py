@@ -131,6 +131,8 @@ class Hca(ObjectTables):
         self.internal_errors = 0
         self.error_completions = 0
         """CQEs of failed requests, flushed ones included."""
+        self.compressed_completions = 0
+        """Packets whose completions share an entry with others."""
         self.cq_overruns = 0
         """CQs that have overrun and take no more completions."""
         self.teardowns = 0
@@ -159,6 +161,8 @@ class Hca(ObjectTables):
         self.dumped: dict[str, array[int]] = {}
         """The numbers of the queues that a resource dump lists, from its first access to its last.
         """
+        self.holding: list[Cq] = []
+        """CQs that hold packets until the round's gathering ends."""
         self.broken_cqs: list[Cq] = []
         """CQs that have just failed, whose queues must be stopped."""
         self.stopping: Iterator[bool] | None = None

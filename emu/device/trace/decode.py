@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from emu.device.ports import Buffer
 from emu.device.trace.event import MOST_ITEMS
 from layouts.codec import ArrayView, View
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.enums import CqeFormat, CqeOpcode, CqeSyndrome, EventType
 from layouts.eth_enums import CqeChecked
 from layouts.prm import Field, Prm
 from layouts.rings.cqe import (
@@ -83,6 +83,7 @@ _COMPLETIONS: Mapping[CqeOpcode, tuple[Prm, str]] = {
 }
 """Layout and the field with the QP's number, for what differs from ``_COMPLETION``."""
 _COMPLETION: tuple[Prm, str] = (cqe64, "sop_drop_qpn")
+_FORMAT = 0b11
 _QPN_MASK = 0xFFFFFF
 
 
@@ -172,6 +173,8 @@ def completion(entry: Buffer) -> dict[str, Any]:
     if layout is err_cqe:
         syndrome = _member(CqeSyndrome, view.syndrome)
         shown["syndrome"] = view.syndrome if syndrome is None else syndrome.name
+    if layout is cqe64 and entry[-1] >> 2 & _FORMAT == CqeFormat.COMPRESSED:
+        shown["compressed"] = True
     shown["data"] = fields(view)
     if scattered:
         shown["scattered"] = f"0x{scattered[: view.byte_cnt].hex()}"

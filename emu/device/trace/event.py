@@ -23,7 +23,8 @@ wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's n
        ``eth_seg``, ``headers`` (the length of those inline), ``data``. A request that is tried
        again is another event.
 cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` (its opcode's
-       name), ``syndrome`` (name) when it is an error, ``data`` (fields of the entry),
+       name), ``syndrome`` (name) when it is an error, ``compressed`` when it shares an entry with
+       others, ``data`` (fields of the entry, of a compressed one as if it were by itself),
        ``scattered`` (the message's bytes that stand in it)
 fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
        ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and

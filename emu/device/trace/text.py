@@ -125,6 +125,8 @@ def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
     yield _word(fields.get("type"))
     if "syndrome" in fields:
         yield _word(fields["syndrome"])
+    if "compressed" in fields:
+        yield "compressed"
     yield from _pairs(fields.get("data"))
     yield from _pairs({name: fields[name] for name in ("scattered",) if name in fields})
 

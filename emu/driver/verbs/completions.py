@@ -118,7 +118,7 @@ class CompletionQueue:
         self.ci += 1
         if tell:
             self.tell()
-        return _completion(raw, self._front(self.ci - 1))
+        return completion_of(raw, self._front(self.ci - 1))
 
     def tell(self) -> None:
         """The consumer index into the doorbell record."""
@@ -194,7 +194,8 @@ def _scattered(raw: bytes, front: bytes) -> bytes | None:
     return front if raw[63] & SCATTER_64 else None
 
 
-def _completion(raw: bytes, front: bytes) -> Found:
+def completion_of(raw: bytes, front: bytes = b"") -> Found:
+    """What an entry of 64 bytes says; ``front`` is the first half of a wide one."""
     opcode = CqeOpcode(raw[63] >> 4)
     if opcode in ERRORS:
         error = err_cqe.view(raw)

@@ -16,6 +16,11 @@ _COUNTS: Mapping[str, tuple[str, str, str]] = {
     "refused": ("commands_refused_total", "counter", "Firmware commands that were refused."),
     "completions": ("completions", "gauge", "CQEs written to the CQs that exist."),
     "error_completions": ("error_completions_total", "counter", "CQEs of failed requests."),
+    "compressed_completions": (
+        "compressed_completions_total",
+        "counter",
+        "Packets whose CQEs share an entry with others.",
+    ),
     "events": ("events", "gauge", "EQEs written to the EQs that exist."),
     "lost_events": ("lost_events", "gauge", "EQEs that found one of these EQs full."),
     "page_faults": ("page_faults_total", "counter", "Page faults of on-demand paging."),

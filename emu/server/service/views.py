@@ -46,6 +46,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
             "refused": function.cmdif.refused,
             "completions": sum(cq.pi for cq in hca.cqs),
             "error_completions": hca.error_completions,
+            "compressed_completions": hca.compressed_completions,
             "events": sum(eq.pi for eq in hca.eqs),
             "lost_events": sum(eq.overruns for eq in hca.eqs),
             "page_faults": hca.page_faults.raised,

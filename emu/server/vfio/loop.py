@@ -130,7 +130,9 @@ class Loop(TimerQueue):
         self.round.begin()
         if self._nudged and self._look():
             timeout_ns = 0
+        self.round.gather()
         self.run_due()
+        self.round.release()
         if self._run_functions():
             timeout_ns = 0
         self.round.listen()
@@ -263,7 +265,9 @@ class Loop(TimerQueue):
             logger.error("descriptor %d was closed while it was watched", fd)
             self.remove_reader(fd)
         else:
+            self.round.gather()
             _guarded(callback)
+            self.round.release()
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -23,6 +23,7 @@ from emu.device.trace.text import TextForm, body
 from firmware_cmds import TABLE
 from layouts.cmd import cmd_layout
 from layouts.enums import (
+    CqeFormat,
     CqeOpcode,
     CqeSyndrome,
     EventType,
@@ -33,7 +34,7 @@ from layouts.enums import (
     Status,
 )
 from layouts.prm import Prm, array, bits, octets
-from layouts.rings.cqe import CQE, ERR_CQE
+from layouts.rings.cqe import CQE, ERR_CQE, cqe64
 
 BOOT_PAGES = 40
 NO_PD = "no pd to change or destroy"
@@ -279,6 +280,14 @@ class TestCompletions:
         tracer.cqe(0x12, entry, CqeOpcode.REQ_ERR << 4)
         assert body(events[-1]).startswith("cqn 0x12 qpn 0x40 REQ_ERR REMOTE_ACCESS_ERR vendor")
         assert events[-1].fields["data"]["s_wqe_opcode_qpn"] == 0x08000040
+
+    def test_compressed_packet(self, tracer, events):
+        entry = cqe64.new(hds_ip_ext=7, byte_cnt=60, sop_drop_qpn=5)
+        tracer.cqe(0x12, bytes(entry)[:63], CqeOpcode.RESP_SEND << 4 | CqeFormat.COMPRESSED << 2)
+        assert body(events[-1]) == (
+            "cqn 0x12 flow_tag 5 RESP_SEND compressed hds_ip_ext=7 byte_cnt=0x3c sop_drop_qpn=5"
+            " op_own=0x2c"
+        )
 
     @given(entry=st.binary(min_size=63, max_size=63), op_own=st.integers(0, 255))
     def test_any_entry_gives_a_line(self, entry, op_own):

@@ -7,11 +7,13 @@ network namespace: what these two send each other passes testpmd.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from emu.driver.ethernet.frames import MACS, UDP, Packet
 from emu.guests import GuestOptions
+from emu.server.control import Client
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
 
@@ -22,6 +24,7 @@ DEVICES = (
 PACKAGES = ("dpdk-dev", "librte-net-mlx5-25")
 HUGE_PAGES = 256
 SECONDS = 240
+CHECKED_STREAM = Path(__file__).parents[1] / "inside" / "checked_stream.py"
 MAC = "/sys/class/net/{}/address"
 UP = """
 set -e
@@ -39,7 +42,8 @@ TESTPMD = """
 set -e
 rm -f /tmp/in
 mkfifo /tmp/in
-stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0 -a 02:00.0 -- MODE < /tmp/in > /tmp/out 2>&1 &
+stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0ARGS -a 02:00.0ARGS -- MODE \
+    < /tmp/in > /tmp/out 2>&1 &
 pmd=$!
 exec 3> /tmp/in
 for _ in $(seq 300); do
@@ -65,6 +69,32 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
 '
 sleep 1
 """.format(mac=MAC.format("eth3"))
+
+STREAM = """
+ip netns exec end3 timeout 120 python3 /tmp/checked_stream.py listen 10.0.0.3 > /tmp/got &
+listener=$!
+until ip netns exec end3 ss -Hltn sport = :5300 | grep -q LISTEN; do sleep 0.1; done
+ip netns exec end2 timeout 60 sh -c 'until ping -q -c 1 -W 1 10.0.0.3; do :; done'
+sent=$(ip netns exec end2 python3 /tmp/checked_stream.py send 10.0.0.3 2000000)
+wait $listener
+test "$(tail -n 1 /tmp/got)" = "$sent"
+"""
+RECEIVE_WAYS = {
+    "as it is": "",
+    "not compressed": ",rxq_cqe_comp_en=0",
+    "one by one": ",rx_vec_en=0",
+    "several in a buffer": ",mprq_en=1,rxqs_min_mprq=1",
+    "several in a buffer, one by one": ",mprq_en=1,rxqs_min_mprq=1,rx_vec_en=0",
+    "flow tags": ",rxq_cqe_comp_en=2",
+    "checksums": ",rxq_cqe_comp_en=3",
+    "header types": ",rxq_cqe_comp_en=4",
+    "enhanced": ",rxq_cqe_comp_en=0x81",
+    "enhanced, one by one": ",rxq_cqe_comp_en=0x81,rx_vec_en=0",
+    "enhanced, flow tags": ",rxq_cqe_comp_en=0x82,rx_vec_en=0",
+    "enhanced, header types": ",rxq_cqe_comp_en=0x84",
+    "enhanced, several in a buffer": ",rxq_cqe_comp_en=0x83,mprq_en=1,rxqs_min_mprq=1,rx_vec_en=0",
+}
+"""What a program can ask of DPDK's driver: where packets come to lie, what completions tell."""
 
 RULES = """
 set -e
@@ -199,6 +229,17 @@ def guest(lab, suite):
     return guest
 
 
+def program(mode, traffic, args):
+    """A script that runs testpmd while there is traffic."""
+    return TESTPMD.replace("ARGS", args).replace("MODE", mode).replace("TRAFFIC", traffic)
+
+
+def compressed(guest):
+    """Packets that the first function has told of by compressed completions."""
+    with Client(guest.control_socket) as control:
+        return control.status()["functions"][0]["counts"]["compressed_completions"]
+
+
 def forwarded(said):
     """Packets received and sent by port, by testpmd's own statistics at the end."""
     found = re.findall(
@@ -212,11 +253,7 @@ def test_forwarding(guest, mode):
     """What one port has received the other one has sent, and all pings have come back."""
     is_io = mode.endswith("io")
     traffic = PING if is_io else ONE_WAY
-    said = (
-        guest.run(TESTPMD.replace("MODE", mode).replace("TRAFFIC", traffic), timeout=SECONDS)
-        .check()
-        .stdout
-    )
+    said = guest.run(program(mode, traffic, ""), timeout=SECONDS).check().stdout
     counts = forwarded(said)
     assert counts[0][0] == counts[1][1]
     assert counts[1][0] == counts[0][1]
@@ -225,6 +262,20 @@ def test_forwarding(guest, mode):
         assert min(counts[0] + counts[1]) >= 50
     else:
         assert counts[0][0] >= 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", RECEIVE_WAYS.values(), ids=RECEIVE_WAYS)
+def test_ways_to_receive(guest, args):
+    """A TCP stream passes, whose large sends bring many packets at once."""
+    guest.run("cat > /tmp/checked_stream.py", stdin=CHECKED_STREAM.read_bytes()).check()
+    before = compressed(guest)
+    script = program("--forward-mode=io", STREAM, args)
+    said = guest.run(script, timeout=SECONDS).check().stdout
+    packets = forwarded(said)[0][0]
+    assert packets >= 2_000_000 // 1448
+    now = compressed(guest) - before
+    assert now > packets // 3 if args != RECEIVE_WAYS["not compressed"] else now == 0
 
 
 @pytest.mark.slow

@@ -17,9 +17,9 @@ from emu.server.control import prometheus
 from emu.server.control.client import ControlError
 
 COUNTS = (
-    "commands", "refused", "completions", "error_completions", "events", "lost_events",
-    "page_faults", "faults_fired", "sent_packets", "sent_bytes", "received_packets",
-    "received_bytes",
+    "commands", "refused", "completions", "error_completions", "compressed_completions", "events",
+    "lost_events", "page_faults", "faults_fired", "sent_packets", "sent_bytes",
+    "received_packets", "received_bytes",
 )  # fmt: skip
 
 

@@ -253,6 +253,27 @@ def test_share_ends_with_the_round(world):
 SIZE = re.compile(r"^_?\w*(STEPS?_PER_|PER_(STEP|TURN|ROUND|PORTION)$|AT_ONCE$)")
 
 
+def test_what_a_share_gathers_is_done_at_its_end(world):
+    done = []
+    world.round.gather()
+    assert world.round.is_gathering
+    world.round.at_end(lambda: done.append(1))
+    assert done == []
+    world.round.release()
+    assert done == [1]
+    assert not world.round.is_gathering
+    world.round.release()
+    assert done == [1]
+
+
+def test_a_line_that_goes_on_is_a_share(world):
+    line, seen = world.line(), []
+    world.round.charge(STEPS_PER_ROUND + 1)
+    line.keep(1, lambda: world.round.at_end(lambda: seen.append(world.round.is_gathering)))
+    world.round.begin()
+    assert seen == [False]
+
+
 def test_costs_and_sizes_stand_together():
     """What a round, a turn or a portion holds is declared in emu/device/rounds and nowhere else."""
     found = [

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import completions
 from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.events.cq import settle
 from emu.device.engine.events.vendor_syndromes import Cause
 from emu.device.engine.qp.events import break_srq
 from emu.device.objects.eth.rq import Rq
@@ -130,6 +131,7 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     """A command has moved the queue to ``state``, which may be the one that it is in."""
     if state is rq.state:
         return
+    settle(hca, rq.cq)
     rq.state, rq.has_failed = state, False
     rq.stop_waiting()
     if state is RqState.RST and rq.rmp is None:

@@ -1,42 +1,33 @@
 """Completion queues: how a CQE is written, and becomes an event perhaps.
 
-The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
-sw_own_cqe), so the owner byte is written after everything else. An event is raised once for each
-arm: at once if there are entries that no event has reported (cqc.last_notified_index), otherwise
-with the next (solicited) entry. Moderation delays an event until there are enough entries or enough
-time has passed (PRM "CQ moderation").
-
-A queue that overruns or whose memory is gone takes no more entries: an event tells its driver, and
-the queue pairs that report to it stop (IBTA 10.2.5.2, 11.6.3.2).
+How entries get into the ring is in :mod:`~emu.device.engine.events.entries`. An event is raised
+once for each arm: at once if there are entries that no event has reported
+(cqc.last_notified_index), otherwise with the next (solicited) entry. Moderation delays an event
+until there are enough entries or enough time has passed (PRM "CQ moderation").
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from emu.device.engine.events import compression, entries
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.cq import Cq, Moderation
 from emu.device.ports import DmaError
-from layouts.enums import (
-    CqeOpcode,
-    CqErrorSyndrome,
-    CqNotification,
-    CqStatus,
-    EventType,
-    Status,
-)
-from layouts.rings.cqe import CQE_BYTES, OP_OWN
+from emu.device.state.containment import contain
+from layouts.enums import CqeOpcode, CqNotification, EventType, Status
+from layouts.rings.cqe import OP_OWN
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
 
-INDEX_MASK = 0xFFFFFF
 MODERATION_UNMEASURED_NS = 8_000
 """A moderation period up to this is shorter than a host timer can measure: no delay.
 
@@ -44,15 +35,7 @@ The driver's default starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is 
 """
 ARM_SOLICITED = 1 << 24
 _EVENT_DATA = Struct(">24xI")
-_ERROR_DATA = Struct(">I7xB")
-_CONSUMER = Struct(">I")
-_BYTES = [bytes((value,)) for value in range(256)]
 _ARMED, _SOLICITED_ARMED = CqNotification.ARMED, CqNotification.SOLICITED_ARMED
-
-_STATUSES = {
-    CqErrorSyndrome.CQ_OVERRUN: CqStatus.CQ_OVERFLOW,
-    CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR: CqStatus.CQ_WRITE_FAIL,
-}
 
 _FIRED, _COMP = CqNotification.FIRED, EventType.COMP
 
@@ -63,7 +46,16 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     ``entry`` is the CQE without its last byte, and behind the first half of a CQE of 128 bytes if
     there is anything in that; ``op_own`` is that byte without the owner bit.
     """
-    if not _append(hca, cq, entry, op_own):
+    if cq.compression is not None:
+        if (
+            hca.round.is_gathering
+            and compression.is_packet(entry, op_own)
+            and entries.has_room_to_hold(hca, cq)
+        ):
+            _hold(hca, cq, entry)
+            return True
+        settle(hca, cq)
+    if not entries.append(hca, cq, entry, op_own):
         return False
     if solicited:
         cq.solicited_pi = cq.pi
@@ -72,62 +64,26 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     return True
 
 
-def _append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
-    """Append an entry; False when it is lost."""
-    if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
-        return False
-    # An entry is aligned to its 64 bytes, so it lies in one page.
-    at = (cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES
-    address = cq.buffer.address(at)
-    op_own |= cq.pi >> cq.log_size & 1
-    try:
-        if len(entry) > OP_OWN:
-            cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
-        hca.memory.write(address, entry[-OP_OWN:])
-        hca.memory.write(address + OP_OWN, _BYTES[op_own])
-    except DmaError as error:
-        _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
-        return False
-    if hca.tracer:
-        hca.tracer.cqe(cq.handle, entry, op_own)
-    cq.pi += 1
-    return True
+def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
+    """Keep a packet until the round's gathering ends."""
+    if not cq.held:
+        if not hca.holding:
+            hca.round.at_end(partial(contain, hca, partial(_settle_all, hca)))
+        hca.holding.append(cq)
+    cq.held.append(entry)
 
 
-def _room(hca: Hca, cq: Cq) -> bool:
-    """Read the consumer index; a queue that is really full breaks. False when it is broken."""
-    try:
-        cq.ci += _consumed(cq, _record(hca, cq)) or 0
-    except DmaError as error:
-        _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
-        return False
-    if cq.pi - cq.ci < cq.entries or cq.ignores_overrun:
-        return True
-    _break(hca, cq, CqErrorSyndrome.CQ_OVERRUN, f"overrun, {cq.entries} entries")
-    return False
+def _settle_all(hca: Hca) -> None:
+    holding, hca.holding = hca.holding, []
+    for cq in holding:
+        settle(hca, cq)
 
 
-def _record(hca: Hca, cq: Cq) -> int:
-    """The consumer index in the doorbell record. Raises DmaError."""
-    index: int
-    (index,) = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, _CONSUMER.size))
-    return index
-
-
-def _consumed(cq: Cq, index: int) -> int | None:
-    """How much further the driver has read at this index; None when it cannot have got there."""
-    consumed = (index - cq.ci) & INDEX_MASK
-    return consumed if consumed <= cq.pi - cq.ci else None
-
-
-def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
-    """Stop the queue and raise an error event."""
-    log.warning("%r: %s: it takes no more completions; destroy it and its queues", cq, why)
-    cq.status = _STATUSES[syndrome]
-    hca.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
-    eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
-    # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
-    hca.broken_cqs.append(cq)
+def settle(hca: Hca, cq: Cq) -> None:
+    """Write what is held, and raise the event that is due."""
+    count = entries.put_held(hca, cq)
+    if count and cq.notification is _ARMED:
+        _notify(hca, cq, count)
 
 
 def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
@@ -142,10 +98,10 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     if cq.uar_page != uar_page:
         log.warning("%r: doorbell ignored: it came by UAR %#x", cq, uar_page)
         return
-    consumed = _consumed(cq, command)
+    consumed = entries.consumed(cq, command)
     if consumed is not None:
         cq.ci += consumed
-    elif (cq.ci - command) & INDEX_MASK > cq.entries:
+    elif (cq.ci - command) & entries.INDEX_MASK > cq.entries:
         log.warning("%r: doorbell ignored: it moves the consumer index past the producer index", cq)
         return
     if command & ARM_SOLICITED:
@@ -158,13 +114,13 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
         _notify(hca, cq, newest - known)
 
 
-def _notify(hca: Hca, cq: Cq, entries: int) -> None:
+def _notify(hca: Hca, cq: Cq, count: int) -> None:
     """Raise the armed event for new entries, now or when moderation allows it."""
     held = cq.moderation
     if held is None:
         _fire(hca, cq)
         return
-    held.entries += entries
+    held.entries += count
     if held.entries >= held.max_count or held.period_ns <= MODERATION_UNMEASURED_NS:
         _fire(hca, cq)
         return
@@ -212,8 +168,9 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     for the unread ones, BAD_RES_STATE_ERR for a queue that is broken, and BAD_PARAM_ERR when its
     doorbell record is gone.
     """
+    settle(hca, cq)
     try:
-        consumed = _consumed(cq, _record(hca, cq)) or 0
+        consumed = entries.consumed(cq, entries.record(hca, cq)) or 0
     except DmaError as error:
         raise CmdError(
             Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
@@ -222,7 +179,7 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     if unread >= min(cq.entries, 1 << log_size):
         raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than room", f"{unread}")
     cq.ci += consumed
-    if not _append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
+    if not entries.append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
         raise CmdError(Status.BAD_RES_STATE_ERR, "CQ is in error", f"{cq!r}")
     cq.ci += 1
     cq.solicited_pi += 1

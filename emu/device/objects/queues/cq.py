@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
@@ -11,19 +11,28 @@ from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Timer
-from layouts.enums import CqNotification, CqStatus
+from layouts.enums import CompressionLayout, CqNotification, CqStatus, MiniCqeFormat
 
 if TYPE_CHECKING:
     from layouts.objects.cq import Cqc
+
+
+class Compression(NamedTuple):
+    """How a queue's completions may be compressed."""
+
+    form: MiniCqeFormat
+    is_enhanced: bool
+    most: int
+    """Packets of a session (cqe_compression_max_num)."""
 
 
 class Cq(Object):
     """A completion queue; ``emu.device.engine.events.cq`` writes it."""
 
     __slots__ = (
-        "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",
-        "moderation", "notification", "notified_pi", "pi", "solicited_pi", "status", "stride",
-        "uar_page", "umems",
+        "buffer", "ci", "compression", "ctx", "dbr_addr", "entries", "eq", "held",
+        "ignores_overrun", "is_enhanced", "log_size", "moderation", "notification", "notified_pi",
+        "pi", "solicited_pi", "status", "stride", "uar_page", "umems",
     )  # fmt: skip
     kind = "cq"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_cq)
@@ -37,6 +46,7 @@ class Cq(Object):
         stride: int,
         dbr_addr: int,
         umems: tuple[Umem, ...] = (),
+        compression: Compression | None = None,
     ) -> None:
         super().__init__()
         self.ctx = ctx
@@ -48,6 +58,11 @@ class Cq(Object):
         self.uar_page = int(ctx.uar_page)
         """The doorbell page that it is armed in."""
         self.ignores_overrun = bool(ctx.oi)
+        self.is_enhanced = ctx.cqe_compression_layout == CompressionLayout.ENHANCED
+        """Whether the driver finds valid entries by the count of laps."""
+        self.compression = compression
+        self.held: list[bytes] = []
+        """Packets that have no entries yet, as more may come for their session."""
         self.moderation: Moderation | None = None
         self.status = CqStatus.OK
         self.notification = CqNotification.FIRED

@@ -1,0 +1,163 @@
+"""Compressed completions: packets that come together share what their completions have in common.
+
+Such packets are a session. Its title is the completion of the first one; each packet has a mini CQE
+of eight bytes with what is its own: the length, and by the queue's format hash, checksum, stride,
+flow tag or kinds of headers. A session of ``n`` packets takes the room of ``n`` entries, whatever
+of it is written.
+
+Basic layout: the title says how many packets there are. The next entry has the mini CQEs of packets
+0 to 7, the eighth one after the title those of 8 to 15, and so on; all others are left as they are.
+Enhanced layout: the title is a plain completion. Blocks of up to seven packets follow it, each in
+the first of the entries that it takes, and valid as any completion: by the byte that counts the
+ring's laps. The entries behind a block get that byte as well: what the driver finds where the next
+completion will be is then always from the lap before.
+
+No session goes over the ring's end, where DPDK's vectorized receive functions would read on
+(mlx5_rxtx_vec_sse.h: rxq_cq_decompress_v).
+
+Source: core/en_rx.c: mlx5e_decompress_cqes_start, mlx5e_rx_cq_process_enhanced_cqe_comp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from struct import Struct
+
+from layouts.enums import CqeFormat, CqeOpcode, MiniCqeFormat
+from layouts.eth_enums import CqeChecked
+from layouts.rings.cqe import CQE_BYTES, OP_OWN, cqe64
+from layouts.rings.mini_cqe import PER_ARRAY
+
+PACKET = CqeOpcode.RESP_SEND << 4
+"""op_own of an entry that can be in a session, without the owner bit."""
+COMPRESSED = CqeFormat.COMPRESSED << 2
+VALIDITY = OP_OWN - 1
+"""Offset of validity_iteration_count, which is the signature in the basic layout."""
+
+_AT = {field.name: field.offset // 8 for field in cqe64.fields}
+_HASH, _HASH_TYPE, _SUM = _AT["rss_hash_result"], _AT["rss_hash_type"], _AT["check_sum"]
+_KIND, _COUNT, _TAG = _AT["l4_l3_hdr_type"], _AT["byte_cnt"], _AT["sop_drop_qpn"]
+_CHECKED, _TIME, _INDEX = _AT["hds_ip_ext"], _AT["timestamp_h"], _AT["wqe_counter"]
+_PLACE = Struct(">I12xH")
+"""byte_cnt and wqe_counter, from the first one on."""
+_STRIDES_SHIFT = 16
+_TAGGED_COUNT = 1 << 24
+"""A byte_cnt beside a flow tag is less."""
+_FOUR = Struct(">I")
+
+
+def is_packet(entry: bytes, op_own: int) -> bool:
+    """Whether an entry may be in a session: of a received Ethernet packet, and no error."""
+    return op_own == PACKET and bool(entry[_CHECKED] & CqeChecked.L2)
+
+
+def sessions(entries: Sequence[bytes], form: MiniCqeFormat, most: int) -> Iterator[int]:
+    """How many of the entries, in their order, are in one session after the other; often one."""
+    shared_of = _SHARED[form]
+    count, shared, following = 0, b"", -1
+    for entry in entries:
+        own = shared_of(entry)
+        byte_cnt, index = _PLACE.unpack_from(entry, _COUNT)
+        is_next = index == following and count < most and own == shared
+        if form is MiniCqeFormat.FTAG_STRIDX and byte_cnt >= _TAGGED_COUNT:
+            is_next, own = False, b""
+        if count and not is_next:
+            yield count
+            count = 0
+        count += 1
+        shared, following = own, index + (byte_cnt >> _STRIDES_SHIFT or 1) & 0xFFFF
+    if count:
+        yield count
+
+
+def _without_sum(entry: bytes) -> bytes:
+    """What a title says for all packets, if a mini CQE has the hash: not checksum, count, time."""
+    return entry[:_HASH] + entry[_HASH_TYPE:_SUM] + entry[_SUM + 2 : _COUNT] + entry[_TAG:_INDEX]
+
+
+def _without_hash(entry: bytes) -> bytes:
+    """The same if it has the checksum: the driver drops the hash."""
+    return (
+        entry[:_HASH] + entry[_HASH_TYPE + 1 : _SUM] + entry[_SUM + 2 : _COUNT]
+        + entry[_TAG:_INDEX]
+    )  # fmt: skip
+
+
+def _without_tag(entry: bytes) -> bytes:
+    """The same if it has the flow tag."""
+    return (
+        entry[:_HASH] + entry[_HASH_TYPE + 1 : _SUM] + entry[_SUM + 2 : _COUNT]
+        + entry[_TAG : _TAG + 1]
+    )  # fmt: skip
+
+
+def _without_kind(entry: bytes) -> bytes:
+    """The same if it has the kinds of headers."""
+    return (
+        entry[:_HASH] + entry[_HASH_TYPE + 1 : _SUM] + entry[_SUM + 2 : _KIND]
+        + entry[_KIND + 1 : _COUNT] + entry[_TAG:_INDEX]
+    )  # fmt: skip
+
+
+_SHARED: Mapping[MiniCqeFormat, Callable[[bytes], bytes]] = {
+    MiniCqeFormat.HASH: _without_sum,
+    MiniCqeFormat.CSUM: _without_hash,
+    MiniCqeFormat.FTAG_STRIDX: _without_tag,
+    MiniCqeFormat.CSUM_STRIDX: _without_hash,
+    MiniCqeFormat.L34H_STRIDX: _without_kind,
+}
+
+
+def _mini_hash(entry: bytes) -> bytes:
+    return entry[_HASH:_HASH_TYPE] + entry[_COUNT:_TIME]
+
+
+def _mini_sum(entry: bytes) -> bytes:
+    return entry[_SUM : _SUM + 2] + b"\0\0" + entry[_COUNT:_TIME]
+
+
+def _mini_sum_stride(entry: bytes) -> bytes:
+    return entry[_SUM : _SUM + 2] + entry[_INDEX : _INDEX + 2] + entry[_COUNT:_TIME]
+
+
+def _mini_tag(entry: bytes) -> bytes:
+    return (
+        entry[_TAG + 2 : _TAG + 4] + entry[_INDEX : _INDEX + 2] + entry[_TAG + 1 : _TAG + 2]
+        + entry[_COUNT + 1 : _TIME]
+    )  # fmt: skip
+
+
+def _mini_kind(entry: bytes) -> bytes:
+    return (
+        entry[_KIND : _KIND + 1] + b"\0" + entry[_INDEX : _INDEX + 2] + entry[_COUNT:_TIME]
+    )  # fmt: skip
+
+
+_MINI: Mapping[MiniCqeFormat, Callable[[bytes], bytes]] = {
+    MiniCqeFormat.HASH: _mini_hash,
+    MiniCqeFormat.CSUM: _mini_sum,
+    MiniCqeFormat.FTAG_STRIDX: _mini_tag,
+    MiniCqeFormat.CSUM_STRIDX: _mini_sum_stride,
+    MiniCqeFormat.L34H_STRIDX: _mini_kind,
+}
+
+
+def title(entry: bytes, count: int) -> bytes:
+    """The first entry of a session in the basic layout."""
+    return entry[:_COUNT] + _FOUR.pack(count) + entry[_TIME:]
+
+
+def arrays(entries: Sequence[bytes], form: MiniCqeFormat) -> Iterator[tuple[int, bytes]]:
+    """The mini CQEs of a session in the basic layout: how far behind the title, and the bytes."""
+    mini = _MINI[form]
+    for first in range(0, len(entries), PER_ARRAY):
+        minis = b"".join(map(mini, entries[first : first + PER_ARRAY]))
+        yield first or 1, minis.ljust(CQE_BYTES, b"\0")
+
+
+def block(entries: Sequence[bytes], form: MiniCqeFormat) -> tuple[bytes, int]:
+    """A block of the enhanced layout, up to seven packets: its bytes before VALIDITY, and op_own
+    without the owner bit.
+    """
+    minis = b"".join(map(_MINI[form], entries))
+    return minis.ljust(VALIDITY, b"\0"), len(entries) - 1 << 4 | COMPRESSED

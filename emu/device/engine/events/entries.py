@@ -1,0 +1,193 @@
+"""The ring of a completion queue: how entries get into it.
+
+The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
+sw_own_cqe), so the owner byte is written after everything else. In the layout of enhanced
+compression it is the byte before that counts the laps (wq.h: mlx5_cqwq_get_cqe_enahnced_comp).
+
+Packets that may be compressed are held until the round's gathering ends; before anything else is
+written into the ring, they are. A queue that overruns or whose memory is gone takes no more
+entries: an event tells its driver, and the queue pairs that report to it stop (IBTA 10.2.5.2,
+11.6.3.2).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import compression
+from emu.device.engine.events import eq as eq_engine
+from emu.device.objects.queues.cq import Compression, Cq
+from emu.device.ports import DmaError
+from layouts.enums import CqErrorSyndrome, CqStatus, EventType
+from layouts.rings.cqe import CQE_BYTES, OP_OWN
+from layouts.rings.mini_cqe import PER_BLOCK
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+INDEX_MASK = 0xFFFFFF
+_ERROR_DATA = Struct(">I7xB")
+_CONSUMER = Struct(">I")
+_BYTES = [bytes((value,)) for value in range(256)]
+_VALIDITY = compression.VALIDITY
+_COMPRESSED_PACKET = compression.PACKET | compression.COMPRESSED
+
+_STATUSES = {
+    CqErrorSyndrome.CQ_OVERRUN: CqStatus.CQ_OVERFLOW,
+    CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR: CqStatus.CQ_WRITE_FAIL,
+}
+
+
+def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
+    """Append an entry, as ``cq.write`` takes it; False when it is lost. No other is held."""
+    if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
+        return False
+    at = _offset(cq, cq.pi)
+    address = cq.buffer.address(at)
+    op_own |= cq.pi >> cq.log_size & 1
+    try:
+        if len(entry) > OP_OWN:
+            cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
+        if cq.is_enhanced:
+            _write_valid(hca, cq, address, entry[-OP_OWN:], op_own)
+        else:
+            hca.memory.write(address, entry[-OP_OWN:])
+            hca.memory.write(address + OP_OWN, _BYTES[op_own])
+    except DmaError as error:
+        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
+    if hca.tracer:
+        hca.tracer.cqe(cq.handle, entry, op_own)
+    cq.pi += 1
+    return True
+
+
+def _offset(cq: Cq, index: int) -> int:
+    """Where a CQE begins in the ring; aligned to its 64 bytes, it lies in one page."""
+    return (index & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES
+
+
+def _address(cq: Cq, index: int) -> int:
+    return cq.buffer.address(_offset(cq, index))
+
+
+def _write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> None:
+    """Write an entry of the enhanced layout. Raises DmaError."""
+    hca.memory.write(address, entry[:_VALIDITY])
+    hca.memory.write(address + _VALIDITY, bytes((cq.pi >> cq.log_size & 0xFF, op_own)))
+
+
+def _room(hca: Hca, cq: Cq) -> bool:
+    """Read the consumer index; a queue that is really full breaks. False when it is broken."""
+    try:
+        cq.ci += consumed(cq, record(hca, cq)) or 0
+    except DmaError as error:
+        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
+    if cq.pi - cq.ci < cq.entries or cq.ignores_overrun:
+        return True
+    break_queue(hca, cq, CqErrorSyndrome.CQ_OVERRUN, f"overrun, {cq.entries} entries")
+    return False
+
+
+def record(hca: Hca, cq: Cq) -> int:
+    """The consumer index in the doorbell record. Raises DmaError."""
+    index: int
+    (index,) = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, _CONSUMER.size))
+    return index
+
+
+def consumed(cq: Cq, index: int) -> int | None:
+    """How much further the driver has read at this index; None when it cannot have got there."""
+    further = (index - cq.ci) & INDEX_MASK
+    return further if further <= cq.pi - cq.ci else None
+
+
+def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
+    """Stop the queue and raise an error event."""
+    log.warning("%r: %s: it takes no more completions; destroy it and its queues", cq, why)
+    cq.status = _STATUSES[syndrome]
+    cq.held.clear()
+    hca.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
+    eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
+    # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
+    hca.broken_cqs.append(cq)
+
+
+# -- packets that may be compressed
+
+
+def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
+    """Whether one packet more can be held: the ring has room for all of them."""
+    most = cq.entries - len(cq.held)
+    if cq.pi - cq.ci < most:
+        return not cq.status
+    try:
+        cq.ci += consumed(cq, record(hca, cq)) or 0
+    except DmaError:
+        return False
+    return cq.pi - cq.ci < most and not cq.status
+
+
+def put_held(hca: Hca, cq: Cq) -> int:
+    """Write the packets that are held, in sessions; how many."""
+    held, how = cq.held, cq.compression
+    if not held or how is None:
+        return 0
+    cq.held = []
+    before, at = cq.pi, 0
+    try:
+        for count in compression.sessions(held, how.form, how.most):
+            _put_session(hca, cq, how, held[at : at + count])
+            at += count
+    except DmaError as error:
+        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+    return cq.pi - before
+
+
+def _put_session(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
+    """Write packets that can be in one session. Raises DmaError."""
+    while entries:
+        to_end = cq.entries - (cq.pi & cq.entries - 1)
+        now, entries = entries[:to_end], entries[to_end:]
+        if how.is_enhanced or len(now) == 1:
+            append(hca, cq, now[0], compression.PACKET)
+            for first in range(1, len(now), PER_BLOCK):
+                _put_block(hca, cq, how, now[first : first + PER_BLOCK])
+        else:
+            _put_with_title(hca, cq, how, now)
+
+
+def _put_with_title(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
+    """Write a session of the basic layout. Raises DmaError."""
+    memory = hca.memory
+    for behind, minis in compression.arrays(entries, how.form):
+        memory.write(_address(cq, cq.pi + behind), minis)
+    address = _address(cq, cq.pi)
+    memory.write(address, compression.title(entries[0], len(entries)))
+    memory.write(address + OP_OWN, _BYTES[_COMPRESSED_PACKET | cq.pi >> cq.log_size & 1])
+    _passed(hca, cq, entries)
+
+
+def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
+    """Write a block of the enhanced layout. Raises DmaError."""
+    lap = cq.pi >> cq.log_size
+    for behind in range(1, len(entries)):
+        hca.memory.write(_address(cq, cq.pi + behind) + _VALIDITY, _BYTES[lap & 0xFF])
+    minis, op_own = compression.block(entries, how.form)
+    _write_valid(hca, cq, _address(cq, cq.pi), minis, op_own | lap & 1)
+    _passed(hca, cq, entries)
+
+
+def _passed(hca: Hca, cq: Cq, entries: Sequence[bytes]) -> None:
+    """Compressed packets are in the ring."""
+    if hca.tracer:
+        for index, entry in enumerate(entries, cq.pi):
+            hca.tracer.cqe(cq.handle, entry, _COMPRESSED_PACKET | index >> cq.log_size & 1)
+    cq.pi += len(entries)
+    hca.compressed_completions += len(entries)

@@ -1,0 +1,43 @@
+"""Mini CQEs: what a compressed completion tells of a packet by itself, eight bytes in five forms.
+
+The form is cqc.mini_cqe_res_format. Source: device.h (``mlx5_mini_cqe8``) of Linux 6.12; DPDK's
+mlx5_prm.h (``mlx5_mini_cqe8``) for the flow tag and the header type.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, rsvd
+
+MINI_BYTES = 8
+PER_ARRAY = 8
+"""Mini CQEs in the room of a CQE (device.h: MLX5_MINI_CQE_ARRAY_SIZE)."""
+PER_BLOCK = 7
+"""The same in the enhanced layout, whose last bytes say that the block is valid."""
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+mini_cqe_hash = Prm(
+    "mini_cqe_hash",
+    "rx_hash_result" / bits(32), "byte_cnt" / bits(32),
+    c_name="mlx5_mini_cqe8",
+)
+
+mini_cqe_csum = Prm(
+    "mini_cqe_csum",
+    "checksum" / bits(16), "stridx" / bits(16), "byte_cnt" / bits(32),
+    c_name="mlx5_mini_cqe8",
+)
+
+mini_cqe_flow_tag = Prm(
+    "mini_cqe_flow_tag",
+    "flow_tag_low" / bits(16), "stridx" / bits(16), "flow_tag_high" / bits(8),
+    "byte_cnt" / bits(24),
+)
+
+mini_cqe_l3_l4 = Prm(
+    "mini_cqe_l3_l4",
+    "l4_l3_hdr_type" / bits(8), rsvd(8), "stridx" / bits(16), "byte_cnt" / bits(32),
+)
+
+# fmt: on
