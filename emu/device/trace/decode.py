@@ -176,7 +176,7 @@ def completion(entry: Buffer) -> dict[str, Any]:
     if layout is cqe64 and entry[-1] >> 2 & _FORMAT == CqeFormat.COMPRESSED:
         shown["compressed"] = True
     shown["data"] = fields(view)
-    if scattered:
+    if scattered and layout is cqe64:
         shown["scattered"] = f"0x{scattered[: view.byte_cnt].hex()}"
     return shown
 
