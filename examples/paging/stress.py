@@ -75,7 +75,9 @@ class Memory:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if self.file < 0 else mmap.MAP_SHARED
         if address is not None:
             flags |= _MAP_FIXED
-        found = _libc.mmap(address, REGION, mmap.PROT_READ | mmap.PROT_WRITE, flags, self.file, 0)
+        found: int = _libc.mmap(
+            address, REGION, mmap.PROT_READ | mmap.PROT_WRITE, flags, self.file, 0
+        )
         assert found not in (None, ctypes.c_void_p(-1).value), os.strerror(ctypes.get_errno())
         return found
 

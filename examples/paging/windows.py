@@ -35,7 +35,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -309,7 +309,7 @@ def main() -> None:
     options = parser.parse_args()
     races = (INVALIDATED, DEREGISTERED) if options.deregister else (INVALIDATED,)
     deadline = time.monotonic() + options.seconds
-    jobs = [
+    jobs: list[Callable[[], Counter[str]]] = [
         partial(work, options.device, deadline, options.pause, races, options.seed + number)
         for number in range(options.processes)
     ]

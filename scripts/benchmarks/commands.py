@@ -45,30 +45,33 @@ class TimedBar(FunctionBar):
         self.device_ns = time.perf_counter_ns() - start
 
 
-def probed_driver() -> Driver:
-    """A driver that has initialized a new function."""
+def probed_driver() -> tuple[Driver, TimedBar]:
+    """A driver that has initialized a new function, and its BAR."""
     memory, irqs, clock = Memory(), IrqList(), HandClock()
     options = HcaOptions(guid=1)
     function = Function(MODELS[MODEL], options, TABLE, memory, irqs, clock, LocalFabric(clock))
-    return Driver(TimedBar(function), memory, irqs).probe()
+    bar = TimedBar(function)
+    return Driver(bar, memory, irqs).probe(), bar
 
 
-def create_keys(driver: Driver, pdn: int, count: int) -> tuple[list[float], list[float]]:
+def create_keys(
+    driver: Driver, bar: TimedBar, pdn: int, count: int
+) -> tuple[list[float], list[float]]:
     """Microseconds of each of ``count`` commands: in total, and in the device."""
     whole, device = [], []
     for _ in range(count):
         start = time.perf_counter_ns()
         driver.create_mkey(pdn)
         whole.append((time.perf_counter_ns() - start) / 1000)
-        device.append(driver.bar.device_ns / 1000)
+        device.append(bar.device_ns / 1000)
     return whole, device
 
 
 def bytes_of_a_key(count: int) -> float:
     """Memory that each of ``count`` keys adds to the process."""
-    driver = probed_driver()
+    driver, bar = probed_driver()
     pdn = driver.alloc_pd()
-    create_keys(driver, pdn, WARM_UP)
+    create_keys(driver, bar, pdn, WARM_UP)
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     for _ in range(count):
@@ -80,10 +83,10 @@ def bytes_of_a_key(count: int) -> float:
 
 def measure(keys: int, traced: int) -> Section:
     """All rows."""
-    driver = probed_driver()
+    driver, bar = probed_driver()
     pdn = driver.alloc_pd()
-    create_keys(driver, pdn, WARM_UP)
-    whole, device = create_keys(driver, pdn, keys)
+    create_keys(driver, bar, pdn, WARM_UP)
+    whole, device = create_keys(driver, bar, pdn, keys)
     tenth = keys // 10
     growth = statistics.median(whole[-tenth:]) / statistics.median(whole[:tenth])
     return Section(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 from engine import sample
@@ -188,7 +189,7 @@ def sends(count: int) -> list[Row]:
     large = netdev.put(bytes(LARGE_BYTES))
     header = Packet(payload=b"").frame()
 
-    def post(sges: list[tuple[int, int, int]], **options: object) -> Callable[[], object]:
+    def post(sges: list[tuple[int, int, int]], **options: Any) -> Callable[[], object]:
         return lambda: netdev.sq.send(*sges, cs_flags=BOTH, ring=False, flags=0, **options)
 
     lso = post(large, opcode=Opcode.LSO, mss=MSS, headers=header)

@@ -27,6 +27,7 @@ from emu.driver.command.bar import FunctionBar
 
 # The drivers are the test suite's.
 from emu.driver.command.driver import Driver
+from emu.driver.verbs.completions import Completion
 from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.server.net.fabric.protocol import Identity
@@ -93,7 +94,7 @@ class End:
         for done in found:
             if done.syndrome:
                 raise RuntimeError(f"not what was wanted: {done}")
-        return [done.immediate for done in found]
+        return [done.immediate for done in found if isinstance(done, Completion)]
 
     def wait(self, count: int) -> float:
         """Wait until ``count`` requests and receives are complete; return the seconds it took."""

@@ -22,7 +22,10 @@ from own_run import json_option, show
 from rig import Pair
 
 from emu.device.cmdif.registry import COMMANDS
+from emu.device.port.ib.wire import IbWire
+from emu.device.state.hca import Hca
 from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import Op
 
@@ -73,13 +76,17 @@ def runs(found: list[Entry]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def write(wire: Callable[[Any], object]) -> list[Entry]:
+def write(wire: Callable[[HandClock], IbWire[Hca]]) -> list[Entry]:
     """From the doorbell of an RDMA WRITE to its completion."""
     pair = Pair(wire, MESSAGE_BYTES)
 
+    def send() -> None:
+        pair.qp.ring()
+        pair.left.settle()
+
     def once() -> list[Entry]:
         pair.qp.write(pair.remote, pair.source.sge(0, MESSAGE_BYTES), ring=False)
-        found = entries(lambda: (pair.qp.ring(), pair.left.settle()))
+        found = entries(send)
         (done,) = pair.qp.cq.drain()
         if done.syndrome:
             raise RuntimeError(f"the WRITE has failed: {done}")

@@ -9,8 +9,11 @@ import mmap
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 from emu.device.models import MODELS
+from emu.device.port.ib.wire import IbWire
+from emu.device.state.hca import Hca
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.queue_pair import QueuePair
@@ -30,12 +33,13 @@ class MappedMemory(Memory):
         super().__init__(0)
         fd = os.memfd_create("guest-ram", os.MFD_CLOEXEC)
         os.ftruncate(fd, size)
-        self.ram = mmap.mmap(fd, size)
+        ram: Any = mmap.mmap(fd, size)
+        self.ram = ram
         self._map = DmaMap(trust_unsealed=True)
         self._map.map(self.base, size, 0, READ | WRITE, fd)
         os.close(fd)
-        self.read, self.write = self._map.read, self._map.write
-        self.view, self.segments = self._map.view, self._map.segments
+        for name in ("read", "write", "view", "segments"):
+            setattr(self, name, getattr(self._map, name))
 
     def pages(self, size: int) -> list[int]:
         """Allocate pages and touch them, so that no host page faults are measured later."""
@@ -48,9 +52,9 @@ class MappedMemory(Memory):
 class Pair:
     """A reliable connection between two functions, with memory of the same size at both ends."""
 
-    def __init__(self, wire: Callable[[HandClock], object], size: int) -> None:
+    def __init__(self, wire: Callable[[HandClock], IbWire[Hca]], size: int) -> None:
         clock = HandClock()
-        made = wire(clock)
+        made: Any = wire(clock)
         carriers = (made,) if hasattr(made, "run") else ()
         self.left, self.right = two_nodes(MODEL, clock, made, *carriers, make_memory=MappedMemory)
         self.qp = self.left.queue_pair(log_sq_size=10, log_cq_size=10)

@@ -63,7 +63,8 @@ class _Place:
     @property
     def expression(self) -> ast.expr:
         at = getattr(self.node, self.field)
-        return at if self.index is None else at[self.index]
+        found: ast.expr = at if self.index is None else at[self.index]
+        return found
 
     def take_away(self) -> None:
         """What it names is named still: a function's cells stay the same ones."""

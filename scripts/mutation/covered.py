@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from coverage import CoverageData
 
 TIERS = ("tests/unit", "tests/device")
@@ -24,7 +25,7 @@ class Times:
         self.seconds: dict[str, float] = defaultdict(float)
         self.failed: set[str] = set()
 
-    def pytest_runtest_logreport(self, report: object) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
         if not report.passed:
             self.failed.add(report.nodeid)

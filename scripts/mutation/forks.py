@@ -91,7 +91,8 @@ class Forks:
         gc.collect()
         gc.freeze()
         items = {item.nodeid: item for item in session.items}
-        session.config._tmp_path_factory.getbasetemp()  # one for all forks
+        factory: pytest.TempPathFactory = vars(session.config)["_tmp_path_factory"]
+        factory.getbasetemp()  # one for all forks
         running: dict[int, _Fork] = {}
         for job in self._jobs([*items]):
             if job is None:

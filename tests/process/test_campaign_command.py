@@ -9,7 +9,11 @@ from helpers.instruments.fake_runs import descriptions
 
 from emu.cli import main as cli
 from emu.cli.commands.trials import campaign as command
+from emu.guests.image import image
+from emu.guests.machine import qemu
+from emu.instruments.campaign.description import RunFinding
 from emu.instruments.campaign.store import Store
+from emu.instruments.outcome import Kind
 
 MATRIX = """
 name = "few"
@@ -29,8 +33,8 @@ def matrix(tmp_path, monkeypatch, pytestconfig):
     """A matrix whose runs are not carried out in guests."""
     monkeypatch.setenv("PYTHONPATH", f"{pytestconfig.rootpath}:{pytestconfig.rootpath / 'tests'}")
     monkeypatch.setattr(command, "GUEST_RUN", fake_runs.NAME)
-    monkeypatch.setattr(command.qemu, "ensure", lambda *_: None)
-    monkeypatch.setattr(command.image, "ensure", lambda *_: None)
+    monkeypatch.setattr(qemu, "ensure", lambda *_: None)
+    monkeypatch.setattr(image, "ensure", lambda *_: None)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "matrix.toml"
@@ -70,7 +74,7 @@ def test_a_finding_is_minimized_once(matrix, tmp_path, monkeypatch):
     store = Store.create(tmp_path / "one", "one", [run])
     found = fake_runs.carry_out(run.model_copy(update={"name": "a.cx6.work.plan0.0"}))
     title = "WARNING in one"
-    told = fake_runs.Told(kind=fake_runs.Kind.WARNING, title=title)
+    told = RunFinding(kind=Kind.WARNING, title=title)
     store.put(
         found.model_copy(update={"name": run.name, "findings": (told,), "record": fake_runs.RECORD})
     )

@@ -1,6 +1,7 @@
 """Carrying out: local workers that die, errors, full disks, interruptions; equal reports."""
 
 import errno
+import os
 
 import pytest
 from helpers.instruments import fake_runs
@@ -8,7 +9,6 @@ from helpers.instruments.campaigns import driven, reported
 from helpers.instruments.fake_runs import carry_out, descriptions
 
 from emu.host.user_error import UserError
-from emu.instruments.campaign import store as stores
 from emu.instruments.campaign.child import MOST_ATTEMPTS
 from emu.instruments.campaign.description import Ended
 from emu.instruments.campaign.drive import MOST_ERRORS, drive
@@ -102,7 +102,7 @@ def test_a_full_disk_ends_it_with_the_files_name_and_loses_nothing(tmp_path, mon
         if len(calls) == 12:
             raise full
 
-    monkeypatch.setattr(stores.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(OSError, match="No space left") as caught:
         driven(tmp_path, runs, Here())
     assert caught.value.filename.startswith(str(tmp_path / "re"))

@@ -42,10 +42,10 @@ WRONG = {
 def checked(source: str, where: Path) -> list[str]:
     """The lines with errors in a source, under the project's own settings."""
     where.joinpath("handlers.py").write_text(source)
-    mypy = [sys.executable, "-m", "mypy", "--no-pretty", "--cache-dir", where / "cache"]
-    config = ROOT / "pyproject.toml"
+    mypy = [sys.executable, "-m", "mypy", "--no-pretty", "--cache-dir", f"{where}/cache"]
+    config = str(ROOT / "pyproject.toml")
     done = subprocess.run(
-        [*mypy, "--config-file", config, where / "handlers.py"],
+        [*mypy, "--config-file", config, f"{where}/handlers.py"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr

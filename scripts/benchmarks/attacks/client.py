@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from attacks.guest import Guest
 from attacks.watch import Watch, pattern
@@ -141,5 +142,5 @@ def dma_maps(watch: Watch) -> Iterator[None]:
     yield
     for number in range(MAX_DMA_MAPS):
         at = (MAX_DMA_MAPS - number) * 2 * PAGE_SIZE
-        watch.round(lambda at=at: memory.map(at, PAGE_SIZE, 0, READ | WRITE, fd))
+        watch.round(partial(memory.map, at, PAGE_SIZE, 0, READ | WRITE, fd))
     watch.round(lambda: memory.unmap(0, 1 << 40))

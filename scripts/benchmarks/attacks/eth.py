@@ -51,7 +51,8 @@ class Segment:
         """``is_scattered``: the receive requests are over keys of single bytes, four deep."""
         clock = HandClock()
         switch = SegmentSwitch(clock)
-        functions, ports = [], [FunctionPort(f"port {number}", switch) for number in range(2)]
+        functions, memories = [], []
+        ports = [FunctionPort(f"port {number}", switch) for number in range(2)]
         for number, port in enumerate(ports):
             model, options = LINKS["connectx6"][PortType.ETH], HcaOptions(guid=1 + number)
             memory, wire = MappedMemory(), LocalFabric(clock)
@@ -60,10 +61,11 @@ class Segment:
             )
             watch.knows(function)
             functions.append(function)
+            memories.append(memory)
         nodes = []
-        for function, other in (functions, functions[::-1]):
+        for (function, other), memory in zip((functions, functions[::-1]), memories):
             bar = WatchedBar(watch, [function, other])
-            nodes.append(Node(function, Driver(bar, function.memory, function.interrupts).probe()))
+            nodes.append(Node(function, Driver(bar, memory, function.interrupts).probe()))
         self.left, self.right = nodes
         driver = self.left.driver
         self.sq = SendQueue(self.left, log_size=12, tisn=create_tis(driver, alloc_td(driver)))

@@ -18,6 +18,7 @@ from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.cmd import CMD_TYPE_PCIE, cmd_layout
@@ -35,7 +36,7 @@ class Guest:
     def __init__(self, watch: Watch, ram: int = 96 * MIB) -> None:
         self.watch = watch
         self.clock = HandClock()
-        self.memory = MappedMemory(ram)
+        self.memory: Memory = MappedMemory(ram)
         irqs, wire = IrqList(), LocalFabric(self.clock)
         self.function = Function(
             MODEL, HcaOptions(guid=1), TABLE, self.memory, irqs, self.clock, wire
@@ -164,14 +165,14 @@ def firmware_pages(watch: Watch) -> Iterator[None]:
     guest = Guest(watch, 2200 * MIB)
     count = 130_000
     first = guest.memory.alloc(4096)
-    fields = {"op_mod": PageOp.GIVE, "input_num_entries": count}
     pages = pack64([first + 8192 * number for number in range(count)])
-    give = guest.submit(Op.MANAGE_PAGES, pages, **fields)
+    give = guest.submit(Op.MANAGE_PAGES, pages, op_mod=PageOp.GIVE, input_num_entries=count)
     yield
     guest.ring()
     guest.collect(give)
-    fields = {"op_mod": PageOp.TAKE, "input_num_entries": count}
-    take = guest.submit(Op.MANAGE_PAGES, out_extra=8 * count, **fields)
+    take = guest.submit(
+        Op.MANAGE_PAGES, out_extra=8 * count, op_mod=PageOp.TAKE, input_num_entries=count
+    )
     guest.ring()
     guest.collect(take)
 

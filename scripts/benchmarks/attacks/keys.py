@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from attacks.guest import MIB, MILLION, Guest
 from attacks.watch import Watch, pattern
@@ -25,7 +26,7 @@ LIST = 1 << 16
 """Entries of the longest list of ranges."""
 
 
-def _pair(guest: Guest, **options: int) -> tuple[QueuePair, QueuePair]:
+def _pair(guest: Guest, **options: Any) -> tuple[QueuePair, QueuePair]:
     one, two = guest.node.queue_pair(**options), guest.node.queue_pair()
     connect(one, two)
     return one, two
@@ -195,7 +196,9 @@ def last_entry(watch: Watch) -> Iterator[None]:
     qp = guest.node.queue_pair(log_sq_size=10)
     connect(qp, guest.node.queue_pair())
     octwords = 1 << 25
-    context = {"free": 1, "umr_en": 1, "len": 0, "translations_octword_size": octwords}
+    context: dict[str, Any] = {
+        "free": 1, "umr_en": 1, "len": 0, "translations_octword_size": octwords
+    }  # fmt: skip
     xlt = (guest.driver.queue | RIGHTS).to_bytes(8, "big") * 8
     yield
     key = guest.driver.must(Op.CREATE_MKEY, **guest.key_fields(0, **context)).mkey_index << 8

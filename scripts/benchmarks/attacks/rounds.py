@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 
 from rig import MappedMemory
 
@@ -13,6 +14,7 @@ from emu.device.engine.eth import receive
 from emu.device.faults.link import Link
 from emu.device.function.function import Function
 from emu.device.models import LINKS, MODELS
+from emu.device.objects.ledger import Ledger
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.device.state.hca import HcaOptions
@@ -48,6 +50,10 @@ QUEUES = 64
 MANY = 100_000
 
 
+def _ledger(function: Function) -> Ledger:
+    return function.hca.ledger
+
+
 class Segment:
     """Functions on one segment; all but the first take every frame, into queues of their own."""
 
@@ -56,7 +62,8 @@ class Segment:
         self.watch, self.loop = watch, WatchedLoop(watch)
         self.switch = SegmentSwitch(self.loop)
         self.ports = [FunctionPort(f"function {number}", self.switch) for number in range(count)]
-        self.functions = []
+        self.functions: list[Function] = []
+        memories = []
         for number, port in enumerate(self.ports):
             model, options = LINKS["connectx6"][PortType.ETH], HcaOptions(guid=1 + number)
             memory, wire = MappedMemory(16 << 20), LocalFabric(self.loop)
@@ -65,10 +72,11 @@ class Segment:
             )
             watch.knows(function)
             self.functions.append(function)
+            memories.append(memory)
         self.nodes = []
-        for function in self.functions:
+        for function, memory in zip(self.functions, memories):
             bar = WatchedBar(watch.unwatched(), [function])
-            driver = Driver(bar, function.memory, function.interrupts)
+            driver = Driver(bar, memory, function.interrupts)
             self.nodes.append(Node(function, driver.probe()))
         driver = self.nodes[0].driver
         self.sq = SendQueue(self.nodes[0], log_size=10, tisn=create_tis(driver, alloc_td(driver)))
@@ -96,9 +104,7 @@ class Segment:
         link = Link.model_validate(properties)
         for number, (port, function) in enumerate(zip(self.ports, self.functions)):
             for name in ("tx", "rx"):
-                way = LinkDirection(
-                    f"{number} {name}", self.loop, lambda f=function: f.hca.ledger, link
-                )
+                way = LinkDirection(f"{number} {name}", self.loop, partial(_ledger, function), link)
                 setattr(port, f"{name}_link", way)
 
     def check(self, least: int) -> None:
@@ -201,9 +207,10 @@ def due_at_once(watch: Watch) -> Iterator[None]:
 
 @pattern(f"{MANY} timers that come due at once")
 def timers(watch: Watch) -> Iterator[None]:
-    loop, done = WatchedLoop(watch), []
+    loop = WatchedLoop(watch)
+    done: list[int] = []
     for number in range(MANY):
-        loop.call_later(MILLISECOND, lambda number=number: done.append(number))
+        loop.call_later(MILLISECOND, partial(done.append, number))
     yield
     loop.run(MILLISECOND)
     if done != list(range(MANY)):
@@ -216,19 +223,20 @@ def notices(watch: Watch) -> Iterator[None]:
     switch = SegmentSwitch(loop)
     nodes = []
     for number in range(2):
+        memory = MappedMemory()
         function = Function(
             LINKS["connectx6dx"][PortType.ETH], HcaOptions(guid=0x10 + number), TABLE,
-            MappedMemory(), IrqList(), loop, LocalFabric(loop),
+            memory, IrqList(), loop, LocalFabric(loop),
             eth_wire=FunctionPort(f"function {number}", switch),
         )  # fmt: skip
         watch.knows(function)
         bar = WatchedBar(watch.unwatched(), [function])
-        driver = Driver(bar, function.memory, function.interrupts)
+        driver = Driver(bar, memory, function.interrupts)
         nodes.append(RoceNode(function, driver.probe()))
     frames = []
     for _ in range(512):
         channel = Channel(QpType.RC, *nodes)
-        receiver = nodes[1].hca.qps.get(channel.receiver.qpn)
+        receiver = nodes[1].hca.qps.need(channel.receiver.qpn)
         path = receiver.ctx.primary_address_path
         frames.append(Frame(nodes[1].hca.roce.notification(path, channel.sender.qpn)))
     hca = nodes[0].hca
@@ -242,7 +250,7 @@ def notices(watch: Watch) -> Iterator[None]:
     for _ in range(4):
         watch.round(arrive)
         loop.run(1_000 * MILLISECOND)
-    if hca.link.congestion.counts["rp_cnp_handled"] != 4 * len(frames):
+    if hca.roce.congestion.counts["rp_cnp_handled"] != 4 * len(frames):
         raise RuntimeError("notifications have been lost")
 
 

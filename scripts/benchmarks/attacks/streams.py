@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from attacks.eth import GROUP, LARGE_BYTES, QUEUES, Segment
 from attacks.keys import LIST, scattered
@@ -36,7 +37,7 @@ LONGEST = 9000
 """Payload of a TCP packet."""
 PACKETS = 58
 """Frames of one request, as many as the driver puts into it (core/en_tx.c)."""
-MERGED = {"packet_merge_mask": 3, "lro_max_ip_payload_size": 255}
+MERGED: dict[str, Any] = {"packet_merge_mask": 3, "lro_max_ip_payload_size": 255}
 
 
 class _Strided(ReceiveQueue):

@@ -132,11 +132,11 @@ class WatchedBar(FunctionBar):
 
     def __init__(self, watch: Watch, functions: Sequence[Function]) -> None:
         super().__init__(*functions)
-        self._watch = watch
+        self._watch, self._watched = watch, functions
 
     def settle(self) -> None:
         """Let the functions do all their work."""
-        self._watch.settle(*self.functions)
+        self._watch.settle(*self._watched)
 
 
 def observe(pattern: Pattern) -> Seen:

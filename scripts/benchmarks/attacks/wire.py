@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from rig import MODEL
 
@@ -15,7 +16,7 @@ from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.device.port.ib.datagram_packets import frame_of
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES, SM_LID
-from emu.device.state.hca import HcaOptions
+from emu.device.state.hca import Hca, HcaOptions
 from emu.driver.command.driver import Driver
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.transport.fabric import Fabric
@@ -197,7 +198,7 @@ class Victim:
     def receive(self, frames: list[bytes]) -> None:
         """Deliver frames to the victim and run it for a while; its answers are dropped."""
         for frame in frames:
-            self.watch.round(lambda frame=frame: self.wire.arrive(frame))
+            self.watch.round(partial(self.wire.arrive, frame))
         self.run()
 
     def receive_at_once(self, frames: list[bytes]) -> None:
@@ -221,7 +222,7 @@ class _Sink(PacketWire):
 
     sinks = False
 
-    def transmit(self, source: object, frame: bytes, sqn: int = 0) -> bool:
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         if self.sinks:
             return True
         return bool(super().transmit(source, frame, sqn))

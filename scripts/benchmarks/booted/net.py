@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from figures import Row, Section, ratio_at_least
@@ -91,7 +92,7 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
             for _ in range(repeat or REPEAT):
                 for name, take in world.tests():
                     for side in (OURS, THEIRS):
-                        value = quiet.take(lambda take=take, side=side: take(side))
+                        value = quiet.take(partial(take, side))
                         samples.setdefault((name, side), []).append(value)
             share = world.cpu_share
     rows = [
@@ -246,7 +247,7 @@ def _passt() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "passt")
         Path(directory).chmod(0o1777)  # Debian 12's gives up its privileges before it binds
-        command = [program(), "--foreground", "--quiet", "--mtu", "9000", "--socket", path]
+        command = [program(), "--foreground", "--quiet", "--mtu", "9000", "--socket", str(path)]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -9,6 +9,7 @@ from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
 from emu.device.objects.memory import pages
 from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.sizes import COMMANDS_PER_ROUND, PAGES_PER_PORTION
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar, enable
 from emu.driver.command.driver import Driver
@@ -331,7 +332,7 @@ class TestManyFunctions:
                     break
                 functions[at % self.COUNT].run()
             before, calls = calls, self.calls(drivers)
-            assert calls - before <= 6 * pages.PAGES_PER_PORTION
+            assert calls - before <= 6 * PAGES_PER_PORTION
             assert clock.round.steps < 2 * STEPS_PER_ROUND
             if all(one.is_done for one in sent):
                 break
@@ -341,10 +342,10 @@ class TestManyFunctions:
         return sum(driver.memory.calls for driver in drivers)
 
     def test_short_ones_count_too(self, driver, function):
-        for slot in range(cmdif.COMMANDS_PER_ROUND):
+        for slot in range(COMMANDS_PER_ROUND):
             Sent(driver, slot, Op.QUERY_HCA_VPORT_CONTEXT)
         before = function.hca.round.number
-        doorbell(driver, *range(cmdif.COMMANDS_PER_ROUND))
+        doorbell(driver, *range(COMMANDS_PER_ROUND))
         function.run()
         assert function.hca.round.number <= before + 1
-        assert function.hca.round.steps >= 16 * cmdif.COMMANDS_PER_ROUND
+        assert function.hca.round.steps >= 16 * COMMANDS_PER_ROUND

@@ -53,10 +53,10 @@ def test_memory_takes_it_as_the_register_does(driver, node, qps):
         bytearray(payload(inline(driver, BY_NAME["FULL_CQC"], qps[0].cq.cqn)))
     )
     assert bytes(found.cq_context) == bytes(driver.must(Op.QUERY_CQ, cqn=qps[0].cq.cqn).cq_context)
-    found = mkey.query_mkey_out.view(
+    key = mkey.query_mkey_out.view(
         bytearray(payload(inline(driver, BY_NAME["PRM_QUERY_MKEY"], region.key >> 8)))
     )
-    assert found.memory_key_mkey_entry.len == 4096
+    assert key.memory_key_mkey_entry.len == 4096
 
 
 def test_queues_show_what_is_in_them(driver, node, qps):

@@ -5,6 +5,7 @@ do harm. What no key grants stays as it is, and an honest frame passes at the en
 """
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -128,15 +129,13 @@ class World:
     def revive(self):
         """Queues that have failed go through RST; what was posted is gone."""
         self.node.settle()
-        for queue, error, ready in [
-            (self.sq, SqState.ERR, SqState.RDY),
-            *((rq, RqState.ERR, RqState.RDY) for rq in self.rqs),
-        ]:
-            if queue.object.state == error:
-                queue.state = error
-                queue.modify(type(error).RST)
+        queues: list[tuple[Any, Any]] = [(self.sq, SqState), *((rq, RqState) for rq in self.rqs)]
+        for queue, states in queues:
+            if queue.object.state == states.ERR:
+                queue.state = states.ERR
+                queue.modify(states.RST)
                 queue.tell()
-                queue.modify(ready)
+                queue.modify(states.RDY)
 
 
 @settings(max_examples=40)

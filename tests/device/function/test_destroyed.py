@@ -5,6 +5,8 @@ one (hw/qp.c: create_xrc_tgt_qp), so a driver may destroy the queue, and then it
 What it has got back, the device must not write to any more.
 """
 
+from typing import Any, cast
+
 import pytest
 
 from emu.driver.keys.paging import PagedRegion, Pager
@@ -87,7 +89,7 @@ def begun(target, source, room, packet_wire):
         packet_wire.frames.extend(caught)
         packet_wire.settle()
 
-    begin.rest = rest
+    cast(Any, begin).rest = rest
     return begin
 
 

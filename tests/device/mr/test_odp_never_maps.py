@@ -8,8 +8,8 @@ import logging
 import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
-from emu.device.engine.lifecycle import QUEUES_PER_ROUND
 from emu.device.engine.mr.page_faults import MOST_RESUMES
+from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect

@@ -3,9 +3,9 @@
 import pytest
 
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.engine import lifecycle
 from emu.device.engine.qp import flush as flushing
 from emu.device.engine.qp.flush import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
+from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state import looks
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
@@ -314,7 +314,7 @@ class TestManyInError:
         clock.advance(LAST_FLUSH_LOOK_NS)
         assert not many[0].cq.drain()
         function.run()
-        assert len(many[0].cq.drain()) <= lifecycle.QUEUES_PER_ROUND
+        assert len(many[0].cq.drain()) <= QUEUES_PER_ROUND
 
     def test_none_is_kept_that_is_gone(self, node, many, clock, looked):
         for qp in many:

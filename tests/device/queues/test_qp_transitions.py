@@ -89,7 +89,7 @@ def test_step_takes_only_its_own_fields(driver, parts):
         assert after[path][name] == before[path][name], name
 
 
-OPTIONS = {
+OPTIONS: dict[QpState, list[tuple[int, dict]]] = {
     S.RTS: [
         (RRE, {"rre": 0}),
         (RAE, {"rae": 1, "atomic_mode": 1}),

@@ -1,5 +1,7 @@
 """Communication established: the event of the first request in RTR (IBTA 11.6.3.1)."""
 
+from typing import Any, cast
+
 import pytest
 
 from emu.driver.verbs.channels import Channel
@@ -29,7 +31,9 @@ def in_rtr(service, ends, monkeypatch):
         if qp is channel.sender:
             to_rts(qp, *args, **options)
         else:
-            channel.go_on = lambda qp=qp, args=args, options=options: to_rts(qp, *args, **options)
+            cast(Any, channel).go_on = lambda qp=qp, args=args, options=options: to_rts(
+                qp, *args, **options
+            )
     return channel
 
 

@@ -197,6 +197,7 @@ class Line:
         self.channel, self.wire, self.clock = channel, wire, clock
         self.source, self.target = source, target
         self.seen, self.lost = [], ()
+        self.counters = None
         wire.tap = self.tap
 
     def tap(self, frame):

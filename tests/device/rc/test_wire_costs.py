@@ -8,11 +8,12 @@ import pytest
 from emu.device.engine import lifecycle
 from emu.device.engine.mr import access as memory
 from emu.device.engine.mr import page_faults
+from emu.device.engine.mr.entries import page_runs
 from emu.device.engine.rc.packets import responder
-from emu.device.engine.rc.packets import responses as answers
 from emu.device.engine.rc.packets.responder import PATIENCE_NS, UC_PATIENCE_NS
 from emu.device.engine.rc.remote import LOOK_AHEAD
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
+from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.device.state import held
 from emu.driver.command.words import pack64
 from emu.driver.keys.paging import PagedRegion, Pager
@@ -52,7 +53,7 @@ class LongKey:
 def translated(monkeypatch):
     """How many page entries have been looked at since the last call."""
     counted = [0]
-    original = memory.page_runs
+    original = page_runs
 
     def runs(mkey, va, length, need):
         counted[0] += -(-length >> mkey.log_page_size) if length else 0
@@ -87,8 +88,8 @@ def test_read_is_translated_as_it_is_sent(channel, packet_wire, asked, translate
     packet_wire.deliver()
     assert translated() <= LOOK_AHEAD // PAGE
     lifecycle.run(channel.right.hca)
-    assert len(packet_wire.frames) == answers.PACKETS_PER_TURN
-    assert translated() <= answers.PACKETS_PER_TURN + LOOK_AHEAD // PAGE
+    assert len(packet_wire.frames) == PACKETS_PER_TURN
+    assert translated() <= PACKETS_PER_TURN + LOOK_AHEAD // PAGE
 
 
 def test_duplicate_of_a_long_read_translates_nothing(channel, packet_wire, asked, translated):

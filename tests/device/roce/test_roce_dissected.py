@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,8 @@ def test_version_1(ends, service, tmp_path):
 
 def test_notification_of_congestion(ends, tmp_path):
     channel = Channel(QpType.RC, *ends)
-    channel.left.hca.eth_wire.tap = lambda frame: [with_mark(frame) or frame]
+    cable: Any = channel.left.hca.eth_wire
+    cable.tap = lambda frame: [with_mark(frame) or frame]
     target = ends[1].region(64)
     channel.write((target.key, target.va), b"marked")
     channel.settle()

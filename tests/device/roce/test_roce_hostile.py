@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -259,7 +260,7 @@ def test_a_frame_that_is_longer_than_the_mtu_does_not_leave(target):
 
 def test_a_flood_of_unknown_addresses_is_not_remembered():
     (node,) = on_one_segment(HandClock(), 1)
-    wire = node.function.wire
+    wire: Any = node.function.wire
     for number in range(10_000):
         assert wire.reaches(1 << 176 | number << 128 | 5)
     assert len(wire._nodes) <= 4096
@@ -267,7 +268,8 @@ def test_a_flood_of_unknown_addresses_is_not_remembered():
 
 def test_frames_for_oneself_wait_in_a_bounded_queue_over_a_reset():
     (node,) = on_one_segment(HandClock(), 1)
-    wire, frame = node.function.wire, node.mac + bytes(60)
+    wire: Any = node.function.wire
+    frame = node.mac + bytes(60)
     assert all(wire.transmit(node.hca, frame) for _ in range(200))
     assert not all(wire.transmit(node.hca, frame) for _ in range(100))
     node.function.reset()
@@ -301,7 +303,8 @@ def test_datagrams_to_a_gid_that_nobody_has():
         channel.sender.ring()
     while node.function.run():  # no timer runs meanwhile
         pass
-    assert len(node.hca.wire._frames) == MOST_HELD
+    wire: Any = node.hca.wire
+    assert len(wire._frames) == MOST_HELD
     assert node.hca.roce.dropped["queue full"] == 48 * 30 - MOST_HELD
     node.settle()
     channels[0].post_recv(node.region(256).sge())
@@ -325,7 +328,7 @@ class TestAFullWay:
     @pytest.fixture
     def cable(self):
         left, _ = on_a_cable(HandClock())
-        cable = left.hca.eth_wire
+        cable: Any = left.hca.eth_wire
         cable.sent.clear()
         cable.room = 0
         return cable
@@ -358,7 +361,8 @@ class TestAFullWay:
 def test_a_frame_that_resets_the_function():
     """Those behind it are gone, and the loop goes on."""
     (node,) = on_one_segment(HandClock(), 1)
-    wire, taken = node.hca.wire, []
+    wire: Any = node.hca.wire
+    taken = []
     for _ in range(3):
         wire.transmit(node.hca, node.mac + STRANGER + bytes(60))
 

@@ -1,5 +1,7 @@
 """Transport services over RoCE v2: in one function, between two, and in frames."""
 
+from typing import Any
+
 import pytest
 
 from emu.device.port.eth.roce import framing, reading
@@ -289,7 +291,7 @@ class TestDatagrams:
 def test_senders_wait_while_the_way_is_full(clock):
     """As behind a port that sends pause frames: nothing is lost, and everything goes on."""
     left, right = on_a_cable(clock)
-    cable = left.hca.eth_wire
+    cable: Any = left.hca.eth_wire
     cable.room = 5
     qps = [(left.queue_pair(), right.queue_pair()) for _ in range(4)]
     regions = [(left.region(65536), right.region(65536)) for _ in qps]
@@ -319,8 +321,8 @@ def test_messages_are_frames_for_who_wants_to_see_them(clock):
             carry()
 
     for node in (left, right):
-        node.hca.eth_wire.shows_messages = True
-        node.hca.eth_wire.watcher = Watcher()
+        wire: Any = node.hca.eth_wire
+        wire.shows_messages, wire.watcher = True, Watcher()
     channel = Channel(QpType.RC, left, right)
     target = region(right)
     channel.post_recv(target.sge())
@@ -334,7 +336,7 @@ def test_messages_are_frames_for_who_wants_to_see_them(clock):
 def test_the_udp_source_port_of_a_connection_changes(clock):
     """rdma-core's mlx5dv_modify_qp_udp_sport; packets sent from now on have the new one."""
     left, right = on_a_cable(clock)
-    cable = left.hca.eth_wire
+    cable: Any = left.hca.eth_wire
     channel = Channel(QpType.RC, left, right)
     source, target = region(left, TEXT), region(right)
     ports = []

@@ -1,6 +1,7 @@
 """RoCE v1: GIDs of that version, frames with an Ethertype and a global route header, no IP."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -144,7 +145,8 @@ class TestFrames:
         qps[0].write((target.key, target.va), b"data")
         left.settle()
         assert channel.left is left
-        frames = left.hca.eth_wire.sent
+        wire: Any = left.hca.eth_wire
+        frames = wire.sent
         assert frames
         for frame in frames:
             at = reading.network_header(frame)

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -31,8 +32,8 @@ MACS = (0x02_11_22_33_44_55, 0x02_66_77_88_99_AA)
 class Shark:
     """A capture that is read when it is closed."""
 
-    path: object
-    capture: object
+    path: Path
+    capture: Capture
 
     def rows(self, *fields, where=""):
         """A list of field values for each packet."""
@@ -73,7 +74,7 @@ def functions(clock, segments):
             model, options, TABLE, Memory(), IrqList(), clock, LocalFabric(clock), eth_wire=cable
         )
         function.hca.eth.set_admin(up=True)
-        function.cable = cable
+        cast(Any, function).cable = cable
         functions.append(function)
     return functions
 
@@ -154,7 +155,7 @@ def messages():
 def subnet(path, clock, wire, model, messages):
     """Two connected InfiniBand functions, and the capture."""
     nodes = two_nodes(model, clock, wire)
-    functions = [node.driver.bar.function for node in nodes]
+    functions = [node.function for node in nodes]
     capture = Capture(PcapOptions(path, messages=messages), clock, functions, [None, None], wire)
     return nodes, Shark(path, capture)
 

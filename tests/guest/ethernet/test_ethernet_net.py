@@ -140,7 +140,8 @@ def test_ping(guests):
 
 def test_tcp(guests):
     """Super-frames included."""
-    check_tcp(*guests, TWO)
+    one, two = guests
+    check_tcp(one, two, TWO)
 
 
 def test_udp(guests):

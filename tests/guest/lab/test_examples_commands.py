@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from helpers.files.readme_commands import ENDS, EXAMPLES, words
@@ -49,7 +50,7 @@ def shell(tmp_path):
             assert run("mlx5emu up readme").returncode == 0
             stack.callback(run, "mlx5emu down readme")
 
-        run.up = up
+        cast(Any, run).up = up
         yield run
 
 

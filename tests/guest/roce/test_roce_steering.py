@@ -3,8 +3,9 @@
 from itertools import pairwise
 
 import pytest
+from helpers.guest.guests import run
 from helpers.guest.kernel_log import KernelLog
-from helpers.guest.roce_guests import GID_OF_IPV4, ONE, SOFT_GID_OF_IPV4, UP, run
+from helpers.guest.roce_guests import GID_OF_IPV4, ONE, SOFT_GID_OF_IPV4, UP
 from helpers.guest.traffic_tools import converse
 
 from emu.guests import GuestOptions

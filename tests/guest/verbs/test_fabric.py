@@ -93,7 +93,8 @@ def test_ping(guests, size):
 
 def test_tcp(guests):
     """Without loss that would bring it to a halt."""
-    check_tcp(*guests, TWO)
+    one, two = guests
+    check_tcp(one, two, TWO)
 
 
 @pytest.mark.parametrize("program", PINGPONGS)

@@ -129,7 +129,8 @@ def roce(name, count=2, *, link=False):
 def roce_frames(name):
     """Functions of different processes."""
     clock = HandClock()
-    return Setting(name, *on_a_cable(clock), clock)
+    left, right = on_a_cable(clock)
+    return Setting(name, left, right, clock)
 
 
 def _delay(functions, cabling):

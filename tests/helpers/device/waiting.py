@@ -62,7 +62,7 @@ class World(SimpleNamespace):
         """One process: whole messages."""
         self.wire = LocalFabric(self.clock)
         self.nodes = two_nodes(self.model, self.clock, self.wire)
-        self.others = [self.wire]
+        self.others: list = [self.wire]
         return self
 
     def packets(self):

@@ -82,12 +82,13 @@ class Table:
 
 def outcome(root, packet):
     """(deliveries, counters) sorted, allowed, switched, missed."""
-    fields, result = fields_of(packet), {"deliver": [], "count": [], "flags": set()}
+    fields, flags = fields_of(packet), set()
+    result = {"deliver": [], "count": [], "flags": flags}
     if root is None:
-        result["flags"].add("missed")
+        flags.add("missed")
     else:
         _visit(root, fields, result, 0)
-    return sorted(result["deliver"]), sorted(result["count"]), result["flags"]
+    return sorted(result["deliver"]), sorted(result["count"]), flags
 
 
 def _visit(table, fields, result, tag):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from emu.device.port.datagram import GSI_QKEY, Destination, Origin
 from emu.device.port.ib.endport import EndPort
@@ -36,7 +37,7 @@ def end_port(lid, **options):
 class Answer:
     """What came back: the status, and the records it has."""
 
-    mad: object
+    mad: Any
     records: list
 
     @property

@@ -7,6 +7,7 @@ far; else it names one that was freed, that never was, or that lies beyond the t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ DESTROYS = {
 }
 """What ends one, and the field of the command that names it."""
 
-_PLAIN = {
+_PLAIN: dict[Op, dict[str, Any]] = {
     Op.QUERY_MKEY: {"mkey_index": MKEY},
     Op.QUERY_EQ: {"eq_number": EQ},
     Op.QUERY_CQ: {"cqn": CQ},

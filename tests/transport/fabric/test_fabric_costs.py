@@ -5,9 +5,9 @@ import socket
 import pytest
 from helpers.net.strangers import packet_frame, port_of
 
+from emu.device.rounds.sizes import PACKETS_PER_CONNECTION, PACKETS_PER_ROUND
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.stranger import Stranger
-from emu.server.net import poller
 from emu.server.net.fabric import address, hub, protocol
 from emu.server.net.fabric.protocol import FrameKind, Identity
 
@@ -33,7 +33,7 @@ def flood(stranger, frame):
             sent += stranger.sock.send(data[sent:])
     except BlockingIOError:
         pass
-    assert sent > 4 * poller.PACKETS_PER_ROUND * len(frame)
+    assert sent > 4 * PACKETS_PER_ROUND * len(frame)
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_packets_of_one_member(fabric, hub_process, handled):
     for _ in range(20):
         fabric.loop.step(0)
         handled.append([])
-    assert max(map(len, handled)) <= 2 * poller.PACKETS_PER_CONNECTION
-    assert sum(map(len, handled)) > 10 * poller.PACKETS_PER_CONNECTION
+    assert max(map(len, handled)) <= 2 * PACKETS_PER_CONNECTION
+    assert sum(map(len, handled)) > 10 * PACKETS_PER_CONNECTION
 
 
 def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
@@ -69,10 +69,10 @@ def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
     for _ in range(12):
         fabric.loop.step(0)
         handled.append([])
-    assert max(map(len, handled)) <= 2 * poller.PACKETS_PER_ROUND
+    assert max(map(len, handled)) <= 2 * PACKETS_PER_ROUND
     counts = [sum(found.count(own.identities[0].lid) for found in handled) for own in crowd]
     assert min(counts) > 0
-    assert max(counts) - min(counts) <= 2 * poller.PACKETS_PER_CONNECTION
+    assert max(counts) - min(counts) <= 2 * PACKETS_PER_CONNECTION
 
 
 def test_multicast_counts_as_often_as_it_is_sent_on(fabric, hub_process, handled):
@@ -82,7 +82,7 @@ def test_multicast_counts_as_often_as_it_is_sent_on(fabric, hub_process, handled
     for _ in range(10):
         fabric.loop.step(0)
         handled.append([])
-    assert 0 < max(map(len, handled)) <= 2 * poller.PACKETS_PER_CONNECTION // 8
+    assert 0 < max(map(len, handled)) <= 2 * PACKETS_PER_CONNECTION // 8
 
 
 def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):

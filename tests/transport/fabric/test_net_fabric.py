@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.device.rounds.sizes import PACKETS_PER_CONNECTION
 from emu.driver.ethernet.frames import Packet
 from emu.driver.transport.stranger import Stranger
-from emu.server.net import poller
 from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.uplinks import Uplinks
 from emu.server.net.fabric import protocol
@@ -140,7 +140,7 @@ def test_super_frames_wait_in_the_socket_for_later_rounds(unix):
     hub.host.got.clear()
     data = Packet(payload=bytes(30_000), checked=False).frame()
     for _ in range(8):
-        one.host.send(data, gso_size=2 * len(data) // poller.PACKETS_PER_CONNECTION, checked=True)
+        one.host.send(data, gso_size=2 * len(data) // PACKETS_PER_CONNECTION, checked=True)
     seen = []
     while sum(seen) < 8:
         unix.loop.step(5_000_000)

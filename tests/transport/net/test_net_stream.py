@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.headers import parse
+from emu.device.rounds.sizes import PACKETS_PER_CONNECTION
 from emu.driver.ethernet.frames import Packet
-from emu.server.net import poller
 from emu.server.net.eth import framed, stream
 
 HELLO = ethernet(EVERYONE, THEIRS, 0x88B5, b"hello")
@@ -160,7 +160,7 @@ def test_very_many_frames_are_taken_in_shares(wall, peer, monkeypatch):
     )
     peer.send(*[HELLO] * 1000)
     wall.until(lambda: len(wall.host.got) == 1000)
-    assert max(calls) <= poller.PACKETS_PER_CONNECTION
+    assert max(calls) <= PACKETS_PER_CONNECTION
     assert len(calls) > 5
 
 

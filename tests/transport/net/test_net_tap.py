@@ -114,7 +114,7 @@ def test_without_permission(monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(tap.fcntl, "ioctl", refuse)
+    monkeypatch.setattr(fcntl, "ioctl", refuse)
     monkeypatch.setattr(tap, "DEVICE", "/dev/null")
     with pytest.raises(TapError, match="ip tuntap add tap7 mode tap user"):
         tap.open_tap("tap7")

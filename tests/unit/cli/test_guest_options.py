@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -26,7 +27,7 @@ OPTIONS = {one.name: one for one in options()}
 COMMANDS = [use for use in Use if use.value.startswith("mlx5emu") and use not in
             (Use.LAB, Use.CAMPAIGN)]  # fmt: skip
 FILES = (Use.LAB, Use.CAMPAIGN)
-TABLES = {
+TABLES: dict[Use, dict[str, Any]] = {
     Use.LAB: {"guest": topology.LabGuestTable, "server": topology.ServerTable},
     Use.CAMPAIGN: {"guest": matrix.MatrixGuestTable, "kernel": matrix.KernelTable,
                    "device": matrix.DeviceTable, "workload": matrix.WorkloadTable},

@@ -10,6 +10,7 @@ from helpers.files.btf_blob import Blob
 from emu.cli.commands.functions import layouts as command
 from emu.cli.main import main
 from emu.guests.errors import LabError
+from emu.guests.image import image
 from layouts.btf.report import Known, What
 from layouts.prm import Prm, bits, rsvd
 
@@ -92,9 +93,7 @@ def test_a_known_difference_that_is_none(run, given):
 
 def test_a_suites_own_binaries(run, files, monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        command.image, "ensure", lambda suite, *_, **__: asked.append(suite) or suite
-    )
+    monkeypatch.setattr(image, "ensure", lambda suite, *_, **__: asked.append(suite) or suite)
     monkeypatch.setattr(
         command, "driver_binaries", lambda image, directory: ([files["module"]], files["vmlinux"])
     )
@@ -132,7 +131,7 @@ class TestRefused:
         def fail(suite, *_, **__):
             raise LabError("mmdebstrap is not installed")
 
-        monkeypatch.setattr(command.image, "ensure", fail)
+        monkeypatch.setattr(image, "ensure", fail)
         result = run("--kernel", "sid")
         assert result.exit_code == 1
         assert "mlx5emu: mmdebstrap is not installed\n" in result.output

@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -154,7 +155,7 @@ def server(monkeypatch):
     def serve(*answers):
         for module in (status_command, top_command):
             monkeypatch.setattr(module, "connect", lambda *_: FakeClient(answers))
-        monkeypatch.setattr(top_command.time, "sleep", lambda _seconds: None)
+        monkeypatch.setattr(time, "sleep", lambda _seconds: None)
 
     return serve
 

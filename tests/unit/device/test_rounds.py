@@ -199,7 +199,7 @@ def changes_of_steps(source):
             if isinstance(target, ast.Attribute) and target.attr == "steps":
                 of = ast.unparse(target.value)
                 if of.split(".")[-1].strip("_") == "round":
-                    yield node.lineno
+                    yield target.lineno
 
 
 def test_only_the_round_itself_changes_its_count():

@@ -32,8 +32,8 @@ def temporary(tmp_path, monkeypatch):
 @pytest.fixture
 def keeper():
     """Another process with a directory, and the directory."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", KEEPER], text=True, **pipes) as process:
+    command, pipe = [sys.executable, "-c", KEEPER], subprocess.PIPE
+    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe) as process:
         yield process, process.stdout.readline().strip()
         process.kill()
 

@@ -38,7 +38,7 @@ def told_of(module):
     """The classes of a stub, with the annotation of each field."""
     return {
         node.name: {
-            line.target.id: line.annotation for line in node.body if hasattr(line, "target")
+            line.target.id: line.annotation for line in node.body if isinstance(line, ast.AnnAssign)
         }
         for node in ast.parse(TEXTS[module]).body
         if isinstance(node, ast.ClassDef)

@@ -16,6 +16,7 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 BLOCK = bytes(128 << 10)
@@ -83,6 +84,12 @@ def count(address: str, port: int) -> None:
         print(json.dumps([found, last - start]))
 
 
-ROLES = {"source": source, "fetch": fetch, "sink": sink, "datagrams": datagrams, "count": count}
+ROLES: dict[str, Callable[..., None]] = {
+    "source": source,
+    "fetch": fetch,
+    "sink": sink,
+    "datagrams": datagrams,
+    "count": count,
+}
 role, address, port, *seconds = sys.argv[1:]
 ROLES[role](address, int(port), *map(float, seconds))

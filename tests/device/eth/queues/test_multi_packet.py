@@ -8,8 +8,9 @@ from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.driver.ethernet.frames import MACS, UDP, Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import sq_fields
-from emu.driver.ethernet.send_queue import SIGNALED, SendQueue
+from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.by_command import indirect_key
+from emu.driver.verbs.segments import SIGNALED
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, PortType, Status
 from layouts.eth_enums import EthChecksum, SqState
 

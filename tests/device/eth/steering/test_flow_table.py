@@ -9,7 +9,7 @@ import pytest
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import syndrome_of
 from emu.device.models import LINKS
-from emu.device.objects.eth.flow import FlowEntry, FlowTable
+from emu.device.objects.eth.flow import Action, FlowEntry, FlowTable, Miss, Verdict
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
@@ -167,9 +167,7 @@ class TestTables:
 
     def test_as_many_as_advertised(self, function, refused):
         for _ in range(1023):
-            function.hca.flow_tables.add(
-                FlowTable(flow_table_context.new(level=1), steering.Miss.DEFAULT)
-            )
+            function.hca.flow_tables.add(FlowTable(flow_table_context.new(level=1), Miss.DEFAULT))
         refused(Status.NO_RES_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1))
 
     def test_processes_have_tables_and_no_root(self, driver, table, refused):
@@ -443,7 +441,7 @@ class TestEntries:
         group = flows.group(large, 0, (1 << 20) - 1)
         entries = function.hca.flow_entries
         found = function.hca.flow_groups.get(group)
-        action = steering.Action(steering.Verdict.DROP)
+        action = Action(Verdict.DROP)
         for index in range((1 << 16) - 1):
             entries.add(FlowEntry(found, index, (), action))
         fields = entry_fields(large, 1 << 17, group, to_tir(tirs[0]))

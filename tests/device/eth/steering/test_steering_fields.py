@@ -1,5 +1,7 @@
 """Commands of the Ethernet objects with a few bytes that are anything: taken or refused whole."""
 
+from typing import Any
+
 import pytest
 from helpers.device.snapshot import snapshot
 from hypothesis import HealthCheck, given, settings
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.hostile
 FRAME = parse(Packet().frame())
 HEADER_BYTES = 8
 RQT, RQT_ENTRIES = interfaces.rqt_context([1, 2])
-BASES = {
+BASES: dict[Op, dict[str, Any]] = {
     Op.CREATE_TIS: {"ctx": {"transport_domain": 1}},
     Op.MODIFY_TIS: {"tisn": 1, "bitmask": {"prio": 1}},
     Op.QUERY_TIS: {"tisn": 1},

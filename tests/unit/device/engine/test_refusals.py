@@ -6,7 +6,8 @@ import pytest
 
 from emu.device.engine.eth import receive as eth_receive
 from emu.device.engine.mr import access, page_faults, signed_stream, special_keys
-from emu.device.engine.mr.block_signature import Syndrome
+from emu.device.engine.mr import access as memory
+from emu.device.engine.mr.block_signature import BSF_OCTWORDS, Syndrome
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
@@ -193,7 +194,7 @@ class TestKeys:
             hca.round.charge(steps)
             return [memoryview(bytes(span[1]))]
 
-        monkeypatch.setattr(signed_stream.memory, "indirect", indirect)
+        monkeypatch.setattr(memory, "indirect", indirect)
         key = some(key=8, start=0)
         stream = SignedStream(some(round=Round()), key, some(blocks=None), 5, LOCAL_READ, 0)
         stream.most = 9
@@ -226,13 +227,13 @@ class TestKeys:
 
     def test_signatures_are_for_lists_of_keys(self):
         """And a key keeps the one that it has, if it has one."""
-        key = some(signature=None, mode=AccessMode.KSM, ctx=some(bsf_octword_size=umr.BSF_OCTWORDS))
+        key = some(signature=None, mode=AccessMode.KSM, ctx=some(bsf_octword_size=BSF_OCTWORDS))
         given, wqe = some(bsf_en=1), some(ds=63, buf=bytes(63 * 16))
         with pytest.raises(umr.BindError, match="has no BSF"):
             umr._signature(None, key, wqe, given, 0, 0)
         key.mode = AccessMode.MTT
         with pytest.raises(umr.BindError, match="lists of keys"):
-            umr._signature(None, key, wqe, given, 0, umr.BSF_OCTWORDS)
+            umr._signature(None, key, wqe, given, 0, BSF_OCTWORDS)
 
     def test_translations_without_a_data_segment(self):
         short = some(ds=umr._DATA_AT // 16, buf=bytes(umr._DATA_AT))
@@ -291,7 +292,7 @@ class TestReceiver:
         monkeypatch.setattr(duplicates, "domain_of", lambda *arguments: None)
         monkeypatch.setattr(duplicates, "start_of", lambda *arguments: 0)
         monkeypatch.setattr(duplicates, "suspend_rdma", lambda *arguments: some())
-        monkeypatch.setattr(duplicates.page_faults, "may_wait", lambda *arguments: may_wait)
+        monkeypatch.setattr(page_faults, "may_wait", lambda *arguments: may_wait)
         qp = some(rre=1, st=QpType.RC, state=state, handle=5)
         found = duplicates.read_again(some(), qp, some(rkey=8), 0, 8)
         assert isinstance(found, Held) if is_held else found is None

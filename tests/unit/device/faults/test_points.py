@@ -64,7 +64,7 @@ def test_a_whole_declaration():
     point(FaultPoint("test.whole"), "something happens", Field("qpn", int))(Whole)
     declared = declare.POINTS["test.whole"]
     assert list(declared.actions) == ["drop"]
-    event = declared.event(None, 5)
+    event = Whole(None, 5)
     assert event.agrees({"qpn": "4..6"})
     assert not event.agrees({"qpn": 4})
 

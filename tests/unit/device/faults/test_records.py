@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.faults import record
+from emu.device.faults.plan import Plan
 from emu.device.faults.record import Fired, RecordError
 from emu.device.faults.text import dump, load
 
@@ -191,7 +192,7 @@ def test_any_values_are_a_record_that_can_be_replayed_or_none(head, lines):
     except RecordError:
         return
     for rule in read.replayed().rule:
-        assert load(dump(record.Plan(rule=[rule]))).rule == [rule]
+        assert load(dump(Plan(rule=[rule]))).rule == [rule]
     assert all(isinstance(device, str) for device in read.head.get("devices", []))
 
 

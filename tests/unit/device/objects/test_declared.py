@@ -4,12 +4,12 @@ import gc
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.models import MODELS
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.queues.queue import Queue
 from emu.device.state.tables import ObjectTables, kinds
+from emu.device.state.turns import TURNS
 
 
 @pytest.fixture(autouse=True)
@@ -77,4 +77,4 @@ def test_kinds_with_numberings_of_their_own_do_not():
 
 
 def test_every_kind_of_queue_has_a_turn():
-    assert set(lifecycle.TURNS) == {of for of in kinds() if issubclass(of, Queue)}
+    assert set(TURNS) == {of for of in kinds() if issubclass(of, Queue)}

@@ -236,13 +236,13 @@ def test_an_error_that_does_not_exist(bus, correctable, bit):
 
 def test_flr_resets_and_then_calls():
     seen = []
-    bus = Bus(on_flr=lambda: seen.append((bus.get(0x04, 2), bus.get(0x10, 8))))
-    control = bus.capabilities()[EXPRESS] + DEVICE_CONTROL
-    bus.put(0x04, 2, 6)
-    bus.put(0x10, 8, 0x40_0000_0000)
-    bus.put(control, 2, 0x7810 | FLR)
+    made = Bus(on_flr=lambda: seen.append((made.get(0x04, 2), made.get(0x10, 8))))
+    control = made.capabilities()[EXPRESS] + DEVICE_CONTROL
+    made.put(0x04, 2, 6)
+    made.put(0x10, 8, 0x40_0000_0000)
+    made.put(control, 2, 0x7810 | FLR)
     assert seen == [(0, 0xC)]
-    assert bus.get(control, 2) == 0x2810, "reads as 0"
+    assert made.get(control, 2) == 0x2810, "reads as 0"
 
 
 def test_flr_by_its_upper_byte_alone(bus):
@@ -269,9 +269,9 @@ def test_flr_keeps_sticky_bits_and_reset_does_not(bus):
 
 
 def test_on_flr_may_reset_everything():
-    bus = Bus(on_flr=lambda: bus.space.reset())
-    bus.put(bus.capabilities()[EXPRESS] + DEVICE_CONTROL, 2, FLR)
-    assert bus.get(bus.capabilities()[EXPRESS] + DEVICE_CONTROL, 2) == 0x2810
+    made = Bus(on_flr=lambda: made.space.reset())
+    made.put(made.capabilities()[EXPRESS] + DEVICE_CONTROL, 2, FLR)
+    assert made.get(made.capabilities()[EXPRESS] + DEVICE_CONTROL, 2) == 0x2810
 
 
 WRITES = st.lists(

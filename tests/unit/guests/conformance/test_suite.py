@@ -7,16 +7,19 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from emu.cli.commands.guests import suite as command
 from emu.guests.channel import frames
 from emu.guests.conformance import inside as program_inside
+from emu.guests.conformance import suite as tests
 from emu.guests.conformance.suite import SuiteOutcome, choose, list_modules, prepare, run_module
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, LabError
 
@@ -264,7 +267,7 @@ def invoke(guest, monkeypatch):
         class Started(FakeGuest):
             def __init__(self, options, **_):
                 super().__init__(guest.directory)
-                run.options = options
+                cast(Any, run).options = options
 
             def __enter__(self):
                 return self
@@ -307,14 +310,14 @@ def test_command_with_a_module_that_is_not_there(invoke):
 
 def test_a_guest_that_panics_leaves_what_was_there_until_then(invoke, tmp_path, monkeypatch):
     """One module is finished, the next one takes the guest along."""
-    finished = command.tests.run_module
+    finished = tests.run_module
 
     def run_module(guest, module, timeout, progress):
         if module == "test_empty":
             raise GuestPanicError("the guest panicked: Fatal exception", "the console's end")
         return finished(guest, module, timeout, progress)
 
-    monkeypatch.setattr(command.tests, "run_module", run_module)
+    monkeypatch.setattr(tests, "run_module", run_module)
     files = tmp_path / "suite.xml", tmp_path / "suite.tap"
     modules = "--module", "test_all", "--module", "test_empty"
     result = invoke(*modules, "--timeout", "2", "--junit", str(files[0]), "--tap", str(files[1]))
@@ -379,7 +382,7 @@ class TestResultsOfAHostileGuest:
     def test_reasons_and_names_are_text(self, capsys):
         told = event(detail=NASTY) + event(test=f"t{NASTY}", outcome="failed", detail=NASTY)
         run = collect(told)
-        console = command.Console(markup=False, emoji=False, highlight=False, width=200)
+        console = Console(markup=False, emoji=False, highlight=False, width=200)
         console.print(command._table([run]))
         command._print_broken(console, [run])
         said = capsys.readouterr().out

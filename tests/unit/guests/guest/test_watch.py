@@ -66,7 +66,7 @@ class Qemu:
             names.append(asked["execute"])
             if names[-1] == "dump-guest-memory":
                 self.memory.touch()
-            told = [{"return": {}}]
+            told: list[dict] = [{"return": {}}]
             if names[-1] == "system_reset":  # QEMU tells of it before or after the answer
                 told.insert(self.resets % 2, {"event": "RESET"})
                 self.resets += 1

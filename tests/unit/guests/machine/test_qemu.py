@@ -138,8 +138,9 @@ def control():
 
     def connect(*replies):
         fake = FakeQemu(*replies)
-        opened.extend([fake, Qmp(fake.ours)])
-        return fake, opened[-1]
+        qmp = Qmp(fake.ours)
+        opened.extend((fake, qmp))
+        return fake, qmp
 
     yield connect
     for one in opened:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import emu
 from emu.cli.commands.guests.lab import _checks
-from emu.guests import LabError
+from emu.guests import LabError, cache
 from emu.guests.errors import GuestError, ServerError
 from emu.guests.named import hosts, topology
 
@@ -204,8 +206,8 @@ class FakeGuest:
 def fakes(monkeypatch):
     monkeypatch.setattr(hosts, "DeviceServer", FakeServer)
     monkeypatch.setattr(hosts, "Guest", FakeGuest)
-    monkeypatch.setattr(hosts.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(hosts.cache, "new_run_dir", lambda: Path("/tmp"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(cache, "new_run_dir", lambda: Path("/tmp"))
     FakeServer.made, FakeGuest.events = (), ()
 
 
@@ -229,7 +231,7 @@ def test_no_more_guests_boot_at_once_than_there_are_processors(read, fakes):
 
 def test_one_server_has_all_functions(read, fakes):
     with contextlib.ExitStack() as stack:
-        started = hosts.start(read(guests(600, 601)), stack)
+        started: dict[str, Any] = hosts.start(read(guests(600, 601)), stack)
         (server,) = FakeServer.made
         assert server.armed_after == FakeGuest.events  # a plan may be for a driver that is up
         served = [guest.served.sockets for guest in started.values()]

@@ -1,6 +1,7 @@
 """A matrix: its runs, and mistakes with their lines."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,13 +81,14 @@ def test_runs_are_the_product_without_what_is_excluded(tmp_path):
 def test_a_description_holds_all_that_a_run_needs(tmp_path):
     runs = {run.name: run for run in read(written(tmp_path, WHOLE)).runs}
     run = runs["trixie.pair.ping.late.2"]
-    assert (run.guest.suite, run.guest.devices, run.command, run.timeout) == (
+    guest: Any = run.guest
+    assert (guest.suite, guest.devices, run.command, run.timeout) == (
         "trixie",
         ("connectx6dx", "connectx7,link=eth"),
         "ping",
         10,
     )
-    assert run.guest.memory == 1024
+    assert guest.memory == 1024
     plan = load(run.plan)
     assert (plan.seed, plan.rule[0].action) == (2, "fail")
     assert runs["trixie.pair.ping.none.1"].plan == ""

@@ -19,8 +19,8 @@ from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD
 
 V1, V2 = RoceVersion
 DMAC, SMAC = bytes.fromhex("020000000002"), bytes.fromhex("020000000001")
-V4 = tuple(framing.MAPPED_PREFIX + bytes((10, 0, 0, last)) for last in (1, 2))
-V6 = tuple(bytes.fromhex("fe80") + bytes(13) + bytes((last,)) for last in (1, 2))
+V4 = framing.MAPPED_PREFIX + bytes((10, 0, 0, 1)), framing.MAPPED_PREFIX + bytes((10, 0, 0, 2))
+V6 = bytes.fromhex("fe80") + bytes(13) + b"\x01", bytes.fromhex("fe80") + bytes(13) + b"\x02"
 
 # Computed by Linux's rxe_icrc.c and by scapy's RoCE layer: the IP packet and its invariant CRC.
 IPV4_VECTOR = bytes.fromhex(
@@ -96,7 +96,16 @@ def test_the_known_vectors_are_built():
 
 HEADERS = st.builds(
     lambda gids, tci, tclass, flow, hops, sport, version: Headers(
-        DMAC, SMAC, *gids, tci, tclass, 0 if gids is V4 and version else flow, hops, sport, version
+        DMAC,
+        SMAC,
+        gids[0],
+        gids[1],
+        tci,
+        tclass,
+        0 if gids is V4 and version else flow,
+        hops,
+        sport,
+        version,
     ),
     st.sampled_from((V4, V6)),
     st.none() | st.integers(0, 0xFFFF),

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.driver.world.clock import HandClock
@@ -17,7 +18,8 @@ A, B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
 class Hca:
     """As much of a function as its cable knows."""
 
-    def __init__(self):
+    def __init__(self, port):
+        self.port = port
         self.nic_vport = SimpleNamespace(is_up=True)
         self.eth = SimpleNamespace(flow=FlowControl())
         self.has_failed = False
@@ -33,8 +35,7 @@ def nodes():
     switch = SegmentSwitch(HandClock())
     nodes = []
     for number in range(2):
-        hca = Hca()
-        hca.port = FunctionPort(f"function {number}", switch)
+        hca = Hca(FunctionPort(f"function {number}", switch))
         hca.port.attach(hca)
         nodes.append(hca)
     return nodes
@@ -62,7 +63,7 @@ def test_a_link_that_is_down_carries_nothing(nodes):
 
 def test_after_a_reset_the_new_state_has_the_cable(nodes):
     one, two = nodes
-    new = Hca()
+    new = Hca(two.port)
     two.port.attach(new)
     one.port.transmit(one, FRAME)
     two.port.transmit(two, FRAME)
@@ -115,14 +116,14 @@ def test_a_function_without_receive_requests_is_waited_for_but_not_for_long(node
     assert one.port.spare(now) == 0
     assert one.port.spare(now + function_port.PATIENCE_NS) == 0
     now += function_port.PATIENCE_NS + 1
-    assert one.port.spare(now) == function_port.MANY
-    assert one.port.spare(now + function_port.IGNORED_NS - 1) == function_port.MANY
+    assert one.port.spare(now) == MANY
+    assert one.port.spare(now + function_port.IGNORED_NS - 1) == MANY
     assert one.port.spare(now + function_port.IGNORED_NS) == 0
     left["room"] = 1
     assert one.port.spare(now + function_port.IGNORED_NS) == 1
     one.nic_vport.is_up = False
     left["room"] = 0
-    assert one.port.spare(now + function_port.IGNORED_NS) == function_port.MANY
+    assert one.port.spare(now + function_port.IGNORED_NS) == MANY
 
 
 def test_pause_frames_are_counted_while_a_function_is_waited_for(nodes, monkeypatch):
@@ -142,7 +143,7 @@ def test_a_function_that_sends_no_pause_frames_is_not_waited_for(nodes, monkeypa
     monkeypatch.setattr(function_port, "room", lambda hca: 0)
     flow = one.eth.flow
     flow.pause_tx = False
-    assert one.port.spare(1_000_000_000) == function_port.MANY
+    assert one.port.spare(1_000_000_000) == MANY
     flow.pfc_tx = 1 << 3
     assert one.port.spare(1_000_000_000) == 0
     assert (flow.sent.global_, flow.sent.frames) == (0, [0, 0, 0, 1, 0, 0, 0, 0])

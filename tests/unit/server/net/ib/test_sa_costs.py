@@ -11,9 +11,10 @@ from emu.device.rounds.budget import STEPS_PER_ROUND, STEPS_PER_SHARE
 from emu.device.rounds.costs import STEPS_PER_RECORD
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import administrator, events, multicast, records, rmpp
+from emu.server.net.ib.sa.group import GroupMember
 from emu.server.net.ib.sa.worker import Worker
 from layouts.wire.mads import MadStatus, Method
-from layouts.wire.sa import SaAttr
+from layouts.wire.sa import SaAttr, node_rec
 
 pytestmark = pytest.mark.hostile
 
@@ -67,7 +68,7 @@ def big():
 @pytest.fixture
 def made(monkeypatch):
     """Counts the node records that are made."""
-    counting = Counting(records.node_rec)
+    counting = Counting(node_rec)
     monkeypatch.setattr(records, "node_rec", counting)
     return counting
 
@@ -252,7 +253,7 @@ def test_group_of_a_partition_that_is_gone_ends_with_its_last_member():
     subnet.ports = [replace(first, pkeys=tables(0)), replace(second, pkeys=tables(0))]
     subnet.sa.sweep()
     group = next(group for group in broadcast_groups(subnet) if group.pkey == 0x8001)
-    subnet.sa.groups._groups[group.mgid].members[first.gid] = multicast.GroupMember(1, 0)
+    subnet.sa.groups._groups[group.mgid].members[first.gid] = GroupMember(1, 0)
     subnet.ports = [first, second]
     subnet.sa.sweep()
     assert group.mgid in subnet.sa.groups._groups

@@ -191,7 +191,7 @@ def test_a_full_pipe_is_not_tried_for_every_packet(path, clock, monkeypatch, cap
     capture = PcapFile(path, clock, "")
     calls, write = [], os.writev
     monkeypatch.setattr(
-        file.os, "writev", lambda fd, some: calls.append(sum(map(len, some))) or write(fd, some)
+        os, "writev", lambda fd, some: calls.append(sum(map(len, some))) or write(fd, some)
     )
     for _ in range(5000):
         capture.add(blocks.packet(0, 0, bytes(60_000), True))
