@@ -83,11 +83,11 @@ class TestDataSegments:
         return [(length, 8, 0) for length in lengths]
 
     def gather(self, hca, *lengths):
-        wqe, lists = some(buf=b""), self.lists(*lengths)
+        wqe, lists = some(buf=b"", scattered=None), self.lists(*lengths)
         return segments.gather(hca, self.QP, wqe, lists, LOCAL_READ)[1]
 
     def piece(self, hca, offset, length, *lengths):
-        wqe, message = some(buf=b""), some(segments=self.lists(*lengths))
+        wqe, message = some(buf=b"", scattered=None), some(segments=self.lists(*lengths))
         views = segments.piece(hca, self.QP, wqe, message, LOCAL_READ, offset, length)
         return [*map(len, views)]
 
