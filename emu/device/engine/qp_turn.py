@@ -36,7 +36,7 @@ from emu.device.objects.queues.outcome import (
 )
 from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ROUND
@@ -62,7 +62,8 @@ def turn(hca: Hca, qp: Qp) -> bool:
     if qp.connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is one of them.
         more = qp.connection.respond()
-    if qp.sq is None:
+    sq = qp.sq
+    if sq is None:
         return more
     if qp.state is not _RTS:
         flush(hca, qp)
@@ -73,7 +74,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     try:
         if qp.connection is not None or hca.wire.reaches(qp.destination):
             return connection_of(hca, qp).requester.turn() or more
-        return qp.timer is None and not _waits_for_page(qp) and _send_share(hca, qp)
+        return qp.timer is None and not _waits_for_page(qp) and _send_share(hca, qp, sq)
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more
@@ -84,13 +85,11 @@ def _waits_for_page(qp: Qp) -> bool:
     return qp.held_by is not None or (bool(qp.page_faults) and Side.REQUESTER in qp.page_faults)
 
 
-def _send_share(hca: Hca, qp: Qp) -> bool:
+def _send_share(hca: Hca, qp: Qp, sq: SendRing) -> bool:
     """Do a share of the requests that need no packets; True when there are more.
 
     Raises BadWqeError or DmaError when the ring is broken.
     """
-    sq = qp.sq
-    assert sq is not None
     budget = BYTES_PER_TURN
     waiting = sq.waiting()
     for _ in range(WQES_PER_TURN):

@@ -120,8 +120,8 @@ def _alike(uses: Mapping[str, Action]) -> Iterator[tuple[list[str], Action]]:
 
 def _library(plans: Mapping[str, Plan]) -> str:
     told = sorted(
-        ((plan.expect.row.partition(" ")[0], name, plan) for name, plan in plans.items()
-         if plan.expect is not None),
+        ((plan.expect.row.partition(" ")[0], name, plan, plan.expect)
+         for name, plan in plans.items() if plan.expect is not None),
         key=lambda one: one[:2],
     )  # fmt: skip
     lines = [
@@ -129,9 +129,7 @@ def _library(plans: Mapping[str, Plan]) -> str:
     ]
     lines.append("|---|---|---|---|---|---|---|")
     for _, group in groupby(told, key=lambda one: one[0]):
-        for _, name, plan in group:
-            expect = plan.expect
-            assert expect is not None
+        for _, name, plan, expect in group:
             dmesg = "<br>".join(f"`{_cell(line)}`" for line in expect.dmesg)
             cells = [_cell(plan.about), _cell(expect.does), dmesg, _command(expect)]
             cells += [expect.reporter, expect.heals]

@@ -63,9 +63,7 @@ class GuestExecutor:
             kernel_arguments=(*_KERNEL_ARGUMENTS, *options.kernel_arguments),
         )
         self._modules = frozenset(modules)
-        self._guest: Guest | None = None
-        self._blocks: BlockMap | None = None
-        self._sections: Sections | None = None
+        self._booted: _Booted | None = None
         self._usual: dict[str, float] = {}
         """Seconds that each workload takes without faults."""
         self.boots = 0
@@ -75,24 +73,21 @@ class GuestExecutor:
     @property
     def kernel(self) -> str:
         """The guest's release; boots the guest if need be."""
-        return self._ready().kernel_release
+        return self._ready().guest.kernel_release
 
     def close(self) -> None:
         """Stop the guest."""
-        if self._guest is not None:
-            self._guest.stop()
-            self._guest = None
-        if self._blocks is not None:
-            self._blocks.close()
-            self._blocks = None
+        if self._booted is not None:
+            self._booted.close()
+            self._booted = None
 
     def run(self, one: Input) -> Feedback:
         """Carry an input out. The guest is fresh, or as the last reset has left it."""
-        guest = self._prepared()
-        assert self._blocks is not None
+        booted = self._prepared()
+        guest = booted.guest
         with Client(guest.control_socket) as control:
             control.load_plan(dump(one.plan))
-            self._blocks.clear()
+            booted.blocks.clear()
             begun = time.monotonic()
             limit = self._limit(one)
             try:
@@ -100,18 +95,18 @@ class GuestExecutor:
                 said = guest.run(words, timeout=limit).stdout
             except CommandTimeoutError:
                 self.stuck += 1
-                told = self._ended(control, self._waiting(guest))
+                told = self._ended(booted, control, self._waiting(guest))
                 return dataclasses.replace(told, is_stuck=True)
             except GuestPanicError:
-                return self._ended(control, _of_turn(guest.console))
+                return self._ended(booted, control, _of_turn(guest.console))
             except GuestError as error:
-                return self._ended(control, _of_turn(guest.console), str(error))
+                return self._ended(booted, control, _of_turn(guest.console), str(error))
             seconds = time.monotonic() - begun
             if not one.has_faults:
                 self._usual[one.workload] = seconds
             counts = _counts(control)
             control.clear()
-        return dataclasses.replace(self._feedback(said, counts), seconds=seconds)
+        return dataclasses.replace(_feedback(booted, said, counts), seconds=seconds)
 
     def _limit(self, one: Input) -> float:
         """How many seconds the driver may take: as long as it likes without faults."""
@@ -119,56 +114,50 @@ class GuestExecutor:
             return _MOST_SECONDS
         return min(_MOST_SECONDS, _LEAST_SECONDS + _PATIENCE * self._usual[one.workload])
 
-    def _prepared(self) -> Guest:
+    def _prepared(self) -> _Booted:
         """A guest whose functions are reset and unbound."""
         for _ in range(2):
-            guest = self._ready()
+            booted = self._ready()
             try:
-                if guest.run(["fuzz-turn", "reset"], timeout=RESET_SECONDS).status == 0:
-                    return guest
+                words = ["fuzz-turn", "reset"]
+                if booted.guest.run(words, timeout=RESET_SECONDS).status == 0:
+                    return booted
             except GuestError as error:
                 log.info("the guest is replaced: %s", error)
             self.close()
         raise LabError("the functions cannot be reset, not even in a fresh guest")
 
-    def _ready(self) -> Guest:
-        if self._guest is not None and not self._guest.is_running:
+    def _ready(self) -> _Booted:
+        if self._booted is not None and not self._booted.guest.is_running:
             self.close()
-        if self._guest is None:
-            self._blocks = BlockMap()
-            arguments = (*self._options.qemu_arguments, *self._blocks.arguments())
-            self._guest = Guest(dataclasses.replace(self._options, qemu_arguments=arguments))
-            self._guest.start()
-            self.boots += 1
-            words = program().encode()
-            self._guest.run(INSTALL, stdin=words, timeout=_INSTALL_SECONDS).check()
-            told = self._guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
-            self._sections = Sections(told.splitlines(), self._modules)
-        return self._guest
+        if self._booted is None:
+            self._booted = self._boot()
+        return self._booted
 
-    def _ended(self, control: Client, said: str, why: str = "") -> Feedback:
+    def _boot(self) -> _Booted:
+        blocks = BlockMap()
+        arguments = (*self._options.qemu_arguments, *blocks.arguments())
+        guest = Guest(dataclasses.replace(self._options, qemu_arguments=arguments))
+        try:
+            guest.start()
+            self.boots += 1
+            guest.run(INSTALL, stdin=program().encode(), timeout=_INSTALL_SECONDS).check()
+            told = guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
+            return _Booted(guest, blocks, Sections(told.splitlines(), self._modules))
+        except BaseException:
+            guest.stop()
+            blocks.close()
+            raise
+
+    def _ended(self, booted: _Booted, control: Client, said: str, why: str = "") -> Feedback:
         """The guest is lost to us: what it has told, and a fresh one the next time."""
         try:
             counts = _counts(control)
         except ControlError:
             counts = {}
-        feedback = self._feedback(said, counts, why)
+        feedback = _feedback(booted, said, counts, why)
         self.close()
         return dataclasses.replace(feedback, is_lost=True)
-
-    def _feedback(self, said: str, counts: _Counts, why: str = "") -> Feedback:
-        assert self._blocks is not None
-        assert self._sections is not None
-        found = [one for one in findings(said) if one.kind not in _NO_BUG]
-        if any(one.kind is Kind.OOPS for one in found):
-            found = [one for one in found if one.kind is not Kind.PANIC]
-        titles = tuple(one.title for one in _worst_first(found))
-        if why and not titles:
-            titles = (why,)
-        blocks = frozenset(self._sections.blocks(self._blocks.executed()))
-        fired = frozenset(name for name, (_, times) in counts.items() if times)
-        met = {name: events for name, (events, _) in counts.items()}
-        return Feedback(blocks, fired, titles, said[-_LONGEST_LOG:] if titles else "", met)
 
     def _waiting(self, guest: Guest) -> str:
         """The kernel's log of a guest whose driver does not come back, with who waits for what."""
@@ -204,6 +193,33 @@ class Sections:
             start, module, section = self._found[at]
             if section == ".text" and module in self._modules:
                 yield module, address - start
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Booted:
+    """A guest that is ready for turns: which blocks it has executed, and what lies where."""
+
+    guest: Guest
+    blocks: BlockMap
+    sections: Sections
+
+    def close(self) -> None:
+        """Stop it."""
+        self.guest.stop()
+        self.blocks.close()
+
+
+def _feedback(booted: _Booted, said: str, counts: _Counts, why: str = "") -> Feedback:
+    found = [one for one in findings(said) if one.kind not in _NO_BUG]
+    if any(one.kind is Kind.OOPS for one in found):
+        found = [one for one in found if one.kind is not Kind.PANIC]
+    titles = tuple(one.title for one in _worst_first(found))
+    if why and not titles:
+        titles = (why,)
+    blocks = frozenset(booted.sections.blocks(booted.blocks.executed()))
+    fired = frozenset(name for name, (_, times) in counts.items() if times)
+    met = {name: events for name, (events, _) in counts.items()}
+    return Feedback(blocks, fired, titles, said[-_LONGEST_LOG:] if titles else "", met)
 
 
 def _counts(control: Client) -> _Counts:

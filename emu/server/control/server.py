@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -223,18 +223,17 @@ class _ControlClient:
         try:
             if len(line) > protocol.MOST_REQUEST:
                 raise MessageError("a line that is too long")
-            self._work = self._server.begin(protocol.decode(line))
+            work = self._server.begin(protocol.decode(line))
         except MessageError as error:
             self.send({"error": {"message": str(error)}})
             self._server.drop(self, str(error))
             return False
-        self._turn()
+        self._work = work
+        self._turn(work)
         return self.sock.fileno() >= 0
 
-    def _turn(self) -> None:
+    def _turn(self, work: Iterator[bytes | None]) -> None:
         """One portion of the request, unless the client has much to read before."""
-        work = self._work
-        assert work is not None
         if len(self._out) <= _CHUNK:
             try:
                 part = next(work)
@@ -248,10 +247,11 @@ class _ControlClient:
                 if part.endswith(b"\n"):
                     self._work = None
                     return
-        self._clock.call_later(0 if len(self._out) <= _CHUNK else _FLUSH_NS, self._next_turn)
+        again = partial(self._next_turn, work)
+        self._clock.call_later(0 if len(self._out) <= _CHUNK else _FLUSH_NS, again)
 
-    def _next_turn(self) -> None:
-        self._turn()
+    def _next_turn(self, work: Iterator[bytes | None]) -> None:
+        self._turn(work)
         self._go_on()
 
     def send(self, message: Mapping[str, Any]) -> None:

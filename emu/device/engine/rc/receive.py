@@ -93,9 +93,7 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
     """
     taken = message.taken
     if qp.st in _BORROWERS and taken is not None and taken.wqe is not None:
-        srq = hca.srqs.get(taken.srqn)
-        assert srq is not None
-        srq.lend(taken)
+        hca.srqs.need(taken.srqn).lend(taken)
 
 
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:

@@ -10,6 +10,9 @@ Span = tuple[int, int, int]
 """A range of a key's addresses and what is to be done there: va, bytes, set of rights."""
 
 
+_FULL = memoryview(b"")
+
+
 def copy(target: Views, source: Views) -> None:
     """Copy all bytes of ``source`` into ``target``, which has room for them."""
     if len(target) == 1 and len(source) == 1:
@@ -17,15 +20,14 @@ def copy(target: Views, source: Views) -> None:
         target[0][: len(whole)] = whole
         return
     spaces = iter(target)
-    space = next(spaces, None)
+    space = _FULL
     for view in source:
         while len(view):
-            assert space is not None
+            if not len(space):
+                space = next(spaces)
             size = min(len(view), len(space))
             space[:size] = view[:size]
             view, space = view[size:], space[size:]
-            if not len(space):
-                space = next(spaces, None)
 
 
 def length_of(views: Views) -> int:

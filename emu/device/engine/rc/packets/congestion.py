@@ -45,11 +45,10 @@ def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
         return
     congestion.counts["rp_cnp_handled"] += 1
     connection, now = connection_of(hca, qp), hca.clock.now_ns()
-    if connection.rate is None:
-        connection.limit(FlowRate(congestion, now))
-    assert connection.rate is not None
-    before = connection.rate.made_up
-    connection.rate.notified(now)
-    hca.round.charge(
-        STEPS_PER_NOTICE + (connection.rate.made_up - before >> LOG_INTERVALS_PER_STEP)
-    )
+    rate = connection.rate
+    if rate is None:
+        rate = FlowRate(congestion, now)
+        connection.limit(rate)
+    before = rate.made_up
+    rate.notified(now)
+    hca.round.charge(STEPS_PER_NOTICE + (rate.made_up - before >> LOG_INTERVALS_PER_STEP))

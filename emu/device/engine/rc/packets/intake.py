@@ -49,7 +49,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     qp = hca.qps.get(packet.qpn)
     why = objection(hca, qp, packet)
     congestion = hca.link.congestion
-    if why:
+    if why or qp is None:
         log.debug("%r dropped: %s", packet, why)
         hca.link.dropped[why] += 1
         if why is WRONG_PKEY:
@@ -57,7 +57,6 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
         if congestion is not None and packet.op.kind is _CNP:
             congestion.counts["rp_cnp_ignored"] += 1
         return
-    assert qp is not None
     if congestion is not None:
         if packet.op.kind is _CNP:
             obey(hca, qp, congestion)
