@@ -282,6 +282,24 @@ class VportAdminState(IntEnum):
     AUTO = 0x2
 
 
+class VhcaState(IntEnum):
+    """How far a sub-function has come (MLX5_VHCA_STATE_*)."""
+
+    INVALID = 0x0
+    ALLOCATED = 0x1
+    ACTIVE = 0x2
+    IN_USE = 0x3
+    TEARDOWN_REQUEST = 0x4
+
+
+class FdbToVport(IntFlag):
+    """fdb_to_vport_reg_c_id: the registers that a vPort gets beside its packets
+    (MLX5_FDB_TO_VPORT_*)."""
+
+    REG_C_0 = 1 << 0
+    REG_C_1 = 1 << 1
+
+
 class PortStatus(IntEnum):
     """paos_reg.admin_status and oper_status (driver.h: MLX5_PORT_*)."""
 

@@ -7,15 +7,16 @@ tables decide what is received (core/en_fs.c: mlx5e_fs_set_rx_mode_work).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
+from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.port.eth.traffic import MAC_BYTES
-from emu.device.port.eth.vport import NicVport
+from emu.device.port.eth.vport import NicVport, VportChange
 from firmware_cmds.options import first_set
-from layouts.enums import Op, Status
+from layouts.enums import EventType, Op, Status
 from layouts.eth_enums import (
     InlineMode,
     InlineModeCap,
@@ -24,6 +25,7 @@ from layouts.eth_enums import (
     VportStateOpMod,
 )
 from layouts.function import nic_vport as layout
+from layouts.rings.eqe import eqe_vport_change
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
@@ -34,10 +36,26 @@ _MAC_MASK = (1 << 48) - 1
 _VID_MASK = 0xFFF
 
 _NOT_SETTABLE = (
-    "affiliation", "disable_uc_local_lb", "disable_mc_local_lb", "node_guid", "port_guid",
-    "min_inline", "change_event",
+    "affiliation", "disable_uc_local_lb", "disable_mc_local_lb", "port_guid", "min_inline",
 )  # fmt: skip
 """Fields whose features have capability bits, none of which is set."""
+_OF_MANAGERS = ("node_guid", "change_event")
+"""Those that only the manager of an embedded switch sets (nic_vport_node_guid_modify,
+nic_vport_change_event)."""
+_EVENTS = {
+    "event_on_uc_address_change": VportChange.UC_ADDRESS,
+    "event_on_mc_address_change": VportChange.MC_ADDRESS,
+    "event_on_vlan_change": VportChange.VLAN,
+    "event_on_promisc_change": VportChange.PROMISC,
+    "event_on_mtu": VportChange.MTU,
+}
+
+
+class NamesVport(Protocol):
+    """A command about a vPort: the sender's own, or another one."""
+
+    other_vport: int
+    vport_number: int
 
 
 @command(
@@ -60,7 +78,7 @@ def query_nic_vport_context(
             "mtu": vport.mtu,
             "system_image_guid": hca.adapter.guid,
             "port_guid": vport.guid,
-            "node_guid": vport.guid,
+            "node_guid": vport.node_guid or vport.guid,
             "qkey_violation_counter": vport.qkey_violations,
             "promisc_uc": int(vport.promisc_uc),
             "promisc_mc": int(vport.promisc_mc),
@@ -106,14 +124,16 @@ def modify_nic_vport_context(
     vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
         raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
+    if (name := first_set(chosen, _OF_MANAGERS)) and not is_switched(hca, cmd):
+        raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
     if chosen.mtu and context.mtu > vport.port.max_mtu:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{context.mtu}")
     if chosen.roce_en and context.roce_en and not hca.caps.general.roce:
         raise CmdError(Status.BAD_PARAM_ERR, "port has no RoCE")
-    address = _permanent_address(context) if chosen.permanent_address else b""
+    address = _permanent_address(context, cmd) if chosen.permanent_address else b""
     kind, entries = _list_type(context.allowed_list_type), _entries(hca.caps, chosen, context)
 
-    before = (vport.permanent_address, vport.uc_list)
+    before, lists = (vport.permanent_address, vport.uc_list), _reported(vport)
     if chosen.mtu:
         vport.mtu = int(context.mtu)
     if chosen.roce_en:
@@ -126,14 +146,70 @@ def modify_nic_vport_context(
         _put_list(vport, kind, entries)
     if address:
         vport.permanent_address = address
+    if chosen.node_guid:
+        vport.node_guid = int(context.node_guid)
     if (vport.permanent_address, vport.uc_list) != before:
         lifecycle.announce(hca)
+    _report(hca, lists)
+    if chosen.change_event:
+        vport.armed = _armed(context)
 
 
-def _permanent_address(context: layout.NicVportContext) -> bytes:
+def _armed(context: layout.NicVportContext) -> int:
+    """The changes that the manager wants to be told of; none without arm_change_event."""
+    found = 0
+    if context.arm_change_event:
+        for name, change in _EVENTS.items():
+            if getattr(context, name):
+                found |= change
+    return found
+
+
+def _reported(vport: NicVport) -> dict[VportChange, object]:
+    """What the manager can be told of, by the change of it."""
+    return {
+        VportChange.UC_ADDRESS: vport.uc_list,
+        VportChange.MC_ADDRESS: vport.mc_list,
+        VportChange.VLAN: vport.vlan_list,
+        VportChange.PROMISC: (vport.promisc_uc, vport.promisc_mc, vport.promisc_all),
+        VportChange.MTU: vport.mtu,
+    }
+
+
+def _report(hca: Hca, before: dict[VportChange, object]) -> None:
+    """Tell the manager of the first change of the context that it has asked for.
+
+    It looks at the context then, and asks again (core/eswitch.c: esw_vport_change_handle_locked).
+    """
+    vport = hca.nic_vport
+    if not vport.armed:
+        return
+    after = _reported(vport)
+    if any(vport.armed & change and after[change] != before[change] for change in after):
+        vport.armed = 0
+        manager = hca.adapter.manager.node
+        if manager is not None and not manager.has_failed:
+            event = eqe_vport_change.new(vport_num=hca.vhca.vport_number)
+            eq_engine.raise_event(manager, EventType.NIC_VPORT_CHANGE, bytes(event))
+
+
+def is_switched(hca: Hca, cmd: NamesVport) -> bool:
+    """Whether a command comes from the manager of the switch that a function's vPort is behind.
+
+    The manager is a sender that names another vPort, or its own.
+    """
+    manager = hca.adapter.manager.node
+    is_named = bool(cmd.other_vport or cmd.vport_number)
+    return manager is not None and manager.eswitch is not None and (is_named or hca is manager)
+
+
+def _permanent_address(
+    context: layout.NicVportContext, cmd: layout.ModifyNicVportContextIn
+) -> bytes:
+    """A unicast address. The manager may give another vPort none: its driver then chooses one."""
     given = context.permanent_address
     address: int = given.mac_addr_47_32 << 32 | given.mac_addr_31_0
-    if not address or address & _GROUP_BIT:
+    if (not address and not cmd.other_vport) or address & _GROUP_BIT:
         raise CmdError(Status.BAD_PARAM_ERR, "not a unicast address", f"{address:#014x}")
     return address.to_bytes(MAC_BYTES, "big")
 
@@ -189,11 +265,18 @@ def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
 def modify_vport_state(
     hca: Hca, cmd: layout.ModifyVportStateIn, out: layout.ModifyVportStateOut
 ) -> None:
-    """Enable or disable the function's virtual port; AUTO means the same as UP."""
-    if cmd.op_mod != VportStateOpMod.VNIC_VPORT:
+    """Enable or disable a virtual port, as its function or as the switch that it is behind.
+
+    To its own function AUTO means the same as UP, to the switch that it follows the physical port.
+    """
+    is_esw = cmd.op_mod == VportStateOpMod.ESW_VPORT and is_switched(hca, cmd)
+    if cmd.op_mod != VportStateOpMod.VNIC_VPORT and not is_esw:
         raise CmdError(
             Status.BAD_PARAM_ERR, "function has no embedded switch", f"op_mod {cmd.op_mod}"
         )
     if cmd.admin_state not in tuple(VportAdminState):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown vPort state", f"{cmd.admin_state}")
-    lifecycle.set_vport_admin(hca, up=cmd.admin_state != VportAdminState.DOWN)
+    if is_esw:
+        lifecycle.set_switch_state(hca, VportAdminState(cmd.admin_state))
+    else:
+        lifecycle.set_vport_admin(hca, up=cmd.admin_state != VportAdminState.DOWN)

@@ -34,9 +34,15 @@ def _index(hca: Hca, cmd: layout.QueryRoceAddressIn | layout.SetRoceAddressIn) -
     Op.SET_ROCE_ADDRESS, layout.set_roce_address_in, layout.set_roce_address_out, privileged=True
 )
 def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoceAddressOut) -> None:
-    """Put an address into the table; one of zeros empties the entry, whatever its version says."""
+    """Put an address into the table; one of zeros empties the entry, whatever its version says.
+
+    The manager of a switch has one without a MAC address, for messages to itself: it gets that of
+    the vPort. Its type is IPv4, whatever it is (core/rdma.c: mlx5_rdma_add_roce_addr).
+    """
     index, given = _index(hca, cmd), cmd.roce_address
     mac = (given.source_mac_47_32 << 32 | given.source_mac_31_0).to_bytes(MAC_BYTES, "big")
+    if mac == NO_MAC and hca.eswitch is not None:
+        mac = hca.nic_vport.permanent_address
     entry = GidEntry(
         bytes(given.source_l3_address),
         mac,
@@ -45,17 +51,20 @@ def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoce
         int(given.roce_version),
     )
     if not entry.is_empty:
-        _check(entry)
+        _check(entry, is_manager=hca.eswitch is not None)
     hca.gids.put(index, entry)
     lifecycle.announce(hca)
 
 
-def _check(entry: GidEntry) -> None:
+def _check(entry: GidEntry, *, is_manager: bool) -> None:
     if entry.version not in (RoceVersion.VERSION_1, RoceVersion.VERSION_2):
         raise CmdError(Status.BAD_PARAM_ERR, "RoCE version not supported", f"{entry.version}")
     # Version 1 has one kind of header for both kinds of addresses, and does not look at their type.
-    if entry.version == RoceVersion.VERSION_2 and entry.l3_type != (
-        RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6
+    expected = RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6
+    if (
+        entry.version == RoceVersion.VERSION_2
+        and entry.l3_type != expected
+        and not (is_manager and entry.l3_type == RoceL3Type.IPV4)
     ):
         raise CmdError(
             Status.BAD_PARAM_ERR, "roce_l3_type is not that of the address", f"{entry.l3_type}"

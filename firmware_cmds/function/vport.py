@@ -14,6 +14,7 @@ from emu.device.port.ib.port import (
     PKEY_TABLE_ENTRIES,
     SETTABLE_CAPS,
 )
+from firmware_cmds.function.nic_vport import is_switched
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import VportStateOpMod
 from layouts.function import vport as layout
@@ -138,9 +139,11 @@ def query_vport_state(
     hca: Hca, cmd: layout.QueryVportStateIn, out: layout.QueryVportStateOut
 ) -> None:
     """Return UP while frames can pass: there is a link and the driver has not disabled the port."""
-    if cmd.op_mod == VportStateOpMod.ESW_VPORT:
-        raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
     out.admin_state = out.state = int(hca.vport.is_up)
+    if cmd.op_mod == VportStateOpMod.ESW_VPORT:
+        if not is_switched(hca, cmd):
+            raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
+        out.admin_state = hca.nic_vport.switch_state
 
 
 @command(

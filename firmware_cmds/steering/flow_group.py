@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.eth.steering.criteria import Criteria, fields_of
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import FlowGroup, FlowTable
+from emu.device.objects.eth.flow import SWITCHING, FlowGroup, FlowTable
 from firmware_cmds.steering.flow_table import domain_of, table_of
 from layouts.enums import Op, Status
 from layouts.steering import flow_group as layout
@@ -26,12 +26,14 @@ def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGro
     return group
 
 
-@command(Op.CREATE_FLOW_GROUP, layout.create_flow_group_in, layout.create_flow_group_out)
+@command(
+    Op.CREATE_FLOW_GROUP, layout.create_flow_group_in, layout.create_flow_group_out, of_vports=True
+)
 def create_flow_group(
     hca: Hca, cmd: layout.CreateFlowGroupIn, out: layout.CreateFlowGroupOut
 ) -> None:
     """Assign indices of a table to entries that match the same fields; groups do not overlap."""
-    domain, table = domain_of(hca.flow_domains, cmd), table_of(hca.flow_tables, cmd)
+    table = table_of(hca, cmd)
     if cmd.group_type or cmd.match_definer_id:
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -40,31 +42,35 @@ def create_flow_group(
         )
     first, last = cmd.start_flow_index, cmd.end_flow_index
     steering.check_group(table, first, last)
-    criteria = Criteria(fields_of(cmd.match_criteria, cmd.match_criteria_enable))
+    criteria = Criteria(
+        fields_of(cmd.match_criteria, cmd.match_criteria_enable),
+        is_switch=table.table_type in SWITCHING,
+    )
     match = layout.query_flow_group_out.new(
         start_flow_index=first, end_flow_index=last,
         match_criteria_enable=cmd.match_criteria_enable, match_criteria=cmd.match_criteria,
     )  # fmt: skip
     group = FlowGroup(table, criteria, match)
     out.group_id = hca.flow_groups.add(group)
-    steering.add_group(domain, group)
+    steering.add_group(domain_of(hca, table), group)
 
 
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
 def query_flow_group(hca: Hca, cmd: layout.QueryFlowGroupIn, out: layout.QueryFlowGroupOut) -> None:
     """Return the group's indices and criteria."""
-    domain_of(hca.flow_domains, cmd)
-    found = group_of(hca.flow_groups, table_of(hca.flow_tables, cmd), cmd.group_id).match
+    found = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id).match
     for name in ("start_flow_index", "end_flow_index", "match_criteria_enable", "match_criteria"):
         setattr(out, name, getattr(found, name))
 
 
-@command(Op.DESTROY_FLOW_GROUP, layout.destroy_flow_group_in, layout.destroy_flow_group_out)
+@command(
+    Op.DESTROY_FLOW_GROUP, layout.destroy_flow_group_in, layout.destroy_flow_group_out,
+    of_vports=True,
+)  # fmt: skip
 def destroy_flow_group(
     hca: Hca, cmd: layout.DestroyFlowGroupIn, out: layout.DestroyFlowGroupOut
 ) -> None:
     """Destroy the group; refused while it has entries."""
-    domain = domain_of(hca.flow_domains, cmd)
-    group = group_of(hca.flow_groups, table_of(hca.flow_tables, cmd), cmd.group_id)
+    group = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id)
     hca.flow_groups.remove(group.handle)
-    steering.remove_group(domain, group)
+    steering.remove_group(domain_of(hca, group.table), group)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import FlowDomain, FlowTable, Miss
+from emu.device.objects.eth.flow import ACLS, SWITCHING, FlowDomain, FlowTable, Miss
+from emu.device.objects.object import DRIVER_UID
 from firmware_cmds.options import first_set
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType, ModifyFlowTable, TableMissAction
@@ -37,20 +37,40 @@ class NamesTable(NamesType, Protocol):
     table_id: int
 
 
-def domain_of(domains: Mapping[int, FlowDomain], cmd: NamesType) -> FlowDomain:
-    """The flow tables that a command is about.
+def check_type(hca: Hca, cmd: NamesType) -> int:
+    """The vPort whose tables a command is about; 0 for all types of which a vPort has none.
 
-    Raises BAD_PARAM_ERR for types without ``ft_support``.
+    Raises BAD_PARAM_ERR for types without ``ft_support``, and for a vPort that is not there or has
+    no such tables. What a switch does is up to its driver alone.
     """
-    domain = domains.get(cmd.table_type)
-    if domain is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{cmd.table_type}")
+    kind, vport = cmd.table_type, int(getattr(cmd, "vport_number", 0))
+    is_named = vport or getattr(cmd, "other_vport", 0)
+    if is_named and (hca.eswitch is None or kind not in ACLS or not hca.vhca.sees(vport)):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{vport}")
+    if hca.flow_domain(kind, vport) is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{kind}")
+    if kind in SWITCHING and hca.caller.uid != DRIVER_UID:
+        raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the switch's flow tables")
+    return vport
+
+
+def domain_of(hca: Hca, table: FlowTable) -> FlowDomain:
+    """What a table is part of."""
+    domain = hca.flow_domain(table.table_type, table.vport)
+    assert domain is not None
     return domain
 
 
-def table_of(tables: Table[FlowTable], cmd: NamesTable) -> FlowTable:
-    """The flow table that a command names by its type and number."""
-    return _of_type(tables, cmd.table_type, cmd.table_id)
+def table_of(hca: Hca, cmd: NamesTable) -> FlowTable:
+    """The flow table that a command names by its type, its vPort if it is an ACL, and its number.
+
+    A query names no vPort.
+    """
+    vport = check_type(hca, cmd)
+    table = _of_type(hca.flow_tables, cmd.table_type, cmd.table_id)
+    if table.vport != vport and hasattr(cmd, "other_vport"):
+        raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{table!r}")
+    return table
 
 
 def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTable:
@@ -61,14 +81,19 @@ def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTabl
 
 
 def _miss(
-    tables: Table[FlowTable], cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn, level: int
+    hca: Hca,
+    cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn,
+    level: int,
+    vport: int,
 ) -> FlowTable | Miss:
     """Where packets of a table of this level go that match no entry."""
     ctx = cmd.flow_table_context
     if ctx.table_miss_action == TableMissAction.DEF:
         return Miss.DEFAULT
     if ctx.table_miss_action == TableMissAction.FWD:
-        table = _of_type(tables, cmd.table_type, ctx.table_miss_id)
+        table = _of_type(hca.flow_tables, cmd.table_type, ctx.table_miss_id)
+        if table.vport != vport:
+            raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{table!r}")
         steering.check_miss(level, table)
         return table
     is_rdma_rx = cmd.table_type == FlowTableType.RDMA_RX  # table_miss_action_domain
@@ -79,7 +104,9 @@ def _miss(
     )
 
 
-@command(Op.CREATE_FLOW_TABLE, layout.create_flow_table_in, layout.create_flow_table_out)
+@command(
+    Op.CREATE_FLOW_TABLE, layout.create_flow_table_in, layout.create_flow_table_out, of_vports=True
+)
 def create_flow_table(
     hca: Hca, cmd: layout.CreateFlowTableIn, out: layout.CreateFlowTableOut
 ) -> None:
@@ -88,32 +115,33 @@ def create_flow_table(
     The level may be above max_ft_level: the driver adds up the levels of all its priorities, and
     its last tables get the highest ones (core/fs_core.c: set_prio_attrs).
     """
-    domain_of(hca.flow_domains, cmd)
+    vport = check_type(hca, cmd)
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
     if cmd.op_mod:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
-    most = hca.caps.flow_table.flow_table_properties_nic_receive.log_max_ft_size
-    if ctx.log_size > most:
-        raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
-    miss = _miss(hca.flow_tables, cmd, ctx.level)
     table_type = FlowTableType(cmd.table_type)
-    out.table_id = hca.flow_tables.add(FlowTable(ctx, miss, table_type))
+    if ctx.log_size > hca.caps.flow_properties(table_type).log_max_ft_size:
+        raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
+    miss = _miss(hca, cmd, ctx.level, vport)
+    out.table_id = hca.flow_tables.add(FlowTable(ctx, miss, table_type, vport))
 
 
-@command(Op.MODIFY_FLOW_TABLE, layout.modify_flow_table_in, layout.modify_flow_table_out)
+@command(
+    Op.MODIFY_FLOW_TABLE, layout.modify_flow_table_in, layout.modify_flow_table_out, of_vports=True
+)
 def modify_flow_table(
     hca: Hca, cmd: layout.ModifyFlowTableIn, out: layout.ModifyFlowTableOut
 ) -> None:
     """Change where packets go that no entry of the table matches."""
-    domain, table = domain_of(hca.flow_domains, cmd), table_of(hca.flow_tables, cmd)
+    table = table_of(hca, cmd)
     if cmd.modify_field_select != ModifyFlowTable.MISS_TABLE_ID:
         raise CmdError(
             Status.BAD_PARAM_ERR, "flow table field cannot be modified",
             f"{cmd.modify_field_select:#x}",
         )  # fmt: skip
-    given, miss = cmd.flow_table_context, _miss(hca.flow_tables, cmd, table.level)
+    given, miss = cmd.flow_table_context, _miss(hca, cmd, table.level, table.vport)
 
     def apply() -> None:
         table.miss = miss
@@ -121,17 +149,19 @@ def modify_flow_table(
         table.ctx.table_miss_id = given.table_miss_id
 
     hca.flow_tables.change(table, apply)
-    domain.flush()
+    domain_of(hca, table).flush()
 
 
 @command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
 def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFlowTableOut) -> None:
     """Return the context of now."""
-    domain_of(hca.flow_domains, cmd)
-    out.flow_table_context = bytes(table_of(hca.flow_tables, cmd).ctx)
+    out.flow_table_context = bytes(table_of(hca, cmd).ctx)
 
 
-@command(Op.DESTROY_FLOW_TABLE, layout.destroy_flow_table_in, layout.destroy_flow_table_out)
+@command(
+    Op.DESTROY_FLOW_TABLE, layout.destroy_flow_table_in, layout.destroy_flow_table_out,
+    of_vports=True,
+)  # fmt: skip
 def destroy_flow_table(
     hca: Hca, cmd: layout.DestroyFlowTableIn, out: layout.DestroyFlowTableOut
 ) -> None:
@@ -139,26 +169,37 @@ def destroy_flow_table(
 
     The driver's last table is the root until it goes (core/fs_core.c: update_root_ft_destroy).
     """
-    domain, table = domain_of(hca.flow_domains, cmd), table_of(hca.flow_tables, cmd)
+    table = table_of(hca, cmd)
+    domain = domain_of(hca, table)
     hca.flow_tables.remove(table.handle)
     if domain.root is table:
-        steering.set_root(domain, None)
+        _set_root(hca, domain, None)
 
 
 @command(
     Op.SET_FLOW_TABLE_ROOT, layout.set_flow_table_root_in, layout.set_flow_table_root_out,
-    privileged=True,
+    privileged=True, of_vports=True,
 )  # fmt: skip
 def set_flow_table_root(
     hca: Hca, cmd: layout.SetFlowTableRootIn, out: layout.SetFlowTableRootOut
 ) -> None:
     """Choose the table where packets begin; without one, received packets are dropped."""
-    domain = domain_of(hca.flow_domains, cmd)
+    vport = check_type(hca, cmd)
+    domain = hca.flow_domain(cmd.table_type, vport)
+    assert domain is not None
     if cmd.underlay_qpn or cmd.table_eswitch_owner_vhca_id_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "root of another function's flow tables")
     if cmd.op_mod == _SET:
-        steering.set_root(domain, table_of(hca.flow_tables, cmd))
+        _set_root(hca, domain, table_of(hca, cmd))
     elif cmd.op_mod == _DISCONNECT:
-        steering.set_root(domain, None)
+        _set_root(hca, domain, None)
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+
+
+def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
+    """Let packets begin there. The functions learn when the FDB begins or ends to decide."""
+    had_root = domain.root is not None
+    steering.set_root(domain, table)
+    if hca.eswitch is not None and domain is hca.eswitch.fdb and had_root != (table is not None):
+        hca.switch.tables_changed()

@@ -8,10 +8,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from emu.device.adapter.adapter import UPLINK
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import Action, FlowEntry, FlowTable, Verdict
+from emu.device.objects.eth.flow import ACLS, Action, FlowEntry, FlowTable, Verdict, VportTarget
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.object import Object
@@ -36,6 +37,8 @@ _VERDICTS = {
 }
 _RDMA = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX)
 """Only RoCE packets can be allowed: the transport takes them, or the wire. TIRs do not."""
+_ALLOWING = frozenset({*_RDMA, *ACLS})
+"""Where packets can be let pass: to what comes after the tables."""
 _BESIDE = FlowAction.COUNT | FlowAction.MOD_HDR
 """Actions that go with a verdict."""
 _BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | _BESIDE
@@ -73,12 +76,12 @@ def _action(
 ) -> Action:
     """What a context says is done with the packets of an entry of this table."""
     _check_options(ctx)
-    caps = hca.caps.flow_table.flow_table_properties_nic_receive
+    caps = hca.caps.flow_properties(table.table_type)
     verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
-    if verdict is None or (verdict is Verdict.ALLOW and table.table_type not in _RDMA):
+    if verdict is None or (verdict is Verdict.ALLOW and table.table_type not in _ALLOWING):
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "flow table entry must forward or drop, or allow in a table for RDMA",
+            "flow table entry must forward or drop, or allow in a table for RDMA or an ACL",
             f"{ctx.action:#x}",
         )
     if len(lists.destinations) > 1 << caps.log_max_destination:
@@ -121,21 +124,36 @@ def _modify_header(
 
 def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     given = layout.dest_format_struct.view(item)
-    if given.destination_eswitch_owner_vhca_id_valid or given.packet_reformat:
+    is_vport = given.destination_type in (FlowDestination.VPORT, FlowDestination.UPLINK)
+    is_own = is_vport and given.destination_eswitch_owner_vhca_id == hca.vhca.number
+    if given.packet_reformat or (given.destination_eswitch_owner_vhca_id_valid and not is_own):
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "packet reformat and other functions' destinations are not supported",
         )
-    if given.destination_type == FlowDestination.TIR and table.table_type not in _RDMA:
+    if table.table_type is FlowTableType.FDB:
+        if given.destination_type == FlowDestination.UPLINK:
+            return VportTarget(UPLINK)
+        if given.destination_type == FlowDestination.VPORT:
+            return _vport_target(hca, given.destination_id)
+    elif given.destination_type == FlowDestination.TIR and table.table_type not in _ALLOWING:
         return hca.tirs.need(given.destination_id)
     if given.destination_type == FlowDestination.FLOW_TABLE:
         target = hca.flow_tables.need(given.destination_id)
         if target.table_type is not table.table_type:
             raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{target!r}")
+        if target.vport != table.vport:
+            raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{target!r}")
         return target
     raise CmdError(
         Status.BAD_PARAM_ERR, "destination_type not supported", f"{given.destination_type}"
     )
+
+
+def _vport_target(hca: Hca, number: int) -> VportTarget:
+    if not hca.vhca.sees(number):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+    return VportTarget(number)
 
 
 def _counter(counters: Table[FlowCounter], item: bytes) -> FlowCounter:
@@ -156,24 +174,20 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
     return entry
 
 
-@command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out)
+@command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out, of_vports=True)
 def set_flow_table_entry(hca: Hca, cmd: layout.SetFteIn, out: layout.SetFteOut) -> None:
     """Make an entry at an index of a group, or change what an entry does with its packets."""
-    domain_of(hca.flow_domains, cmd)
+    table = table_of(hca, cmd)
     if cmd.op_mod == _CREATE:
-        _create(hca, cmd)
+        _create(hca, cmd, table)
     elif cmd.op_mod == _MODIFY:
-        _modify(hca, cmd)
+        _modify(hca, cmd, table)
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
 
 
-def _create(hca: Hca, cmd: layout.SetFteIn) -> None:
-    domain, table, given = (
-        domain_of(hca.flow_domains, cmd),
-        table_of(hca.flow_tables, cmd),
-        cmd.flow_context,
-    )
+def _create(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
+    given = cmd.flow_context
     group = group_of(hca.flow_groups, table, given.group_id)
     steering.check_index(group, cmd.flow_index)
     lists = _Lists(given)
@@ -182,16 +196,12 @@ def _create(hca: Hca, cmd: layout.SetFteIn) -> None:
     ctx = _joined(layout.flow_context.view(bytearray(bytes(given))), lists)
     entry = FlowEntry(group, cmd.flow_index, key, action, ctx)
     hca.flow_entries.add(entry)
-    steering.add_entry(domain, entry)
+    steering.add_entry(domain_of(hca, table), entry)
 
 
-def _modify(hca: Hca, cmd: layout.SetFteIn) -> None:
+def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
     """Take what modify_enable_mask names from the new context, the rest from the old one."""
-    domain, table, given = (
-        domain_of(hca.flow_domains, cmd),
-        table_of(hca.flow_tables, cmd),
-        cmd.flow_context,
-    )
+    given = cmd.flow_context
     entry, mask = _entry(table, cmd.flow_index), cmd.modify_enable_mask
     if mask & ~int(_CHANGEABLE):
         raise CmdError(
@@ -216,7 +226,7 @@ def _modify(hca: Hca, cmd: layout.SetFteIn) -> None:
 
     def apply() -> None:
         entry.ctx = _joined(ctx, lists)
-        steering.change_action(domain, entry, action)
+        steering.change_action(domain_of(hca, table), entry, action)
 
     hca.flow_entries.change(entry, apply, FlowEntry.DESTINATION_BYTES * (items - had))
 
@@ -224,8 +234,7 @@ def _modify(hca: Hca, cmd: layout.SetFteIn) -> None:
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
 def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFteOut) -> None:
     """Return the context of now, and as much of its lists as the output has room for."""
-    domain_of(hca.flow_domains, cmd)
-    ctx = _entry(table_of(hca.flow_tables, cmd), cmd.flow_index).ctx
+    ctx = _entry(table_of(hca, cmd), cmd.flow_index).ctx
     fixed = layout.flow_context.size
     out.flow_context = ctx[:fixed]
     places = out.flow_context.destination
@@ -234,10 +243,10 @@ def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFt
         places[number] = ctx[at : at + _LIST_ITEM_BYTES]
 
 
-@command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out)
+@command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out, of_vports=True)
 def delete_flow_table_entry(hca: Hca, cmd: layout.DeleteFteIn, out: layout.DeleteFteOut) -> None:
     """Remove an entry; its packets go to the next entry that they match."""
-    domain = domain_of(hca.flow_domains, cmd)
-    entry = _entry(table_of(hca.flow_tables, cmd), cmd.flow_index)
+    table = table_of(hca, cmd)
+    entry = _entry(table, cmd.flow_index)
     hca.flow_entries.remove(entry.handle)
-    steering.remove_entry(domain, entry)
+    steering.remove_entry(domain_of(hca, table), entry)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering.rewrite import context_of
 from emu.device.errors import CmdError
+from emu.device.objects.eth.flow import SWITCHING
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType
 from layouts.steering import modify_header as layout
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 def alloc_modify_header_context(
     hca: Hca, cmd: layout.AllocModifyHeaderContextIn, out: layout.AllocModifyHeaderContextOut
 ) -> None:
-    """Make a list of changes for the entries of NIC_RX tables."""
-    if cmd.table_type != FlowTableType.NIC_RX:
+    """Make a list of changes for the entries of tables of one type."""
+    if cmd.table_type != FlowTableType.NIC_RX and (
+        hca.eswitch is None or cmd.table_type not in SWITCHING
+    ):
         raise CmdError(
             Status.BAD_PARAM_ERR, "no modify header contexts for tables of this type",
             f"{cmd.table_type}",
         )  # fmt: skip
-    most = hca.caps.flow_table.flow_table_properties_nic_receive.max_modify_header_actions
+    table_type = FlowTableType(cmd.table_type)
+    most = hca.caps.flow_properties(table_type).max_modify_header_actions
     number = cmd.num_of_actions
     if not 1 <= number <= most:
         raise CmdError(
@@ -40,7 +44,7 @@ def alloc_modify_header_context(
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "input is too short for its actions", f"{number} actions"
         )
-    context = context_of(FlowTableType.NIC_RX, list(islice(cmd.actions, number)))
+    context = context_of(table_type, list(islice(cmd.actions, number)))
     out.modify_header_id = hca.modify_headers.add(context)
 
 

@@ -31,6 +31,7 @@ KNOWN_ETH: tuple[Known, ...] = (
             delete_vxlan_udp_dport_out destroy_flow_group_out destroy_flow_table_out destroy_rq_out
             destroy_rqt_out destroy_sq_out destroy_tir_out destroy_tis_out modify_flow_table_out
             modify_cong_params_out modify_cong_status_in modify_cong_status_out
+            modify_esw_vport_context_out
             modify_nic_vport_context_out modify_rq_out modify_rqt_out modify_sq_out modify_tir_out
             modify_tis_out modify_vport_state_out query_flow_counter_out query_flow_group_out
             query_cong_params_out query_cong_statistics_out query_cong_status_in
@@ -56,6 +57,14 @@ KNOWN_ETH: tuple[Known, ...] = (
             "flow_context.uplink_hairpin_en",
             "flow_table_context.rtc_valid",
             "mfrl_reg.pci_reset_req_method",
+            *_fields(
+                "flow_table_eswitch_cap",
+                """
+                fdb_uplink_hairpin fdb_multi_path_any_table_limit_regc fdb_dynamic_tunnel
+                fdb_multi_path_any_table ft_field_support_2_esw_fdb
+                ft_field_bitmask_support_2_esw_fdb
+                """,
+            ),
             *_fields(
                 "flow_table_fields_supported_2",
                 """
@@ -136,6 +145,12 @@ KNOWN_ETH: tuple[Known, ...] = (
             ("ets_tcn_config_reg.max_bw_value", "nic_vport_context.allowed_list_size"),
         )
         for what in (What.OFFSET, What.WIDTH)
+    ),
+    Known(
+        ("7.2",),
+        What.FIELD,
+        "7.2 has a list of functions here; before, the host's parameters were all of it",
+        ("query_esw_functions_out.host_params_context",),
     ),
     Known(
         ("7.2",),

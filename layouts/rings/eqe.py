@@ -74,6 +74,18 @@ eqe_page_req = Prm(
     c_name="mlx5_eqe_page_req",
 )
 
+eqe_vport_change = Prm(
+    "eqe_vport_change",
+    rsvd(16), "vport_num" / bits(16), rsvd(32 * 6),
+    c_name="mlx5_eqe_vport_change",
+)
+
+eqe_vhca_state = Prm(
+    "eqe_vhca_state",
+    "ec_function" / bits(16), "function_id" / bits(16),
+    c_name="mlx5_eqe_vhca_state",
+)
+
 pftype_wq = Prm(
     "pftype_wq",
     rsvd(5), "rdma" / bits(1), "write" / bits(1), "requestor" / bits(1), "wq" / bits(24),

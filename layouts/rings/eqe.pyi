@@ -81,6 +81,17 @@ class EqePageReq(View):
 
 eqe_page_req: Prm[EqePageReq]
 
+class EqeVportChange(View):
+    vport_num: int
+
+eqe_vport_change: Prm[EqeVportChange]
+
+class EqeVhcaState(View):
+    ec_function: int
+    function_id: int
+
+eqe_vhca_state: Prm[EqeVhcaState]
+
 class PftypeWq(View):
     rdma: int
     write: int

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 MANAGER = 0
 """The number of the manager's vPort."""
 
+UPLINK = 0xFFFF
+"""The number of the vPort that is the cable of the physical port (MLX5_VPORT_UPLINK)."""
+
 MOST_VHCAS = 1 << 10
 """Most functions of an adapter."""
 
@@ -58,6 +61,10 @@ class Vhca(Generic[NodeT]):
         """The function of another vPort of the adapter, if it has power; only for the manager."""
         vhca = self.adapter.by_vport(vport_number) if self.is_manager else None
         return None if vhca is None or vhca is self else vhca.node
+
+    def sees(self, vport_number: int) -> bool:
+        """Whether the adapter has a vPort of this number that the function may name."""
+        return self.is_manager and self.adapter.has_vport(vport_number)
 
     def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
         """The vPort of the function, which starts now.
@@ -128,6 +135,10 @@ class Adapter(Generic[NodeT]):
     def by_vport(self, vport_number: int) -> Vhca[NodeT] | None:
         """The function with the vPort of a number, if there is one."""
         return self._by_vport.get(vport_number)
+
+    def has_vport(self, vport_number: int) -> bool:
+        """Whether there is a vPort of a number: a function's, or the one that is the cable."""
+        return vport_number == UPLINK or vport_number in self._by_vport
 
     def nodes(self) -> Iterator[NodeT]:
         """The functions that have power."""

@@ -2,7 +2,8 @@
 
 A function's frames go from its vPort to :meth:`Switch.forward`, those that come by the cable go to
 :meth:`Switch.receive`, which gives them to vPorts. The plain switch has one vPort, the manager's;
-an embedded switch (E-Switch) has several, and decides by tables where each frame goes.
+an embedded switch (E-Switch: ``emu.device.engine.esw``) has several, and decides by tables where
+each frame goes.
 """
 
 from __future__ import annotations
@@ -29,15 +30,22 @@ class Switch(Protocol[NodeT]):
     uplink: EthWire[NodeT]
     """The cable of the physical port."""
 
-    segment: EthWire[NodeT]
-    """The wire as the functions behind the switch see it: who of this process is there, and how
-    full the ways are. What they transmit there is forwarded."""
+    def segment_of(self, vhca: Vhca[NodeT], /) -> EthWire[NodeT]:
+        """The wire as a function behind the switch sees it: who of this process is there, and how
+        full the ways are. What it transmits there is forwarded."""
 
     def attach(self, vhca: Vhca[NodeT], /) -> None:
         """A function with an Ethernet vPort has power; after a reset, its new state replaces it."""
 
     def vport_changed(self, node: NodeT, /) -> None:
         """A function's vPort has come up or gone down, or has other addresses."""
+
+    def tables_changed(self) -> None:
+        """The manager's tables have begun to decide where frames go, or do so no more."""
+
+    def is_decided(self, source: NodeT, /) -> bool:
+        """Whether tables decide what becomes of all frames of a function, even if they are for
+        the function itself."""
 
     def forward(self, source: NodeT, frame: Frame, /) -> None:
         """Carry a frame of a function's vPort; it may be lost. Never blocks, never raises."""
@@ -56,11 +64,22 @@ class PlainSwitch(Generic[NodeT]):
     """
 
     def __init__(self, uplink: EthWire[NodeT], deliver: Deliver[NodeT]) -> None:
-        self.uplink = self.segment = uplink
+        self.uplink = uplink
         self._deliver = deliver
         self._vhca: Vhca[NodeT] | None = None
         self.forward = uplink.transmit
         self.receive: Callable[[Frame], None] = _lose
+
+    def segment_of(self, vhca: Vhca[NodeT]) -> EthWire[NodeT]:
+        """The cable itself."""
+        return self.uplink
+
+    def tables_changed(self) -> None:
+        """There are none."""
+
+    def is_decided(self, source: NodeT) -> bool:
+        """No table decides."""
+        return False
 
     def attach(self, vhca: Vhca[NodeT]) -> None:
         """Plug the manager into the cable."""

@@ -69,6 +69,8 @@ class Command:
 
     Never where objects are made: those are the sender's.
     """
+    of_vports: bool = False
+    """It is about what the sender's switch has for a vPort, which its handler looks up."""
     least_in: int = field(init=False)
     """Bytes of the shortest input that is accepted; bytes missing from the layout count as zero.
 
@@ -86,7 +88,8 @@ class Command:
     """How the function that the command means is found."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scope", resolvers(self.layout_in))
+        not_functions = ("other_vport",) if self.of_vports else ()
+        object.__setattr__(self, "scope", resolvers(self.layout_in, not_functions))
         opened = self.opened.field if self.opened is not None else ""
         for name, layout, besides in (
             ("least_in", self.layout_in, self.newer or opened),
@@ -119,6 +122,7 @@ def command(
     newer: str = "",
     privileged: bool = False,
     of_others: bool = False,
+    of_vports: bool = False,
 ) -> Callable[[Handler[InT, OutT]], Handler[InT, OutT]]:
     """Register the handler of a command. Raises ValueError for an opcode that has one.
 
@@ -131,8 +135,9 @@ def command(
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
         COMMANDS[op] = Command(
-            op, layout_in, layout_out, handler, needs, opened, newer, privileged, of_others
-        )
+            op, layout_in, layout_out, handler, needs, opened, newer, privileged, of_others,
+            of_vports,
+        )  # fmt: skip
         return handler
 
     return register

@@ -97,9 +97,12 @@ _BY_FIELD: dict[str, Resolver] = {
 """What tells that a structure can name another function, and how it is found."""
 
 
-def resolvers(layout: Prm) -> tuple[Resolver, ...]:
-    """How the function is found that a command or register of this structure means."""
-    names = {field.name for field in layout.fields}
+def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...]:
+    """How the function is found that a command or register of this structure means.
+
+    ``besides``: fields that name something else.
+    """
+    names = {field.name for field in layout.fields}.difference(besides)
     return tuple(resolve for name, resolve in _BY_FIELD.items() if name in names)
 
 

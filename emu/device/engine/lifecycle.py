@@ -25,6 +25,7 @@ from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.turns import TURNS
 from layouts.enums import EventType, PortChange, QpState
+from layouts.eth_enums import VportAdminState
 from layouts.rings.eqe import eqe_port_state
 
 log = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ def quiesce(hca: Hca) -> None:
         queue.is_ready = False
     hca.ready.clear()
     hca.arrivals.clear()
+    hca.crossing.clear()
     hca.broken_cqs.clear()
     hca.stopping = None
 
@@ -161,6 +163,13 @@ def set_vport_admin(hca: Hca, *, up: bool) -> None:
     """Enable or disable the virtual port of an Ethernet function."""
     before = _links(hca)
     hca.nic_vport.admin_up = up
+    _follow_link(before)
+
+
+def set_switch_state(hca: Hca, state: VportAdminState) -> None:
+    """The manager of the switch enables or disables a vPort, or lets it follow the cable."""
+    before = _links(hca)
+    hca.nic_vport.switch_state = state
     _follow_link(before)
 
 

@@ -13,6 +13,7 @@ from emu.device.cmdif.icmd import ToolCommands
 from emu.device.cmdif.interface import CommandInterface, CommandTracer
 from emu.device.cmdif.registry import Command
 from emu.device.engine import lifecycle
+from emu.device.engine.esw.switch import EmbeddedSwitch
 from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
@@ -66,7 +67,9 @@ class Function:
         """
         self.model = model
         if vhca is None:
-            switch = PlainSwitch(eth_wire if eth_wire is not None else NoWire(), arrive)
+            uplink: EthWire[Hca] = eth_wire if eth_wire is not None else NoWire()
+            has_tables = model.general.get("eswitch_manager", 0)
+            switch = (EmbeddedSwitch if has_tables else PlainSwitch)(uplink, arrive)
             vhca = Adapter(model, options.guid, switch).manager
         self.adapter = vhca.adapter
         self.tracer = tracer
@@ -74,7 +77,7 @@ class Function:
         self.interrupts = interrupts
         self.clock = clock
         if model.port_type is PortType.ETH:
-            wire = RoceWire(self.adapter.switch.segment)
+            wire = RoceWire(self.adapter.switch.segment_of(vhca))
         if wire is None:
             raise ValueError("an InfiniBand function needs a wire")
         self.wire: IbWire[Hca] = wire

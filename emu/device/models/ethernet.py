@@ -124,9 +124,10 @@ _FIELDS: Capabilities = MappingProxyType(
 )  # fmt: skip
 """What a flow group can match (``emu.device.engine.eth.steering.fields``)."""
 
-_METADATA: Capabilities = MappingProxyType({f"metadata_reg_c_{n}": 1 for n in range(8)})
+METADATA: Capabilities = MappingProxyType({f"metadata_reg_c_{n}": 1 for n in range(8)})
+"""The registers beside a packet, as far as flow groups can match them."""
 
-_TABLES: Capabilities = MappingProxyType(
+TABLES: Capabilities = MappingProxyType(
     {
         "ft_support": 1,
         "flow_modify_en": 1,
@@ -150,14 +151,14 @@ _TABLES: Capabilities = MappingProxyType(
 
 _RECEIVE: Capabilities = MappingProxyType(
     {
-        **_TABLES,
+        **TABLES,
         "ignore_flow_level": 1,
         # What entries change in packets; tc flower needs it for its chains (core/lib/fs_chains.c:
         # create_chain_restore). The registers C are what entries can write and match.
         "log_max_modify_header_context": 13,
         "max_modify_header_actions": 32,
-        "ft_field_support": {**_FIELDS, **_METADATA},
-        "ft_field_bitmask_support": {**_FIELDS, **_METADATA},
+        "ft_field_support": {**_FIELDS, **METADATA},
+        "ft_field_bitmask_support": {**_FIELDS, **METADATA},
     }
 )
 """What the tables of received packets can do."""
@@ -170,8 +171,8 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
         "nic_rx_multi_path_tirs_fts": 1,
         "flow_table_properties_nic_receive": _RECEIVE,
         # RoCE packets; the driver's optional counters (rdma statistic) count them there.
-        "flow_table_properties_nic_receive_rdma": {**_TABLES, "table_miss_action_domain": 1},
-        "flow_table_properties_nic_transmit_rdma": _TABLES,
+        "flow_table_properties_nic_receive_rdma": {**TABLES, "table_miss_action_domain": 1},
+        "flow_table_properties_nic_transmit_rdma": TABLES,
         "ft_field_support_2_nic_receive_rdma": {"bth_opcode": 1},
         "ft_field_support_2_nic_transmit_rdma": {"bth_opcode": 1},
     }

@@ -52,6 +52,8 @@ class Model:
     roce: Capabilities = field(default_factory=dict)
     device_memory: Capabilities = field(default_factory=dict)
     debug: Capabilities = field(default_factory=dict)
+    eswitch: Capabilities = field(default_factory=dict)
+    eswitch_flow_table: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -91,6 +93,8 @@ class Model:
             CapType.ROCE: self.roce,
             CapType.DEV_MEM: self.device_memory,
             CapType.DEBUG: self.debug,
+            CapType.ESWITCH: self.eswitch,
+            CapType.ESWITCH_FLOW_TABLE: self.eswitch_flow_table,
         }
 
     @property

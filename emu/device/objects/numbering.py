@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from layouts.function.caps import CmdHcaCap
+    from layouts.function.esw_caps import FlowTableEswitchCap
     from layouts.function.eth_caps import FlowTableNicCap
 
 
@@ -22,6 +23,8 @@ class Capabilities(Protocol):
     def general(self) -> CmdHcaCap: ...
     @property
     def flow_table(self) -> FlowTableNicCap: ...
+    @property
+    def eswitch_tables(self) -> FlowTableEswitchCap: ...
 
 
 class Limits(Protocol):

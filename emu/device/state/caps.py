@@ -12,8 +12,9 @@ from typing import Any
 
 from emu.device.errors import CmdError
 from layouts.enums import CapMode, CapType, Status
+from layouts.eth_enums import FlowTableType
 from layouts.function import caps as layout
-from layouts.function import eth_caps
+from layouts.function import esw_caps, eth_caps
 from layouts.objects import memic
 from layouts.prm import Prm
 
@@ -29,6 +30,8 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.ROCE: eth_caps.roce_cap,
     CapType.DEV_MEM: memic.device_mem_cap,
     CapType.DEBUG: eth_caps.debug_cap,
+    CapType.ESWITCH: esw_caps.e_switch_cap,
+    CapType.ESWITCH_FLOW_TABLE: esw_caps.flow_table_eswitch_cap,
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
@@ -63,16 +66,19 @@ _GATES = {
     CapType.ROCE: "roce",
     CapType.DEV_MEM: "device_memory",
     CapType.DEBUG: "debug",
+    CapType.ESWITCH: "eswitch_manager",
+    CapType.ESWITCH_FLOW_TABLE: "eswitch_manager",
 }
 
 _EMPTY_WITHOUT_GATE = frozenset(
     {
         *(CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE),
-        *(CapType.DEV_MEM, CapType.DEBUG),
+        *(CapType.DEV_MEM, CapType.DEBUG, CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE),
     }
 )
 """Groups that are empty, not unknown, where their gate is 0: an InfiniBand port lacks the first
-three, ConnectX-4 Lx device memory, a virtual function the last one."""
+three, ConnectX-4 Lx device memory, a virtual function the dump of objects, most functions a switch.
+"""
 
 
 class Caps:
@@ -100,6 +106,10 @@ class Caps:
         self.debug = eth_caps.debug_cap.view(current[CapType.DEBUG])
         self.general_2 = layout.cmd_hca_cap_2.view(current[CapType.GENERAL_2])
         self.device_memory = memic.device_mem_cap.view(current[CapType.DEV_MEM])
+        self.eswitch = esw_caps.e_switch_cap.view(current[CapType.ESWITCH])
+        self.eswitch_tables = esw_caps.flow_table_eswitch_cap.view(
+            current[CapType.ESWITCH_FLOW_TABLE]
+        )
         for mode in CapMode:
             self._view(CapType.GENERAL, mode).vhca_id = vhca_id
         for group, fields in _OFF_AT_RESET.items():
@@ -110,6 +120,19 @@ class Caps:
         page = bytearray(PAGE_BYTES)
         prm.view(page).assign(values)
         return page
+
+    def flow_properties(self, table_type: FlowTableType) -> Any:
+        """What flow tables of a type can do (flow_table_prop_layout).
+
+        Those for RoCE packets have the limits of those for received packets.
+        """
+        if table_type is FlowTableType.FDB:
+            return self.eswitch_tables.flow_table_properties_nic_esw_fdb
+        if table_type is FlowTableType.ESW_INGRESS_ACL:
+            return self.eswitch_tables.flow_table_properties_esw_acl_ingress
+        if table_type is FlowTableType.ESW_EGRESS_ACL:
+            return self.eswitch_tables.flow_table_properties_esw_acl_egress
+        return self.flow_table.flow_table_properties_nic_receive
 
     def _view(self, group: CapType, mode: CapMode) -> Any:
         return GROUPS[group].view(self._pages[group, mode])

@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 MSIX_VECTORS = 64
 ARRIVALS = "arrivals"
 """The ledger's account of what waits in ``Hca.arrivals``."""
+CROSSING = "crossing"
+"""The same of ``Hca.crossing``."""
 
 
 class HcaState(IntEnum):
@@ -125,6 +127,8 @@ class Hca(ObjectTables):
         """What carries transport packets."""
         self.switch = vhca.adapter.switch
         """What carries the frames of an Ethernet vPort."""
+        self.segment = self.switch.segment_of(vhca)
+        """The wire as the function sees it."""
         self.remains = remains if remains is not None else Remains()
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
@@ -148,6 +152,10 @@ class Hca(ObjectTables):
             self.round, partial(contain, self), partial(self.ledger.hold, ARRIVALS)
         )
         """What has come to the port and waits for the next rounds: frames, datagrams."""
+        self.crossing = Line(
+            self.round, partial(contain, self), partial(self.ledger.hold, CROSSING)
+        )
+        """What has come to the switch that the function manages, and waits as well."""
         self.kept_views = 0
         """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from emu.device import objects
 from emu.device.objects.caller import Caller
 from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx, Xrcd
-from emu.device.objects.eth.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.device.objects.eth.flow import ACLS, FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.rq import Rq
@@ -35,6 +35,7 @@ from emu.device.objects.queues.srq import Srq
 from emu.device.objects.remains import Remains
 from emu.device.objects.table import Numbers, T, Table
 from emu.device.state.caps import Caps
+from emu.device.state.eswitch import Eswitch
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
@@ -146,7 +147,21 @@ class ObjectTables:
         self.flow_domains: dict[int, FlowDomain] = {
             kind: domain for kind, properties, domain in found if properties.ft_support
         }
-        """By flow_table_type; the types with ``ft_support``."""
+        """By flow_table_type; the types with ``ft_support``, without those of a switch."""
+        self.eswitch = Eswitch() if self.caps.general.eswitch_manager else None
+        """The embedded switch that the function manages."""
+
+    def flow_domain(self, table_type: int, vport: int = 0) -> FlowDomain | None:
+        """The flow tables of a type, those of a vPort if it is a type of ACLs.
+
+        None for a type that the function does not have. The vPort must exist.
+        """
+        if self.eswitch is not None:
+            if table_type == FlowTableType.FDB:
+                return self.eswitch.fdb
+            if table_type in ACLS:
+                return self.eswitch.acl(FlowTableType(table_type), vport)
+        return self.flow_domains.get(table_type)
 
     @property
     def tables(self) -> Collection[Table[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emu.driver.command.driver import Fields
@@ -20,6 +20,16 @@ def match(**outer: int) -> bytes:
     for name, value in outer.items():
         wide = name in ("src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6")
         setattr(param.outer_headers, name, value.to_bytes(16, "big") if wide else value)
+    return bytes(param)
+
+
+def match_beside(registers: Mapping[int, int] | None = None, **misc: int) -> bytes:
+    """An fte_match_param with these registers C, by number, and these fields of misc_parameters."""
+    param = fte_match_param.new()
+    for name, value in misc.items():
+        setattr(param.misc_parameters, name, value)
+    for number, value in (registers or {}).items():
+        setattr(param.misc_parameters_2, f"metadata_reg_c_{number}", value)
     return bytes(param)
 
 
@@ -41,6 +51,17 @@ def to_table(number: int) -> bytes:
     return bytes(
         dest_format_struct.new(destination_type=FlowDestination.FLOW_TABLE, destination_id=number)
     )
+
+
+def to_vport(number: int, vhca: int | None = None) -> bytes:
+    """A destination of an entry of a switch; ``vhca`` is the id of the switch's manager."""
+    return bytes(
+        dest_format_struct.new(
+            destination_type=FlowDestination.VPORT, destination_id=number,
+            destination_eswitch_owner_vhca_id_valid=int(vhca is not None),
+            destination_eswitch_owner_vhca_id=vhca or 0,
+        )
+    )  # fmt: skip
 
 
 def miss_fields(miss: int | None) -> Fields:
@@ -70,11 +91,13 @@ def group_fields(
 
 def entry_fields(
     table: int, index: int, group: int, *destinations: bytes, action: FlowAction | None = None,
-    tag: int = 0, counters: Sequence[int] = (), modify: int = 0, **values: int,
+    tag: int = 0, counters: Sequence[int] = (), modify: int = 0, value: bytes | None = None,
+    **values: int,
 ) -> Fields:  # fmt: skip
     """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards.
 
-    ``counters`` and ``modify`` are numbers; ``values`` are of fields of the outer headers.
+    ``counters`` and ``modify`` are numbers; ``values`` are of fields of the outer headers,
+    unless there is a whole ``value``.
     """
     if action is None:
         action = FlowAction.FWD_DEST
@@ -85,7 +108,7 @@ def entry_fields(
     context = {
         "group_id": group, "flow_tag": tag, "action": action,
         "destination_list_size": len(destinations), "flow_counter_list_size": len(counters),
-        "match_value": match(**values), "modify_header_id": modify,
+        "match_value": value or match(**values), "modify_header_id": modify,
     }  # fmt: skip
     listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
     extra = b"".join((*destinations, *listed))

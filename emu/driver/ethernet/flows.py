@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.driver.command.answer import expect
-from emu.driver.command.driver import Driver
+from emu.driver.command.driver import Driver, Fields
 from emu.driver.ethernet.flow_fields import (
     context_fields,
     entry_fields,
@@ -14,7 +14,7 @@ from emu.driver.ethernet.flow_fields import (
     table_fields,
 )
 from layouts.enums import Op
-from layouts.eth_enums import SetFte
+from layouts.eth_enums import FlowTableType, SetFte
 from layouts.function.vport import traffic_counter
 from layouts.steering.fte import flow_context
 
@@ -25,25 +25,30 @@ class Flows:
     ``destinations`` are those of ``flow_fields``, ``index`` is an entry's place in its table.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(
+        self, driver: Driver, table_type: FlowTableType = FlowTableType.NIC_RX, vport: int = 0
+    ) -> None:
+        """``vport`` is another vPort whose ACL the tables are."""
         self.driver = driver
+        self._type: Fields = {"table_type": table_type}
+        self._of: Fields = {**self._type, "vport_number": vport, "other_vport": int(vport > 0)}
 
     def table(self, level: int, log_size: int = 4, miss: int | None = None, **context: Any) -> int:
         """A new table of ``1 << log_size`` entries."""
         fields = table_fields(level, log_size, miss, **context)
-        return int(self.driver.must(Op.CREATE_FLOW_TABLE, **fields).table_id)
+        return int(self.driver.must(Op.CREATE_FLOW_TABLE, **self._of, **fields).table_id)
 
     def group(self, table: int, first: int, last: int, **masks: Any) -> int:
         """A group of the entries from ``first`` to ``last``."""
         fields = group_fields(table, first, last, **masks)
-        return int(self.driver.must(Op.CREATE_FLOW_GROUP, **fields).group_id)
+        return int(self.driver.must(Op.CREATE_FLOW_GROUP, **self._of, **fields).group_id)
 
     def entry(
         self, table: int, index: int, group: int, *destinations: bytes, **options: Any
     ) -> None:
         """Set an entry; ``options`` are those of ``entry_fields``."""
         fields = entry_fields(table, index, group, *destinations, **options)
-        self.driver.must(Op.SET_FLOW_TABLE_ENTRY, **fields)
+        self.driver.must(Op.SET_FLOW_TABLE_ENTRY, **self._of, **fields)
 
     def modify(
         self, table: int, index: int, group: int, *destinations: bytes,
@@ -53,28 +58,35 @@ class Flows:
         if mask is None:
             mask = SetFte.ACTION | SetFte.DESTINATION_LIST
         fields = entry_fields(table, index, group, *destinations, **options)
-        self.driver.must(Op.SET_FLOW_TABLE_ENTRY, op_mod=1, modify_enable_mask=mask, **fields)
+        self.driver.must(
+            Op.SET_FLOW_TABLE_ENTRY, op_mod=1, modify_enable_mask=mask, **self._of, **fields
+        )
 
     def delete(self, table: int, index: int) -> None:
         """DELETE_FLOW_TABLE_ENTRY."""
-        self.driver.must(Op.DELETE_FLOW_TABLE_ENTRY, table_id=table, flow_index=index)
+        self.driver.must(Op.DELETE_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, **self._of)
 
     def set_miss(self, table: int, miss: int | None) -> None:
         """Another table for what misses; None for the default."""
         self.driver.must(
             Op.MODIFY_FLOW_TABLE, table_id=table, modify_field_select=1,
-            flow_table_context=miss_fields(miss),
+            flow_table_context=miss_fields(miss), **self._of,
         )  # fmt: skip
 
     def set_root(self, table: int) -> None:
         """SET_FLOW_TABLE_ROOT."""
-        self.driver.must(Op.SET_FLOW_TABLE_ROOT, table_id=table)
+        self.driver.must(Op.SET_FLOW_TABLE_ROOT, table_id=table, **self._of)
+
+    def disconnect(self) -> None:
+        """No root any more."""
+        self.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, **self._of)
 
     def query_entry(self, table: int, index: int, room: int = 8) -> tuple[Any, list[Any]]:
         """The flow_context, and the 8-byte items of its lists as far as there is room."""
         answer = self.driver.must(
-            Op.QUERY_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, out_extra=8 * room
-        )
+            Op.QUERY_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, out_extra=8 * room,
+            **self._type,
+        )  # fmt: skip
         context = answer.out.flow_context
         expect(context.prm is flow_context, "another structure than a flow context")
         listed = context.destination_list_size + context.flow_counter_list_size
@@ -82,7 +94,7 @@ class Flows:
 
     def context(self, *actions: bytes) -> int:
         """A header context of these actions."""
-        fields = context_fields(*actions)
+        fields = {**context_fields(*actions), **self._type}
         return int(self.driver.must(Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields).modify_header_id)
 
     def counter(self) -> int:

@@ -9,6 +9,7 @@ in ``--net``. ``pkeys`` are an InfiniBand port's partitions besides the default 
 paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
 ``real_time=1`` has the clock tell the time of day in time stamps, and ``pps=1`` gives the board
 pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
+With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from emu.device.models import (
     Capabilities,
     Model,
 )
+from emu.device.models.switching import with_switch
 from emu.device.port.ib.partitions import PKEY_NUMBER
 from emu.device.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
 from emu.device.state.hca import HcaOptions
@@ -85,6 +87,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "pkeys": (),
         "real_time": 0,
         "pps": 0,
+        "switch": 0,
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
@@ -104,6 +107,11 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         odp = values["odp"]
         scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
+    if values["switch"]:
+        try:
+            model = with_switch(model)
+        except ValueError as error:
+            raise DeviceSpecError(f"switch=1: {error}") from None
     return DeviceSpec(model, options, frozenset(chosen), values["segment"])
 
 
@@ -172,6 +180,7 @@ _KEYS = {
     "segment": "segment=N",
     "real_time": "real_time=N",
     "pps": "pps=N",
+    "switch": "switch=N",
 }
 _OF_LINK = {
     "lid": PortType.IB,
@@ -181,6 +190,7 @@ _OF_LINK = {
     "segment": PortType.ETH,
     "real_time": PortType.ETH,
     "pps": PortType.ETH,
+    "switch": PortType.ETH,
 }
 """Settings that only one link layer has."""
 
@@ -195,6 +205,7 @@ _LIMITS = {
     "segment": (0, MAX_SEGMENT),
     "real_time": (0, 1),
     "pps": (0, 1),
+    "switch": (0, 1),
 }
 
 

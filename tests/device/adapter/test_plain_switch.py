@@ -58,7 +58,7 @@ def test_another_functions_vport_leads_nowhere(cables, clock):
     adapter = made(cables[0])
     manager, other = (Member(place, clock) for place in (adapter.manager, adapter.add(1)))
     assert cables[0].hca is manager.hca
-    assert [*adapter.switch.segment.nodes()] == [manager.hca]
+    assert [*adapter.switch.segment_of(adapter.manager).nodes()] == [manager.hca]
     adapter.switch.receive(FRAME)
     assert manager.hca.nic_vport.received.packets == 1
     assert other.hca.nic_vport.received.packets == 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from emu.device.adapter.adapter import Adapter
 from emu.device.adapter.switch import PlainSwitch
+from emu.device.engine.esw.switch import EmbeddedSwitch
 from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
+from emu.device.models.switching import with_switch
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -20,9 +22,17 @@ GUID = 0x0002_C903_00AD_0000
 PF, VF = (LINKS[name][PortType.ETH] for name in ("connectx6", "connectx6-vf"))
 
 
+SWITCHING = with_switch(PF)
+
+
 def made(wire):
     """An adapter whose port is plugged into a wire."""
     return Adapter(PF, GUID, PlainSwitch(wire, arrive))
+
+
+def made_with_switch(wire):
+    """An adapter with an embedded switch between its vPorts and the wire."""
+    return Adapter(SWITCHING, GUID, EmbeddedSwitch(wire, arrive))
 
 
 class Member:
@@ -32,8 +42,8 @@ class Member:
         self.memory, irqs = Memory(), IrqList()
         options = HcaOptions(guid=GUID + vhca.number + 1)
         self.function = Function(
-            PF if vhca.is_manager else VF, options, TABLE, self.memory, irqs, clock, None,
-            vhca=vhca,
+            vhca.adapter.model if vhca.is_manager else VF, options, TABLE, self.memory, irqs, clock,
+            None, vhca=vhca,
         )  # fmt: skip
         self.driver = Driver(FunctionBar(self.function), self.memory, irqs)
         self.driver.probe(is_vf=not vhca.is_manager)

@@ -9,10 +9,12 @@ Sources: PRM "Flow steering"; core/fs_core.c: rdma_rx_root_fs, rdma_tx_root_fs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.domain import decide
+from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.objects.eth.flow import FlowDomain
 from emu.device.port.eth.headers import parse
 
@@ -28,9 +30,9 @@ class Passage(Enum):
     DROPPED = "dropped"
 
 
-def receive(hca: Hca, frame: bytes) -> Passage:
+def receive(hca: Hca, frame: bytes, registers: Mapping[int, int] | None = None) -> Passage:
     """A well-formed RoCE frame for the function, before its transport sees it."""
-    return _through(hca, hca.rdma_rx, frame)
+    return _through(hca, hca.rdma_rx, frame, registers=registers)
 
 
 def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
@@ -38,10 +40,18 @@ def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
     return _through(hca, hca.rdma_tx, frame, sqn)
 
 
-def _through(hca: Hca, domain: FlowDomain, frame: bytes, sqn: int = 0) -> Passage:
+def _through(
+    hca: Hca,
+    domain: FlowDomain,
+    frame: bytes,
+    sqn: int = 0,
+    registers: Mapping[int, int] | None = None,
+) -> Passage:
     if domain.root is None:
         return Passage.ON
     headers = parse(frame)
+    if registers:
+        headers = marked(headers, registers)
     headers.sqn = sqn
     decision = decide(domain, headers, len(frame))
     if decision.allowed or decision.missed:

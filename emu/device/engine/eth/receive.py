@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
 from emu.device.engine.eth.lro import Merged, Stream
+from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.engine.eth.steering.route import Delivery, route
 from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.fcs import Damaged, Wrong
-from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
+from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import MIN_BYTES, Frame
-from emu.device.port.eth.headers import FrameError, Headers, parse
+from emu.device.port.eth.headers import FrameError, Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import GRH, ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, check, segment
@@ -108,14 +109,14 @@ def take(hca: Hca, frame: Frame) -> None:
         elif len(data) + FCS_BYTES > vport.oper_mtu:
             received.too_long += 1
             received.errors += 1
-        elif data.startswith(CONTROL_ADDRESS) and data[_TYPE_AT] == MAC_CONTROL:
+        elif is_control(data):
             port = vport.port
             port.flow.take(data, hca.clock.now_ns(), port.speed)
         elif (
             data.find(ROCE_PORT, *ROCE_PORT_AT) < 0
             and data[_TYPE_AT] != GRH
             and data[_TAGGED_TYPE_AT] != GRH
-        ) or not roce.take(hca, data):
+        ) or not roce.take(hca, data, registers=frame.registers):
             _steer_one(hca, frame, None)
             received.add(data)
     except FrameError:
@@ -149,6 +150,8 @@ def _steer_one(
     data = frame.data
     if headers is None:
         headers = parse(data)
+    if frame.registers:
+        headers = marked(headers, frame.registers)
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:
@@ -192,6 +195,8 @@ class _Large:
     def __init__(self, frame: Frame) -> None:
         self.data, self.size = frame.data, frame.gso_size
         self.headers = parse(frame.data, whole=False)
+        if frame.registers:
+            self.headers = marked(self.headers, frame.registers)
         self.header = header_bytes(self.headers)
         payload = len(frame.data) - self.header
         if payload <= 0:
@@ -262,6 +267,7 @@ def _of_segment(headers: Headers, data: bytes) -> Headers:
     end = len(data)
     if end < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")
-    return Headers(
+    packet = Headers(
         data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4, end
     )
+    return marked(packet, headers.registers) if isinstance(headers, Marked) else packet

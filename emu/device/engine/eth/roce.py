@@ -8,6 +8,7 @@ tables: so a driver that leaves RoCE disabled can run Soft-RoCE on the port.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import rdma_steering
@@ -34,8 +35,12 @@ log = logging.getLogger(__name__)
 _GROUP = 1
 
 
-def take(hca: Hca, frame: bytes, *, is_looped: bool = False) -> bool:
+def take(
+    hca: Hca, frame: bytes, *, is_looped: bool = False, registers: Mapping[int, int] | None = None
+) -> bool:
     """Take a frame if it is RoCE's; False when it is not. ``is_looped``: the function has sent it.
+
+    ``registers`` come with it from its own adapter's switch.
 
     A damaged one is dropped and counted. Raises nothing, whatever the frame contains.
     """
@@ -49,7 +54,7 @@ def take(hca: Hca, frame: bytes, *, is_looped: bool = False) -> bool:
         hca.nic_vport.received.errors += 1
         log.debug("%s: a RoCE frame is dropped: %s", hca.model.name, error)
         return True
-    passage = rdma_steering.receive(hca, frame)
+    passage = rdma_steering.receive(hca, frame, registers)
     if passage is not Passage.ON:
         return passage is Passage.DROPPED
     if packet.op.service is Service.UD:

@@ -128,7 +128,7 @@ class RoceWire:
         if not address:
             return False
         node = self.node(address)
-        if node is None or self._eth.wants_packets or node.switch.segment.wants_packets:
+        if node is None or self._eth.wants_packets or node.segment.wants_packets:
             return True
         if node.rdma_rx.root is not None or (
             self._hca is not None and self._hca.rdma_tx.root is not None

@@ -132,8 +132,11 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
         vport.sent.errors += packets
     else:
         vport.sent.add(frame.data, packets, octets)
+        frame.sqn = sq.handle
         is_multicast = frame.data[0] & _GROUP_BIT
-        if is_multicast or _is_own(vport.own, vport.permanent_address, frame.data):
+        if (
+            is_multicast or _is_own(vport.own, vport.permanent_address, frame.data)
+        ) and not hca.switch.is_decided(hca):
             assert sq.tis is not None  # only queues with a TIS send frames
             loop_back(hca, frame, sq.tis.td)
             if not is_multicast:

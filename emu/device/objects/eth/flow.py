@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
-from emu.device.objects.eth.modify_header import ModifyHeader, nic_receive
+from emu.device.objects.eth.modify_header import ModifyHeader, most
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import FlowTableType
@@ -49,6 +49,12 @@ class Matcher(Protocol):
 
     def read(self, headers: Any) -> Key | None:
         """A packet's key; None when it does not have one of the fields."""
+
+
+ACLS = frozenset({FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS_ACL})
+"""Types of which each vPort has tables of its own."""
+SWITCHING = ACLS | {FlowTableType.FDB}
+"""Types of tables that are a switch's."""
 
 
 class Verdict(Enum):
@@ -91,12 +97,26 @@ class Action:
         return [target for target in self.destinations if isinstance(target, FlowTable)]
 
 
+class VportTarget(Object):
+    """A vPort as a destination of an entry in a switch's tables, the cable's included."""
+
+    __slots__ = ("number",)
+    kind = "vPort"
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"vPort {self.number:#x}"
+
+
 class FlowTable(Object):
     """A flow table; a miss leads to tables of higher levels only."""
 
-    __slots__ = ("ctx", "groups", "level", "miss", "size", "table_type")
+    __slots__ = ("ctx", "groups", "level", "miss", "size", "table_type", "vport")
     kind = "flow table"
-    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_ft_num)
+    numbering = Numbering(most("log_max_ft_num"))
     BASE_BYTES = 1024
 
     def __init__(
@@ -104,8 +124,11 @@ class FlowTable(Object):
         ctx: FlowTableContext,
         miss: FlowTable | Miss,
         table_type: FlowTableType = FlowTableType.NIC_RX,
+        vport: int = 0,
     ) -> None:
+        """``vport`` is the number of the vPort whose packets it is for, if it is an ACL."""
         super().__init__()
+        self.vport = vport
         self.level = ctx.level
         self.size = 1 << ctx.log_size
         """The number of indices that its groups may share out."""
@@ -116,11 +139,12 @@ class FlowTable(Object):
         """By index."""
 
     def about(self) -> dict[str, Any]:
-        return {
+        told = {
             "type": self.table_type.name, "level": self.level, "size": self.size,
             "groups": len(self.groups),
             "miss": self.miss.handle if isinstance(self.miss, FlowTable) else self.miss.value,
         }  # fmt: skip
+        return told | {"vport": self.vport} if self.table_type in ACLS else told
 
     def holds(self) -> tuple[Object, ...]:
         return (self.miss,) if isinstance(self.miss, FlowTable) else ()
@@ -148,7 +172,7 @@ class FlowGroup(Object):
 
     __slots__ = ("by_key", "criteria", "entries", "first", "last", "match", "table")
     kind = "flow group"
-    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_flow)
+    numbering = Numbering(most("log_max_flow"))
     BASE_BYTES = 6144
     """With criteria of 20 fields, and the view that a query returns."""
 
@@ -207,7 +231,7 @@ class FlowEntry(Object):
 
     __slots__ = ("action", "ctx", "group", "index", "key")
     kind = "flow table entry"
-    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_flow)
+    numbering = Numbering(most("log_max_flow"))
     BASE_BYTES = 4096
     DESTINATION_BYTES = 64
 
@@ -259,6 +283,8 @@ class Decision:
     """It came to an end without an entry: by a default miss, too many steps, or without a root."""
     rewrites: tuple[tuple[ModifyHeader, ...], ...] = ()
     """For each delivery the contexts that change the packet; empty when none of them does."""
+    allowed_rewrites: tuple[ModifyHeader, ...] = ()
+    """Those that change the packet that has been let pass."""
 
 
 class FlowDomain:

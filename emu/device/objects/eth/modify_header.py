@@ -13,9 +13,25 @@ from emu.device.objects.object import Object
 from layouts.eth_enums import FlowTableType
 
 
-def nic_receive(made: Limits) -> Any:
-    """What bounds the number of flow tables and of what is in them."""
-    return made.caps.flow_table.flow_table_properties_nic_receive
+def most(field: str) -> Callable[[Limits], int]:
+    """How many there are of what a logarithm among the properties of flow tables bounds.
+
+    The tables of a switch come on top of those for received packets.
+    """
+
+    def limit(made: Limits) -> int:
+        caps = made.caps
+        switch = caps.eswitch_tables
+        types = [caps.flow_table.flow_table_properties_nic_receive]
+        if caps.general.eswitch_manager:
+            types += [
+                switch.flow_table_properties_nic_esw_fdb,
+                switch.flow_table_properties_esw_acl_ingress,
+                switch.flow_table_properties_esw_acl_egress,
+            ]
+        return sum(1 << getattr(properties, field) for properties in types)
+
+    return limit
 
 
 class ModifyHeader(Object):
@@ -23,7 +39,7 @@ class ModifyHeader(Object):
 
     __slots__ = ("changes", "in_frame", "parts", "table_type")
     kind = "modify header context"
-    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_modify_header_context)
+    numbering = Numbering(most("log_max_modify_header_context"))
     BASE_BYTES = 1024
     CHANGE_BYTES = 512
 

@@ -21,6 +21,7 @@ CONTROL_ADDRESS = bytes.fromhex("0180c2000001")
 MAC_CONTROL = b"\x88\x08"
 """Their Ethernet type."""
 
+_TYPE_AT = slice(12, 14)
 _PAUSE, _PFC = 0x0001, 0x0101
 _ALL = (1 << PRIORITIES) - 1
 _OPCODE_AT = 14
@@ -29,6 +30,11 @@ _HEADER = Struct(">HH")
 _TIMES = Struct(f">{PRIORITIES}H")
 _QUANTUM_BITS = 512
 _NS_PER_BIT_AT_1_MBPS = 1000
+
+
+def is_control(frame: bytes) -> bool:
+    """Whether a frame is for the MAC of the port, as pause frames are."""
+    return frame.startswith(CONTROL_ADDRESS) and frame[_TYPE_AT] == MAC_CONTROL
 
 
 def _zeros() -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emu.device.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES
@@ -32,3 +33,7 @@ class Frame:
     say: they may not have been computed."""
     filled: bool = False
     """What the sender vouches for has been computed; the fields have it."""
+    sqn: int = 0
+    """The queue that has sent it, as long as it is in its own adapter's switch; 0: not known."""
+    registers: Mapping[int, int] | None = None
+    """What comes with it from its own adapter's switch (``emu.device.port.eth.headers.Marked``)."""

@@ -116,10 +116,12 @@ class Headers:
 class Marked(Headers):
     """A packet that flow table entries have changed, with the metadata registers beside it."""
 
-    __slots__ = ("registers",)
+    __slots__ = ("registers", "source_port")
 
     registers: dict[int, int]
     """By their numbers (ModifyField); those that are not there are 0."""
+    source_port: int
+    """The vPort that a packet in a switch comes from."""
 
 
 def parse(frame: bytes, whole: bool = True) -> Headers:

@@ -40,6 +40,10 @@ def _without(all_: Traffic, some: Traffic) -> Traffic:
     return Traffic(all_.packets - some.packets, all_.octets - some.octets)
 
 
+def _with(one: Traffic, other: Traffic) -> Traffic:
+    return Traffic(one.packets + other.packets, one.octets + other.octets)
+
+
 def _sizes() -> list[int]:
     return [0] * (len(SIZE_LIMITS) + 1)
 
@@ -133,6 +137,23 @@ class Direction:
             for priority, traffic in self.priorities.items()
         }
         return rest
+
+    def plus(self, other: Direction) -> Direction:
+        """What has passed both."""
+        both = replace(
+            self, sizes=[a + b for a, b in zip(self.sizes, other.sizes)],
+            discards=self.discards + other.discards, errors=self.errors + other.errors,
+            too_long=self.too_long + other.too_long,
+        )  # fmt: skip
+        for name in KINDS.values():
+            setattr(both, name, _with(getattr(self, name), getattr(other, name)))
+        both.priorities = {
+            priority: _with(
+                self.priorities.get(priority, Traffic()), other.priorities.get(priority, Traffic())
+            )
+            for priority in {*self.priorities, *other.priorities}
+        }
+        return both
 
     @property
     def packets(self) -> int:

@@ -9,11 +9,25 @@ Source: PRM "NIC vPort Context"; mlx5_ifc.h: nic_vport_context, query_vport_coun
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import IntFlag
 
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import KINDS, Direction
+from layouts.eth_enums import VportAdminState
+
+_AUTO, _UP = VportAdminState.AUTO, VportAdminState.UP
+
+
+class VportChange(IntFlag):
+    """Changes of a vPort's context that its manager can be told of (event_on_*)."""
+
+    UC_ADDRESS = 1 << 0
+    MC_ADDRESS = 1 << 1
+    VLAN = 1 << 2
+    PROMISC = 1 << 3
+    MTU = 1 << 4
 
 
 @dataclass(slots=True)
@@ -28,6 +42,12 @@ class NicVport:
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     admin_up: bool = True
     """What MODIFY_VPORT_STATE has asked for."""
+    switch_state: VportAdminState = VportAdminState.AUTO
+    """What the manager of its switch lets it be; AUTO: what the physical port is."""
+    node_guid: int = 0
+    """The node GUID that the manager has chosen; 0: ``guid``."""
+    armed: int = 0
+    """The changes (VportChange) of which the next one is told to the manager of the switch."""
     mtu: int = 0
     """Hardware MTU that the driver has set; 0 until it does."""
     promisc_uc: bool = False
@@ -62,6 +82,9 @@ class NicVport:
     @property
     def is_up(self) -> bool:
         """Whether frames can pass."""
+        state = self.switch_state
+        if state is not _AUTO:
+            return state is _UP and self.admin_up
         port = self.port
         return port.admin_up and port.has_cable and self.admin_up
 

@@ -10,9 +10,11 @@ from click.testing import CliRunner
 
 from emu.cli.commands.functions.models import command
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
+from emu.device.models.switching import can_switch, with_switch
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
 from layouts.enums import CapType, PortType
 from layouts.function.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
+from layouts.function.esw_caps import e_switch_cap, flow_table_eswitch_cap
 from layouts.function.eth_caps import (
     debug_cap,
     flow_table_nic_cap,
@@ -50,6 +52,8 @@ LAYOUTS = {
     CapType.ROCE: roce_cap,
     CapType.DEV_MEM: device_mem_cap,
     CapType.DEBUG: debug_cap,
+    CapType.ESWITCH: e_switch_cap,
+    CapType.ESWITCH_FLOW_TABLE: flow_table_eswitch_cap,
 }
 GATES = {
     CapType.ATOMIC: "atomic",
@@ -60,9 +64,14 @@ GATES = {
     CapType.ROCE: "roce",
     CapType.DEV_MEM: "device_memory",
     CapType.DEBUG: "debug",
+    CapType.ESWITCH: "eswitch_manager",
+    CapType.ESWITCH_FLOW_TABLE: "eswitch_manager",
 }
-EVERY = {
+PLAIN = {
     f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()
+}
+EVERY = PLAIN | {
+    f"{name}-switch": with_switch(model) for name, model in PLAIN.items() if can_switch(model)
 }
 
 
@@ -183,7 +192,7 @@ def test_firmware_versions():
 
 
 def test_links():
-    links = {name: model.link for name, model in EVERY.items() if not model.identity.is_vf}
+    links = {name: model.link for name, model in PLAIN.items() if not model.identity.is_vf}
     assert links == {
         "connectx4lx-ETH": "25 GbE",
         "connectx5-IB": "EDR 4X",

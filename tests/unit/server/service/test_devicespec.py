@@ -47,6 +47,20 @@ def test_type_of_windows():
     assert not parse("connectx6").options.windows_2a
 
 
+def test_a_switch():
+    """An option of a physical function with an Ethernet port, from ConnectX-5 on."""
+    plain, switching = (parse(f"connectx6dx,switch={on}").model for on in (0, 1))
+    assert plain is LINKS["connectx6dx"][PortType.ETH]
+    assert (switching.general["eswitch_manager"], switching.identity) == (1, plain.identity)
+    assert parse("connectx5,link=eth,switch=1").model.eswitch["esw_uplink_ingress_acl"] == 1
+
+
+@pytest.mark.parametrize("name", ["connectx6dx-vf", "connectx4lx", "connectx6", "connectx7-vf"])
+def test_what_has_no_switch(name):
+    with pytest.raises(DeviceSpecError, match="switch"):
+        parse(f"{name},switch=1")
+
+
 def test_partitions():
     assert parse("connectx6,pkeys=0x8001:2").options.pkeys == (0x8001, 2)
     assert parse("connectx6").options.pkeys == ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.steering.fields import FIELDS, Part, cvlan_tag_alone
+from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, Part, cvlan_tag_alone
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import Key
 from emu.device.port.eth.headers import Headers
@@ -62,8 +62,13 @@ def _number(value: int | bytes) -> int:
 class Criteria:
     """The masks of one flow group. Raises BAD_PARAM_ERR for a field that is not known."""
 
-    def __init__(self, masks: Mapping[str, int]) -> None:
-        unknown = sorted(name for name, mask in masks.items() if mask and name not in FIELDS)
+    def __init__(self, masks: Mapping[str, int], *, is_switch: bool = False) -> None:
+        """``is_switch``: it is in a table of a switch, and can match the vPort of a packet."""
+        unknown = sorted(
+            name
+            for name, mask in masks.items()
+            if mask and (name not in FIELDS or (name in OF_SWITCHES and not is_switch))
+        )
         if unknown:
             raise CmdError(
                 Status.BAD_PARAM_ERR,

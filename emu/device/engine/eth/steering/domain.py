@@ -97,6 +97,7 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
     rewrites: list[tuple[ModifyHeader, ...]] = []
     counters: list[FlowCounter] = []
     allowed = switched = False
+    passed: tuple[ModifyHeader, ...] = ()
     missed = domain.root is None
     ways = [_Way(domain.root, headers)] if domain.root else []
     tables = groups = fields = changes = 0
@@ -119,12 +120,13 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
             continue
         action = entry.action
         counters += action.counters
-        allowed |= action.verdict is Verdict.ALLOW
         if action.tag:
             way = way._replace(tag=action.tag)
         if action.modify is not None:
             way = _changed(way, action.modify)
             changes += len(action.modify.changes)
+        if action.verdict is Verdict.ALLOW:
+            allowed, passed = True, way.contexts
         for target in action.destinations:
             if isinstance(target, FlowTable):
                 ways.append(way._replace(table=target))
@@ -133,13 +135,13 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
                 rewrites.append(way.contexts)
                 changes += way.changes
         if changes > MAX_CHANGES:
-            deliveries, rewrites, missed = [], [], True
+            deliveries, rewrites, missed, allowed, passed = [], [], True, False, ()
             break
     missed |= bool(ways)
     domain.steps += tables + groups + fields + changes >> LOG_STEERED_PER_STEP
     return Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
-        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (),
+        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed,
     )  # fmt: skip
 
 

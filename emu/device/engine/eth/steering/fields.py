@@ -231,8 +231,16 @@ def _sqn(headers: Headers) -> int | None:
     return headers.sqn or None
 
 
+def _source_port(headers: Headers) -> int | None:
+    """The number of the vPort that a packet in a switch comes from; None elsewhere."""
+    return headers.source_port if isinstance(headers, Marked) else None
+
+
 def _register(number: int) -> Read:
-    """A metadata register, which entries of earlier tables have written; 0 if none has."""
+    """A metadata register, which entries of earlier tables have written; 0 if none has.
+
+    A packet may arrive with some, from a switch's tables: its decision depends on these, too.
+    """
 
     def read(headers: Headers) -> int:
         return headers.registers.get(number, 0) if isinstance(headers, Marked) else 0
@@ -276,6 +284,7 @@ _OUTER = {
 
 _MISC = {
     "source_sqn": Field(_sqn, _sqn),
+    "source_port": Field(_source_port, _source_port),
     "outer_second_prio": Field(_tci(1, 13, 7)),
     "outer_second_cfi": Field(_tci(1, 12, 1)),
     "outer_second_vid": Field(_tci(1, 0, 0xFFF)),
@@ -293,10 +302,13 @@ _MISC = {
     "outer_esp_spi": Field(_esp_spi, _tunnel),
 }
 
-_MISC_2 = {
-    f"metadata_reg_c_{n}": Field(_register(ModifyField.METADATA_REG_C_0 + n)) for n in range(8)
+REGISTERS: dict[int, Field] = {
+    number: Field(_register(number), _register(number))
+    for number in range(ModifyField.METADATA_REG_C_0, ModifyField.METADATA_REG_C_0 + 8)
 }
 """What has been copied there decides packets by the entries that copy (``domain.add_entry``)."""
+
+_MISC_2 = {f"metadata_reg_c_{n}": field for n, field in enumerate(REGISTERS.values())}
 
 FIELDS: dict[str, Field] = {
     **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
@@ -304,3 +316,6 @@ FIELDS: dict[str, Field] = {
     **{f"misc_parameters_2.{name}": field for name, field in _MISC_2.items()},
 }
 """All fields that can be matched, by their names in fte_match_param."""
+
+OF_SWITCHES = frozenset({"misc_parameters.source_port"})
+"""Those that only groups of a switch's tables can match."""

@@ -9,10 +9,10 @@ Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mapping
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emu.device.engine.eth.steering.fields import FIELDS, Part
+from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS, Part
 from emu.device.errors import CmdError
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.port.eth.checksum import adjust
@@ -135,7 +135,9 @@ def _addresses() -> dict[int, _Field]:
 
 _DSCP = {4: _ip(4, 0, 2, 2, 6, "ip_dscp"), 6: _ip(6, 0, 2, 6, 6, "ip_dscp")}
 _REGISTERS: dict[int, _Field] = {
-    field: _Register(field) for field in ModifyField if "METADATA" in field.name
+    field: _Register(field, part=REGISTERS[field].part if field in REGISTERS else None)
+    for field in ModifyField
+    if "METADATA" in field.name
 }
 _FIELDS: dict[int, _Field] = {
     ModifyField.OUT_DMAC_47_16: _mac(0, 4),
@@ -253,7 +255,15 @@ def context_of(table_type: FlowTableType, actions: Sequence[bytes]) -> ModifyHea
 def head(headers: Headers) -> Headers:
     """The same packet with no more of its frame than flow groups match."""
     upto = max(headers.l3, headers.l4) + _HEAD_BYTES
-    return _with_frame(headers, headers.frame[:upto], {})
+    registers = dict(headers.registers) if isinstance(headers, Marked) else {}
+    return _with_frame(headers, headers.frame[:upto], registers)
+
+
+def marked(headers: Headers, registers: Mapping[int, int], source_port: int = 0) -> Marked:
+    """The packet with registers and the vPort that it comes from beside it."""
+    found = _with_frame(headers, headers.frame, dict(registers))
+    found.source_port = source_port
+    return found
 
 
 def rewrite(headers: Headers, contexts: Sequence[ModifyHeader]) -> Marked:
@@ -277,4 +287,5 @@ def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Ma
         headers.end, headers.fragment,
     )  # fmt: skip
     found.sqn, found.registers = headers.sqn, registers
+    found.source_port = headers.source_port if isinstance(headers, Marked) else 0
     return found

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.engine.eth.steering.domain import decide
-from emu.device.engine.eth.steering.rewrite import head, rewrite
+from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.flow import Decision
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
-from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, parse
+from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, Marked, parse
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def route(
     if domain is None:
         return []
     if not headers.version and headers.ethertype in _IP:
-        headers = parse(headers.frame, whole=False)
+        headers = _as_far_as_it_goes(headers)
     before = domain.steps
     decision = decide(domain, headers, octets, packets)
     hca.round.charge(domain.steps - before)
@@ -85,6 +85,12 @@ def route(
         rq, value, kind = target.queue_of(headers)
         found.append(_new(Delivery, (rq, value, kind, tag, (), target.merging)))
     return found
+
+
+def _as_far_as_it_goes(headers: Headers) -> Headers:
+    """The headers of an IP packet that is cut off."""
+    found = parse(headers.frame, whole=False)
+    return marked(found, headers.registers) if isinstance(headers, Marked) else found
 
 
 def _route_changed(

@@ -1,0 +1,121 @@
+"""A frame's way through the tables of an embedded switch: ACL, forwarding database (FDB), ACL.
+
+The ingress ACL is that of the vPort which sends, the egress ACL that of one which gets the frame.
+What no entry of an ACL matches passes; what no entry of the FDB matches is lost. Registers C go
+along: what an entry has written there, later ones match, as far as the vPort's own tables of
+received packets (``EswVport.reg_c_id``).
+
+Source: PRM "E-Switch"; core/esw/acl/ingress_ofld.c, core/eswitch_offloads.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from emu.device.adapter.adapter import UPLINK
+from emu.device.engine.eth.steering.domain import decide
+from emu.device.engine.eth.steering.rewrite import marked, rewrite
+from emu.device.objects.eth.flow import Decision, FlowDomain, VportTarget
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import Headers, Marked, parse
+from emu.device.port.eth.plain import header_bytes
+from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_REWRITE
+from layouts.eth_enums import ModifyField
+
+if TYPE_CHECKING:
+    from emu.device.objects.eth.modify_header import ModifyHeader
+    from emu.device.rounds.budget import Round
+    from emu.device.state.eswitch import Eswitch
+
+_REG_C_0 = ModifyField.METADATA_REG_C_0
+
+
+class Arrival(NamedTuple):
+    """What a vPort gets."""
+
+    vport: int
+    frame: Frame
+
+
+def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
+    """Number of packets that a frame stands for, and all their octets.
+
+    Raises FrameError for a super-frame without complete headers.
+    """
+    if frame.gso_size <= 0:
+        return 1, len(frame.data)
+    header = header_bytes(headers or parse(frame.data, whole=False))
+    payload = len(frame.data) - header
+    packets = -(-payload // frame.gso_size)
+    return packets, packets * header + payload
+
+
+class _Packet:
+    """A frame in the switch, and what it stands for."""
+
+    __slots__ = ("headers", "octets", "packets")
+
+    def __init__(self, frame: Frame, source_port: int) -> None:
+        """Raises FrameError for one without complete headers."""
+        headers = parse(frame.data, whole=False)
+        self.headers = marked(headers, {}, source_port)
+        self.headers.sqn = frame.sqn
+        self.packets, self.octets = stands_for(frame, headers)
+
+
+def passages(eswitch: Eswitch, source_port: int, frame: Frame, round_: Round) -> Iterator[Arrival]:
+    """Carry a frame of a vPort, the cable's included, to the vPorts that get it.
+
+    Charges what it costs. Raises FrameError for a frame without complete headers.
+    """
+    packet = _Packet(frame, source_port)
+    headers = _through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
+    if headers is None:
+        return
+    decision = _decide(eswitch.fdb, packet, headers, round_)
+    for at, (target, _) in enumerate(decision.deliveries):
+        assert isinstance(target, VportTarget)  # entries of the FDB lead to tables and vPorts only
+        contexts = decision.rewrites[at] if decision.rewrites else ()
+        sent = _changed(headers, contexts, round_)
+        vport = eswitch.vport(target.number)
+        got = _through(vport.egress, packet, sent, round_)
+        if got is not None:
+            yield Arrival(target.number, _frame(frame, got, vport.reg_c_id, target.number))
+
+
+def _decide(domain: FlowDomain, packet: _Packet, headers: Marked, round_: Round) -> Decision:
+    before = domain.steps
+    decision = decide(domain, headers, packet.octets, packet.packets)
+    round_.charge(domain.steps - before)
+    return decision
+
+
+def _through(domain: FlowDomain, packet: _Packet, headers: Marked, round_: Round) -> Marked | None:
+    """The packet behind an ACL; None when it is dropped there."""
+    if domain.root is None:
+        return headers
+    decision = _decide(domain, packet, headers, round_)
+    if decision.allowed:
+        return _changed(headers, decision.allowed_rewrites, round_)
+    return headers if decision.missed else None
+
+
+def _changed(headers: Marked, contexts: tuple[ModifyHeader, ...], round_: Round) -> Marked:
+    if not contexts:
+        return headers
+    changes = sum(len(context.changes) for context in contexts)
+    round_.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
+    return rewrite(headers, contexts)
+
+
+def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:
+    """The frame that leaves the switch, with the registers that the vPort gets."""
+    registers = None
+    if vport != UPLINK and reg_c_id:
+        registers = {
+            number: value
+            for number, value in headers.registers.items()
+            if number >= _REG_C_0 and reg_c_id >> number - _REG_C_0 & 1
+        }
+    return Frame(headers.frame, frame.gso_size, frame.checked, frame.filled, 0, registers)

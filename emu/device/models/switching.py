@@ -1,0 +1,85 @@
+"""An adapter whose embedded switch (E-Switch) the physical function manages.
+
+It is an option of an adapter, see :func:`with_switch`. Which capability lets the driver do what:
+``emu/device/adapter/README.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from emu.device.models.ethernet import METADATA, TABLES
+from emu.device.models.model import Capabilities, Model
+from layouts.enums import PortType
+from layouts.eth_enums import FdbToVport, InlineModeCap
+
+SWITCH_GENERAL: Capabilities = MappingProxyType(
+    {
+        "eswitch_manager": 1,
+        "vhca_resource_manager": 1,
+        "log_max_l2_table": 9,
+        "nic_vport_change_event": 1,
+    }
+)
+"""General capabilities of the function that manages the switch."""
+
+_FIELDS: Capabilities = MappingProxyType(
+    {**TABLES["ft_field_support"], **METADATA, "source_eswitch_port": 1}
+)
+_SWITCHING: Capabilities = MappingProxyType(
+    {
+        **TABLES,
+        # What an entry changes in a packet before the packet goes on.
+        "log_max_modify_header_context": 13,
+        "max_modify_header_actions": 32,
+        "ft_field_support": _FIELDS,
+        "ft_field_bitmask_support": _FIELDS,
+    }
+)
+
+ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
+    {
+        # Registers C0 and C1 of a packet come with it from the forwarding database (FDB) to a
+        # vPort: Linux tells by them which vPort has sent it (core/eswitch_offloads.c:
+        # mlx5_esw_vport_match_metadata_supported).
+        "fdb_to_vport_reg_c_id": FdbToVport.REG_C_0 | FdbToVport.REG_C_1,
+        "fdb_modify_header_fwd_to_table": 1,
+        "fdb_multi_path_to_table": 1,
+        "flow_table_properties_nic_esw_fdb": {
+            **_SWITCHING, "ignore_flow_level": 1, "max_ft_level": 255,
+        },
+        "flow_table_properties_esw_acl_ingress": _SWITCHING,
+        "flow_table_properties_esw_acl_egress": _SWITCHING,
+    }
+)  # fmt: skip
+"""Group ESWITCH_FLOW_TABLE: the FDB, and the access control lists (ACL) on both sides of it."""
+
+ESWITCH: Capabilities = MappingProxyType(
+    {"esw_uplink_ingress_acl": 1, "nic_vport_node_guid_modify": 1}
+)
+"""Group ESWITCH."""
+
+
+def can_switch(model: Model) -> bool:
+    """Whether the model can have a switch: a physical function's Ethernet port, from ConnectX-5 on.
+
+    ConnectX-4 Lx has one, too, but without registers beside its packets.
+    """
+    return (
+        model.port_type is PortType.ETH
+        and not model.identity.is_vf
+        and model.ethernet["wqe_inline_mode"] == InlineModeCap.NOT_REQUIRED
+    )
+
+
+def with_switch(model: Model) -> Model:
+    """The model with its switch. Raises ValueError for one that can have none."""
+    if not can_switch(model):
+        raise ValueError(f"{model.name} has no embedded switch")
+    return replace(
+        model,
+        general=MappingProxyType({**model.general, **SWITCH_GENERAL}),
+        eswitch=ESWITCH,
+        eswitch_flow_table=ESWITCH_FLOW_TABLES,
+    )

@@ -1,0 +1,64 @@
+"""What the manager of an embedded switch (E-Switch) has made of it, between two resets.
+
+Its objects are the manager's own: tables of the FDB and of ACLs are among the manager's flow
+tables. Here is what they do: where packets begin, and what each vPort's context says. How frames
+pass is in ``emu.device.engine.esw``.
+
+Source: PRM "E-Switch"; mlx5_ifc.h: esw_vport_context; core/lib/mpfs.c.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from emu.device.objects.eth.flow import FlowDomain
+from layouts.eth_enums import FlowTableType
+
+
+class EswVport:
+    """A vPort, as the switch has it."""
+
+    __slots__ = ("egress", "ingress", "reg_c_id")
+
+    def __init__(self) -> None:
+        self.ingress = FlowDomain()
+        """The ACL of what the vPort sends, before the FDB."""
+        self.egress = FlowDomain()
+        """The ACL of what it gets, after the FDB."""
+        self.reg_c_id = 0
+        """Which registers C come with a packet, one bit each (fdb_to_vport_reg_c_id)."""
+
+
+class L2Entry(NamedTuple):
+    """An address of the table of the physical port (MPFS): its frames are for this adapter.
+
+    The table distributes unicast frames among several physical functions behind one port. This port
+    has one, which gets all of them.
+    """
+
+    mac: bytes
+    vlan: int | None
+
+
+class Eswitch:
+    """The switch of a manager."""
+
+    def __init__(self) -> None:
+        self.fdb = FlowDomain()
+        """The forwarding database: where each packet goes. Without a root there is the manager's
+        vPort and the cable, and nothing else."""
+        self._vports: dict[int, EswVport] = {}
+        self.l2_table: dict[int, L2Entry] = {}
+        """By index."""
+
+    def vport(self, number: int) -> EswVport:
+        """The vPort with this number, which the caller has found to exist."""
+        found = self._vports.get(number)
+        if found is None:
+            found = self._vports[number] = EswVport()
+        return found
+
+    def acl(self, kind: FlowTableType, number: int) -> FlowDomain:
+        """The ACL of a vPort; ``kind`` says which of the two."""
+        vport = self.vport(number)
+        return vport.ingress if kind is FlowTableType.ESW_INGRESS_ACL else vport.egress

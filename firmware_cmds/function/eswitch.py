@@ -1,0 +1,162 @@
+"""The embedded switch (E-Switch) beside its flow tables: vPort contexts, and the L2 table.
+
+Source: PRM "E-Switch"; core/eswitch.c, core/eswitch_offloads.c, core/lib/mpfs.c.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.port.eth.traffic import MAC_BYTES
+from emu.device.state.eswitch import Eswitch, EswVport, L2Entry
+from firmware_cmds.function.nic_vport import NamesVport
+from firmware_cmds.options import first_set
+from layouts.enums import Op, Status
+from layouts.function import esw_vport as layout
+from layouts.steering import l2_table
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_NOT_BUILT = (
+    "vport_cvlan_insert", "vport_svlan_insert", "vport_cvlan_strip", "vport_svlan_strip",
+)  # fmt: skip
+"""Fields whose features have capability bits, none of which is set."""
+
+
+class NamesEntry(Protocol):
+    """A command about an entry of the L2 table."""
+
+    table_index: int
+
+
+def eswitch_of(hca: Hca) -> Eswitch:
+    """The switch that the sender manages. Raises BAD_OP_ERR."""
+    if hca.eswitch is None:
+        raise CmdError(Status.BAD_OP_ERR, "function has no embedded switch to manage")
+    return hca.eswitch
+
+
+def _vport(hca: Hca, cmd: NamesVport) -> EswVport:
+    """The vPort that a command names. Raises BAD_PARAM_ERR."""
+    number, is_named = cmd.vport_number, cmd.other_vport or cmd.vport_number
+    if is_named and (hca.eswitch is None or not hca.vhca.sees(number)):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+    return eswitch_of(hca).vport(number)
+
+
+@command(
+    Op.QUERY_ESW_VPORT_CONTEXT,
+    layout.query_esw_vport_context_in,
+    layout.query_esw_vport_context_out,
+    privileged=True,
+    of_vports=True,
+)
+def query_esw_vport_context(
+    hca: Hca, cmd: layout.QueryEswVportContextIn, out: layout.QueryEswVportContextOut
+) -> None:
+    """Return what the switch does for a vPort beside its tables."""
+    out.esw_vport_context.fdb_to_vport_reg_c_id = _vport(hca, cmd).reg_c_id
+
+
+@command(
+    Op.MODIFY_ESW_VPORT_CONTEXT,
+    layout.modify_esw_vport_context_in,
+    layout.modify_esw_vport_context_out,
+    privileged=True,
+    of_vports=True,
+)
+def modify_esw_vport_context(
+    hca: Hca, cmd: layout.ModifyEswVportContextIn, out: layout.ModifyEswVportContextOut
+) -> None:
+    """Choose which registers C a vPort gets with its packets."""
+    vport, chosen, context = _vport(hca, cmd), cmd.field_select, cmd.esw_vport_context
+    if name := first_set(chosen, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
+    if chosen.fdb_to_vport_reg_c_id:
+        known = hca.caps.eswitch_tables.fdb_to_vport_reg_c_id
+        if context.fdb_to_vport_reg_c_id & ~known:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "registers that vPorts cannot get",
+                f"{context.fdb_to_vport_reg_c_id:#x}",
+            )  # fmt: skip
+        vport.reg_c_id = context.fdb_to_vport_reg_c_id
+
+
+@command(
+    Op.QUERY_ESW_FUNCTIONS,
+    layout.query_esw_functions_in,
+    layout.query_esw_functions_out,
+    privileged=True,
+)
+def query_esw_functions(
+    hca: Hca, cmd: layout.QueryEswFunctionsIn, out: layout.QueryEswFunctionsOut
+) -> None:
+    """Return what is known of virtual functions: there are none, and the host is the sender's."""
+    eswitch_of(hca)
+
+
+def _index(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int]:
+    eswitch, index = eswitch_of(hca), cmd.table_index
+    if index >= 1 << hca.caps.general.log_max_l2_table:
+        raise CmdError(Status.BAD_PARAM_ERR, "index beyond log_max_l2_table", f"{index}")
+    return eswitch, index
+
+
+@command(
+    Op.SET_L2_TABLE_ENTRY,
+    l2_table.set_l2_table_entry_in,
+    l2_table.set_l2_table_entry_out,
+    privileged=True,
+)
+def set_l2_table_entry(
+    hca: Hca, cmd: l2_table.SetL2TableEntryIn, out: l2_table.SetL2TableEntryOut
+) -> None:
+    """Say that frames to a unicast address are for this function, of several behind one port."""
+    eswitch, index = _index(hca, cmd)
+    if cmd.silent_mode_valid:
+        raise CmdError(Status.BAD_PARAM_ERR, "silent_mode is not supported")
+    mac = cmd.mac_address.mac_addr_47_32 << 32 | cmd.mac_address.mac_addr_31_0
+    vlan = cmd.vlan if cmd.vlan_valid else None
+    eswitch.l2_table[index] = L2Entry(mac.to_bytes(MAC_BYTES, "big"), vlan)
+
+
+def _entry(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int, L2Entry]:
+    eswitch, index = _index(hca, cmd)
+    entry = eswitch.l2_table.get(index)
+    if entry is None:
+        raise CmdError(Status.BAD_RES_ERR, "no entry of the L2 table at this index", f"{index}")
+    return eswitch, index, entry
+
+
+@command(
+    Op.QUERY_L2_TABLE_ENTRY,
+    l2_table.query_l2_table_entry_in,
+    l2_table.query_l2_table_entry_out,
+    privileged=True,
+)
+def query_l2_table_entry(
+    hca: Hca, cmd: l2_table.QueryL2TableEntryIn, out: l2_table.QueryL2TableEntryOut
+) -> None:
+    """Return an entry as it was set."""
+    _, _, entry = _entry(hca, cmd)
+    mac = int.from_bytes(entry.mac, "big")
+    out.mac_address.mac_addr_47_32, out.mac_address.mac_addr_31_0 = mac >> 32, mac & 0xFFFFFFFF
+    if entry.vlan is not None:
+        out.vlan_valid, out.vlan = 1, entry.vlan
+
+
+@command(
+    Op.DELETE_L2_TABLE_ENTRY,
+    l2_table.delete_l2_table_entry_in,
+    l2_table.delete_l2_table_entry_out,
+    privileged=True,
+)
+def delete_l2_table_entry(
+    hca: Hca, cmd: l2_table.DeleteL2TableEntryIn, out: l2_table.DeleteL2TableEntryOut
+) -> None:
+    """Remove an entry."""
+    eswitch, index, _ = _entry(hca, cmd)
+    del eswitch.l2_table[index]

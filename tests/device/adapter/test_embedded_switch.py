@@ -1,0 +1,476 @@
+"""The embedded switch: tables between vPorts and the cable, as its manager's driver makes them."""
+
+import pytest
+from helpers.device.adapters import Member, made_with_switch
+from helpers.device.snapshot import snapshot
+
+from emu.device.engine.lifecycle import set_link
+from emu.device.port.eth.frame import Frame
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import (
+    entry_fields,
+    group_fields,
+    match_beside,
+    set_field,
+    table_fields,
+    to_table,
+    to_tir,
+    to_vport,
+)
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.world.tap_wire import TapWire
+from layouts.enums import EventType, Op, PortChange, Status
+from layouts.eth_enums import (
+    FlowAction,
+    FlowTableType,
+    ModifyField,
+    RoceVersion,
+    VportAdminState,
+)
+
+MANAGER, VPORT, UPLINK = 0, 5, 0xFFFF
+OTHER = {"other_vport": 1, "vport_number": VPORT}
+MISC, MISC_2 = 1 << 1, 1 << 3
+FDB, INGRESS, EGRESS = (
+    FlowTableType.FDB, FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS_ACL,
+)  # fmt: skip
+FRAME = Packet(payload=b"through the switch").frame()
+PAUSE = bytes.fromhex("0180c2000001 020000000001 8808 0001 ffff".replace(" ", "")).ljust(60, b"\0")
+
+
+class Receiver:
+    """What a function receives at the root of its NIC_RX tables."""
+
+    def __init__(self, member):
+        self.rq = ReceiveQueue(member.node)
+        self.buffers = Buffers(self.rq)
+        tir = create_direct_tir(member.driver, alloc_td(member.driver), self.rq.rqn)
+        self.flows = Flows(member.driver)
+        self.table = self.flows.table(1)
+        self.flows.set_root(self.table)
+        self.to = to_tir(tir)
+
+
+@pytest.fixture
+def wire():
+    return TapWire()
+
+
+@pytest.fixture
+def adapter(wire):
+    return made_with_switch(wire)
+
+
+@pytest.fixture
+def members(adapter, clock):
+    return [Member(place, clock) for place in (adapter.manager, adapter.add(VPORT))]
+
+
+@pytest.fixture
+def manager(members):
+    return members[0]
+
+
+@pytest.fixture
+def other(members):
+    return members[1]
+
+
+@pytest.fixture
+def fdb(manager):
+    return Flows(manager.driver, FDB)
+
+
+def sender(member):
+    return SendQueue(member.node, tisn=create_tis(member.driver, alloc_td(member.driver)))
+
+
+def send(member, sq, frame=FRAME):
+    sq.send(frame)
+    member.node.settle()
+
+
+def received(member):
+    """Frames that have come to a function's vPort."""
+    return member.hca.nic_vport.received.packets
+
+
+def by_source(fdb, *ways, level=0):
+    """An FDB whose entries match the vPort that a packet comes from."""
+    table = fdb.table(level)
+    criteria = match_beside(source_port=0xFFFF)
+    group = fdb.group(table, 0, 15, enable=MISC, match_criteria=criteria)
+    for index, (source, *to) in enumerate(ways):
+        fdb.entry(table, index, group, *to, value=match_beside(source_port=source))
+    fdb.set_root(table)
+    return table
+
+
+def test_without_tables_the_manager_has_the_cable(members, manager, other, wire):
+    for member in members:
+        send(member, sender(member))
+    assert [frame.data for frame in wire.sent()] == [FRAME]
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [1, 0]
+
+
+def test_a_packet_goes_where_its_source_says(members, manager, other, wire, fdb):
+    to_cable = to_vport(UPLINK, vhca=0)
+    by_source(fdb, (MANAGER, to_vport(VPORT)), (VPORT, to_cable), (UPLINK, to_vport(VPORT)))
+    send(manager, sender(manager))
+    assert [received(member) for member in members] == [0, 1]
+    send(other, sender(other))
+    assert [frame.data for frame in wire.sent()] == [FRAME]
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [0, 2]
+
+
+def test_what_no_entry_matches_is_lost(members, manager, other, wire, fdb):
+    by_source(fdb)
+    send(manager, sender(manager))
+    send(other, sender(other))
+    manager.hca.switch.receive(Frame(FRAME))
+    assert not wire.sent()
+    assert [received(member) for member in members] == [0, 0]
+
+
+def test_all_destinations_get_a_packet(members, manager, wire, fdb):
+    by_source(fdb, (UPLINK, to_vport(MANAGER), to_vport(VPORT)))
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [1, 1]
+
+
+def test_send_to_vport_rules_tell_a_managers_queues(members, manager, wire, fdb):
+    """What a representor sends is told from what the others do by its queue alone."""
+    table = fdb.table(1)
+    criteria = match_beside(source_sqn=0xFFFFFF, source_port=0xFFFF)
+    group = fdb.group(table, 0, 15, enable=MISC, match_criteria=criteria)
+    queues = sender(manager), sender(manager)
+    for index, (sq, to) in enumerate(zip(queues, (UPLINK, VPORT))):
+        value = match_beside(source_sqn=sq.sqn, source_port=MANAGER)
+        fdb.entry(table, index, group, to_vport(to), value=value)
+    fdb.set_root(table)
+    send(manager, queues[0])
+    assert len(wire.sent()) == 1
+    send(manager, queues[1])
+    assert not wire.sent()
+    assert received(members[1]) == 1
+
+
+def test_a_managers_frames_to_itself_are_the_tables_matter(manager, wire, fdb):
+    """A representor may send to the address of the uplink's interface, to a function behind it."""
+    own = manager.hca.nic_vport.permanent_address + FRAME[6:]
+    by_source(fdb, (MANAGER, to_vport(UPLINK)))
+    send(manager, sender(manager), own)
+    assert [frame.data for frame in wire.sent()] == [own]
+
+
+def mark(manager, vport, value, action=FlowAction.ALLOW):
+    """An ingress ACL that writes into the upper half of register C0."""
+    acl = Flows(manager.driver, INGRESS, vport)
+    table = acl.table(0, log_size=0)
+    group = acl.group(table, 0, 0)
+    context = acl.context(set_field(ModifyField.METADATA_REG_C_0, value, 16, offset=16))
+    acl.entry(table, 0, group, action=action, modify=context)
+    acl.set_root(table)
+    return acl, table
+
+
+def test_registers_go_along(members, manager, other, wire, fdb):
+    """From an ACL of the sender through the FDB to the manager's own tables, as in switchdev mode.
+
+    The vPort's context says which registers come with a packet.
+    """
+    mark(manager, VPORT, 0x1234)
+    table = fdb.table(0)
+    group = fdb.group(table, 0, 0, enable=MISC_2, match_criteria=match_beside({0: 0xFFFF0000}))
+    context = fdb.context(set_field(ModifyField.METADATA_REG_C_1, 0xABC, 32))
+    value = match_beside({0: 0x12340000})
+    fdb.entry(table, 0, group, to_vport(MANAGER), modify=context, value=value)
+    fdb.set_root(table)
+
+    receiver = Receiver(manager)
+    flows = receiver.flows
+    group = flows.group(
+        receiver.table, 0, 0, enable=MISC_2,
+        match_criteria=match_beside({0: 0xFFFF0000, 1: 0xFFFFFFFF}),
+    )  # fmt: skip
+    value = match_beside({0: 0x12340000, 1: 0xABC})
+    flows.entry(receiver.table, 0, group, receiver.to, tag=7, value=value)
+    sq = sender(other)
+    send(other, sq)
+    assert not receiver.rq.cq.poll(), "the vPort's context gives it no registers yet"
+    manager.driver.must(
+        Op.MODIFY_ESW_VPORT_CONTEXT, field_select={"fdb_to_vport_reg_c_id": 1},
+        esw_vport_context={"fdb_to_vport_reg_c_id": 3},
+    )  # fmt: skip
+    context = manager.driver.must(Op.QUERY_ESW_VPORT_CONTEXT).esw_vport_context
+    assert context.fdb_to_vport_reg_c_id == 3
+    send(other, sq)
+    assert receiver.rq.cq.poll().qpn == 7, "a flow tag has the place of the queue's number"
+
+
+def test_registers_do_not_come_from_the_wire_or_leave_by_it(manager, wire, fdb):
+    mark(manager, MANAGER, 7)
+    by_source(fdb, (MANAGER, to_vport(UPLINK)))
+    send(manager, sender(manager))
+    (frame,) = wire.sent()
+    assert frame.registers is None
+    assert not frame.sqn
+
+
+def test_an_acl_drops(members, manager, other, wire, fdb):
+    by_source(fdb, (VPORT, to_vport(UPLINK)), (UPLINK, to_vport(VPORT)))
+    for kind in (INGRESS, EGRESS):
+        acl = Flows(manager.driver, kind, VPORT)
+        table = acl.table(0, log_size=0)
+        acl.entry(table, 0, acl.group(table, 0, 0), action=FlowAction.DROP)
+        acl.set_root(table)
+        sq = sender(other)
+        before = received(other)
+        send(other, sq)
+        manager.hca.switch.receive(Frame(FRAME))
+        dropped = kind is EGRESS
+        assert (len(wire.sent()), received(other) - before) == (int(dropped), int(not dropped))
+        acl.disconnect()
+    send(other, sq)
+    assert len(wire.sent()) == 1, "without a root an ACL lets pass"
+
+
+def test_what_an_acl_does_not_match_passes(members, manager, other, wire, fdb):
+    by_source(fdb, (VPORT, to_vport(UPLINK)))
+    acl = Flows(manager.driver, INGRESS, VPORT)
+    table = acl.table(0)
+    group = acl.group(table, 0, 15, dmac_15_0=0xFFFF)
+    acl.entry(table, 0, group, action=FlowAction.DROP, dmac_15_0=0x4242)
+    acl.set_root(table)
+    send(other, sender(other))
+    assert len(wire.sent()) == 1
+
+
+def test_levels_and_a_way_back(manager, wire, fdb):
+    """ignore_flow_level is what chains of tc are built on."""
+    first, second = fdb.table(1), fdb.table(2)
+    group = fdb.group(first, 0, 0)
+    fdb.entry(first, 0, group, to_table(second))
+    fdb.set_root(first)
+    back = entry_fields(second, 0, fdb.group(second, 0, 0), to_table(first))
+    answer = manager.driver.command(Op.SET_FLOW_TABLE_ENTRY, table_type=FDB, **back)
+    assert answer.status == Status.BAD_PARAM_ERR
+    manager.driver.must(Op.SET_FLOW_TABLE_ENTRY, table_type=FDB, ignore_flow_level=1, **back)
+    send(manager, sender(manager))  # a circle: the packet is lost, and nobody waits
+    assert not wire.sent()
+
+
+def test_without_tables_again(members, manager, wire, fdb):
+    by_source(fdb)
+    fdb.disconnect()
+    send(manager, sender(manager))
+    assert len(wire.sent()) == 1
+
+
+def test_what_has_passed_the_cable(manager, other, wire, fdb):
+    """The port's counters go on, whoever decides; what passes inside is not among them."""
+    sq = sender(manager)
+    send(manager, sq)
+    manager.hca.switch.receive(Frame(FRAME))
+    by_source(fdb, (MANAGER, to_vport(VPORT)), (VPORT, to_vport(UPLINK)))
+    send(manager, sq)
+    send(other, sender(other))
+    manager.hca.switch.receive(Frame(FRAME))
+    passed = manager.hca.switch.passed()
+    assert [way.packets for way in passed] == [2, 2]
+    assert [way.octets for way in passed] == [2 * len(FRAME)] * 2
+    fdb.disconnect()
+    send(manager, sq)
+    assert [way.packets for way in manager.hca.switch.passed()] == [3, 2]
+
+
+def test_pause_frames_are_for_the_port(members, manager, fdb):
+    by_source(fdb, (UPLINK, to_vport(VPORT)))
+    manager.hca.switch.receive(Frame(PAUSE))
+    assert manager.hca.eth.flow.received.global_ == 1
+    assert received(members[1]) == 0
+
+
+def test_no_cable_no_way_out(members, manager, other, wire, fdb):
+    by_source(fdb, (VPORT, to_vport(UPLINK)), (UPLINK, to_vport(VPORT)))
+    sq = sender(other)
+    manager.driver.must(Op.MODIFY_VPORT_STATE, op_mod=1, admin_state=VportAdminState.UP, **OTHER)
+    set_link(manager.hca, up=False)
+    assert other.hca.vport.is_up, "the manager holds it up"
+    send(other, sq)
+    manager.hca.switch.receive(Frame(FRAME))
+    assert not wire.sent()
+    assert received(other) == 0
+
+
+def test_the_switch_holds_a_vport_down(members, manager, other):
+    state = manager.driver.must(Op.QUERY_VPORT_STATE, op_mod=1, **OTHER)
+    assert (state.admin_state, state.state) == (VportAdminState.AUTO, 1)
+    for wanted, is_up, event in (
+        (VportAdminState.DOWN, 0, PortChange.DOWN), (VportAdminState.UP, 1, PortChange.ACTIVE),
+    ):  # fmt: skip
+        manager.driver.must(Op.MODIFY_VPORT_STATE, op_mod=1, admin_state=wanted, **OTHER)
+        assert [member.port_events() for member in members] == [[], [event]]
+        state = manager.driver.must(Op.QUERY_VPORT_STATE, op_mod=1, **OTHER)
+        assert (state.admin_state, state.state) == (wanted, is_up)
+        assert other.driver.must(Op.QUERY_VPORT_STATE).state == is_up
+
+
+def test_the_manager_learns_of_a_changed_context(manager, other):
+    eqn = manager.driver.create_eq(events=[EventType.NIC_VPORT_CHANGE])
+
+    def events():
+        return [entry.type for entry in manager.driver.eqs[eqn].drain()]
+
+    def arm(**events):
+        manager.driver.must(
+            Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"change_event": 1},
+            nic_vport_context={"arm_change_event": 1, **events}, **OTHER,
+        )  # fmt: skip
+
+    def change(**context):
+        other.driver.must(
+            Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"promisc": 1}, nic_vport_context=context
+        )
+
+    change(promisc_all=1)
+    arm(event_on_uc_address_change=1)
+    change(promisc_all=0)
+    assert not events()
+    arm(event_on_promisc_change=1)
+    change(promisc_all=0)
+    assert not events(), "nothing has changed"
+    change(promisc_all=1)
+    change(promisc_all=0)
+    assert events() == [EventType.NIC_VPORT_CHANGE], "one, until it is asked for again"
+
+
+def test_the_manager_chooses_guid_and_address(manager, other):
+    manager.driver.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"node_guid": 1, "permanent_address": 1},
+        nic_vport_context={"node_guid": 0x1234}, **OTHER,
+    )  # fmt: skip
+    context = other.driver.must(Op.QUERY_NIC_VPORT_CONTEXT).nic_vport_context
+    assert context.node_guid == 0x1234
+    assert context.port_guid == other.hca.options.guid
+    assert not context.permanent_address.mac_addr_31_0, "its driver chooses an address"
+
+
+@pytest.mark.parametrize("version", [RoceVersion.VERSION_1, RoceVersion.VERSION_2])
+def test_an_address_for_the_managers_messages_to_itself(manager, version):
+    gid = bytes.fromhex("fe800000000000000202c9fffee50000")
+    address = {"source_l3_address": gid, "roce_version": version}
+    manager.driver.must(Op.SET_ROCE_ADDRESS, roce_address=address)
+    own = int.from_bytes(manager.hca.nic_vport.permanent_address, "big")
+    found = manager.driver.must(Op.QUERY_ROCE_ADDRESS).roce_address
+    assert found.source_mac_47_32 << 32 | found.source_mac_31_0 == own
+    assert (found.source_l3_address, found.roce_version) == (gid, version)
+
+
+def test_l2_table(manager):
+    driver = manager.driver
+    mac = {"mac_addr_47_32": 0x0200, "mac_addr_31_0": 5}
+    driver.must(Op.SET_L2_TABLE_ENTRY, table_index=511, mac_address=mac, vlan_valid=1, vlan=7)
+    answer = driver.must(Op.QUERY_L2_TABLE_ENTRY, table_index=511)
+    assert (answer.mac_address.mac_addr_31_0, answer.vlan_valid, answer.vlan) == (5, 1, 7)
+    driver.must(Op.DELETE_L2_TABLE_ENTRY, table_index=511)
+    for op in (Op.QUERY_L2_TABLE_ENTRY, Op.DELETE_L2_TABLE_ENTRY):
+        assert driver.command(op, table_index=511).status == Status.BAD_RES_ERR
+        assert driver.command(op, table_index=512).status == Status.BAD_PARAM_ERR
+    for wrong in ({"table_index": 512}, {"silent_mode_valid": 1}):
+        assert driver.command(Op.SET_L2_TABLE_ENTRY, **wrong).status == Status.BAD_PARAM_ERR
+
+
+def test_there_are_no_virtual_functions(manager):
+    answer = manager.driver.must(Op.QUERY_ESW_FUNCTIONS)
+    assert not answer.host_params_context.host_num_of_vfs
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        *(Op.QUERY_ESW_VPORT_CONTEXT, Op.MODIFY_ESW_VPORT_CONTEXT, Op.QUERY_ESW_FUNCTIONS),
+        *(Op.SET_L2_TABLE_ENTRY, Op.QUERY_L2_TABLE_ENTRY, Op.DELETE_L2_TABLE_ENTRY),
+    ],
+)
+def test_who_manages_no_switch(other, op):
+    assert other.driver.command(op).status == Status.BAD_OP_ERR
+
+
+def wrong_tables():
+    nobody = {"other_vport": 1, "vport_number": 9}
+    yield {"table_type": FDB, **OTHER}, "the FDB belongs to no vPort"
+    yield {"table_type": FlowTableType.NIC_RX, **OTHER}, "neither do tables of received packets"
+    yield {"table_type": INGRESS, **nobody}, "no such vPort"
+    yield {"table_type": FlowTableType.NIC_TX}, "no such tables"
+
+
+@pytest.mark.parametrize(("fields", "why"), [*wrong_tables()])
+def test_tables_that_cannot_be(manager, fields, why):
+    before = snapshot(manager.hca)
+    for op in (Op.CREATE_FLOW_TABLE, Op.SET_FLOW_TABLE_ROOT):
+        assert manager.driver.command(op, **fields).status == Status.BAD_PARAM_ERR, why
+    assert snapshot(manager.hca) == before
+
+
+def test_a_function_without_switch_has_no_such_tables(other):
+    for kind in (FDB, INGRESS, EGRESS):
+        answer = other.driver.command(Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(0))
+        assert answer.status == Status.BAD_PARAM_ERR
+
+
+def test_entries_that_cannot_be(manager, fdb):
+    table = fdb.table(0)
+    group = fdb.group(table, 0, 15)
+    acl = Flows(manager.driver, INGRESS, VPORT)
+    of_acl = acl.table(1)
+
+    def no(status, *to, **options):
+        fields = entry_fields(table, 0, group, *to, **options)
+        answer = manager.driver.command(Op.SET_FLOW_TABLE_ENTRY, table_type=FDB, **fields)
+        assert answer.status == status
+
+    no(Status.BAD_PARAM_ERR, to_vport(9))
+    no(Status.BAD_PARAM_ERR, to_vport(VPORT, vhca=1))
+    no(Status.BAD_PARAM_ERR, to_tir(1))
+    no(Status.BAD_RES_ERR, to_table(of_acl))
+    no(Status.BAD_PARAM_ERR, action=FlowAction.ALLOW)
+    fields = entry_fields(of_acl, 0, acl.group(of_acl, 0, 0), to_vport(VPORT))
+    answer = manager.driver.command(Op.SET_FLOW_TABLE_ENTRY, table_type=INGRESS, **OTHER, **fields)
+    assert answer.status == Status.BAD_PARAM_ERR
+    of_own = Flows(manager.driver, INGRESS).table(2)
+    answer = manager.driver.command(
+        Op.DESTROY_FLOW_TABLE, table_type=INGRESS, table_id=of_own, **OTHER
+    )
+    assert answer.status == Status.BAD_RES_ERR, "the table is another vPort's"
+
+
+def test_the_source_is_matched_in_a_switch_only(manager):
+    criteria = match_beside(source_port=0xFFFF)
+    table = Flows(manager.driver).table(1)
+    fields = group_fields(table, 0, 0, enable=MISC, match_criteria=criteria)
+    assert manager.driver.command(Op.CREATE_FLOW_GROUP, **fields).status == Status.BAD_PARAM_ERR
+
+
+def test_a_process_has_no_say(manager):
+    uid = manager.driver.must(Op.CREATE_UCTX).uid
+    for kind in (FDB, INGRESS):
+        answer = manager.driver.command(
+            Op.CREATE_FLOW_TABLE, uid=uid, table_type=kind, **table_fields(0)
+        )
+        assert answer.status == Status.BAD_PARAM_ERR
+
+
+def test_a_reset_ends_the_tables(members, manager, wire, fdb):
+    by_source(fdb)
+    mark(manager, VPORT, 3)
+    manager.function.reset()
+    assert not manager.hca.switch.decides
+    manager.hca.switch.receive(Frame(FRAME))
+    assert received(manager) == 1

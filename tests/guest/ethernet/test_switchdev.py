@@ -1,0 +1,97 @@
+"""``devlink dev eswitch``: the driver's tables between its vPorts and the cable, and back."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from helpers.guest.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
+
+from emu.guests import GuestOptions
+from emu.server.control import Client
+
+pytestmark = pytest.mark.guest
+
+DEVICES = ("connectx6dx,switch=1", "connectx6dx")
+HERE, THERE = "10.0.1.1", "10.0.1.2"
+DEV = "pci/0000:01:00.0"
+UP = two_namespaces("eth0", "eth1", HERE, THERE)
+DOWN = "ip netns del peer"
+SAYS = re.compile(r"Dropping C-tag|HW_VLAN CTAG FILTERING, not supported|MPFS/FDB active")
+"""What the driver tells of offloads that it does not have in switchdev mode, and of its tables."""
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    """A guest whose first function manages a switch; the second one is elsewhere on the segment."""
+    with prepared(lab, GuestOptions(suite=suite, devices=DEVICES), UP, DOWN) as guest:
+        yield guest
+
+
+@pytest.fixture(autouse=True)
+def quiet(guest):
+    with no_complaints(guest, known=SAYS):
+        yield
+
+
+def mode(guest):
+    return run(guest, f"devlink dev eswitch show {DEV}").split()[2]
+
+
+def set_mode(guest, name):
+    run(guest, f"devlink dev eswitch set {DEV} mode {name}")
+    run(guest, f"ip address replace {HERE}/24 dev eth0; ip link set eth0 up")
+    assert mode(guest) == name
+
+
+def objects(guest):
+    """How many objects of each kind the first function has."""
+    with Client(guest.control_socket) as control:
+        return control.status()["functions"][0]["objects"]
+
+
+def test_there_and_back(guest):
+    """With traffic in both modes, and nothing left of the tables afterwards."""
+    assert mode(guest) == "legacy"
+    run(guest, f"ping -c 2 -W 20 {THERE}")
+    before = None
+    for _ in range(3):
+        set_mode(guest, "switchdev")
+        run(guest, f"ping -c 5 -i 0.2 -W 20 {THERE}; {IN_PEER}ping -c 2 -W 20 {HERE}")
+        said = json.loads(run(guest, "ip -j -d link show eth0"))
+        assert said[0]["phys_switch_id"]
+        set_mode(guest, "legacy")
+        run(guest, f"ping -c 2 -W 20 {THERE}")
+        after = objects(guest)
+        assert before in (None, after)
+        before = after
+
+
+def test_traffic_through_the_uplinks_representor(guest):
+    """TCP with large sends and merged checksums passes the slow path in both directions."""
+    set_mode(guest, "switchdev")
+    run(guest, f"{IN_PEER}iperf3 -s -D -1; sleep 1")
+    said = json.loads(run(guest, f"iperf3 -c {THERE} -t 3 --bidir -J"))
+    for way in ("sum_received", "sum_received_bidir_reverse"):
+        assert said["end"][way]["bytes"] > 1 << 16
+    stats = run(guest, "ethtool -S eth0")
+    assert int(re.search(r"tx_packets_phy: (\d+)", stats)[1]) > 0
+    assert int(re.search(r"rx_packets_phy: (\d+)", stats)[1]) > 0
+    set_mode(guest, "legacy")
+
+
+def test_modes_change_under_traffic(guest):
+    job = guest.popen(f"{IN_PEER}ping -i 0.05 -W 20 {HERE} -c 200 -q || true")
+    for name in ("switchdev", "legacy") * 2:
+        set_mode(guest, name)
+    run(guest, f"ping -c 2 -W 20 {THERE}")
+    assert guest.wait(job, timeout=240) == 0
+
+
+def test_the_driver_goes_while_it_is_in_switchdev_mode(guest):
+    set_mode(guest, "switchdev")
+    run(guest, f"devlink dev reload {DEV}")
+    run(guest, "until ip link show eth0 | grep -q eth0; do sleep 0.2; done")
+    set_mode(guest, "legacy")
+    run(guest, f"ping -c 2 -W 20 {THERE}")
