@@ -244,7 +244,7 @@ class Status(IntEnum):
     BAD_OUTP_LEN_ERR = 0x51
 
 
-class Delivery(IntEnum):
+class DeliveryStat(IntEnum):
     """Why a command was not taken at all (MLX5_CMD_DELIVERY_STAT_*): status_own bits 7:1."""
 
     OK = 0x00

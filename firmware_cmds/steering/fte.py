@@ -12,7 +12,14 @@ from emu.device.adapter.adapter import UPLINK
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import ACLS, Action, FlowEntry, FlowTable, Verdict, VportTarget
+from emu.device.objects.eth.flow import (
+    ACLS,
+    FlowEntry,
+    FlowTable,
+    FteAction,
+    FteVerdict,
+    VportTarget,
+)
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.object import Object
@@ -31,9 +38,9 @@ _CREATE, _MODIFY = 0, 1
 """op_mod of SET_FLOW_TABLE_ENTRY."""
 
 _VERDICTS = {
-    FlowAction.DROP: Verdict.DROP,
-    FlowAction.FWD_DEST: Verdict.FORWARD,
-    FlowAction.ALLOW: Verdict.ALLOW,
+    FlowAction.DROP: FteVerdict.DROP,
+    FlowAction.FWD_DEST: FteVerdict.FORWARD,
+    FlowAction.ALLOW: FteVerdict.ALLOW,
 }
 _RDMA = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX)
 """Only RoCE packets can be allowed: the transport takes them, or the wire. TIRs do not."""
@@ -73,12 +80,12 @@ def _check_options(ctx: layout.FlowContext) -> None:
 
 def _action(
     hca: Hca, table: FlowTable, ctx: layout.FlowContext, lists: _Lists, *, ignores_level: bool
-) -> Action:
+) -> FteAction:
     """What a context says is done with the packets of an entry of this table."""
     _check_options(ctx)
     caps = hca.caps.flow_properties(table.table_type)
     verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
-    if verdict is None or (verdict is Verdict.ALLOW and table.table_type not in _ALLOWING):
+    if verdict is None or (verdict is FteVerdict.ALLOW and table.table_type not in _ALLOWING):
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "flow table entry must forward or drop, or allow in a table for RDMA or an ACL",
@@ -97,7 +104,7 @@ def _action(
         raise CmdError(
             Status.BAD_PARAM_ERR, "flow counters must be listed if the action counts, and only then"
         )
-    action = Action(
+    action = FteAction(
         verdict,
         tuple(_destination(hca, table, item) for item in lists.destinations),
         ctx.flow_tag,

@@ -127,7 +127,7 @@ class Service(IntEnum):
     XRC = 5
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """What a packet is part of."""
 
     SEND = 0

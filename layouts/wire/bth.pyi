@@ -149,7 +149,7 @@ class Service(IntEnum):
     """No service: congestion notifications of RoCE, between queue pairs of connected services."""
     XRC = 5
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """What a packet is part of."""
 
     SEND = 0

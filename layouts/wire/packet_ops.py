@@ -8,7 +8,7 @@ from enum import IntFlag
 
 from layouts.prm import Prm
 from layouts.wire.bth import (
-    Kind,
+    PacketKind,
     Service,
     aeth,
     atomic_ack_eth,
@@ -32,10 +32,12 @@ class Position(IntFlag):
     ONLY = FIRST | LAST
 
 
-RESPONSES = frozenset({Kind.READ_RESPONSE, Kind.ACKNOWLEDGE, Kind.ATOMIC_ACKNOWLEDGE})
+RESPONSES = frozenset(
+    {PacketKind.READ_RESPONSE, PacketKind.ACKNOWLEDGE, PacketKind.ATOMIC_ACKNOWLEDGE}
+)
 """What goes back to the requester."""
 
-WITH_PAYLOAD = frozenset({Kind.SEND, Kind.WRITE, Kind.READ_RESPONSE})
+WITH_PAYLOAD = frozenset({PacketKind.SEND, PacketKind.WRITE, PacketKind.READ_RESPONSE})
 """What carries bytes of the message."""
 
 
@@ -45,7 +47,7 @@ class PacketOp:
 
     code: int
     service: Service
-    kind: Kind
+    kind: PacketKind
     position: Position
     headers: tuple[Prm, ...]
     """Extension headers, in the order in which they follow the BTH."""
@@ -66,10 +68,10 @@ class PacketOp:
         return f"{self.service.name} {self.kind.name} {self.position.name}{extra}"
 
 
-_S, _W, _R = Kind.SEND, Kind.WRITE, Kind.READ_RESPONSE
+_S, _W, _R = PacketKind.SEND, PacketKind.WRITE, PacketKind.READ_RESPONSE
 _FIRST, _MIDDLE, _LAST, _ONLY = Position.FIRST, Position.MIDDLE, Position.LAST, Position.ONLY
 
-_CONNECTED: tuple[tuple[int, Kind, Position, tuple[Prm, ...]], ...] = (
+_CONNECTED: tuple[tuple[int, PacketKind, Position, tuple[Prm, ...]], ...] = (
     (0x00, _S, _FIRST, ()),
     (0x01, _S, _MIDDLE, ()),
     (0x02, _S, _LAST, ()),
@@ -82,21 +84,21 @@ _CONNECTED: tuple[tuple[int, Kind, Position, tuple[Prm, ...]], ...] = (
     (0x09, _W, _LAST, (imm_dt,)),
     (0x0A, _W, _ONLY, (reth,)),
     (0x0B, _W, _ONLY, (reth, imm_dt)),
-    (0x0C, Kind.READ, _ONLY, (reth,)),
+    (0x0C, PacketKind.READ, _ONLY, (reth,)),
     (0x0D, _R, _FIRST, (aeth,)),
     (0x0E, _R, _MIDDLE, ()),
     (0x0F, _R, _LAST, (aeth,)),
     (0x10, _R, _ONLY, (aeth,)),
-    (0x11, Kind.ACKNOWLEDGE, _ONLY, (aeth,)),
-    (0x12, Kind.ATOMIC_ACKNOWLEDGE, _ONLY, (aeth, atomic_ack_eth)),
-    (0x13, Kind.COMPARE_SWAP, _ONLY, (atomic_eth,)),
-    (0x14, Kind.FETCH_ADD, _ONLY, (atomic_eth,)),
+    (0x11, PacketKind.ACKNOWLEDGE, _ONLY, (aeth,)),
+    (0x12, PacketKind.ATOMIC_ACKNOWLEDGE, _ONLY, (aeth, atomic_ack_eth)),
+    (0x13, PacketKind.COMPARE_SWAP, _ONLY, (atomic_eth,)),
+    (0x14, PacketKind.FETCH_ADD, _ONLY, (atomic_eth,)),
     (0x16, _S, _LAST, (ieth,)),
     (0x17, _S, _ONLY, (ieth,)),
 )
 """Low five bits, meaning and headers of the connected services (table 38)."""
 
-_MASKED = ((0x13, Kind.MASKED_COMPARE_SWAP), (0x14, Kind.MASKED_FETCH_ADD))
+_MASKED = ((0x13, PacketKind.MASKED_COMPARE_SWAP), (0x14, PacketKind.MASKED_FETCH_ADD))
 _MASKED_RC, _MASKED_XRC = 0xC0, 0xE0
 """Masked atomics: ours, among the opcodes that manufacturers may use (0xC0 to 0xFF, table 38).
 Their low five bits are those of the plain ones. Other adapters know neither them nor the header."""
@@ -119,7 +121,7 @@ def _rows() -> Iterator[PacketOp]:
         yield PacketOp(_MASKED_XRC | code, Service.XRC, kind, _ONLY, (xrceth, header))
     for code, headers in ((0x04, (deth,)), (0x05, (deth, imm_dt))):
         yield PacketOp(Service.UD << 5 | code, Service.UD, _S, _ONLY, headers)
-    yield PacketOp(Service.CNP << 5 | 0x01, Service.CNP, Kind.CNP, _ONLY, (cnp,))
+    yield PacketOp(Service.CNP << 5 | 0x01, Service.CNP, PacketKind.CNP, _ONLY, (cnp,))
 
 
 PACKET_OPS: Mapping[int, PacketOp] = {op.code: op for op in _rows()}

@@ -33,19 +33,19 @@ from pydantic import Field as Bounds
 from emu.device.engine import lifecycle
 from emu.device.engine.lifecycle import LINK_POINT
 from emu.device.faults.declare import Parameter, action, point
-from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.rule import Rule
 
 _BOUNCES = Parameter("bounces", Annotated[int, Bounds(strict=True, ge=1, le=9)])
 
 
-@point(LINK_POINT, "the cable is plugged in or pulled", Field("up", int, is_told=True))
+@point(LINK_POINT, "the cable is plugged in or pulled", EventField("up", int, is_told=True))
 class LinkChange(Event[bool]):
     """Whether the port takes note."""
 
     __slots__ = ("up",)
 
-    def __init__(self, faults: Faults, up: bool) -> None:
+    def __init__(self, faults: RuleInjector, up: bool) -> None:
         super().__init__(faults)
         self.up = int(up)
 

@@ -17,7 +17,7 @@ from emu.cli.shared.output import pass_on
 from emu.cli.shared.progress import display
 from emu.device.faults import record
 from emu.device.faults.plan import Plan
-from emu.device.faults.record import Record, RecordError
+from emu.device.faults.record import FaultRecord, RecordError
 from emu.device.faults.text import dump
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError
 from emu.guests.options import Use, records
@@ -62,7 +62,7 @@ class Ending:
     why: str = ""
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> FaultRecord:
     """The record in a file. Raises UserError."""
     try:
         text = read_infile(path, record.MOST_BYTES).decode(errors="replace")
@@ -71,7 +71,7 @@ def read_record(path: Path) -> Record:
         raise UserError(str(error)) from None
 
 
-def options_of(ctx: click.Context, told: Record, choices: Mapping[str, Any]) -> GuestOptions:
+def options_of(ctx: click.Context, told: FaultRecord, choices: Mapping[str, Any]) -> GuestOptions:
     """The guest of a record, with what the command line says otherwise.
 
     Raises UserError for a record whose guest cannot be.

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import click
 
-from emu.device.trace.event import Event
-from emu.device.trace.stored import Reader, StoredTextError
+from emu.device.trace.event import TraceEvent
+from emu.device.trace.stored import StoredTextError, TraceReader
 from emu.host.user_error import UserError
 
 
-def stored_events(file: str) -> Iterator[tuple[str, Event]]:
+def stored_events(file: str) -> Iterator[tuple[str, TraceEvent]]:
     """The lines of a stored trace with their events; says what it leaves out. Raises UserError."""
     with click.open_file(file, "rb") as stream:
-        reader = Reader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))
+        reader = TraceReader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))
         try:
             yield from reader
         except StoredTextError:

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import Command
-from emu.device.cmdif.request import Request
+from emu.device.cmdif.request import CommandRequest
 from emu.device.cmdif.scope import meant
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID, SHARED_UID
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def dispatch(hca: Hca, request: Request, command: Command | None) -> Portions[None]:
+def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Portions[None]:
     """Check a command and run its handler; its output is in ``request.out`` then.
 
     ``command`` is None for an opcode that nothing answers. Raises CmdError.
@@ -65,7 +65,7 @@ def _check_standing(hca: Hca, uid: int, command: Command) -> None:
 
 
 def _in_portions(
-    hca: Hca, request: Request, command: Command, work: Portions[None]
+    hca: Hca, request: CommandRequest, command: Command, work: Portions[None]
 ) -> Portions[None]:
     """Do a handler's portions, as long as the state that it began with still exists."""
     teardowns = hca.teardowns
@@ -95,7 +95,7 @@ def _unknown(unhandled: Unhandled, opcode: int) -> CmdError:
     return CmdError(Status.BAD_OP_ERR, "command not supported", f"{name} {opcode:#x}")
 
 
-def _check_lengths(request: Request, command: Command) -> None:
+def _check_lengths(request: CommandRequest, command: Command) -> None:
     """Check the lengths of input and output. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
     if len(request.data) < command.least_in:
         raise CmdError(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif import mailbox
 from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
-from emu.device.cmdif.request import Request
+from emu.device.cmdif.request import CommandRequest
 from emu.device.rounds.portions import Portions
 from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
-from layouts.enums import Delivery
+from layouts.enums import DeliveryStat
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
@@ -27,12 +27,12 @@ STATUS_OWN_OFFSET = 0x3F
 _HEADER_BYTES = 8
 _OUT_OFFSET = 0x20
 _ENTRY = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
-_IN_LENGTH, _OUT_LENGTH = Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
+_IN_LENGTH, _OUT_LENGTH = DeliveryStat.IN_LENGTH_ERR, DeliveryStat.OUT_LENGTH_ERR
 
 
 def take(
     hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: CmdLayout
-) -> Portions[Request]:
+) -> Portions[CommandRequest]:
     """Check the entry and both mailbox chains. Raises DeliveryError.
 
     Without a mailbox the input is what the entry has, whatever its length: iPXE's golan.c gives
@@ -40,7 +40,7 @@ def take(
     """
     kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
     if kind != CMD_TYPE_PCIE:
-        raise DeliveryError(Delivery.CMD_DESCR_ERR, f"command type {kind:#x}")
+        raise DeliveryError(DeliveryStat.CMD_DESCR_ERR, f"command type {kind:#x}")
     if inlen < _HEADER_BYTES:
         raise DeliveryError(_IN_LENGTH, f"input of {inlen} bytes")
     if outlen < _HEADER_BYTES:
@@ -54,20 +54,20 @@ def take(
         out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)
     if _is_signed(hca.caps):
         if mailbox.xor8(entry.buf) != 0xFF:
-            raise DeliveryError(Delivery.SIGNAT_ERR, "queue entry")
+            raise DeliveryError(DeliveryStat.SIGNAT_ERR, "queue entry")
         yield from mailbox.check_signatures(memory, in_blocks)
     if in_blocks:
         data = yield from mailbox.gather(memory, inline, in_blocks, inlen)
     else:
         data = bytearray(inline[: min(inlen, INLINE_BYTES)])
-    request = Request(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
+    request = CommandRequest(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
     command = commands.get(request.opcode)
     if command is not None and len(data) < command.layout_in.size:
         command.complete(data)
     return request
 
 
-def give_back(hca: Hca, request: Request, delivery: int = Delivery.OK) -> Portions[None]:
+def give_back(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
     """Give the command's output and its slot back to the driver. Raises DmaError."""
     if request.out_blocks:
         yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)

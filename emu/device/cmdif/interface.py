@@ -20,7 +20,7 @@ from emu.device.cmdif.dispatch import dispatch
 from emu.device.cmdif.entry import STATUS_OWN_OFFSET, give_back, hand_back, take
 from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
-from emu.device.cmdif.request import Request
+from emu.device.cmdif.request import CommandRequest
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID
@@ -31,7 +31,7 @@ from emu.device.rounds.portions import Portions, goes_on
 from emu.device.rounds.sizes import COMMANDS_PER_ROUND
 from emu.device.state.points import FaultPoint, FaultPoints
 from layouts.cmd import cmd_layout
-from layouts.enums import Delivery, EventType, Status, op_name
+from layouts.enums import DeliveryStat, EventType, Status, op_name
 from layouts.rings.eqe import eqe_cmd
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMMAND_POINT: FaultPoint[[CommandInterface, Request], Portions[bool]] = FaultPoint("cmd")
+COMMAND_POINT: FaultPoint[[CommandInterface, CommandRequest], Portions[bool]] = FaultPoint("cmd")
 """A delivered command; tells whether it is done and its completion may be reported."""
 
 LOG_SLOTS = 5
@@ -56,7 +56,7 @@ class CommandTracer(Protocol):
     """Where the trace points of commands go."""
 
     def command(
-        self, hca: Hca, request: Request, command: Command | None
+        self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
         """A command begins; ``command`` is None for an opcode that is not modelled.
 
@@ -205,11 +205,11 @@ class CommandInterface:
         yield from give_back(self._hca, request)
         return True
 
-    def _show(self, faults: FaultPoints, request: Request) -> Portions[bool]:
+    def _show(self, faults: FaultPoints, request: CommandRequest) -> Portions[bool]:
         """As ``_answer``, for a command that fault rules may match."""
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
-    def deliver(self, request: Request, delivery: int = Delivery.OK) -> Portions[None]:
+    def deliver(self, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
         """As :func:`emu.device.cmdif.entry.give_back`."""
         return give_back(self._hca, request, delivery)
 
@@ -218,7 +218,7 @@ class CommandInterface:
         if self._hca.event_eq(_CMD) is not None:
             self._finished |= 1 << slot
 
-    def execute(self, request: Request, refusal: CmdError | None = None) -> Portions[None]:
+    def execute(self, request: CommandRequest, refusal: CmdError | None = None) -> Portions[None]:
         """Run one delivered command; its output, status and syndrome are in ``request.out``.
 
         With a ``refusal``, the command does not run and is answered with that refusal.

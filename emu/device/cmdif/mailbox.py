@@ -15,7 +15,7 @@ from emu.device.ports import Buffer, DmaError, GuestMemory
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import BLOCKS_PER_PORTION
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
-from layouts.enums import Delivery
+from layouts.enums import DeliveryStat
 
 MAX_COMMAND_BYTES = 8 << 20
 """Longest input or output taken: twice what the largest page list of CREATE_MKEY needs."""
@@ -29,7 +29,7 @@ _ALIGNMENT = MAILBOX_DATA_BYTES
 class DeliveryError(Exception):
     """A command could not be taken: the delivery status says why; the command did not run."""
 
-    def __init__(self, status: Delivery, why: str) -> None:
+    def __init__(self, status: DeliveryStat, why: str) -> None:
         super().__init__(why)
         self.status = status
 
@@ -45,7 +45,7 @@ def xor8(data: Buffer) -> int:
 
 
 def walk(
-    memory: GuestMemory, pointer: int, length: int, token: int, side: Delivery
+    memory: GuestMemory, pointer: int, length: int, token: int, side: DeliveryStat
 ) -> Portions[list[int]]:
     """The addresses of the blocks that carry ``length`` bytes beyond the inline ones.
 
@@ -54,7 +54,9 @@ def walk(
     if length > MAX_COMMAND_BYTES:
         raise DeliveryError(side, f"{length} bytes are more than any command has")
     misaligned = (
-        Delivery.IN_PTR_ALIGN_ERR if side is Delivery.IN_LENGTH_ERR else Delivery.OUT_PTR_ALIGN_ERR
+        DeliveryStat.IN_PTR_ALIGN_ERR
+        if side is DeliveryStat.IN_LENGTH_ERR
+        else DeliveryStat.OUT_PTR_ALIGN_ERR
     )
     blocks: list[int] = []
     for number in range(-(-max(length - INLINE_BYTES, 0) // MAILBOX_DATA_BYTES)):
@@ -69,21 +71,23 @@ def walk(
     return blocks
 
 
-def _next_block(memory: GuestMemory, address: int, number: int, token: int, side: Delivery) -> int:
+def _next_block(
+    memory: GuestMemory, address: int, number: int, token: int, side: DeliveryStat
+) -> int:
     """Check one whole block before the command runs, so that its output has a valid place."""
     try:
         following, block_num, block_token = _LINK.unpack(memory.read(address, _LINK.size))
-        if side is Delivery.OUT_LENGTH_ERR:
+        if side is DeliveryStat.OUT_LENGTH_ERR:
             memory.view(address, MAILBOX_DATA_BYTES)
     except DmaError as error:
-        raise DeliveryError(Delivery.FW_ERR, f"mailbox block {number}: {error}") from None
+        raise DeliveryError(DeliveryStat.FW_ERR, f"mailbox block {number}: {error}") from None
     if block_num != number:
         raise DeliveryError(
-            Delivery.BAD_BLK_NUM_ERR, f"mailbox block {number} says it is {block_num}"
+            DeliveryStat.BAD_BLK_NUM_ERR, f"mailbox block {number} says it is {block_num}"
         )
     if block_token != token:
         raise DeliveryError(
-            Delivery.TOK_ERR, f"mailbox block {number}: token {block_token:#x}, not {token:#x}"
+            DeliveryStat.TOK_ERR, f"mailbox block {number}: token {block_token:#x}, not {token:#x}"
         )
     return int(following)
 
@@ -121,7 +125,7 @@ def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[Non
         for address in blocks[first : first + BLOCKS_PER_PORTION]:
             block = memory.read(address, cmd_prot_block.size)
             if xor8(block[_CTRL_OFFSET:-1]) != 0xFF or xor8(block) != 0xFF:
-                raise DeliveryError(Delivery.SIGNAT_ERR, f"mailbox block at {address:#x}")
+                raise DeliveryError(DeliveryStat.SIGNAT_ERR, f"mailbox block at {address:#x}")
 
 
 def sign(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Request:
+class CommandRequest:
     """One command in a slot, as delivered: its input and where its output goes."""
 
     slot: int

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from emu.device.faults import declare
-from emu.device.faults.declare import Point, Problem
-from emu.device.faults.event import Field, Opened
+from emu.device.faults.declare import DeclaredPoint, Problem
+from emu.device.faults.event import EventField, Opened
 from emu.device.faults.names import names_of
 from emu.device.faults.parameters import has_field, names_in, near
 from emu.device.faults.rule import Rule
@@ -42,12 +42,12 @@ def problems(rule: Rule) -> Iterator[Problem]:
             yield from _parameter(action, use, name, given)
 
 
-def _those_of(point: Point) -> str:
+def _those_of(point: DeclaredPoint) -> str:
     return ", ".join(name for name, action in ACTIONS.items() if point.name in action.uses)
 
 
 def _parameter(
-    action: Action, use: declare.Action, name: str, given: Mapping[str, Any]
+    action: Action, use: declare.PointAction, name: str, given: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """What is wrong with a parameter, at this point or at any other that has the action."""
     declared = [one for one in use.parameters if one.name == name] or [
@@ -58,7 +58,7 @@ def _parameter(
         yield from min(found, key=len)
 
 
-def _match(point: Point, match: Mapping[str, Any]) -> Iterator[Problem]:
+def _match(point: DeclaredPoint, match: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in match.items():
         if (field := point.fields.get(name)) is not None:
             for one in value if isinstance(value, list) else [value]:
@@ -75,7 +75,7 @@ def _opened(opened: Opened, name: str, match: Mapping[str, Any]) -> Iterator[str
         yield f"no field of {layout.prm_name}{near(name, names_in(layout))}"
 
 
-def _value(field: Field, value: Any) -> Iterator[str]:
+def _value(field: EventField, value: Any) -> Iterator[str]:
     """What is wrong with a name; numbers, ranges and patterns that never occur are allowed."""
     if not isinstance(value, str) or any(mark in value for mark in "*?[") or _is_range(value):
         return

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Protocol, TypeVar, cast
 
 from emu.device.faults.effects import Begin
-from emu.device.faults.event import Event, Faults, Field, Opened
+from emu.device.faults.event import Event, EventField, Opened, RuleInjector
 from emu.device.faults.rule import Rule
 from emu.device.state.points import FaultPoint, Shown, Told
 
@@ -51,7 +51,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class PointAction:
     """Something that a rule can do with the events of one point."""
 
     name: str
@@ -71,22 +71,22 @@ class Action:
 class Effect:
     """What a rule does to the device as a whole; the event that triggers it goes on."""
 
-    action: Action
+    action: PointAction
     begin: Begin
     points: frozenset[str] | None
     """The points where it is possible; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class DeclaredPoint:
     """A declared point."""
 
     name: str
     about: str
     """What an event of this point is."""
-    fields: Mapping[str, Field]
+    fields: Mapping[str, EventField]
     opened: Opened | None
-    actions: Mapping[str, Action]
+    actions: Mapping[str, PointAction]
     event: type[Event[Any]]
     is_of_packets: bool
     """Messages inside the process become packets while a rule is about it."""
@@ -95,11 +95,11 @@ class Point:
 class Mount(Protocol):
     """Puts a wrapper around a port of the device that shows its accesses, or removes it."""
 
-    def __call__(self, faults: Faults, *, wanted: bool) -> None:
+    def __call__(self, faults: RuleInjector, *, wanted: bool) -> None:
         """``wanted``: a rule is about one of its points. Called whenever rules come or go."""
 
 
-POINTS: dict[str, Point] = {}
+POINTS: dict[str, DeclaredPoint] = {}
 EFFECTS: dict[str, Effect] = {}
 PARAMETERS: dict[str, Parameter] = {}
 MOUNTS: list[tuple[frozenset[str], Mount]] = []
@@ -117,7 +117,7 @@ def action(
 
     def declare(method: _Method) -> _Method:
         name = method.__name__
-        setattr(method, _DECLARED, Action(name, about, tuple(needs), tuple(takes), method))
+        setattr(method, _DECLARED, PointAction(name, about, tuple(needs), tuple(takes), method))
         return method
 
     return declare
@@ -126,12 +126,12 @@ def action(
 def point(
     key: FaultPoint[Shown, Told],
     about: str,
-    *fields: Field,
+    *fields: EventField,
     opened: Opened | None = None,
     is_of_packets: bool = False,
 ) -> Callable[
-    [Callable[Concatenate[Faults, Shown], Event[Told]]],
-    Callable[Concatenate[Faults, Shown], Event[Told]],
+    [Callable[Concatenate[RuleInjector, Shown], Event[Told]]],
+    Callable[Concatenate[RuleInjector, Shown], Event[Told]],
 ]:
     """Declare a class of events as what passes a point.
 
@@ -140,10 +140,10 @@ def point(
     """
 
     def declare(
-        event: Callable[Concatenate[Faults, Shown], Event[Told]],
-    ) -> Callable[Concatenate[Faults, Shown], Event[Told]]:
+        event: Callable[Concatenate[RuleInjector, Shown], Event[Told]],
+    ) -> Callable[Concatenate[RuleInjector, Shown], Event[Told]]:
         cls = cast(type[Event[Any]], event)
-        declared = Point(
+        declared = DeclaredPoint(
             key.name, about, {field.name: field for field in fields}, opened,
             dict(_actions(cls)), cls, is_of_packets,
         )  # fmt: skip
@@ -171,7 +171,7 @@ def effect(
 
     def declare(begin: _Begin) -> _Begin:
         name = begin.__name__
-        declared = Action(name, about, tuple(needs), tuple(takes), begin)
+        declared = PointAction(name, about, tuple(needs), tuple(takes), begin)
         if name in EFFECTS or any(name in one.actions for one in POINTS.values()):
             raise DeclarationError(f"effect {name!r}: an action has this name already")
         if not about:
@@ -194,7 +194,7 @@ def mount(*keys: FaultPoint[..., Any]) -> Callable[[_Mount], _Mount]:
     return declare
 
 
-def _actions(cls: type) -> Iterator[tuple[str, Action]]:
+def _actions(cls: type) -> Iterator[tuple[str, PointAction]]:
     """The declared methods: first those of the class in their order, then the inherited ones.
 
     A method that overrides an inherited one keeps its description unless it is declared anew.
@@ -203,12 +203,12 @@ def _actions(cls: type) -> Iterator[tuple[str, Action]]:
     for owner in getattr(cls, "__mro__", ()):
         for name, method in vars(owner).items():
             declared = getattr(method, _DECLARED, None)
-            if isinstance(declared, Action) and name not in found:
+            if isinstance(declared, PointAction) and name not in found:
                 found.add(name)
                 yield name, replace(declared, carry_out=getattr(cls, name))
 
 
-def _gaps(declared: Point, field_count: int) -> Iterator[str]:
+def _gaps(declared: DeclaredPoint, field_count: int) -> Iterator[str]:
     """What a declaration lacks, as a sentence for each."""
     cls = declared.event
     if not (isinstance(cls, type) and issubclass(cls, Event)):
@@ -238,7 +238,7 @@ def _gaps(declared: Point, field_count: int) -> Iterator[str]:
             yield f"its action {one.name!r} is an effect on the device already"
 
 
-def _take_parameters(declared: Action) -> None:
+def _take_parameters(declared: PointAction) -> None:
     for parameter in declared.parameters:
         known = PARAMETERS.setdefault(parameter.name, parameter)
         if known.type != parameter.type:

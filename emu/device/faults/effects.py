@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emu.device.faults.event import Faults
+from emu.device.faults.event import RuleInjector
 from emu.device.faults.rule import Rule
 from emu.device.ports import Timer
 
@@ -20,7 +20,7 @@ Ending = Callable[[], object]
 class Effects:
     """The effects at one function."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: RuleInjector) -> None:
         self.faults = faults
         self._endings: dict[str, list[Ending]] = {}
         self._timers: set[Timer] = set()

@@ -35,7 +35,7 @@ MISSING = object()
 """The value of a field that an event does not have; no rule matches it."""
 
 
-class Faults(Protocol):
+class RuleInjector(Protocol):
     """The injector, as events and effects see it."""
 
     @property
@@ -80,7 +80,7 @@ class Faults(Protocol):
         """A command has run: arm the rules that are now due, remove those that end here."""
 
 
-class Field:
+class EventField:
     """A field that the events of a point have; its name is that of their attribute."""
 
     __slots__ = ("is_told", "kind", "name")
@@ -117,14 +117,14 @@ class Event(Generic[Result]):
     __slots__ = ("faults",)
 
     point: ClassVar[str]
-    declared: ClassVar[Mapping[str, Field]]
+    declared: ClassVar[Mapping[str, EventField]]
     """The declaration's fields, by name."""
     ends_with_objects: ClassVar[bool] = False
     """Whether it is of an object, and must not happen when all objects have gone."""
     instead: ClassVar[Any] = None
     """What the dispatcher gets back when a rule keeps the event from going on now."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: RuleInjector) -> None:
         self.faults = faults
 
     def go_on(self) -> Result:

@@ -64,7 +64,7 @@ def _percent(value: Any) -> Any:
 
 
 def time_text(ns: int) -> str:
-    """A time as :class:`Link` takes it, in the largest unit that has it as a whole number."""
+    """A time as a link takes it, in the largest unit that has it as a whole number."""
     return _text(ns, {"s": _NS_PER_S, "ms": 1_000_000, "us": 1000, "ns": 1})
 
 
@@ -87,7 +87,7 @@ Time = Annotated[
 Percent = Annotated[float, BeforeValidator(_percent), Field(ge=0, le=100)]
 
 
-class Link(BaseModel):
+class PlannedLink(BaseModel):
     """The properties of one link, in one direction or both.
 
     An entry replaces all that an earlier one for the same function and direction has set; one
@@ -135,7 +135,7 @@ class Link(BaseModel):
     """Packets on the way and waiting; more are lost. RDMA's sender waits from half of it on."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Link:
+    def _fits(self) -> PlannedLink:
         if self.jitter > self.delay:
             raise ValueError("jitter needs a delay that is no smaller")
         if self.reorder and not self.delay:

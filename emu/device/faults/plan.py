@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
 
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.faults.rule import Rule
 from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
 
@@ -76,7 +76,7 @@ class Plan(BaseModel):
     about: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
     seed: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
     rule: list[WholeRule] = Field(default_factory=list, max_length=MOST_RULES)
-    link: list[Link] = Field(default_factory=list, max_length=MOST_LINKS)
+    link: list[PlannedLink] = Field(default_factory=list, max_length=MOST_LINKS)
     expect: Expectation | None = None
 
     @property

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.faults.plan import MOST_LINKS, MOST_RULES, Plan
 from emu.device.faults.rule import Rule
 from emu.device.faults.text import PlanError, from_table, link_from_table, rule_from_table
@@ -66,7 +66,7 @@ class Fired:
 
 
 @dataclass(slots=True)
-class Span:
+class RuleSpan:
     """When a rule came and went, as the number of commands that each function had run."""
 
     came: Sequence[int] = ()
@@ -81,7 +81,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FaultRecord:
     """The contents of a record."""
 
     plan: Plan
@@ -90,7 +90,7 @@ class Record:
     head: Mapping[str, Any]
     without_effect: tuple[Fired, ...] = ()
     """What would have fired, but changed nothing."""
-    spans: Mapping[str, Span] = field(default_factory=dict)
+    spans: Mapping[str, RuleSpan] = field(default_factory=dict)
     """By name, when the rules came and went that were not there for the whole run."""
 
     def replayed(self, only: Iterable[tuple[int, str, int]] | None = None) -> Plan:
@@ -135,7 +135,7 @@ def head(
     }  # fmt: skip
 
 
-def read(text: str, source: str = "record") -> Record:
+def read(text: str, source: str = "record") -> FaultRecord:
     """The record in a text. Raises :class:`RecordError`.
 
     A last line that is cut short, as on a full disk, is ignored.
@@ -152,7 +152,7 @@ def read(text: str, source: str = "record") -> Record:
         plan = from_table(first.get("plan"), source)
     except PlanError as error:
         raise RecordError(str(error)) from None
-    told = _Reader(plan)
+    told = _RecordReader(plan)
     for number, text_line in enumerate(lines[1:], 2):
         if not text_line.endswith("\n"):
             break
@@ -160,19 +160,19 @@ def read(text: str, source: str = "record") -> Record:
     whole: Plan = plan.model_copy(
         update={"rule": told.rules, "link": told.links, "seed": told.seed}
     )
-    return Record(whole, told.with_effect(), first, tuple(told.without), told.spans)
+    return FaultRecord(whole, told.with_effect(), first, tuple(told.without), told.spans)
 
 
-class _Reader:
+class _RecordReader:
     """Follows the rules that come and go; a name that is used again is made unique."""
 
     def __init__(self, plan: Plan) -> None:
         self.rules: list[Rule] = list(plan.rule)
-        self.links: list[Link] = list(plan.link)
+        self.links: list[PlannedLink] = list(plan.link)
         self.seed = plan.seed
         self.fired: list[Fired] = []
         self.without: list[Fired] = []
-        self.spans: dict[str, Span] = {}
+        self.spans: dict[str, RuleSpan] = {}
         self._used = {rule.name for rule in plan.rule}
         self._names = {rule.name: rule.name for rule in plan.rule}
 
@@ -191,7 +191,7 @@ class _Reader:
         elif "removed" in values:
             name = self._names.pop(str(values["removed"]), None)
             if name is not None:
-                self.spans.setdefault(name, Span()).went = _commands(values, place)
+                self.spans.setdefault(name, RuleSpan()).went = _commands(values, place)
 
     def with_effect(self) -> tuple[Fired, ...]:
         """What has fired; not what was taken back later."""
@@ -212,7 +212,7 @@ class _Reader:
         self._used.add(name)
         self._names[rule.name] = name
         self.rules.append(rule.model_copy(update={"name": name}))
-        self.spans[name] = Span(_commands(values, place))
+        self.spans[name] = RuleSpan(_commands(values, place))
 
     def _seeded(self, values: dict[str, Any], place: str) -> None:
         """Another plan was loaded: its seed decides what becomes of links' packets."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from emu.device.faults.declare import Action, Point
-from emu.device.faults.event import Field
+from emu.device.faults.declare import DeclaredPoint, PointAction
+from emu.device.faults.event import EventField
 from emu.device.faults.names import names_of
 from emu.device.faults.plan import Expectation, Plan
 from emu.device.faults.vocabulary import ACTIONS, POINTS
@@ -81,13 +81,13 @@ def _points() -> str:
     return "\n".join(lines) + "\n"
 
 
-def fields_of(point: Point) -> str:
+def fields_of(point: DeclaredPoint) -> str:
     """What a rule can match at a point, with the names that fields have where they are few."""
     told = ", ".join(map(_field, point.fields.values()))
     return f"{told}; {point.opened.about}" if point.opened is not None else told
 
 
-def _field(field: Field) -> str:
+def _field(field: EventField) -> str:
     names = names_of(field.kind)
     few = f" ({', '.join(names)})" if 0 < len(names) <= _FEW else ""
     return f"`{field.name}`{few}"
@@ -105,12 +105,12 @@ def _actions() -> str:
     return "\n".join(lines) + "\n"
 
 
-def parameters_of(use: Action) -> str:
+def parameters_of(use: PointAction) -> str:
     """The parameters of an action at a point, those that it needs in bold."""
     return ", ".join([f"**{one.name}**" for one in use.needs] + [one.name for one in use.takes])
 
 
-def _alike(uses: Mapping[str, Action]) -> Iterator[tuple[list[str], Action]]:
+def _alike(uses: Mapping[str, PointAction]) -> Iterator[tuple[list[str], PointAction]]:
     """Points at which an action is the same."""
     groups: dict[tuple[str, str], list[str]] = {}
     for point, use in uses.items():

@@ -10,7 +10,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from emu.device.faults.checks import problems
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.faults.plan import Plan
 from emu.device.faults.rule import Rule
 from emu.device.faults.shape import TooComplexError, cuts, header_name, unfit
@@ -107,12 +107,12 @@ def rule_from_table(table: Any, source: str = "rule") -> Rule:
     return rule
 
 
-def link_from_table(table: Any, source: str = "link") -> Link:
+def link_from_table(table: Any, source: str = "link") -> PlannedLink:
     """One link. Raises :class:`PlanError`."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     try:
-        link: Link = finish(_checked({"link": [table]}, source)).link[0]
+        link: PlannedLink = finish(_checked({"link": [table]}, source)).link[0]
     except PlanError as error:
         raise PlanError(str(error).replace("link[1].", "").replace("link[1]", "")) from None
     return link

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from emu.device.faults import declare
-from emu.device.faults.declare import Parameter, Point
+from emu.device.faults.declare import DeclaredPoint, Parameter
 
 import_module("emu.device.faults.points")  # its modules declare the points
 
@@ -18,7 +18,7 @@ class Action:
     """An action, over all points where it is possible."""
 
     name: str
-    uses: Mapping[str, declare.Action]
+    uses: Mapping[str, declare.PointAction]
     """What it does at each point, by the point's name."""
 
     @property
@@ -39,7 +39,7 @@ class Action:
 
 def _actions() -> dict[str, Action]:
     """Actions in the order of their first declaration; those on the device as a whole come last."""
-    uses: dict[str, dict[str, declare.Action]] = {}
+    uses: dict[str, dict[str, declare.PointAction]] = {}
     for point in declare.POINTS.values():
         for name, use in point.actions.items():
             uses.setdefault(name, {})[point.name] = use
@@ -49,6 +49,6 @@ def _actions() -> dict[str, Action]:
     return {name: Action(name, MappingProxyType(at)) for name, at in uses.items()}
 
 
-POINTS: Mapping[str, Point] = MappingProxyType(declare.POINTS)
+POINTS: Mapping[str, DeclaredPoint] = MappingProxyType(declare.POINTS)
 ACTIONS: Mapping[str, Action] = MappingProxyType(_actions())
 PARAMETERS: Mapping[str, Parameter] = MappingProxyType(declare.PARAMETERS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from emu.device.models.conditions import Generation, Kind, assembled
+from emu.device.models.conditions import Generation, ModelKind, assembled
 from emu.device.models.model import IbSpeed, Model
 from emu.device.models.parts import PARTS
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
@@ -162,7 +162,7 @@ _PRODUCTS = (
 
 def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
     title = f"{product.title} VF" if is_vf else product.title
-    kind = Kind(generation=product.generation, link=link, is_vf=is_vf)
+    kind = ModelKind(generation=product.generation, link=link, is_vf=is_vf)
     groups = assembled(PARTS, kind)
     identity = PciIdentity(
         device_id=product.vf_id if is_vf else product.pf_id,

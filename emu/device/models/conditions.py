@@ -26,7 +26,7 @@ class Generation(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ModelKind:
     """What conditions are about."""
 
     generation: Generation
@@ -47,7 +47,7 @@ class Part:
     is_vf: bool | None = None
     """Whether it is for virtual functions, or for physical ones; None for both."""
 
-    def is_of(self, kind: Kind) -> bool:
+    def is_of(self, kind: ModelKind) -> bool:
         """Whether a kind of function has it."""
         return (
             self.since <= kind.generation <= self.until
@@ -56,7 +56,7 @@ class Part:
         )
 
 
-def assembled(parts: Iterable[Part], kind: Kind) -> Mapping[CapType, Capabilities]:
+def assembled(parts: Iterable[Part], kind: ModelKind) -> Mapping[CapType, Capabilities]:
     """Every group that a kind of function has; of several parts with a field the last one counts.
 
     A group of which it has no part is not there.

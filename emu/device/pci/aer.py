@@ -10,7 +10,7 @@ from collections.abc import Set
 from enum import IntEnum
 
 from emu.device.pci.capabilities import ExtendedCapability
-from emu.device.pci.registers import Access, Field, Window, dword, rw, w1c
+from emu.device.pci.registers import RegisterField, RegisterWindow, WriteEffect, dword, rw, w1c
 
 CAP_ID = 0x0001
 
@@ -75,20 +75,22 @@ def aer_capability() -> ExtendedCapability:
             dword("uncorrectable_severity", 0x0C, *_setting(Uncorrectable, _FATAL)),
             dword("correctable_status", 0x10, *_status(Correctable)),
             dword("correctable_mask", 0x14, *_setting(Correctable, _CORRECTABLE_MASKED)),
-            dword("control", 0x18, Field("first_error", 0, 5, Access.RO, sticky=True)),
+            dword("control", 0x18, RegisterField("first_error", 0, 5, WriteEffect.RO, sticky=True)),
         ),
     )
 
 
-def _status(errors: type[IntEnum]) -> list[Field]:
+def _status(errors: type[IntEnum]) -> list[RegisterField]:
     return [w1c(error.name.lower(), error, sticky=True) for error in errors]
 
 
-def _setting(errors: type[IntEnum], ones: Set[IntEnum]) -> list[Field]:
+def _setting(errors: type[IntEnum], ones: Set[IntEnum]) -> list[RegisterField]:
     return [rw(e.name.lower(), e, reset=int(e in ones), sticky=True) for e in errors]
 
 
-def record_error(aer: Window, express: Window, *, correctable: bool, status_bit: int) -> None:
+def record_error(
+    aer: RegisterWindow, express: RegisterWindow, *, correctable: bool, status_bit: int
+) -> None:
     """Record an error as the function that detects it does (6.2.4.1, 6.2.5).
 
     A mask suppresses the error message, not the status bit. Raises ValueError for a bit that the

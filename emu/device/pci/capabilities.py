@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emu.device.pci.identity import PciIdentity
-from emu.device.pci.registers import Block, Register, Window, dword, ro, rw, w1c, word
+from emu.device.pci.registers import Block, Register, RegisterWindow, dword, ro, rw, w1c, word
 
 D0 = 0
 D3_HOT = 3
@@ -140,7 +140,7 @@ def power_management() -> Capability:
     )
 
 
-def _refuse_missing_states(regs: Window, before: int) -> None:
+def _refuse_missing_states(regs: RegisterWindow, before: int) -> None:
     """D1 and D2 are not supported: a write that asks for them is ignored (7.5.2.2)."""
     if regs["control"] & 3 not in (D0, D3_HOT):
         regs["control"] = before

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from emu.device.pci.capabilities import Capability
 from emu.device.pci.identity import PciIdentity
-from emu.device.pci.registers import Register, Window, dword, ro, rw, w1c, word
+from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw, w1c, word
 
 CAP_ID = 0x10
 INITIATE_FLR = 0x8000
@@ -54,7 +54,7 @@ def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> 
 
 
 def _device_registers(start_flr: Callable[[], None]) -> tuple[Register, ...]:
-    def control_written(regs: Window, _before: int) -> None:
+    def control_written(regs: RegisterWindow, _before: int) -> None:
         if regs["device_control"] & INITIATE_FLR:
             start_flr()
 

@@ -7,7 +7,7 @@ Register Types": RO, RW, RW1C, and their sticky forms). The bank keeps these for
 one masked write works for every register, size and alignment.
 
 A register with side effects has hooks. They access the registers of their block through a
-:class:`Window`, by name and without the masks, as the hardware behind the registers would.
+:class:`RegisterWindow`, by name and without the masks, as the hardware behind the registers would.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from emu.device.ports import Buffer
 SPACE_BYTES = 4096
 
 
-class Access(Enum):
+class WriteEffect(Enum):
     """What a write from the bus does to a field."""
 
     RO = "read-only"
@@ -30,13 +30,13 @@ class Access(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RegisterField:
     """Bits ``at`` to ``at + width - 1`` of a register."""
 
     name: str
     at: int
     width: int
-    access: Access
+    access: WriteEffect
     reset: int = 0
     sticky: bool = False
     """A function-level reset leaves it alone."""
@@ -52,19 +52,21 @@ class Field:
         return self.reset << self.at
 
 
-def ro(name: str, at: int, width: int = 1, value: int = 1) -> Field:
+def ro(name: str, at: int, width: int = 1, value: int = 1) -> RegisterField:
     """A field that software only reads."""
-    return Field(name, at, width, Access.RO, value)
+    return RegisterField(name, at, width, WriteEffect.RO, value)
 
 
-def rw(name: str, at: int, width: int = 1, reset: int = 0, *, sticky: bool = False) -> Field:
+def rw(
+    name: str, at: int, width: int = 1, reset: int = 0, *, sticky: bool = False
+) -> RegisterField:
     """A field that software reads and writes."""
-    return Field(name, at, width, Access.RW, reset, sticky)
+    return RegisterField(name, at, width, WriteEffect.RW, reset, sticky)
 
 
-def w1c(name: str, at: int, width: int = 1, *, sticky: bool = False) -> Field:
+def w1c(name: str, at: int, width: int = 1, *, sticky: bool = False) -> RegisterField:
     """A status field: the function sets its bits, software clears those it writes as one."""
-    return Field(name, at, width, Access.W1C, 0, sticky)
+    return RegisterField(name, at, width, WriteEffect.W1C, 0, sticky)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,9 @@ class Register:
     name: str
     offset: int
     size: int
-    fields: tuple[Field, ...] = ()
-    on_read: Callable[[Window], None] | None = None
-    on_write: Callable[[Window, int], None] | None = None
+    fields: tuple[RegisterField, ...] = ()
+    on_read: Callable[[RegisterWindow], None] | None = None
+    on_write: Callable[[RegisterWindow, int], None] | None = None
     trigger: int = 0
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class Register:
         """The value after reset."""
         return sum(field.value for field in self.fields)
 
-    def bits(self, access: Access) -> int:
+    def bits(self, access: WriteEffect) -> int:
         """A mask of the bits with this access."""
         return sum(field.mask for field in self.fields if field.access is access)
 
@@ -106,12 +108,12 @@ class Register:
         return sum(field.mask for field in self.fields if field.sticky)
 
 
-def word(name: str, offset: int, *fields: Field) -> Register:
+def word(name: str, offset: int, *fields: RegisterField) -> Register:
     """A register of 16 bits without side effects."""
     return Register(name, offset, 2, fields)
 
 
-def dword(name: str, offset: int, *fields: Field) -> Register:
+def dword(name: str, offset: int, *fields: RegisterField) -> Register:
     """A register of 32 bits without side effects."""
     return Register(name, offset, 4, fields)
 
@@ -138,25 +140,27 @@ class Bank:
         self._rw = bytearray(SPACE_BYTES)
         self._w1c = bytearray(SPACE_BYTES)
         self._sticky = bytearray(SPACE_BYTES)
-        self._readers: list[tuple[range, Window, Callable[[Window], None]]] = []
-        self._writers: list[tuple[range, Window, Register, Callable[[Window, int], None]]] = []
-        self._windows: dict[str, Window] = {}
+        self._readers: list[tuple[range, RegisterWindow, Callable[[RegisterWindow], None]]] = []
+        self._writers: list[
+            tuple[range, RegisterWindow, Register, Callable[[RegisterWindow, int], None]]
+        ] = []
+        self._windows: dict[str, RegisterWindow] = {}
         taken: set[int] = set()
         for base, block in blocks:
-            window = self._windows[block.name] = Window(self._value, base, block)
+            window = self._windows[block.name] = RegisterWindow(self._value, base, block)
             for register in block.registers:
                 self._place(register, window, taken)
         self.reset()
 
-    def _place(self, register: Register, window: Window, taken: set[int]) -> None:
+    def _place(self, register: Register, window: RegisterWindow, taken: set[int]) -> None:
         span = window.span(register)
         if not taken.isdisjoint(span) or register.offset + register.size > window.block.size:
             raise ValueError(f"{window.block.name}.{register.name} overlaps or leaves its block")
         taken.update(span)
         for picture, bits in (
             (self._reset, register.reset),
-            (self._rw, register.bits(Access.RW)),
-            (self._w1c, register.bits(Access.W1C)),
+            (self._rw, register.bits(WriteEffect.RW)),
+            (self._w1c, register.bits(WriteEffect.W1C)),
             (self._sticky, register.sticky),
         ):
             picture[span.start : span.stop] = bits.to_bytes(register.size, "little")
@@ -166,7 +170,7 @@ class Bank:
             started_by = _trigger_span(register, span)
             self._writers.append((started_by, window, register, register.on_write))
 
-    def __getitem__(self, block: str) -> Window:
+    def __getitem__(self, block: str) -> RegisterWindow:
         """A block's registers by name."""
         return self._windows[block]
 
@@ -208,7 +212,7 @@ class Bank:
         self._value[:] = (old & kept | fresh & ~kept).to_bytes(SPACE_BYTES, "little")
 
 
-class Window:
+class RegisterWindow:
     """One block's registers by name and without the masks: the function's own access to them."""
 
     __slots__ = ("_base", "_registers", "_value", "block")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from emu.device.pci.capabilities import Capability
 from emu.device.pci.identity import PciIdentity
-from emu.device.pci.registers import Register, Window, dword, ro, rw
+from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw
 
 CAP_ID = 0x03
 FLAG = 0x8000
@@ -60,7 +60,7 @@ def vpd_capability(image: bytes) -> Capability:
     with the flag set requests a write, which a read-only image ignores: only the flag is cleared.
     """
 
-    def start(regs: Window, _before: int) -> None:
+    def start(regs: RegisterWindow, _before: int) -> None:
         if regs["address"] & FLAG:
             regs["address"] &= ~FLAG
             return

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from emu.device.pci.capabilities import Capability
 from emu.device.pci.icmd import Icmd, IcmdSpace
-from emu.device.pci.registers import Register, Window, dword, ro, rw
+from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw
 
 CAP_ID = 0x09
 SPACE_ICMD_EXT = 0x1
@@ -199,7 +199,7 @@ class Vsc:
         self._locks.clear()
         self._icmd.clear()
 
-    def _select(self, regs: Window, _before: int) -> None:
+    def _select(self, regs: RegisterWindow, _before: int) -> None:
         """Select a space: status 0 means that there is none; the address register gets its size."""
         number = regs["control"] & _SPACE_MASK
         space = self._spaces.get(number)
@@ -209,7 +209,7 @@ class Vsc:
         regs["control"] = number | _SUPPORTED | (_SIZE_VALID if space.size else 0)
         regs["address"] = space.size & ADDRESS_MASK
 
-    def _access(self, regs: Window, _before: int) -> None:
+    def _access(self, regs: RegisterWindow, _before: int) -> None:
         """Read or write one word; it is done at once, so the flag flips before the driver reads
         it."""
         address = regs["address"] & ADDRESS_MASK
@@ -229,10 +229,10 @@ class Vsc:
         regs["address"] = address | (FLAG ^ writing)
 
 
-def _next_ticket(regs: Window) -> None:
+def _next_ticket(regs: RegisterWindow) -> None:
     """Each read returns another number, never 0: a free semaphore reads as 0."""
     regs["counter"] = regs["counter"] % _WORD_MASK + 1
 
 
-def _take_or_free(regs: Window, before: int) -> None:
+def _take_or_free(regs: RegisterWindow, before: int) -> None:
     regs["semaphore"] = _contend(before, regs["semaphore"])

@@ -18,7 +18,7 @@ from emu.device.port.congestion import Congestion
 from emu.device.port.counts import Counting
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.packet import Packet
-from emu.device.port.recovery import Recovery
+from emu.device.port.recovery import LossRecovery
 
 if TYPE_CHECKING:
     from layouts.objects.qp import Ads
@@ -110,7 +110,7 @@ class Link(Protocol):
         """Congestion control; None on a link layer where nobody switches it on."""
 
     @property
-    def recovery(self) -> Recovery:
+    def recovery(self) -> LossRecovery:
         """What connections do about lost packets."""
 
     @property

@@ -15,7 +15,7 @@ from emu.device.ports import Buffer
 from layouts.enums import QpType
 from layouts.prm import Prm
 from layouts.wire import bth as wire
-from layouts.wire.bth import Kind, Service
+from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD, PacketOp
 
 MAX_PAYLOAD = 4096
@@ -251,7 +251,7 @@ def _ending(op: PacketOp) -> Prm | None:
     return last if last in (wire.imm_dt, wire.ieth) else None
 
 
-OPS: dict[tuple[Service, Kind, bool, bool, Prm | None], PacketOp] = {
+OPS: dict[tuple[Service, PacketKind, bool, bool, Prm | None], PacketOp] = {
     (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op for op in PACKET_OPS.values()
 }
 """Opcodes by meaning: service, kind, whether it begins and whether it ends its message, and the

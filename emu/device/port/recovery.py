@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class LossRecovery:
     """The port's settings, since power-on."""
 
     adaptive_retransmission: bool = True

@@ -44,7 +44,7 @@ STEPS_PER_ACCESS = 4096 + 64
 single bytes. What takes more is moved in pieces, or fails."""
 
 
-class Waiting(Protocol):
+class RoundWaiter(Protocol):
     """Somebody with work for the next rounds."""
 
     def go_on(self) -> None:
@@ -68,9 +68,9 @@ class Round:
         """Rounds so far."""
         self.is_waiting = False
         """Whether something waits for the next rounds."""
-        self._cycle: deque[Waiting] = deque()
+        self._cycle: deque[RoundWaiter] = deque()
         """Lines that get a share before the queues' turns."""
-        self._later: deque[Waiting] = deque()
+        self._later: deque[RoundWaiter] = deque()
         """Lines that get theirs after these turns."""
         self.is_gathering = False
         """What comes now may be written together with what comes soon after it."""
@@ -162,12 +162,12 @@ class Round:
         """The turns are over, now sockets are read: there is room left for what they bring."""
         self.most = MOST_STEPS_RECEIVED
 
-    def wait(self, line: Waiting) -> None:
+    def wait(self, line: RoundWaiter) -> None:
         """A line has work for the next rounds."""
         self._later.append(line)
         self.is_waiting = True
 
-    def forget(self, line: Waiting) -> None:
+    def forget(self, line: RoundWaiter) -> None:
         """A line has no more work."""
         for lines in (self._cycle, self._later):
             if line in lines:

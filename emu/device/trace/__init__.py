@@ -2,10 +2,10 @@
 
 The core calls the trace points of :class:`emu.device.function.function.Tracer`.
 :class:`emu.device.trace.recorder.Recorder` turns each call into one
-:class:`emu.device.trace.event.Event`, which goes as a JSON line or a line of text to wherever the
-recorder's sink leads. Nothing here does I/O.
+``TraceEvent``, which goes as a JSON line or a line of text to wherever the recorder's sink leads.
+Nothing here does I/O.
 
-A new trace point takes a name in :class:`emu.device.trace.event.Point`, a method of ``Tracer`` and
-its twin in ``Recorder``, which decodes by declared structures (:mod:`emu.device.trace.decode`) into
-a dict. Both forms follow from the dict; :mod:`emu.device.trace.text` may put it into nicer words.
+A new trace point takes a name in ``TracePoint``, a method of ``Tracer`` and its twin in
+``Recorder``, which decodes by declared structures (:mod:`emu.device.trace.decode`) into a dict.
+Both forms follow from the dict; :mod:`emu.device.trace.text` may put it into nicer words.
 """

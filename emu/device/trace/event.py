@@ -56,7 +56,7 @@ KERNEL = -1
 _COMMON = ("t_ns", "function", "point")
 
 
-class Point(StrEnum):
+class TracePoint(StrEnum):
     """The trace points."""
 
     RESET = "reset"
@@ -72,13 +72,13 @@ class Point(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TraceEvent:
     """One event. ``fields`` holds plain values only: numbers, strings, lists and dicts."""
 
     t_ns: int
     function: int
     point: str
-    """A :class:`Point`, or one that a later version has added."""
+    """A :class:`TracePoint`, or one that a later version has added."""
     fields: Mapping[str, Any]
 
     def to_json(self) -> str:
@@ -87,7 +87,7 @@ class Event:
         return json.dumps(common | dict(self.fields), separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, line: str) -> Event:
+    def from_json(cls, line: str) -> TraceEvent:
         """The event of a JSON line. Raises ValueError for anything else."""
         try:
             values = json.loads(line)
@@ -103,4 +103,4 @@ class Event:
     @property
     def is_refusal(self) -> bool:
         """Whether this is a command that did not succeed."""
-        return self.point == Point.CMD and self.fields.get("status") != "OK"
+        return self.point == TracePoint.CMD and self.fields.get("status") != "OK"

@@ -60,7 +60,7 @@ _DOORBELLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Register:
+class _NamedRegister:
     """A named place of the initialization segment; offset and width in bits."""
 
     name: str
@@ -69,7 +69,7 @@ class _Register:
     kind: Any
 
 
-def _registers(prm: Prm, prefix: str = "", base: int = 0) -> Iterator[_Register]:
+def _registers(prm: Prm, prefix: str = "", base: int = 0) -> Iterator[_NamedRegister]:
     for field in prm.fields:
         name, offset = prefix + field.name, base + field.offset
         if isinstance(field.kind, Prm) and field.width > _WIDEST_REGISTER:
@@ -77,9 +77,9 @@ def _registers(prm: Prm, prefix: str = "", base: int = 0) -> Iterator[_Register]
         elif isinstance(field.kind, c.Array):
             item = field.width // int(field.kind.count)
             for at in range(int(field.kind.count)):
-                yield _Register(f"{name}[{at}]", offset + at * item, item, field.kind.subcon)
+                yield _NamedRegister(f"{name}[{at}]", offset + at * item, item, field.kind.subcon)
         else:
-            yield _Register(name, offset, field.width, field.kind)
+            yield _NamedRegister(name, offset, field.width, field.kind)
 
 
 _ISEG = tuple(_registers(init_seg))

@@ -12,14 +12,14 @@ from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import STEPS_PER_EVENT
 from emu.device.trace import decode, mmio, work
-from emu.device.trace.event import Event, Point
+from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.text import TextForm
 from layouts.enums import EventType, PageFaultSubtype, PortChange, Status, op_name
 
 if TYPE_CHECKING:
     from emu.device.cmdif.mailbox import DeliveryError
     from emu.device.cmdif.registry import Command
-    from emu.device.cmdif.request import Request
+    from emu.device.cmdif.request import CommandRequest
     from emu.device.objects.eth.sq import Sq
     from emu.device.objects.queues.page_fault import PageFault
     from emu.device.objects.queues.send_queue import Wqe
@@ -39,20 +39,20 @@ class Sink(Protocol):
     def is_open(self) -> bool:
         """False once no more events are wanted."""
 
-    def write(self, event: Event) -> None:
+    def write(self, event: TraceEvent) -> None:
         """Take an event. Never raises: the trace must not disturb the device."""
 
 
-class EventList(list[Event]):
+class EventList(list[TraceEvent]):
     """A sink in memory, for tests; ``str`` gives the text form."""
 
     is_open = True
 
-    def write(self, event: Event) -> None:
+    def write(self, event: TraceEvent) -> None:
         """Take an event."""
         self.append(event)
 
-    def of(self, point: Point) -> list[Event]:
+    def of(self, point: TracePoint) -> list[TraceEvent]:
         """The events of one point."""
         return [event for event in self if event.point == point]
 
@@ -60,7 +60,7 @@ class EventList(list[Event]):
         return "\n".join(map(TextForm(), self))
 
 
-class Stream(Protocol):
+class TextStream(Protocol):
     """What a :class:`LineSink` writes to."""
 
     def write(self, text: str, /) -> object:
@@ -74,14 +74,14 @@ class LineSink:
     keeps running.
     """
 
-    def __init__(self, stream: Stream, form: Callable[[Event], str]) -> None:
+    def __init__(self, stream: TextStream, form: Callable[[TraceEvent], str]) -> None:
         self.is_open = True
         self.ended_by: OSError | None = None
         """What has ended the trace before the run."""
         self._stream = stream
         self._form = form
 
-    def write(self, event: Event) -> None:
+    def write(self, event: TraceEvent) -> None:
         """Write the event's line, unless the stream has failed."""
         if not self.is_open:
             return
@@ -110,21 +110,21 @@ class Recorder:
     def __bool__(self) -> bool:
         return self._sink.is_open
 
-    def _record(self, point: Point, fields: dict[str, Any]) -> None:
+    def _record(self, point: TracePoint, fields: dict[str, Any]) -> None:
         self._clock.round.charge(STEPS_PER_EVENT)
-        self._sink.write(Event(self._clock.now_ns(), self._function, point, fields))
+        self._sink.write(TraceEvent(self._clock.now_ns(), self._function, point, fields))
 
     def power_on(self, model: str) -> None:
         """The function's power-on state, at the start or after a reset."""
-        self._record(Point.RESET, {"model": model})
+        self._record(TracePoint.RESET, {"model": model})
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
         """A BAR 0 access, with the register's name."""
         place = {"access": kind, "offset": offset, "length": len(data)}
-        self._record(Point.MMIO, place | mmio.describe(offset, data))
+        self._record(TracePoint.MMIO, place | mmio.describe(offset, data))
 
     def command(
-        self, hca: Hca, request: Request, command: Command | None
+        self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
         """A command, with its input and output or the reason of its refusal."""
         # The handler may change state that is needed to decode the input, so decode that first.
@@ -133,7 +133,7 @@ class Recorder:
 
     def _command_done(
         self,
-        request: Request,
+        request: CommandRequest,
         command: Command | None,
         given: dict[str, Any],
         started_ns: int,
@@ -151,7 +151,7 @@ class Recorder:
         elif command:
             inner = _inner(command, request)
             fields["out"] = decode.structure(command.layout_out, request.out, inner)
-        self._record(Point.CMD, fields)
+        self._record(TracePoint.CMD, fields)
 
     def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
         """A command that was not taken."""
@@ -159,7 +159,7 @@ class Recorder:
         fields = _named(slot, int.from_bytes(inline[:2], "big"))
         fields |= {"delivery": error.status.name, "reason": str(error)}
         fields["in"] = decode.unknown(inline)
-        self._record(Point.CMD, fields)
+        self._record(TracePoint.CMD, fields)
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
         """An EQE, decoded by its event type."""
@@ -170,11 +170,11 @@ class Recorder:
         elif sub_type:
             fields["sub_type"] = sub_type
         fields["data"] = decode.event_data(event, sub_type, data)
-        self._record(Point.EQE, fields)
+        self._record(TracePoint.EQE, fields)
 
     def irq(self, vector: int, eqn: int) -> None:
         """An interrupt."""
-        self._record(Point.IRQ, {"vector": vector, "eqn": eqn})
+        self._record(TracePoint.IRQ, {"vector": vector, "eqn": eqn})
 
     def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
         """A work request, decoded by its opcode."""
@@ -184,7 +184,7 @@ class Recorder:
         is_ipoib = isinstance(queue, Qp) and queue.is_ipoib
         shown = work.request(wqe, st, mode, is_ipoib=is_ipoib)
         self.requests[shown["op"]] += 1
-        self._record(Point.WQE, {"qpn": queue.handle} | shown)
+        self._record(TracePoint.WQE, {"qpn": queue.handle} | shown)
 
     def summary(self) -> Iterator[str]:
         """What was seen, for the end of a run: one line for each kind of work request."""
@@ -193,7 +193,7 @@ class Recorder:
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
         """A CQE, decoded by its opcode."""
-        self._record(Point.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
+        self._record(TracePoint.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
 
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
         """A page fault, at its end."""
@@ -203,21 +203,23 @@ class Recorder:
             "duration_us": round(took_ns / 1000, 1), "key": fault.page.key, "va": fault.page.va,
             "length": fault.page.length,
         }  # fmt: skip
-        self._record(Point.FAULT, fields)
+        self._record(TracePoint.FAULT, fields)
 
 
 def _named(slot: int, opcode: int) -> dict[str, Any]:
     return {"slot": slot, "op": op_name(opcode), "opcode": opcode}
 
 
-def _input(hca: Hca, request: Request, command: Command | None) -> dict[str, Any]:
+def _input(hca: Hca, request: CommandRequest, command: Command | None) -> dict[str, Any]:
     if command is None:
         return decode.unknown(request.data)
     inner = _inner(command, request, hca)
     return decode.structure(command.layout_in, request.data, inner)
 
 
-def _inner(command: Command, request: Request, hca: Hca | None = None) -> decode.Inner | None:
+def _inner(
+    command: Command, request: CommandRequest, hca: Hca | None = None
+) -> decode.Inner | None:
     """The structure in the command's open field, if its other fields determine one."""
     opened = command.opened
     if opened is None or len(request.data) < command.layout_in.size:

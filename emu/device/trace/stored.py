@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from emu.device.trace.event import Event, Point
+from emu.device.trace.event import TraceEvent, TracePoint
 
 MOST_LINE_BYTES = 1 << 20
 """Far longer than any line that a recorder writes."""
@@ -31,7 +31,7 @@ class ByteLines(Protocol):
         """A line, or as much of one; empty at the end."""
 
 
-class Reader:
+class TraceReader:
     """Events of a stored trace, one by one; lines that are not events are skipped."""
 
     def __init__(self, stream: ByteLines, warn: Callable[[int, str], None]) -> None:
@@ -43,14 +43,14 @@ class Reader:
         self.events = 0
         """Lines with an event so far."""
 
-    def __iter__(self) -> Iterator[tuple[str, Event]]:
+    def __iter__(self) -> Iterator[tuple[str, TraceEvent]]:
         """Each line with its event. Raises StoredTextError when the first line is in text form."""
         for number, raw in enumerate(self._lines(), 1):
             try:
                 line = raw.decode("ascii")
                 if number == 1 and _TEXT_FORM.match(line):
                     raise StoredTextError
-                event = Event.from_json(line)
+                event = TraceEvent.from_json(line)
             except ValueError as error:
                 self._leave_out(number, raw, error)
             else:
@@ -75,7 +75,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class EventChoice:
     """Which events are wanted; a criterion that is left empty matches everything.
 
     ``ops`` and ``status`` select commands and exclude everything else. ``status`` is the name of a
@@ -89,7 +89,7 @@ class Choice:
     since: float | None = None
     until: float | None = None
 
-    def takes(self, event: Event, origin_ns: int) -> bool:
+    def takes(self, event: TraceEvent, origin_ns: int) -> bool:
         """Whether the event is wanted, in a trace that began at ``origin_ns``."""
         if self.points and event.point not in self.points:
             return False
@@ -102,8 +102,8 @@ class Choice:
             return False
         return self.until is None or passed_ns <= self.until * _NS_PER_S
 
-    def _takes_command(self, event: Event) -> bool:
-        if event.point != Point.CMD:
+    def _takes_command(self, event: TraceEvent) -> bool:
+        if event.point != TracePoint.CMD:
             return False
         if self.ops and str(event.fields.get("op")) not in self.ops:
             return False
@@ -113,12 +113,12 @@ class Choice:
         return self.status is None or self.status in answer
 
 
-def kind_of(event: Event) -> tuple[str, str]:
+def kind_of(event: TraceEvent) -> tuple[str, str]:
     """How an event is counted: by its point, and its name there including what went wrong."""
     words = [event.fields.get(_NAMES.get(event.point, ""), "")]
     if event.is_refusal:
         words.append(event.fields.get("status", "not delivered"))
-    elif event.point == Point.CQE:
+    elif event.point == TracePoint.CQE:
         words.append(event.fields.get("syndrome", ""))
     return _printable(event.point), _printable(" ".join(filter(None, map(str, words))))
 
@@ -128,12 +128,12 @@ def _printable(text: str) -> str:
 
 
 _NAMES: Mapping[str, str] = {
-    Point.CMD: "op",
-    Point.WQE: "op",
-    Point.CQE: "type",
-    Point.EQE: "type",
-    Point.MMIO: "register",
-    Point.RESET: "model",
-    Point.CALL: "name",
+    TracePoint.CMD: "op",
+    TracePoint.WQE: "op",
+    TracePoint.CQE: "type",
+    TracePoint.EQE: "type",
+    TracePoint.MMIO: "register",
+    TracePoint.RESET: "model",
+    TracePoint.CALL: "name",
 }
 """The field that says which kind it is."""

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from emu.device.trace.event import KERNEL, Event, Point
+from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 
 _NS_PER_US = 1_000
 _US_PER_S = 1_000_000
@@ -43,24 +43,24 @@ class TextForm:
     def __init__(self) -> None:
         self._origin_ns: int | None = None
 
-    def origin_ns(self, event: Event) -> int:
+    def origin_ns(self, event: TraceEvent) -> int:
         """The time origin: that of this event, if it is the first one asked about."""
         if self._origin_ns is None:
             self._origin_ns = event.t_ns
         return self._origin_ns
 
-    def __call__(self, event: Event) -> str:
+    def __call__(self, event: TraceEvent) -> str:
         """The line, without its end."""
         return " ".join(self.columns(event))
 
-    def columns(self, event: Event) -> tuple[str, str, str, str]:
+    def columns(self, event: TraceEvent) -> tuple[str, str, str, str]:
         """Time, function, point and what happened, padded to stand in columns."""
         time = f"{seconds(event.t_ns - self.origin_ns(event)):>12}"
         whose = "k" if event.function == KERNEL else f"f{event.function}"
         return time, f"{whose:2}", f"{_word(event.point):5}", body(event)
 
 
-def body(event: Event) -> str:
+def body(event: TraceEvent) -> str:
     """What happened, in words if the point has some, otherwise as ``name=value``."""
     words = _WORDS.get(event.point)
     return " ".join(words(event.fields) if words else _pairs(event.fields)).rstrip()
@@ -148,16 +148,16 @@ def _call(fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
-    Point.RESET: _reset,
-    Point.CMD: _cmd,
-    Point.MMIO: _mmio,
-    Point.EQE: _eqe,
-    Point.IRQ: _irq,
-    Point.WQE: _wqe,
-    Point.CQE: _cqe,
-    Point.FAULT: _fault,
-    Point.LOG: _log,
-    Point.CALL: _call,
+    TracePoint.RESET: _reset,
+    TracePoint.CMD: _cmd,
+    TracePoint.MMIO: _mmio,
+    TracePoint.EQE: _eqe,
+    TracePoint.IRQ: _irq,
+    TracePoint.WQE: _wqe,
+    TracePoint.CQE: _cqe,
+    TracePoint.FAULT: _fault,
+    TracePoint.LOG: _log,
+    TracePoint.CALL: _call,
 }
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from emu.device.trace.event import Event
+from emu.device.trace.event import TraceEvent
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.guest import Guest
 from emu.guests.timeline.clock import GuestClock
@@ -38,8 +38,8 @@ class KernelTrace:
     def __init__(self, functions: Sequence[str], warn: Callable[[str], None]) -> None:
         self._functions = functions
         self._warn = warn
-        self._log: list[Event] = []
-        self._calls: list[Event] = []
+        self._log: list[TraceEvent] = []
+        self._calls: list[TraceEvent] = []
 
     def begin(self, guest: Guest) -> None:
         """Trace the functions; the guest's driver is loaded, and has taken no function yet."""
@@ -64,7 +64,7 @@ class KernelTrace:
             if self._functions:
                 self._warn("the guest has ended, and the calls that it has traced are lost")
 
-    def write(self, trace: Path, device: Iterable[Event]) -> None:
+    def write(self, trace: Path, device: Iterable[TraceEvent]) -> None:
         """Write the device's events and the kernel's to ``trace``. Raises :class:`LabError`."""
         kernel = [*self._log, *self._calls]
         part = trace.with_name(f"{trace.name}.part")
@@ -83,5 +83,5 @@ class KernelTrace:
             self._warn(f"{lost} calls came before those in the trace, for which there was no room")
 
 
-def _lines(events: Iterable[Event]) -> Iterator[str]:
+def _lines(events: Iterable[TraceEvent]) -> Iterator[str]:
     return (f"{event.to_json()}\n" for event in events)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from emu.device.trace.event import Event
+from emu.device.trace.event import TraceEvent
 from emu.guests.errors import LabError
 
 _MARK = re.compile(r"mlx5emu: clock (\d{1,19})")
@@ -34,7 +34,7 @@ class Mark:
         return self.guest_ns - self.host_ns
 
 
-def mark_of(event: Event) -> Mark | None:
+def mark_of(event: TraceEvent) -> Mark | None:
     """The mark in a line of the kernel's log; None if it has none."""
     match = _MARK.fullmatch(str(event.fields.get("text")))
     return Mark(event.t_ns, int(match[1])) if match is not None else None
@@ -53,7 +53,7 @@ class GuestClock:
         self._drift = drift if abs(drift) < _MOST_DRIFT else 0.0
 
     @classmethod
-    def of_log(cls, events: Iterable[Event]) -> GuestClock:
+    def of_log(cls, events: Iterable[TraceEvent]) -> GuestClock:
         """The clock of a kernel's log."""
         return cls([mark for event in events if (mark := mark_of(event)) is not None])
 

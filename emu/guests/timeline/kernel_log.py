@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from emu.device.trace.event import KERNEL, Event, Point
+from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 
 MOST_LINES = 2_000_000
 _LONGEST = 1000
@@ -19,7 +19,7 @@ _LINE = re.compile(rf"\[ *{_STAMP}\](?:\[ *[TC]\d+\])? ?(.*)")
 _CALL = re.compile(rf" *(.{{1,32}})-(\d+) +\[(\d+)\] [^ ]+ +{_STAMP}: (\S+) <-(\S+)")
 
 
-def log_events(text: str) -> Iterator[Event]:
+def log_events(text: str) -> Iterator[TraceEvent]:
     """The lines of ``dmesg`` or of a console as events, ``t_ns`` by the kernel's clock.
 
     A line without a time belongs to the one before it; lines before the first one are left out.
@@ -30,16 +30,18 @@ def log_events(text: str) -> Iterator[Event]:
         if match is not None:
             t_ns, line = _ns(match[1], match[2]), match[3]
         if t_ns is not None:
-            yield Event(t_ns, KERNEL, Point.LOG, {"text": line[:_LONGEST]})
+            yield TraceEvent(t_ns, KERNEL, TracePoint.LOG, {"text": line[:_LONGEST]})
 
 
-def call_events(text: str) -> Iterator[Event]:
+def call_events(text: str) -> Iterator[TraceEvent]:
     """The calls in what ftrace's function tracer has written, ``t_ns`` by the kernel's clock."""
     for line in text.splitlines()[:MOST_LINES]:
         if match := _CALL.fullmatch(line):
             task, pid, cpu, seconds, fraction, name, caller = match.groups()
             about = {"name": name, "caller": caller, "task": task.strip(), "pid": int(pid)}
-            yield Event(_ns(seconds, fraction), KERNEL, Point.CALL, {**about, "cpu": int(cpu)})
+            yield TraceEvent(
+                _ns(seconds, fraction), KERNEL, TracePoint.CALL, {**about, "cpu": int(cpu)}
+            )
 
 
 def _ns(seconds: str, microseconds: str) -> int:

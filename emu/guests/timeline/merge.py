@@ -6,11 +6,13 @@ import dataclasses
 import heapq
 from collections.abc import Iterable, Iterator
 
-from emu.device.trace.event import Event
+from emu.device.trace.event import TraceEvent
 from emu.guests.timeline.clock import GuestClock, mark_of
 
 
-def merged(device: Iterable[Event], kernel: Iterable[Event], clock: GuestClock) -> Iterator[Event]:
+def merged(
+    device: Iterable[TraceEvent], kernel: Iterable[TraceEvent], clock: GuestClock
+) -> Iterator[TraceEvent]:
     """All events in the order of time; the marks of the clock are left out.
 
     ``kernel`` has the guest's time, and is sorted here; ``device`` is in order, as it is stored.
@@ -26,5 +28,5 @@ def merged(device: Iterable[Event], kernel: Iterable[Event], clock: GuestClock) 
     return heapq.merge(device, translated, key=_time)
 
 
-def _time(event: Event) -> int:
+def _time(event: TraceEvent) -> int:
     return event.t_ns

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from emu.device.faults.record import Record
+from emu.device.faults.record import FaultRecord
 from emu.instruments.smallest.ddmin import ddmin
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Search(Generic[T]):
         return self._known[key]
 
 
-def faults(told: Record, shows: Shows[list[One]]) -> None:
+def faults(told: FaultRecord, shows: Shows[list[One]]) -> None:
     """The strategy for a run's faults: rules are left out, then the single times that others fired.
 
     Nothing is tried when none has fired, and nothing else when all of them do not show it.

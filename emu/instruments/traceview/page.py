@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from importlib import resources
 
-from emu.device.trace.event import Event
+from emu.device.trace.event import TraceEvent
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, span
 
 CHUNK = 4096
@@ -27,7 +27,7 @@ MOST_NAMES = 4096
 _LEVEL = 6
 
 
-def export(events: Iterable[Event]) -> Iterator[str]:
+def export(events: Iterable[TraceEvent]) -> Iterator[str]:
     """The page's parts; memory does not grow with the number of events."""
     yield _asset("page.html")
     chunk = _Chunks()
@@ -65,7 +65,7 @@ class _Chunks:
     def is_full(self) -> bool:
         return len(self._fields) >= CHUNK
 
-    def add(self, event: Event) -> None:
+    def add(self, event: TraceEvent) -> None:
         when = span(event)
         if self._origin_ns is None:
             self._origin_ns = when.start_ns
@@ -80,7 +80,7 @@ class _Chunks:
         self._fields.append(json.dumps(fields_of(event), separators=(",", ":")))
         self._count += 1
 
-    def _name(self, event: Event) -> int:
+    def _name(self, event: TraceEvent) -> int:
         key = event.point, name_of(event)
         if key not in self._names and len(self._names) >= MOST_NAMES:
             key = "other", "other"

@@ -11,14 +11,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from emu.device.trace.event import KERNEL, Event, Point
+from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, owner, span
 
 _KERNEL_PROCESS = 1 << 20
 """Beyond every function's; 0 is the idle task's."""
 
 
-def export(events: Iterable[Event]) -> Iterator[str]:
+def export(events: Iterable[TraceEvent]) -> Iterator[str]:
     """The file's parts; memory does not grow with the number of events."""
     yield '{"displayTimeUnit":"ns","traceEvents":[\n'
     tracks = Tracks()
@@ -33,7 +33,7 @@ def export(events: Iterable[Event]) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _naming(function: int, track: str, number: int, event: Event) -> Iterator[dict[str, Any]]:
+def _naming(function: int, track: str, number: int, event: TraceEvent) -> Iterator[dict[str, Any]]:
     """What names a track that is new, and its function (again, which does no harm)."""
     pid, tid = _process(function), number + 1
     yield _metadata("process_name", pid, 0, {"name": owner(function)})
@@ -41,16 +41,16 @@ def _naming(function: int, track: str, number: int, event: Event) -> Iterator[di
     yield _metadata("thread_sort_index", pid, tid, {"sort_index": order_of(event)})
 
 
-def _entries(event: Event, number: int) -> Iterator[dict[str, Any]]:
+def _entries(event: TraceEvent, number: int) -> Iterator[dict[str, Any]]:
     pid, tid = _process(event.function), number + 1
     about = {"name": name_of(event), "cat": event.point, "pid": pid, "tid": tid}
     when = span(event)
     start, fields = when.start_ns / 1000, fields_of(event)
-    if event.point == Point.FAULT:
+    if event.point == TracePoint.FAULT:
         about["id"] = f"{event.function}.{event.fields.get('token')}.{event.t_ns}"
         yield {"ph": "b", "ts": start, **about, "args": fields}
         yield {"ph": "e", "ts": event.t_ns / 1000, **about}
-    elif event.point == Point.CMD:
+    elif event.point == TracePoint.CMD:
         yield {"ph": "X", "ts": start, "dur": when.duration_ns / 1000, **about, "args": fields}
     else:
         yield {"ph": "i", "s": "t", "ts": start, **about, "args": fields}

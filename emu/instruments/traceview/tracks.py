@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from emu.device.trace.event import KERNEL, Event, Point
+from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 from emu.device.trace.stored import kind_of
 
 MOST_TRACKS = 4096
@@ -28,7 +28,7 @@ class TrackSpan:
     duration_ns: int
 
 
-def span(event: Event) -> TrackSpan:
+def span(event: TraceEvent) -> TrackSpan:
     """The event's span; it is recorded at its end."""
     lasted = event.fields.get("duration_us", 0)
     known = isinstance(lasted, int | float) and 0 <= lasted < 1e12
@@ -36,17 +36,17 @@ def span(event: Event) -> TrackSpan:
     return TrackSpan(event.t_ns - duration_ns, duration_ns)
 
 
-def name_of(event: Event) -> str:
+def name_of(event: TraceEvent) -> str:
     """What the event is called."""
-    if event.point == Point.FAULT:
+    if event.point == TracePoint.FAULT:
         return f"page fault, {event.fields.get('outcome')}"[:_LONGEST]
-    if event.point == Point.LOG:
+    if event.point == TracePoint.LOG:
         return "log"
     point, kind = kind_of(event)
     return (kind or point)[:_LONGEST]
 
 
-def fields_of(event: Event) -> Any:
+def fields_of(event: TraceEvent) -> Any:
     """The event's fields, without numbers that a reader of JSON would round: those become text."""
     return _plain(dict(event.fields))
 
@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
     return hex(value) if type(value) is int and abs(value) >= _BIGGEST else value
 
 
-def track_of(event: Event) -> str:
+def track_of(event: TraceEvent) -> str:
     """The track's name, within the event's function."""
     where = _TRACKS.get(event.point)
     return where(event.fields)[:_LONGEST] if where is not None else event.point[:_LONGEST]
@@ -79,20 +79,20 @@ def _mmio(fields: Mapping[str, Any]) -> str:
 
 
 _TRACKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    Point.RESET: lambda fields: "resets",
-    Point.CMD: lambda fields: f"commands, slot {fields.get('slot')}",
-    Point.MMIO: _mmio,
-    Point.WQE: lambda fields: f"WQEs, queue {_number(fields.get('qpn'))}",
-    Point.CQE: lambda fields: f"CQEs, CQ {_number(fields.get('cqn'))}",
-    Point.EQE: lambda fields: f"events, EQ {_number(fields.get('eqn'))}",
-    Point.IRQ: lambda fields: f"interrupts, vector {fields.get('vector')}",
-    Point.FAULT: lambda fields: f"page faults, queue {_number(fields.get('qpn'))}",
-    Point.LOG: lambda fields: "kernel log",
-    Point.CALL: lambda fields: f"calls, processor {fields.get('cpu')}",
+    TracePoint.RESET: lambda fields: "resets",
+    TracePoint.CMD: lambda fields: f"commands, slot {fields.get('slot')}",
+    TracePoint.MMIO: _mmio,
+    TracePoint.WQE: lambda fields: f"WQEs, queue {_number(fields.get('qpn'))}",
+    TracePoint.CQE: lambda fields: f"CQEs, CQ {_number(fields.get('cqn'))}",
+    TracePoint.EQE: lambda fields: f"events, EQ {_number(fields.get('eqn'))}",
+    TracePoint.IRQ: lambda fields: f"interrupts, vector {fields.get('vector')}",
+    TracePoint.FAULT: lambda fields: f"page faults, queue {_number(fields.get('qpn'))}",
+    TracePoint.LOG: lambda fields: "kernel log",
+    TracePoint.CALL: lambda fields: f"calls, processor {fields.get('cpu')}",
 }
 
 
-def order_of(event: Event) -> int:
+def order_of(event: TraceEvent) -> int:
     """Where the event's track stands among the tracks: in the order in which points follow."""
     return _ORDER.get(event.point, len(_ORDER))
 
@@ -108,7 +108,7 @@ class Tracks:
         """Function and name of each track."""
         self._numbers: dict[tuple[int, str], int] = {}
 
-    def number(self, event: Event) -> int:
+    def number(self, event: TraceEvent) -> int:
         """The number of the event's track."""
         key = event.function, track_of(event)
         if key not in self._numbers:

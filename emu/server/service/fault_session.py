@@ -16,7 +16,7 @@ from emu.server.service.links import Cabling, Links
 
 if TYPE_CHECKING:
     from emu.device.faults.injector import Injector
-    from emu.device.faults.link import Link
+    from emu.device.faults.link import PlannedLink
     from emu.device.faults.plan import Plan
     from emu.device.faults.record import Fired
     from emu.device.faults.rule import Rule
@@ -82,13 +82,13 @@ class FaultSession:
         if self._record is not None:
             self._record.close()
 
-    def _plan_link(self, link: Link) -> None:
+    def _plan_link(self, link: PlannedLink) -> None:
         """Set a link when its functions have run as many commands as it wants."""
         injectors = self._needed()
         for index in self._links.functions(link):
             injectors[index].at(link.after, partial(self._links.set, link, index))
 
-    def set_link(self, link: Link) -> None:
+    def set_link(self, link: PlannedLink) -> None:
         """Set links from now on, or clear them. Raises ValueError for a missing function."""
         self._links.check(link)
         self._record_change({"link": link.to_table()})

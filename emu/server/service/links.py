@@ -13,7 +13,7 @@ from emu.server.net.ib.local import LocalFabric
 from emu.server.net.link.direction import LinkDirection
 
 if TYPE_CHECKING:
-    from emu.device.faults.link import Link
+    from emu.device.faults.link import PlannedLink
 
 TX, RX = DIRECTIONS = ("tx", "rx")
 
@@ -38,22 +38,22 @@ class Links:
         self._found: dict[tuple[int, str], LinkDirection] = {}
         self.seed = seed
 
-    def check(self, link: Link) -> None:
+    def check(self, link: PlannedLink) -> None:
         """Raise ValueError if there is no such function."""
         if link.function is not None and link.function >= len(self._functions):
             raise ValueError(f"function is a number below {len(self._functions)}")
 
-    def functions(self, link: Link) -> Iterable[int]:
+    def functions(self, link: PlannedLink) -> Iterable[int]:
         """The functions that an entry is about and that there are."""
         every = range(len(self._functions))
         return every if link.function is None else {link.function} & set(every)
 
-    def set(self, link: Link, index: int) -> None:
+    def set(self, link: PlannedLink, index: int) -> None:
         """Set the links of an entry at one of its functions, from the next packet on."""
         for way in DIRECTIONS if link.direction is None else (link.direction,):
             self._set(index, way, link)
 
-    def _set(self, index: int, way: str, link: Link) -> None:
+    def _set(self, index: int, way: str, link: PlannedLink) -> None:
         direction = self._found.get((index, way))
         if direction is None:
             if link.is_clear:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from emu.device.function.function import Tracer
 from emu.device.ports import Clock
-from emu.device.trace.event import Event
+from emu.device.trace.event import TraceEvent
 from emu.device.trace.recorder import LineSink, Recorder
 from emu.device.trace.text import TextForm
 from emu.host.cut_short import LimitError, complaint
 from emu.host.userfiles import open_outfile
 
-FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {
-    "json": lambda: Event.to_json,
+FORMS: Mapping[str, Callable[[], Callable[[TraceEvent], str]]] = {
+    "json": lambda: TraceEvent.to_json,
     "text": TextForm,
 }
 """Ways to write an event, by the names that users give them."""

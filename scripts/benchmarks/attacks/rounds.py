@@ -11,7 +11,7 @@ from rig import MappedMemory
 from attacks.guest import Guest
 from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
 from emu.device.engine.eth import receive
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
 from emu.device.models import LINKS, MODELS
 from emu.device.objects.ledger import Ledger
@@ -101,7 +101,7 @@ class Segment:
 
     def link(self, **properties: object) -> None:
         """Put the same link into both directions of each port."""
-        link = Link.model_validate(properties)
+        link = PlannedLink.model_validate(properties)
         for number, (port, function) in enumerate(zip(self.ports, self.functions)):
             for name in ("tx", "rx"):
                 way = LinkDirection(f"{number} {name}", self.loop, partial(_ledger, function), link)

@@ -12,7 +12,7 @@ from helpers.random.random_commands import DESTROYS
 
 from emu.driver.verbs.parts import Parts
 from layouts.cmd import cmd_layout, cmd_prot_block
-from layouts.enums import Delivery, Op, Status
+from layouts.enums import DeliveryStat, Op, Status
 
 pytestmark = pytest.mark.hostile
 
@@ -77,15 +77,15 @@ def spoil_block(driver, number, **change):
 @pytest.mark.parametrize(
     ("change", "delivery"),
     [
-        ({"type": 0}, Delivery.CMD_DESCR_ERR),
-        ({"inlen": 0}, Delivery.IN_LENGTH_ERR),
-        ({"inlen": 1 << 31}, Delivery.IN_LENGTH_ERR),
-        ({"outlen": 7}, Delivery.OUT_LENGTH_ERR),
-        ({"out_ptr": 0}, Delivery.OUT_LENGTH_ERR),
-        ({"out_ptr": NOT_RAM}, Delivery.FW_ERR),
-        ({"out_ptr": 0x1_0000_0001}, Delivery.OUT_PTR_ALIGN_ERR),
+        ({"type": 0}, DeliveryStat.CMD_DESCR_ERR),
+        ({"inlen": 0}, DeliveryStat.IN_LENGTH_ERR),
+        ({"inlen": 1 << 31}, DeliveryStat.IN_LENGTH_ERR),
+        ({"outlen": 7}, DeliveryStat.OUT_LENGTH_ERR),
+        ({"out_ptr": 0}, DeliveryStat.OUT_LENGTH_ERR),
+        ({"out_ptr": NOT_RAM}, DeliveryStat.FW_ERR),
+        ({"out_ptr": 0x1_0000_0001}, DeliveryStat.OUT_PTR_ALIGN_ERR),
     ],
-    ids=lambda value: value.name if isinstance(value, Delivery) else str(value),
+    ids=lambda value: value.name if isinstance(value, DeliveryStat) else str(value),
 )
 def test_queue_entry(mistake, change, delivery):
     assert mistake(lambda driver: spoil_entry(driver, **change)) == delivery
@@ -94,10 +94,10 @@ def test_queue_entry(mistake, change, delivery):
 @pytest.mark.parametrize(
     ("change", "delivery"),
     [
-        ({"next": 0}, Delivery.OUT_LENGTH_ERR),
-        ({"next": "first"}, Delivery.BAD_BLK_NUM_ERR),
-        ({"next": NOT_RAM}, Delivery.FW_ERR),
-        ({"token": 0}, Delivery.TOK_ERR),
+        ({"next": 0}, DeliveryStat.OUT_LENGTH_ERR),
+        ({"next": "first"}, DeliveryStat.BAD_BLK_NUM_ERR),
+        ({"next": NOT_RAM}, DeliveryStat.FW_ERR),
+        ({"token": 0}, DeliveryStat.TOK_ERR),
     ],
     ids=["short", "circular", "outside", "foreign"],
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES, xor8
 from emu.device.errors import syndrome_of
 from layouts.cmd import cmd_layout, cmd_prot_block
-from layouts.enums import Delivery, EventType, NicInterface, Op, Status, TeardownProfile
+from layouts.enums import DeliveryStat, EventType, NicInterface, Op, Status, TeardownProfile
 from layouts.function import caps
 
 
@@ -25,7 +25,7 @@ def test_probe_leaves_nothing_behind(driver, function):
 
 def test_output_spans_blocks(driver):
     delivery, raw = driver.execute(query_caps(driver), caps.query_hca_cap_out.size)
-    assert delivery == Delivery.OK
+    assert delivery == DeliveryStat.OK
     general = caps.cmd_hca_cap.view(raw[16:])
     assert general.log_bf_reg_size == 9
     assert general.num_of_uars_per_page == 1
@@ -39,15 +39,15 @@ def test_slots_finish_in_any_order_and_one_event_names_them(driver):
     driver.ring(1 << 7 | 1 << 2)
     assert driver.irqs.fired == [0]
     assert events.finished_slots() == 1 << 7 | 1 << 2
-    assert driver.collect(second, 4112, slot=2)[0] == Delivery.OK
-    assert driver.collect(first, 4112, slot=7)[0] == Delivery.OK
+    assert driver.collect(second, 4112, slot=2)[0] == DeliveryStat.OK
+    assert driver.collect(first, 4112, slot=7)[0] == DeliveryStat.OK
 
 
 def test_all_slots_at_once(driver):
     blocks = {slot: driver.submit(query_caps(driver), 4112, slot) for slot in range(32)}
     driver.ring(0xFFFFFFFF)
     for slot, chain in blocks.items():
-        assert driver.collect(chain, 4112, slot)[0] == Delivery.OK
+        assert driver.collect(chain, 4112, slot)[0] == DeliveryStat.OK
 
 
 def test_polling_mode_raises_no_interrupt(driver):
@@ -136,16 +136,16 @@ def test_summary_counts_what_is_not_modelled(driver, function):
 @pytest.mark.parametrize(
     ("change", "delivery"),
     [
-        ({"type": 3}, Delivery.CMD_DESCR_ERR),
-        ({"inlen": 4}, Delivery.IN_LENGTH_ERR),
-        ({"outlen": 0}, Delivery.OUT_LENGTH_ERR),
-        ({"inlen": MAX_COMMAND_BYTES + 1}, Delivery.IN_LENGTH_ERR),
-        ({"outlen": 0xFFFFFFFF}, Delivery.OUT_LENGTH_ERR),
-        ({"out_ptr": 0}, Delivery.OUT_LENGTH_ERR),
-        ({"in_ptr": 0x12345, "inlen": 600}, Delivery.IN_PTR_ALIGN_ERR),
-        ({"out_ptr": 0x1_0000_0010}, Delivery.OUT_PTR_ALIGN_ERR),
-        ({"out_ptr": 0x4000}, Delivery.FW_ERR),
-        ({"token": 0}, Delivery.TOK_ERR),
+        ({"type": 3}, DeliveryStat.CMD_DESCR_ERR),
+        ({"inlen": 4}, DeliveryStat.IN_LENGTH_ERR),
+        ({"outlen": 0}, DeliveryStat.OUT_LENGTH_ERR),
+        ({"inlen": MAX_COMMAND_BYTES + 1}, DeliveryStat.IN_LENGTH_ERR),
+        ({"outlen": 0xFFFFFFFF}, DeliveryStat.OUT_LENGTH_ERR),
+        ({"out_ptr": 0}, DeliveryStat.OUT_LENGTH_ERR),
+        ({"in_ptr": 0x12345, "inlen": 600}, DeliveryStat.IN_PTR_ALIGN_ERR),
+        ({"out_ptr": 0x1_0000_0010}, DeliveryStat.OUT_PTR_ALIGN_ERR),
+        ({"out_ptr": 0x4000}, DeliveryStat.FW_ERR),
+        ({"token": 0}, DeliveryStat.TOK_ERR),
     ],
 )
 def test_delivery_errors(driver, change, delivery):
@@ -168,7 +168,7 @@ def test_an_input_without_its_mailbox_is_what_the_entry_has(driver):
     driver.memory.write(driver.queue, entry.buf)
     driver.ring(1)
     delivery, out = driver.collect(blocks, 4112)
-    assert (delivery, out[0]) == (Delivery.OK, Status.OK)
+    assert (delivery, out[0]) == (DeliveryStat.OK, Status.OK)
     assert any(out[16:])
 
 
@@ -176,12 +176,12 @@ def test_an_input_without_its_mailbox_is_what_the_entry_has(driver):
 @pytest.mark.parametrize(
     ("block", "change", "delivery"),
     [
-        (3, {"next": 0}, Delivery.OUT_LENGTH_ERR),
-        (3, {"block_num": 5}, Delivery.BAD_BLK_NUM_ERR),
-        (0, {"token": 0xEE}, Delivery.TOK_ERR),
-        (3, {"next": "first"}, Delivery.BAD_BLK_NUM_ERR),
-        (3, {"next": 0x1000}, Delivery.FW_ERR),
-        (3, {"next": 0xFFFF_FFFF_FFFF_FE00}, Delivery.FW_ERR),
+        (3, {"next": 0}, DeliveryStat.OUT_LENGTH_ERR),
+        (3, {"block_num": 5}, DeliveryStat.BAD_BLK_NUM_ERR),
+        (0, {"token": 0xEE}, DeliveryStat.TOK_ERR),
+        (3, {"next": "first"}, DeliveryStat.BAD_BLK_NUM_ERR),
+        (3, {"next": 0x1000}, DeliveryStat.FW_ERR),
+        (3, {"next": 0xFFFF_FFFF_FFFF_FE00}, DeliveryStat.FW_ERR),
     ],
     ids=["short", "misnumbered", "foreign", "circular", "outside", "wrapping"],
 )
@@ -228,7 +228,7 @@ def test_signatures_when_asked_for(driver, function):
     function.hca.caps.general.cmdif_checksum = 3
     blocks = driver.submit(query_caps(driver), 4112)
     driver.ring(1)
-    assert driver.collect(blocks, 16)[0] == Delivery.SIGNAT_ERR
+    assert driver.collect(blocks, 16)[0] == DeliveryStat.SIGNAT_ERR
     blocks = driver.submit(query_caps(driver), 4112)
     entry = cmd_layout.view(bytearray(driver.memory.read(driver.queue, 64)))
     entry.sig = ~xor8(entry.buf) & 0xFF
@@ -277,6 +277,6 @@ def function_events(driver):
 )
 def test_random_bytes_as_commands(driver, data, outlen):
     delivery, raw = driver.execute(data, outlen)
-    assert delivery == Delivery.OK
+    assert delivery == DeliveryStat.OK
     assert raw[0] in Status._value2member_map_
     assert driver.bar.function.hca.internal_errors == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine.eth.steering.domain import MAX_CHANGES
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.rounds.budget import STEPS_PER_ROUND
@@ -129,7 +129,7 @@ def test_a_frame_does_not_overtake_a_large_one():
 @pytest.mark.hostile
 def test_links_that_duplicate_and_corrupt():
     segment = Segment(8)
-    link = Link.model_validate({"duplicate": 100, "corrupt": 50, "limit": 100_000})
+    link = PlannedLink.model_validate({"duplicate": 100, "corrupt": 50, "limit": 100_000})
     for port, node in zip(segment.ports, segment.nodes):
         ledger = node.hca.ledger
         port.tx_link = LinkDirection("tx", segment.clock, lambda ledger=ledger: ledger, link)

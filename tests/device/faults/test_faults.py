@@ -8,7 +8,16 @@ from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import PlanError, load
 from emu.driver.verbs.connect import connect
-from layouts.enums import CqeOpcode, CqeSyndrome, Delivery, EventType, Op, QpState, RegId, Status
+from layouts.enums import (
+    CqeOpcode,
+    CqeSyndrome,
+    DeliveryStat,
+    EventType,
+    Op,
+    QpState,
+    RegId,
+    Status,
+)
 from layouts.function.caps import cmd_hca_cap
 from layouts.regs.port_regs import mcam_reg
 
@@ -109,7 +118,7 @@ def test_failure_before_leaves_nothing_and_after_leaves_the_object(driver, funct
 
 def test_delivery_status(driver, plan):
     plan('point="cmd.done"\naction="fail"\ndelivery="FW_ERR"\ntimes=1')
-    assert driver.command(Op.ALLOC_PD).delivery == Delivery.FW_ERR
+    assert driver.command(Op.ALLOC_PD).delivery == DeliveryStat.FW_ERR
     assert driver.command(Op.ALLOC_PD).delivery == 0
 
 

@@ -13,7 +13,7 @@ from emu.device.state.held import MOST_HELD
 from emu.driver.keys.paging import READ, PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
-from layouts.wire.bth import Kind
+from layouts.wire.bth import PacketKind
 
 MTU = 1024
 SIZE = 16 * MTU
@@ -113,21 +113,21 @@ class TestCommitted:
         assert pager.faults() == []
 
     def test_source_of_a_write(self, channel, pagers, near, plain, lost):
-        lost(Kind.WRITE, near)
+        lost(PacketKind.WRITE, near)
         index = channel.write((plain[1].key, plain[1].va), near.sge())
         self.check(pagers[0], near, number=channel.sender.qpn, wqe_index=index)
         assert len(channel.sent()) == 1
         assert plain[1].read() == near.read()
 
     def test_room_for_a_read(self, channel, pagers, near, plain, lost):
-        lost(Kind.READ_RESPONSE, near)
+        lost(PacketKind.READ_RESPONSE, near)
         index = channel.read((plain[1].key, plain[1].va), near.sge())
         self.check(pagers[0], near, number=channel.sender.qpn, wqe_index=index)
         assert len(channel.sent()) == 1
         assert near.read() == plain[1].read()
 
     def test_target_of_a_write(self, channel, pagers, far, plain, lost):
-        lost(Kind.WRITE, far)
+        lost(PacketKind.WRITE, far)
         channel.write((far.key, far.va), plain[0].sge())
         whole = {"r_key": far.key, "va": far.va, "length": SIZE, "packet_length": MTU}
         self.check(pagers[1], far, **whole)
@@ -135,7 +135,7 @@ class TestCommitted:
         assert far.read() == plain[0].read()
 
     def test_data_of_a_read(self, channel, pagers, far, plain, lost):
-        lost(Kind.READ_RESPONSE, far)
+        lost(PacketKind.READ_RESPONSE, far)
         channel.read((far.key, far.va), plain[0].sge())
         whole = {"r_key": far.key, "va": far.va, "length": SIZE, "packet_length": MTU}
         self.check(pagers[1], far, **whole)
@@ -144,7 +144,7 @@ class TestCommitted:
 
     def test_segments_of_a_receive_request(self, channel, pagers, far, plain, lost):
         """What counts is the message, across the segments."""
-        lost(Kind.SEND, far)
+        lost(PacketKind.SEND, far)
         channel.post_recv(far.sge(0, 8000), far.sge(8000, SIZE - 8000))
         channel.send(plain[0].sge())
         self.check(pagers[1], far, number=channel.receiver.qpn, wqe_index=0)
@@ -152,7 +152,7 @@ class TestCommitted:
         assert far.read() == plain[0].read()
 
     def test_segments_of_a_send(self, channel, pagers, near, plain, lost):
-        lost(Kind.SEND, near)
+        lost(PacketKind.SEND, near)
         channel.post_recv(plain[1].sge())
         channel.send(near.sge(0, 5000), near.sge(5000, SIZE - 5000))
         self.check(pagers[0], near, number=channel.sender.qpn)
@@ -160,7 +160,7 @@ class TestCommitted:
         assert plain[1].read() == near.read()
 
     def test_short_last_packet(self, channel, pagers, far, plain, when, packet_wire):
-        when(Kind.WRITE, 6, lambda: zap(far, 2))
+        when(PacketKind.WRITE, 6, lambda: zap(far, 2))
         channel.write((far.key, far.va), plain[0].sge(0, 8200))
         self.check(pagers[1], far, length=8200, packet_length=8)
         assert far.read(0, 8200) == plain[0].read(0, 8200)
@@ -168,7 +168,7 @@ class TestCommitted:
     def test_wire_with_signatures(self, channel, pagers, far, plain, when):
         """Their bytes count on the wire, and not for the driver: all pages are asked for."""
         channel.right.hca.has_signatures = True
-        when(Kind.WRITE, 6, lambda: zap(far, 2))
+        when(PacketKind.WRITE, 6, lambda: zap(far, 2))
         channel.write((far.key, far.va), plain[0].sge())
         event = pagers[1].fault()
         assert event.committed == 0
@@ -193,7 +193,7 @@ class TestCommitted:
 
 class TestRequester:
     def test_source_of_a_write_goes(self, channel, pagers, near, plain, when):
-        when(Kind.WRITE, 2, lambda: zap(near, 3))
+        when(PacketKind.WRITE, 2, lambda: zap(near, 3))
         channel.sender.node.hca.wire.room = 3
         channel.write((plain[1].key, plain[1].va), near.sge())
         event = pagers[0].fault()
@@ -204,7 +204,7 @@ class TestRequester:
         assert plain[1].read() == near.read()
 
     def test_room_for_a_read_goes(self, channel, pagers, near, plain, when):
-        when(Kind.READ_RESPONSE, 2, lambda: zap(near, 2))
+        when(PacketKind.READ_RESPONSE, 2, lambda: zap(near, 2))
         channel.read((plain[1].key, plain[1].va), near.sge())
         event = pagers[0].fault()
         assert channel.sent() == []
@@ -218,7 +218,7 @@ class TestRequester:
     def test_room_for_an_atomic_goes(self, channel, pagers, near, plain, when):
         """It has been carried out; its answer is asked for again and it is not repeated."""
         plain[1].write(bytes(8))
-        when(Kind.ATOMIC_ACKNOWLEDGE, 1, lambda: zap(near, 0))
+        when(PacketKind.ATOMIC_ACKNOWLEDGE, 1, lambda: zap(near, 0))
         channel.fetch_add((plain[1].key, plain[1].va), near.sge(0, 8), 3)
         event = pagers[0].fault()
         near.bring_in(0)
@@ -227,11 +227,11 @@ class TestRequester:
         assert near.read(0, 8) == bytes(8)
         assert plain[1].read(0, 8) == (3).to_bytes(8, "little")
 
-    @pytest.mark.parametrize("kind", [Kind.WRITE, Kind.READ_RESPONSE])
+    @pytest.mark.parametrize("kind", [PacketKind.WRITE, PacketKind.READ_RESPONSE])
     def test_refused(self, channel, pagers, near, plain, when, kind):
         when(kind, 2, lambda: zap(near, 3))
         channel.sender.node.hca.wire.room = 3
-        operation = channel.write if kind is Kind.WRITE else channel.read
+        operation = channel.write if kind is PacketKind.WRITE else channel.read
         operation((plain[1].key, plain[1].va), near.sge())
         pagers[0].must_resume(pagers[0].fault(), error=True)
         assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
@@ -263,7 +263,7 @@ class TestResponder:
 
     @pytest.mark.parametrize("at", [1, 2, 16])
     def test_room_goes_in_the_middle(self, channel, pagers, far, plain, when, at):
-        when(Kind.SEND, at, lambda: [zap(far, index) for index in range(4)])
+        when(PacketKind.SEND, at, lambda: [zap(far, index) for index in range(4)])
         channel.post_recv(far.sge())
         channel.send(plain[0].sge())
         event = pagers[1].fault()
@@ -276,7 +276,7 @@ class TestResponder:
     @pytest.mark.parametrize("refused", [False, True])
     def test_data_of_a_read_go_in_the_middle(self, channel, pagers, far, plain, when, packet_wire,
                                              refused):  # fmt: skip
-        when(Kind.READ_RESPONSE, 1, lambda: zap(far, 3))
+        when(PacketKind.READ_RESPONSE, 1, lambda: zap(far, 3))
         packet_wire.room = 3
         channel.read((far.key, far.va), plain[0].sge())
         event = pagers[1].fault()

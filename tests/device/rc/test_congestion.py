@@ -18,7 +18,7 @@ from emu.server.service.fault_session import FaultSession
 from layouts.enums import Op, PortType, QpState, QpType, Status
 from layouts.eth_enums import CongProtocol
 from layouts.function import congestion as layout
-from layouts.wire.bth import BECN, Kind
+from layouts.wire.bth import BECN, PacketKind
 
 RP, NP = CongProtocol.R_ROCE_ECN_RP, CongProtocol.R_ROCE_ECN_NP
 LAYOUTS = {RP: layout.cong_control_r_roce_ecn_rp, NP: layout.cong_control_r_roce_ecn_np}
@@ -60,7 +60,7 @@ def write(world, channel):
 def notifications(world):
     """The CNPs that have been on the wire: their headers."""
     packets = [(frame, parse(frame, network_header(frame))) for frame in world.frames]
-    return [(frame, packet) for frame, packet in packets if packet.op.kind is Kind.CNP]
+    return [(frame, packet) for frame, packet in packets if packet.op.kind is PacketKind.CNP]
 
 
 def limited(qp, node):

@@ -11,7 +11,7 @@ from emu.driver.verbs.channels import Channel
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
 from layouts.enums import CqeSyndrome, Op, QpState, QpType
-from layouts.wire.bth import Kind
+from layouts.wire.bth import PacketKind
 
 CODE = 14
 TIMEOUT = 4 * (ACK_TIMEOUT_UNIT_NS << CODE)
@@ -115,7 +115,7 @@ def test_read_that_comes_twice_is_answered_in_its_place(channel, packet_wire, so
     arrive(packet_wire, requested(channel, packet_wire))
     arrive(packet_wire, first)
     lifecycle.run(channel.right.hca)
-    answers = psns(packet_wire.frames, Kind.READ_RESPONSE)
+    answers = psns(packet_wire.frames, PacketKind.READ_RESPONSE)
     assert answers == sorted(answers)
     channel.settle()
     assert len(channel.sent()) == 2
@@ -151,7 +151,7 @@ def test_packet_that_comes_twice_is_acknowledged_with_all_that_came_after_it(
     on_the_wire(packet_wire)  # the acknowledgement is lost
     arrive(packet_wire, requests[:1])
     lifecycle.run(channel.right.hca)
-    assert psns(packet_wire.frames, Kind.ACKNOWLEDGE) == psns(requests[-1:], Kind.WRITE)
+    assert psns(packet_wire.frames, PacketKind.ACKNOWLEDGE) == psns(requests[-1:], PacketKind.WRITE)
     channel.settle()
     assert len(channel.sent()) == 1
 
@@ -169,7 +169,7 @@ def test_acknowledgement_of_what_comes_twice_does_not_stand_for_data(
     on_the_wire(packet_wire)
     arrive(packet_wire, requests[:1])
     lifecycle.run(channel.right.hca)
-    assert psns(packet_wire.frames, Kind.ACKNOWLEDGE) == psns(requests[:1], Kind.WRITE)
+    assert psns(packet_wire.frames, PacketKind.ACKNOWLEDGE) == psns(requests[:1], PacketKind.WRITE)
 
 
 # A requester's questions when a response is late.
@@ -229,7 +229,7 @@ def test_without_losses_nothing_is_sent_twice(line):
         line.write(PACKETS)
         assert line.took() == 0
         line.clock.advance(TIMEOUT - MS)
-    assert line.count(Kind.WRITE) == 3 * PACKETS
+    assert line.count(PacketKind.WRITE) == 3 * PACKETS
     assert line.counted("roce_adp_retrans") == 0
 
 
@@ -237,7 +237,7 @@ def test_gap_costs_no_time(line):
     line.lost = {5}
     line.write(PACKETS)
     assert line.took() == 0
-    assert line.count(Kind.WRITE) == PACKETS + PACKETS - 5
+    assert line.count(PacketKind.WRITE) == PACKETS + PACKETS - 5
 
 
 @pytest.mark.parametrize("lost", [PACKETS - 1, PACKETS], ids=["last packet", "acknowledgement"])
@@ -245,7 +245,7 @@ def test_what_is_lost_last_costs_a_question(line, lost):
     line.lost = {lost}
     line.write(PACKETS)
     assert LEAST_NS <= line.took() <= LEAST_NS + MS
-    assert line.count(Kind.WRITE) == PACKETS + 2
+    assert line.count(PacketKind.WRITE) == PACKETS + 2
     assert line.counted("roce_adp_retrans") == 1
     assert line.counted("local_ack_timeout_err") == 0
 
@@ -268,7 +268,7 @@ def test_lost_data_of_a_read_cost_a_question(line):
     line.lost = {PACKETS}
     assert LEAST_NS <= line.took() <= LEAST_NS + MS
     assert line.source.read(0, line.length) == TEXT[: line.length]
-    assert line.count(Kind.READ_RESPONSE) == PACKETS + 1
+    assert line.count(PacketKind.READ_RESPONSE) == PACKETS + 1
 
 
 def test_questions_cost_no_retries(line, clock):

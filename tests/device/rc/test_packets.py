@@ -18,7 +18,7 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.segments import FENCE, SIGNALED, SOLICITED
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
 from layouts.wire import bth
-from layouts.wire.bth import Kind, Service
+from layouts.wire.bth import PacketKind, Service
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MTU_CODES = {256: 1, 1024: 3, 4096: 5}
@@ -119,7 +119,7 @@ def test_sizes_around_the_mtu(nodes, wire, service, mtu, op):
         assert all(found.immediate == (imm or 0) for found in received)
         assert target.read(0, length) == TEXT[number:][:length]
         assert not any(target.read(length))
-        requests = tap.packets(Kind.SEND, Kind.WRITE)
+        requests = tap.packets(PacketKind.SEND, PacketKind.WRITE)
         assert len(requests) == max(-(-length // mtu), 1)
         assert all(len(packet.payload) == mtu for packet in requests[:-1])
 
@@ -138,8 +138,8 @@ def test_read_around_the_mtu(nodes, wire, mtu):
         assert [found.byte_cnt for found in channel.sent()] == [length]
         assert source.read(3, length) == TEXT[number:][:length]
         assert not any(source.read(0, 3) + source.read(3 + length))
-        assert len(tap.packets(Kind.READ)) == 1
-        assert len(tap.packets(Kind.READ_RESPONSE)) == max(-(-length // mtu), 1)
+        assert len(tap.packets(PacketKind.READ)) == 1
+        assert len(tap.packets(PacketKind.READ_RESPONSE)) == max(-(-length // mtu), 1)
 
 
 def test_invalidation_comes_with_the_last_packet(channel, source, target):
@@ -161,12 +161,12 @@ def test_duplicate_read_that_names_no_shared_queue(nodes, wire):
     tap = Tap(wire)
     channel.read((target.key, target.va), source.sge(0, 8))
     channel.settle()
-    (read,) = [frame for frame in tap.seen if parse(memoryview(frame)).op.kind is Kind.READ]
+    (read,) = [frame for frame in tap.seen if parse(memoryview(frame)).op.kind is PacketKind.READ]
     at = read.index(channel.srqn.to_bytes(4, "big"), bth.lrh.size + bth.bth.size)
     wire.arrive(read[:at] + bytes(4) + read[at + 4 :])
     channel.settle()
     assert channel.receiver.state == QpState.RTS
-    assert len(tap.packets(Kind.READ_RESPONSE)) == 1
+    assert len(tap.packets(PacketKind.READ_RESPONSE)) == 1
 
 
 @pytest.mark.parametrize("service", [RC, UC, XRC])
@@ -193,7 +193,7 @@ def test_only_the_last_packet_is_solicited(channel, wire, source, target, flags)
     channel.post_recv(target.sge())
     channel.send(source.sge(0, 700), flags=flags)
     channel.settle()
-    marks = [packet.solicited for packet in tap.packets(Kind.SEND)]
+    marks = [packet.solicited for packet in tap.packets(PacketKind.SEND)]
     assert marks == [False, False, flags != SIGNALED]
     assert [found.solicited for found in channel.received()] == [flags != SIGNALED]
 
@@ -224,11 +224,11 @@ def test_masked_atomics_on_the_wire(channel, wire, source, target):
         "RC MASKED_COMPARE_SWAP ONLY masked_atomic_eth",
         "RC MASKED_FETCH_ADD ONLY masked_atomic_eth",
     ]
-    swap, add = tap.packets(Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD)
+    swap, add = tap.packets(PacketKind.MASKED_COMPARE_SWAP, PacketKind.MASKED_FETCH_ADD)
     assert (swap.va, swap.rkey, swap.length) == (remote[1], remote[0], 4)
     assert (swap.compare, swap.swap_add, swap.compare_mask, swap.swap_add_mask) == (1, 2, 3, 4)
     assert (add.swap_add, add.compare, add.length) == (5, 6, 8)
-    assert len(tap.packets(Kind.ATOMIC_ACKNOWLEDGE)) == 2
+    assert len(tap.packets(PacketKind.ATOMIC_ACKNOWLEDGE)) == 2
 
 
 @pytest.mark.parametrize("service", [RC, XRC])
@@ -260,7 +260,7 @@ def test_packets_follow_the_path_of_the_queue_pair(nodes, wire):
     one.write((target.key, target.va), b"routed")
     nodes[0].settle()
     assert target.read(0, 6) == b"routed"
-    (packet,) = tap.packets(Kind.WRITE)
+    (packet,) = tap.packets(PacketKind.WRITE)
     assert (packet.slid, packet.dlid, packet.sl, packet.pkey) == (1, 2, 3, 0xFFFF)
     grh = packet.grh
     assert (grh.tclass, grh.flow_label, grh.hop_limit) == (7, 0x54321, 9)
@@ -372,7 +372,7 @@ def test_acknowledgements_that_meet_become_one(channel, wire, source, target):
     lifecycle.run(channel.left.hca)
     assert len(wire.frames) == 20
     channel.settle()
-    assert len(tap.packets(Kind.ACKNOWLEDGE)) < 20
+    assert len(tap.packets(PacketKind.ACKNOWLEDGE)) < 20
     assert len(channel.sent()) == 20
 
 
@@ -381,8 +381,10 @@ def test_acknowledgement_does_not_overtake_the_data_of_a_read(channel, wire, sou
     channel.read((target.key, target.va), source.sge(0, 2000))
     channel.write((target.key, target.va), source.sge(0, 8))
     channel.settle()
-    answers = tap.packets(Kind.READ_RESPONSE, Kind.ACKNOWLEDGE)
-    assert [packet.op.kind for packet in answers] == [Kind.READ_RESPONSE] * 8 + [Kind.ACKNOWLEDGE]
+    answers = tap.packets(PacketKind.READ_RESPONSE, PacketKind.ACKNOWLEDGE)
+    assert [packet.op.kind for packet in answers] == [PacketKind.READ_RESPONSE] * 8 + [
+        PacketKind.ACKNOWLEDGE
+    ]
     assert len(channel.sent()) == 2
 
 
@@ -444,9 +446,9 @@ def test_gap_is_refused_once_and_sent_again_at_once(channel, wire, clock, source
     channel.settle()
     assert len(channel.sent()) == 1
     assert target.read(0, 2000) == TEXT[:2000]
-    refusals = [p for p in tap.packets(Kind.ACKNOWLEDGE) if p.syndrome == bth.KIND_NAK]
+    refusals = [p for p in tap.packets(PacketKind.ACKNOWLEDGE) if p.syndrome == bth.KIND_NAK]
     assert len(refusals) == 1
-    assert len(tap.packets(Kind.WRITE)) == 8 + 7
+    assert len(tap.packets(PacketKind.WRITE)) == 8 + 7
 
 
 def test_lost_acknowledgement_costs_a_timeout_and_nothing_else(channel, wire, clock, source):
@@ -469,7 +471,7 @@ def test_read_is_asked_again_from_where_it_broke_off(channel, wire, source, targ
     channel.settle()
     assert len(channel.sent()) == 1
     assert source.read(0, 2560) == TEXT[:2560]
-    first, again = tap.packets(Kind.READ)
+    first, again = tap.packets(PacketKind.READ)
     assert (again.va - first.va, first.length - again.length) == (3 * 256, 3 * 256)
     assert again.psn - first.psn == 3
 
@@ -499,7 +501,7 @@ def test_receiver_that_is_not_ready_in_the_middle(channel, wire, clock, source, 
     channel.settle()
     assert len(channel.sent()) == len(channel.received()) == 1
     assert target.read(0, 1000) == TEXT[:1000]
-    assert len(tap.packets(Kind.WRITE)) == 1
+    assert len(tap.packets(PacketKind.WRITE)) == 1
 
 
 def test_key_that_goes_while_a_message_is_under_way(channel, wire, source, target):
@@ -624,8 +626,8 @@ def test_ghost_acknowledgement(deaf, wire, source, target):
     deaf.write((target.key, target.va), source.sge(0, 600))
     deaf.settle()
     for psn in (0x10 + 3, 0x10 - 1, 0x800000):
-        wire.arrive(response(deaf, Kind.ACKNOWLEDGE, psn))
-        wire.arrive(response(deaf, Kind.READ_RESPONSE, psn, payload=bytes(256)))
+        wire.arrive(response(deaf, PacketKind.ACKNOWLEDGE, psn))
+        wire.arrive(response(deaf, PacketKind.READ_RESPONSE, psn, payload=bytes(256)))
     deaf.settle()
     assert deaf.sender.cq.poll() is None
     assert deaf.sender.state == QpState.RTS
@@ -634,13 +636,13 @@ def test_ghost_acknowledgement(deaf, wire, source, target):
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (Kind.READ_RESPONSE, {"payload": bytes(255), "is_last": False}),
-        (Kind.READ_RESPONSE, {"payload": bytes(256)}),
-        (Kind.READ_RESPONSE, {"payload": b"", "is_last": False}),
-        (Kind.ATOMIC_ACKNOWLEDGE, {}),
-        (Kind.ACKNOWLEDGE, {"syndrome": bth.KIND_NAK | 7}),
-        (Kind.ACKNOWLEDGE, {"syndrome": 0x40}),
-        (Kind.ACKNOWLEDGE, {"syndrome": 0x9F}),
+        (PacketKind.READ_RESPONSE, {"payload": bytes(255), "is_last": False}),
+        (PacketKind.READ_RESPONSE, {"payload": bytes(256)}),
+        (PacketKind.READ_RESPONSE, {"payload": b"", "is_last": False}),
+        (PacketKind.ATOMIC_ACKNOWLEDGE, {}),
+        (PacketKind.ACKNOWLEDGE, {"syndrome": bth.KIND_NAK | 7}),
+        (PacketKind.ACKNOWLEDGE, {"syndrome": 0x40}),
+        (PacketKind.ACKNOWLEDGE, {"syndrome": 0x9F}),
     ],
 )
 def test_wrong_answer_to_a_read(deaf, wire, source, target, kind, values):
@@ -657,14 +659,18 @@ def test_old_value_that_is_longer_than_the_operand(deaf, wire, source, target):
     before = source.read()
     deaf.masked_fetch_add((target.key, target.va), source.sge(0, 4), 1)
     deaf.settle()
-    wire.arrive(response(deaf, Kind.ATOMIC_ACKNOWLEDGE, 0x10, original=1 << 32))
+    wire.arrive(response(deaf, PacketKind.ATOMIC_ACKNOWLEDGE, 0x10, original=1 << 32))
     assert deaf.failure() == CqeSyndrome.BAD_RESP_ERR
     assert source.read() == before
 
 
 @pytest.mark.parametrize(
     ("kind", "payload"),
-    [(Kind.READ_RESPONSE, b""), (Kind.READ_RESPONSE, bytes(100)), (Kind.ATOMIC_ACKNOWLEDGE, b"")],
+    [
+        (PacketKind.READ_RESPONSE, b""),
+        (PacketKind.READ_RESPONSE, bytes(100)),
+        (PacketKind.ATOMIC_ACKNOWLEDGE, b""),
+    ],
 )
 def test_data_that_nobody_asked_for(deaf, wire, source, target, kind, payload):
     """They are placed nowhere, though they may be as long as what was sent."""
@@ -688,7 +694,7 @@ def test_refusal_acknowledges_what_came_before(deaf, wire, source, target, code,
     for _ in range(3):
         deaf.write((target.key, target.va), source.sge(0, 600))
     deaf.settle()
-    wire.arrive(response(deaf, Kind.ACKNOWLEDGE, 0x10 + 4, syndrome=bth.KIND_NAK | code))
+    wire.arrive(response(deaf, PacketKind.ACKNOWLEDGE, 0x10 + 4, syndrome=bth.KIND_NAK | code))
     deaf.settle()
     found = [completion.syndrome for completion in deaf.sender.cq.drain()]
     assert found == [0, syndrome, CqeSyndrome.WR_FLUSH_ERR]
@@ -700,7 +706,7 @@ def test_acknowledgement_without_the_data_of_a_read(deaf, wire, source, target):
     deaf.write((target.key, target.va), source.sge(0, 8))
     deaf.settle()
     before = wire.sent
-    wire.arrive(response(deaf, Kind.ACKNOWLEDGE, 0x10 + 3))
+    wire.arrive(response(deaf, PacketKind.ACKNOWLEDGE, 0x10 + 3))
     deaf.settle()
     assert deaf.sender.cq.poll() is None
     assert wire.sent - before == 2
@@ -715,37 +721,49 @@ FULL = bytes(256)
 @pytest.mark.parametrize(
     "packets",
     [
-        pytest.param([(Kind.SEND, {"is_first": False})], id="last without first"),
-        pytest.param([(Kind.SEND, {"is_first": False, "is_last": False})], id="middle alone"),
-        pytest.param([(Kind.SEND, {"payload": bytes(257)})], id="longer than the MTU"),
-        pytest.param([(Kind.SEND, {"is_last": False, "payload": bytes(99)})], id="short first"),
+        pytest.param([(PacketKind.SEND, {"is_first": False})], id="last without first"),
+        pytest.param([(PacketKind.SEND, {"is_first": False, "is_last": False})], id="middle alone"),
+        pytest.param([(PacketKind.SEND, {"payload": bytes(257)})], id="longer than the MTU"),
         pytest.param(
-            [(Kind.SEND, {"is_last": False, "payload": FULL}), (Kind.SEND, {"payload": b"x"})],
+            [(PacketKind.SEND, {"is_last": False, "payload": bytes(99)})], id="short first"
+        ),
+        pytest.param(
+            [
+                (PacketKind.SEND, {"is_last": False, "payload": FULL}),
+                (PacketKind.SEND, {"payload": b"x"}),
+            ],
             id="first after first",
         ),
         pytest.param(
             [
-                (Kind.SEND, {"is_last": False, "payload": FULL}),
-                (Kind.WRITE, {"is_first": False, "payload": b"x"}),
+                (PacketKind.SEND, {"is_last": False, "payload": FULL}),
+                (PacketKind.WRITE, {"is_first": False, "payload": b"x"}),
             ],
             id="write inside a send",
         ),
         pytest.param(
-            [(Kind.SEND, {"is_last": False, "payload": FULL}), (Kind.READ, {})],
+            [(PacketKind.SEND, {"is_last": False, "payload": FULL}), (PacketKind.READ, {})],
             id="read inside a send",
         ),
         pytest.param(
-            [(Kind.SEND, {"is_last": False, "payload": FULL}), (Kind.SEND, {"is_first": False})],
+            [
+                (PacketKind.SEND, {"is_last": False, "payload": FULL}),
+                (PacketKind.SEND, {"is_first": False}),
+            ],
             id="empty last",
         ),
-        pytest.param([(Kind.WRITE, {"length": 2, "payload": b"x"})], id="less than announced"),
-        pytest.param([(Kind.WRITE, {"length": 0, "payload": b"x"})], id="more than announced"),
-        pytest.param([(Kind.READ, {"length": (1 << 30) + 1})], id="read of too much"),
+        pytest.param(
+            [(PacketKind.WRITE, {"length": 2, "payload": b"x"})], id="less than announced"
+        ),
+        pytest.param(
+            [(PacketKind.WRITE, {"length": 0, "payload": b"x"})], id="more than announced"
+        ),
+        pytest.param([(PacketKind.READ, {"length": (1 << 30) + 1})], id="read of too much"),
         *(
             pytest.param(
                 [(kind, {"length": length} | operands)], id=f"{kind.name} {length} {operands}"
             )
-            for kind in (Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD)
+            for kind in (PacketKind.MASKED_COMPARE_SWAP, PacketKind.MASKED_FETCH_ADD)
             for length, operands in [
                 *((length, {}) for length in (0, 1, 2, 3, 5, 16, 1 << 31)),
                 *((4, {name: 1 << 32}) for name in OPERANDS),
@@ -757,13 +775,13 @@ def test_request_that_makes_no_sense(channel, wire, target, packets):
     tap = Tap(wire)
     channel.post_recv(target.sge())
     for number, (kind, values) in enumerate(packets):
-        if kind in (Kind.WRITE, Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD):
+        if kind in (PacketKind.WRITE, PacketKind.MASKED_COMPARE_SWAP, PacketKind.MASKED_FETCH_ADD):
             values = {"rkey": target.key, "va": target.va} | values
         wire.arrive(request(channel, kind, 0x10 + number, **values))
     channel.settle()
     assert channel.receiver.state == QpState.ERR
     assert channel.right.events() == [(EventType.WQ_INVAL_REQ_ERROR, channel.receiver.qpn)]
-    refusal = tap.packets(Kind.ACKNOWLEDGE)[-1]
+    refusal = tap.packets(PacketKind.ACKNOWLEDGE)[-1]
     assert (refusal.syndrome, refusal.psn) == (bth.KIND_NAK | 1, 0x10 + len(packets) - 1)
     assert not any(target.read())
 
@@ -772,7 +790,9 @@ def test_request_that_makes_no_sense(channel, wire, target, packets):
 def test_packet_for_nobody(channel, wire, source, target, change):
     """Dropped in silence (IBTA 9.6.1): no answer, no event, nothing placed."""
     frame = bytearray(
-        request(channel, Kind.WRITE, 0x10, payload=b"x", rkey=target.key, va=target.va, length=1)
+        request(
+            channel, PacketKind.WRITE, 0x10, payload=b"x", rkey=target.key, va=target.va, length=1
+        )
     )
     if change == "qpn":
         frame[8 + 7] ^= 0x20

@@ -8,13 +8,13 @@ from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
 from emu.device.engine.rc.packets.round_trip import LEAST_NS
 from emu.device.engine.rc.timers import RNR_NAK_NS
 from emu.device.port.ib.framing import parse
-from emu.device.port.recovery import Recovery
+from emu.device.port.recovery import LossRecovery
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import AccessMode, CqeSyndrome, Op, QpState, QpType
 from layouts.wire import bth
-from layouts.wire.bth import Kind
+from layouts.wire.bth import PacketKind
 
 MTU, PSN = 256, 0x10
 SIZE = 1 << 16
@@ -70,7 +70,7 @@ def sent(channel, packet_wire):
 def answer(channel, packet_wire):
     """An ACK packet of the receiver's, or another of its packets."""
 
-    def arrive(psn, syndrome=bth.ACK_UNLIMITED, kind=Kind.ACKNOWLEDGE, **values):
+    def arrive(psn, syndrome=bth.ACK_UNLIMITED, kind=PacketKind.ACKNOWLEDGE, **values):
         packet_wire.arrive(response(channel, kind, psn, syndrome=syndrome, **values))
 
     return arrive
@@ -102,7 +102,7 @@ def test_read_waits_for_a_full_window(channel, source, to, sent, answer):
     assert len(sent()) == WINDOW_PACKETS
     assert sent() == []
     answer(PSN)
-    assert sent() == [(Kind.READ, PSN + WINDOW_PACKETS)]
+    assert sent() == [(PacketKind.READ, PSN + WINDOW_PACKETS)]
 
 
 @pytest.mark.parametrize("options", [{"log_sra_max": 1}])
@@ -112,7 +112,11 @@ def test_write_does_not_wait_for_reads(channel, source, to, sent):
         channel.read(to, source.sge(0, 8))
     channel.write(to, source.sge(0, 8))
     channel.read(to, source.sge(0, 8))
-    assert sent() == [(Kind.READ, PSN), (Kind.READ, PSN + 1), (Kind.WRITE, PSN + 2)]
+    assert sent() == [
+        (PacketKind.READ, PSN),
+        (PacketKind.READ, PSN + 1),
+        (PacketKind.WRITE, PSN + 2),
+    ]
 
 
 def test_requests_take_up_half_of_all_psns_at_most(channel, to, sent):
@@ -121,7 +125,7 @@ def test_requests_take_up_half_of_all_psns_at_most(channel, to, sent):
     large = indirect_key(channel.left, AccessMode.KLMS, [part.sge()] * 1024, 1 << 30)
     for _ in range(3):
         channel.read(to, (1 << 30, large, 0))
-    assert sent() == [(Kind.READ, PSN), (Kind.READ, PSN + (1 << 30) // MTU)]
+    assert sent() == [(PacketKind.READ, PSN), (PacketKind.READ, PSN + (1 << 30) // MTU)]
 
 
 # Failures.
@@ -131,7 +135,7 @@ def test_nothing_is_sent_behind_a_request_that_has_failed(channel, source, to, s
     channel.write(to, source.sge(0, 8))
     channel.write(to, (8, source.key, 0))
     channel.write(to, source.sge(0, 8))
-    assert sent() == [(Kind.WRITE, PSN)]
+    assert sent() == [(PacketKind.WRITE, PSN)]
     answer(PSN)
     assert ended(channel) == [0, CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.WR_FLUSH_ERR]
 
@@ -166,11 +170,11 @@ def test_response_behind_a_request_that_has_failed(channel, source, to, sent, an
     assert len(sent()) == 3
     answer(PSN, GAP)
     channel.left.hca.mkeys.get(other.index).free = True
-    assert sent() == [(Kind.WRITE, PSN)]
+    assert sent() == [(PacketKind.WRITE, PSN)]
     if op == "read":
-        answer(PSN + 2, kind=Kind.READ_RESPONSE, payload=b"the data")
+        answer(PSN + 2, kind=PacketKind.READ_RESPONSE, payload=b"the data")
     else:
-        answer(PSN + 2, kind=Kind.ATOMIC_ACKNOWLEDGE, original=1)
+        answer(PSN + 2, kind=PacketKind.ATOMIC_ACKNOWLEDGE, original=1)
     assert ended(channel) == [0, CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.WR_FLUSH_ERR]
     assert channel.sender.state == QpState.ERR
     assert not any(place.read())
@@ -202,7 +206,7 @@ def test_second_rnr_nak_during_the_pause_counts_for_nothing(
 def selective(packet_pair):
     """With selective repeat, which the registers of an InfiniBand port do not switch on."""
     port = packet_pair[0].hca.link
-    type(port).recovery, before = Recovery(selective_repeat=True), type(port).recovery
+    type(port).recovery, before = LossRecovery(selective_repeat=True), type(port).recovery
     yield
     type(port).recovery = before
 
@@ -220,7 +224,7 @@ def test_single_packet_waits_for_room_on_the_wire(
     packet_wire.tap = lambda frame: []
     packet_wire.room = 100
     packet_wire.deliver()
-    assert sent() == [(Kind.WRITE, PSN + at) for at in range(2, 9)]
+    assert sent() == [(PacketKind.WRITE, PSN + at) for at in range(2, 9)]
 
 
 def test_packet_that_is_about_to_be_sent_again_is_sent_once(
@@ -312,7 +316,7 @@ def test_requester_waits_for_one_page_at_a_time(pager, absent, channel, target, 
     first = pager.fault()
     other.take_away()
     packet_wire.tap = lambda frame: [frame]
-    packet_wire.arrive(response(channel, Kind.READ_RESPONSE, PSN, payload=bytes(8)))
+    packet_wire.arrive(response(channel, PacketKind.READ_RESPONSE, PSN, payload=bytes(8)))
     assert pager.faults() == []
     absent.bring_in()
     absent.write(b"the text")
@@ -329,8 +333,8 @@ def test_masked_atomic_waits_for_no_page(pager, absent, channel, to, sent, answe
     """The driver could not make sense of such a page fault: it fails when its page has gone."""
     absent.bring_in()
     channel.masked_fetch_add(to, absent.sge(0, 8), 1)
-    assert sent() == [(Kind.MASKED_FETCH_ADD, PSN)]
+    assert sent() == [(PacketKind.MASKED_FETCH_ADD, PSN)]
     absent.take_away()
-    answer(PSN, kind=Kind.ATOMIC_ACKNOWLEDGE, original=1)
+    answer(PSN, kind=PacketKind.ATOMIC_ACKNOWLEDGE, original=1)
     assert ended(channel) == [CqeSyndrome.LOCAL_PROT_ERR]
     assert pager.faults() == []

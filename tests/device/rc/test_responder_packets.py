@@ -9,7 +9,7 @@ from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import Op, QpState, QpType
-from layouts.wire.bth import Kind
+from layouts.wire.bth import PacketKind
 
 MTU, PSN = 256, 0x10
 SIZE = 8192
@@ -65,7 +65,7 @@ def answers(channel, packet_wire):
 
 
 def write(ask, psn, data, **values):
-    ask(Kind.WRITE, psn, payload=data, length=len(data), ack_request=True, **values)
+    ask(PacketKind.WRITE, psn, payload=data, length=len(data), ack_request=True, **values)
 
 
 # What has to wait.
@@ -77,7 +77,7 @@ def test_round_that_has_done_enough_takes_no_packet(channel, ask, answers, targe
     write(ask, PSN, b"later")
     assert target.read(0, 5) == TEXT[:5]
     round_.begin()
-    assert answers() == [(Kind.ACKNOWLEDGE, PSN)]
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
     assert target.read(0, 5) == b"later"
 
 
@@ -89,7 +89,7 @@ def test_packet_waits_for_those_before_it(channel, ask, answers, target):
     round_.begin()
     write(ask, PSN + 1, b"next ")
     assert target.read(0, 5) == TEXT[:5]
-    assert answers() == [(Kind.ACKNOWLEDGE, PSN + 1)]
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN + 1)]
     assert target.read(0, 5) == b"next "
 
 
@@ -99,7 +99,7 @@ def test_packet_waits_while_the_data_of_a_read_are_absent(channel, ask, answers,
     paged = PagedRegion(pager, 4096)
     paged.bring_in()
     paged.write(b"data")
-    ask(Kind.READ, PSN, va=paged.va, rkey=paged.key, length=4)
+    ask(PacketKind.READ, PSN, va=paged.va, rkey=paged.key, length=4)
     channel.right.hca.mkeys.get(paged.index).write_translations(0, bytes(8))
     assert answers() == []
     write(ask, PSN + 1, b"later")
@@ -115,10 +115,10 @@ def test_packet_waits_while_the_data_of_a_read_are_absent(channel, ask, answers,
 
 def test_duplicate_read_reaches_up_to_the_expected_packet(ask, answers):
     write(ask, PSN, b"x")
-    assert answers() == [(Kind.ACKNOWLEDGE, PSN)]
-    ask(Kind.READ, PSN, length=MTU)
-    assert answers() == [(Kind.READ_RESPONSE, PSN)]
-    ask(Kind.READ, PSN, length=MTU + 1)
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
+    ask(PacketKind.READ, PSN, length=MTU)
+    assert answers() == [(PacketKind.READ_RESPONSE, PSN)]
+    ask(PacketKind.READ, PSN, length=MTU + 1)
     assert answers() == []
 
 
@@ -127,35 +127,35 @@ def test_duplicate_read_is_no_longer_than_a_message(ask, answers):
     for at in range(4):
         write(ask, PSN + at, b"x")
     answers()
-    ask(Kind.READ, PSN, length=2 * MTU)
-    assert answers() == [(Kind.READ_RESPONSE, PSN), (Kind.READ_RESPONSE, PSN + 1)]
-    ask(Kind.READ, PSN, length=4 * MTU)
+    ask(PacketKind.READ, PSN, length=2 * MTU)
+    assert answers() == [(PacketKind.READ_RESPONSE, PSN), (PacketKind.READ_RESPONSE, PSN + 1)]
+    ask(PacketKind.READ, PSN, length=4 * MTU)
     assert answers() == []
 
 
 def test_duplicate_read_without_a_key_changes_nothing(channel, ask, answers, packet_wire):
     """The READ that it repeats is being answered."""
     packet_wire.room = 2
-    ask(Kind.READ, PSN, length=4 * MTU)
-    assert answers() == [(Kind.READ_RESPONSE, PSN), (Kind.READ_RESPONSE, PSN + 1)]
-    ask(Kind.READ, PSN, length=4 * MTU, rkey=0xBAD00)
+    ask(PacketKind.READ, PSN, length=4 * MTU)
+    assert answers() == [(PacketKind.READ_RESPONSE, PSN), (PacketKind.READ_RESPONSE, PSN + 1)]
+    ask(PacketKind.READ, PSN, length=4 * MTU, rkey=0xBAD00)
     packet_wire.tap = lambda frame: []
     packet_wire.frames.append(b"")
     packet_wire.deliver()
-    assert answers() == [(Kind.READ_RESPONSE, PSN + 2), (Kind.READ_RESPONSE, PSN + 3)]
+    assert answers() == [(PacketKind.READ_RESPONSE, PSN + 2), (PacketKind.READ_RESPONSE, PSN + 3)]
     assert channel.receiver.state == QpState.RTS
 
 
 def test_duplicate_read_whose_key_goes_is_not_answered(channel, ask, answers, target):
-    ask(Kind.READ, PSN, length=4)
-    assert answers() == [(Kind.READ_RESPONSE, PSN)]
-    ask(Kind.READ, PSN, length=4)
+    ask(PacketKind.READ, PSN, length=4)
+    assert answers() == [(PacketKind.READ_RESPONSE, PSN)]
+    ask(PacketKind.READ, PSN, length=4)
     mkey = channel.right.hca.mkeys.get(target.index)
     mkey.free = True
     assert answers() == []
     mkey.free = False
-    ask(Kind.READ, PSN, length=4)
-    assert answers() == [(Kind.READ_RESPONSE, PSN)]
+    ask(PacketKind.READ, PSN, length=4)
+    assert answers() == [(PacketKind.READ_RESPONSE, PSN)]
 
 
 @pytest.mark.parametrize("reason", ["no event queue", "the queue pair has stopped"])
@@ -164,10 +164,10 @@ def test_duplicate_read_waits_for_no_page(channel, ask, answers, packet_wire, re
     paged = PagedRegion(pager, 4096)
     paged.bring_in()
     there = {"va": paged.va, "rkey": paged.key, "length": 4}
-    ask(Kind.READ, PSN, **there)
+    ask(PacketKind.READ, PSN, **there)
     packet_wire.room = 1
-    assert answers() == [(Kind.READ_RESPONSE, PSN)]
-    ask(Kind.READ, PSN, **there)
+    assert answers() == [(PacketKind.READ_RESPONSE, PSN)]
+    ask(PacketKind.READ, PSN, **there)
     paged.take_away()
     if reason == "no event queue":
         channel.right.driver.must(Op.DESTROY_EQ, eq_number=pager.eqn)
@@ -189,10 +189,10 @@ def test_unreliable_packet_that_does_not_continue_the_message(channel, ask, answ
     """It is dropped, with the message; the next one is taken."""
     place = channel.right.region(SIZE)
     channel.post_recv(place.sge())
-    ask(Kind.WRITE, PSN, is_last=False, payload=bytes(MTU), length=MTU + 4)
-    ask(Kind.SEND, PSN + 1, is_first=False, payload=b"lost")
+    ask(PacketKind.WRITE, PSN, is_last=False, payload=bytes(MTU), length=MTU + 4)
+    ask(PacketKind.SEND, PSN + 1, is_first=False, payload=b"lost")
     write(ask, PSN + 2, b"lost", is_first=False)
-    ask(Kind.SEND, PSN + 3, payload=b"whole")
+    ask(PacketKind.SEND, PSN + 3, payload=b"whole")
     answers()
     assert [received.byte_cnt for received in channel.received()] == [5]
     assert place.read(0, 5) == b"whole"
@@ -201,6 +201,6 @@ def test_unreliable_packet_that_does_not_continue_the_message(channel, ask, answ
 
 @pytest.mark.parametrize("service", [QpType.UC])
 def test_unreliable_message_that_misses_a_packet(channel, ask, answers, target):
-    ask(Kind.WRITE, PSN, is_last=False, payload=bytes(MTU), length=MTU + 4)
+    ask(PacketKind.WRITE, PSN, is_last=False, payload=bytes(MTU), length=MTU + 4)
     write(ask, PSN + 2, b"lost", is_first=False)
     assert target.read() == bytes(MTU) + TEXT[MTU:SIZE]

@@ -9,13 +9,13 @@ from emu.driver.nodes.two_nodes import brought_up
 from emu.driver.verbs.channels import Channel
 from layouts.enums import QpType, RegId, Status
 from layouts.regs.roce_accl import roce_accl_reg
-from layouts.wire.bth import Kind
+from layouts.wire.bth import PacketKind
 
 MTU, MS = 1024, 1_000_000
 PACKETS = 40
 TEXT = (bytes(range(251)) * 200)[: PACKETS * MTU]
 BOTH, NEITHER = (True, True), (False, False)
-WRITES, SENDS = Kind.WRITE, Kind.SEND
+WRITES, SENDS = PacketKind.WRITE, PacketKind.SEND
 
 
 def set_accl(driver, **fields):
@@ -39,7 +39,7 @@ class Line:
         for node, on in zip(self.nodes, selective):
             switch(node, on=on)
         cable.tap = self.tap
-        self.clock, self.lost, self.seen, self.kind = clock, set(), 0, Kind.WRITE
+        self.clock, self.lost, self.seen, self.kind = clock, set(), 0, PacketKind.WRITE
         self.late = []
         self.channel = Channel(QpType.RC, *self.nodes, ack_timeout=14, mtu=3)
         self.source, self.target = (node.region(len(TEXT)) for node in self.nodes)

@@ -19,7 +19,7 @@ from emu.driver.verbs.connect import connect
 from emu.driver.world.clock import HandClock
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType
 from layouts.eth_enums import CqeRoceL3
-from layouts.wire.bth import Kind, Service, reth
+from layouts.wire.bth import PacketKind, Service, reth
 
 ETHERTYPE = 0x8915
 TEXT = bytes(range(256)) * 24
@@ -264,7 +264,7 @@ class TestVersionsOfOneConnection:
 
 
 def _packet(qp, target, data=b"evil"):
-    packet = Packet(OPS[Service.RC, Kind.WRITE, True, True, None], qp.qpn, 0x10)
+    packet = Packet(OPS[Service.RC, PacketKind.WRITE, True, True, None], qp.qpn, 0x10)
     packet.va, packet.rkey, packet.length = target.va, target.key, len(data)
     return packet
 

@@ -17,7 +17,7 @@ from emu.device.function.function import Function
 from emu.device.rounds.budget import Round
 from emu.device.state.hca import HcaOptions
 from emu.device.trace import decode
-from emu.device.trace.event import MOST_ITEMS, Event, Point
+from emu.device.trace.event import MOST_ITEMS, TraceEvent, TracePoint
 from emu.device.trace.recorder import EventList, LineSink, Recorder
 from emu.device.trace.text import TextForm, body
 from firmware_cmds import TABLE
@@ -71,25 +71,25 @@ def lines(driver, events):
 
 
 def commands(events):
-    return {event.fields["op"]: event.fields for event in events.of(Point.CMD)}
+    return {event.fields["op"]: event.fields for event in events.of(TracePoint.CMD)}
 
 
 class TestCommands:
     def test_probe_in_order(self, driver, events):
-        assert events[0].point == Point.RESET
+        assert events[0].point == TracePoint.RESET
         assert events[0].fields == {"model": "connectx6"}
-        assert [event.fields["op"] for event in events.of(Point.CMD)] == [
+        assert [event.fields["op"] for event in events.of(TracePoint.CMD)] == [
             "ENABLE_HCA", "QUERY_ISSI", "SET_ISSI", "QUERY_PAGES", "MANAGE_PAGES", "ACCESS_REG",
             "QUERY_HCA_CAP", "SET_HCA_CAP", "QUERY_HCA_CAP", "QUERY_HCA_CAP", "SET_HCA_CAP",
             "QUERY_PAGES", "MANAGE_PAGES", "INIT_HCA", "QUERY_ADAPTER", "ALLOC_UAR",
         ]  # fmt: skip
         assert {event.function for event in events} == {3}
-        assert {event.fields["status"] for event in events.of(Point.CMD)} == {"OK"}
+        assert {event.fields["status"] for event in events.of(TracePoint.CMD)} == {"OK"}
 
     def test_context_and_page_list(self, driver, lines):
         eqn = driver.create_eq(log_size=7, events=[EventType.CMD], vector=5)
         pages = ",".join(f"{address:#x}" for address in driver.eqs[eqn].addresses)
-        assert lines(Point.CMD) == [
+        assert lines(TracePoint.CMD) == [
             "slot 0 CREATE_EQ -> OK 0.0us "
             f" eq_context_entry{{log_eq_size=7 uar_page={driver.uar} intr=5}}"
             f" event_bitmask=[0x400,0,0,0] pas=[{pages}] | eq_number={eqn}"
@@ -116,7 +116,7 @@ class TestCommands:
 
     def test_refused_with_status_syndrome_and_reason(self, driver, lines):
         driver.command(Op.DEALLOC_PD, pd=0x77)
-        assert lines(Point.CMD) == [
+        assert lines(TracePoint.CMD) == [
             f"slot 0 DEALLOC_PD -> BAD_RES_STATE_ERR 0.0us syndrome {syndrome_of(NO_PD):#x}:"
             f" {NO_PD} (0x77)  pd=0x77"
         ]
@@ -128,7 +128,7 @@ class TestCommands:
 
     def test_unknown_opcode_shows_its_bytes(self, driver, lines):
         driver.execute(bytes.fromhex("0999000000000000deadbeef00000000"), 16)
-        (line,) = lines(Point.CMD)
+        (line,) = lines(TracePoint.CMD)
         assert line.startswith("slot 0 opcode 0x999 -> BAD_OP_ERR 0.0us syndrome ")
         assert line.endswith(" data=0x0999000000000000deadbeef00000000")
 
@@ -143,7 +143,7 @@ class TestCommands:
         entry.inlen = 4
         driver.memory.write(driver.queue, entry.buf)
         driver.ring(1)
-        assert lines(Point.CMD) == [
+        assert lines(TracePoint.CMD) == [
             "slot 0 ALLOC_PD -> not delivered, IN_LENGTH_ERR: input of 4 bytes  data=0x0800"
             + 28 * "0"
         ]
@@ -160,7 +160,9 @@ class TestCommands:
 
 class TestOpenFields:
     def test_capabilities_by_their_group(self, driver, events):
-        queries = [found for found in events.of(Point.CMD) if found.fields["op"] == "QUERY_HCA_CAP"]
+        queries = [
+            found for found in events.of(TracePoint.CMD) if found.fields["op"] == "QUERY_HCA_CAP"
+        ]
         assert queries[-1].fields["out"]["odp_cap"]["transport_page_fault_scheme_cap"]
         shown = queries[0].fields["out"]
         assert shown["cmd_hca_cap"]["log_max_qp"] == 18
@@ -198,7 +200,7 @@ class TestOpenFields:
         driver.read_register(RegId.PTYS, COMMANDS[Op.ACCESS_REG].opened.layout(
             COMMANDS[Op.ACCESS_REG].layout_in.new(register_id=RegId.PTYS)
         ), local_port=1, proto_mask=1)  # fmt: skip
-        wrote, read = lines(Point.CMD)
+        wrote, read = lines(TracePoint.CMD)
         assert "register_id=0x6001 node_desc_reg{desc=a host} | node_desc_reg{" in wrote
         assert "op_mod=1 register_id=0x5004 ptys_reg{local_port=1 proto_mask=1} | " in read
         assert "ib_link_width_oper=" in read
@@ -237,8 +239,8 @@ class TestEventsAndInterrupts:
     def test_command_event(self, driver, lines):
         driver.use_events(vector=4)
         driver.alloc_pd()
-        assert lines(Point.EQE) == ["eqn 1 CMD vector=1"]
-        assert lines(Point.IRQ) == ["vector 4 eqn 1"]
+        assert lines(TracePoint.EQE) == ["eqn 1 CMD vector=1"]
+        assert lines(TracePoint.IRQ) == ["vector 4 eqn 1"]
 
     def test_order_of_a_round(self, driver, events):
         driver.use_events()
@@ -315,7 +317,7 @@ class TestRegisters:
     )
     def test_reads(self, function, lines, offset, length, line):
         function.bar_read(0, offset, length)
-        assert lines(Point.MMIO)[0].startswith(line)
+        assert lines(TracePoint.MMIO)[0].startswith(line)
 
     @pytest.mark.parametrize(
         ("offset", "data", "line"),
@@ -339,11 +341,11 @@ class TestRegisters:
     )  # fmt: skip
     def test_writes(self, function, lines, offset, data, line):
         function.bar_write(0, offset, bytes.fromhex(data))
-        assert lines(Point.MMIO) == [line]
+        assert lines(TracePoint.MMIO) == [line]
 
     def test_reset_is_seen(self, function, lines):
         function.reset()
-        assert lines(Point.RESET) == ["connectx6"]
+        assert lines(TracePoint.RESET) == ["connectx6"]
 
     @given(offset=st.integers(0, 0x9000), data=st.binary(min_size=1, max_size=80))
     def test_any_access_gives_a_line(self, offset, data):
@@ -374,7 +376,7 @@ class _Full(io.StringIO):
 class TestSinks:
     def test_a_line_for_each_event(self, clock):
         stream = io.StringIO()
-        recorder = Recorder(LineSink(stream, Event.to_json), clock)
+        recorder = Recorder(LineSink(stream, TraceEvent.to_json), clock)
         recorder.irq(4, 1)
         clock.advance(5)
         recorder.irq(5, 2)
@@ -396,7 +398,7 @@ class TestSinks:
 
     def test_failing_stream_ends_the_trace_and_nothing_else(self, clock, caplog):
         stream = _Full()
-        sink = LineSink(stream, Event.to_json)
+        sink = LineSink(stream, TraceEvent.to_json)
         first, second = Recorder(sink, clock), Recorder(sink, clock, 1)
         for _ in range(5):
             first.irq(0, 1)
@@ -412,7 +414,7 @@ class TestSinks:
 class TestWithFullDisk:
     @pytest.fixture
     def tracer(self, clock):
-        return Recorder(LineSink(_Full(), Event.to_json), clock)
+        return Recorder(LineSink(_Full(), TraceEvent.to_json), clock)
 
     def test_driver_does_not_notice(self, driver, tracer):
         driver.use_events()
@@ -422,7 +424,7 @@ class TestWithFullDisk:
 
 def assert_forms(event):
     """Both forms are one line, and the JSON form says all."""
-    again = Event.from_json(event.to_json())
+    again = TraceEvent.from_json(event.to_json())
     assert again == event
     for line in (event.to_json(), TextForm()(event)):
         assert line.isascii()
@@ -449,7 +451,7 @@ def test_any_command_is_traced_and_its_refusal_explained(driver, events, explain
     data = int(op).to_bytes(2, "big") + rest.ljust(14, b"\0")
     size = COMMANDS[op].layout_out.size if op in COMMANDS else 16
     _, raw = driver.execute(data, size + room)
-    (event,) = events.of(Point.CMD)
+    (event,) = events.of(TracePoint.CMD)
     assert_forms(event)
     assert Status[event.fields["status"]] == raw[0]
     if event.is_refusal:
@@ -467,6 +469,6 @@ def test_an_error_without_detail(tracer, driver, events):
 
 
 def _request():
-    from emu.device.cmdif.request import Request
+    from emu.device.cmdif.request import CommandRequest
 
-    return Request(0, 0, None, bytearray(16), bytearray(16), [], [])
+    return CommandRequest(0, 0, None, bytearray(16), bytearray(16), [], [])

@@ -6,7 +6,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
-from emu.device.trace.event import Point
+from emu.device.trace.event import TracePoint
 from emu.device.trace.recorder import EventList, Recorder
 from emu.device.trace.text import body
 from emu.driver.ethernet.buffers import Buffers
@@ -52,7 +52,7 @@ def traced(events, node, qps):
         del events[:]
         action(qps)
         settle(node)
-        return [event.fields for event in events.of(Point.WQE)]
+        return [event.fields for event in events.of(TracePoint.WQE)]
 
     return run
 
@@ -96,7 +96,7 @@ def test_packet_of_ip_over_infiniband(events, node, region):
     segment = (ETH.pack(int(EthChecksum.L4), 100, 0, 40 << 16)[:14] + bytes(40)).ljust(64, b"\0")
     sender.post(Opcode.LSO, vector, bytes(16), segment, *data_segments([region.sge(0, 300)]))
     settle(node)
-    (event,) = (one.fields for one in events.of(Point.WQE))
+    (event,) = (one.fields for one in events.of(TracePoint.WQE))
     assert event["op"] == "LSO"
     assert event["av"]["rlid"] == 9
     assert event["eth_seg"]["mss"] == 100
@@ -176,7 +176,7 @@ def test_datagram(node, events):
     qp.to_rts(0)
     qp.datagram({"dqp_dct": 5, "rlid": 1}, b"hello")
     settle(node)
-    (event,) = events.of(Point.WQE)
+    (event,) = events.of(TracePoint.WQE)
     assert event.fields["av"]["dqp_dct"] & 0xFFFFFF == 5
     assert event.fields["data"] == [{"inline": 5}]
 
@@ -192,7 +192,7 @@ def test_requests_that_end_too_early(traced, ds, opcode):
 def test_text_and_summary(node, traced, recorder, events):
     key = FastRegKey(node, mode=AccessMode.KLMS)
     traced(lambda qps: key.invalidate(qps[0]))
-    text = body(events.of(Point.WQE)[0])
+    text = body(events.of(TracePoint.WQE)[0])
     assert text.startswith(f"qpn {0x40:#x} 0 UMR invalidate ds=8 flags=SIGNALED imm={key.key:#x}")
     assert text.endswith("umr{flags=INLINE mask=FREE} mkc{free=1}")
     assert list(recorder.summary()) == ["1 work requests UMR invalidate"]
@@ -218,7 +218,7 @@ class TestEthernet:
         sq.send(region.sge(0, 100), cs_flags=0xC0, vlan=7)
         sq.send(region.sge(0, 100), opcode=Opcode.LSO, mss=50, headers=header)
         node.settle()
-        frame, large = [event.fields for event in events.of(Point.WQE)]
+        frame, large = [event.fields for event in events.of(TracePoint.WQE)]
         assert (frame["qpn"], frame["op"], frame["ds"]) == (sq.sqn, "SEND", 3)
         assert frame["eth_seg"]["cs_flags"] == 0xC0
         assert frame["eth_seg"]["trailer"] == 0x8000_0007
@@ -226,7 +226,7 @@ class TestEthernet:
         assert (large["op"], large["eth_seg"]["mss"]) == ("LSO", 50)
         assert large["headers"] == {"inline": 54}
         assert large["data"] == frame["data"]
-        done = [event.fields for event in events.of(Point.CQE)]
+        done = [event.fields for event in events.of(TracePoint.CQE)]
         assert [entry["qpn"] for entry in done] == [sq.sqn, sq.sqn]
 
     def test_received_packet(self, events, node, driver, td):
@@ -238,7 +238,7 @@ class TestEthernet:
         flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn), tag=9)
         Buffers(rq)
         arrive(node.hca, Frame(Packet(payload=bytes(100)).frame()))
-        (done,) = events.of(Point.CQE)
+        (done,) = events.of(TracePoint.CQE)
         assert (done.fields["cqn"], done.fields["flow_tag"]) == (rq.cq.cqn, 9)
         assert done.fields["data"]["byte_cnt"] == 154
         assert "flow_tag 9 RESP_SEND" in body(done)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
@@ -136,7 +136,7 @@ def roce_frames(name):
 def _delay(functions, cabling):
     links = Links(functions, cabling)
     for index in range(len(functions)):
-        links.set(Link.model_validate({"delay": DELAY}), index)
+        links.set(PlannedLink.model_validate({"delay": DELAY}), index)
 
 
 @dataclass(frozen=True)

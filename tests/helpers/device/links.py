@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.driver.nodes.cable import DueTimers
 from emu.driver.nodes.roce import RoceNode, functions_on
 from emu.driver.nodes.two_nodes import brought_up, two_nodes
@@ -24,7 +24,7 @@ class World(SimpleNamespace):
     """Two nodes, and the session that holds their links."""
 
     def set(self, **link):
-        self.session.set_link(Link.model_validate(link))
+        self.session.set_link(PlannedLink.model_validate(link))
 
     def counts(self, function=0, direction="tx"):
         (found,) = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.faults.text import load
 from emu.device.trace.recorder import EventList, Recorder
 from emu.driver.keys.paging import Pager
@@ -94,7 +94,7 @@ class World(SimpleNamespace):
         self.others.append(self.cabling)
         functions = [node.function for node in self.nodes]
         self.session = FaultSession(functions, FaultOptions(), self.cabling)
-        self.session.set_link(Link.model_validate({"function": 0} | link))
+        self.session.set_link(PlannedLink.model_validate({"function": 0} | link))
         self.others.append(self.session)
 
     def close(self):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from emu.device.objects.eth.flow import Miss, Verdict
+from emu.device.objects.eth.flow import FteVerdict, Miss
 from helpers.models.flow_model import Entry, Table, outcome
 
 
@@ -123,7 +123,7 @@ class Model:
                 built[number].miss = built[table.miss]
             for index, rule in table.rules.items():
                 onto = [built[n] if kind == "table" else self.tirs[n] for kind, n in rule.onto]
-                verdict = Verdict.DROP if rule.drop else Verdict.FORWARD
+                verdict = FteVerdict.DROP if rule.drop else FteVerdict.FORWARD
                 masks = self.groups[rule.group].masks
                 action = (verdict, onto, rule.tag, rule.counters)
                 built[number].entries[index] = Entry(masks, rule.values, action)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from emu.device.objects.eth.flow import Miss, Verdict
+from emu.device.objects.eth.flow import FteVerdict, Miss
 from emu.driver.ethernet.frames import MACS, TCP, UDP
 
 
@@ -104,7 +104,7 @@ def _act(action, fields, result, before):
     verdict, destinations, tag, counters = action
     tag = tag or before
     result["count"] += counters
-    if verdict is Verdict.ALLOW:
+    if verdict is FteVerdict.ALLOW:
         result["flags"].add("allowed")
     for target in destinations:
         if isinstance(target, Table):

@@ -6,7 +6,14 @@ from functools import total_ordering
 
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.eth.steering.criteria import Criteria
-from emu.device.objects.eth.flow import Action, FlowDomain, FlowEntry, FlowGroup, FlowTable, Verdict
+from emu.device.objects.eth.flow import (
+    FlowDomain,
+    FlowEntry,
+    FlowGroup,
+    FlowTable,
+    FteAction,
+    FteVerdict,
+)
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import Object
 from emu.device.objects.table import Table
@@ -39,7 +46,7 @@ def target_of(target):
 def to(*destinations, tag=0, counters=()):
     """Forward to flow tables, and to names."""
     targets = tuple(map(target_of, destinations))
-    return Action(Verdict.FORWARD, targets, tag, counters)
+    return FteAction(FteVerdict.FORWARD, targets, tag, counters)
 
 
 class Steering:

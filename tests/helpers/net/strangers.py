@@ -6,8 +6,7 @@ from emu.device.port.ib.endport import end_port
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, Packet
 from emu.server.net.fabric import protocol
-from layouts.wire.bth import MULTICAST_LID, Service
-from layouts.wire.bth import Kind as PacketKind
+from layouts.wire.bth import MULTICAST_LID, PacketKind, Service
 
 
 def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=False):

@@ -17,23 +17,27 @@ from rich.text import Text
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
-from emu.device.trace.event import Event, Point
-from emu.device.trace.stored import REFUSED, Choice, kind_of
+from emu.device.trace.event import TraceEvent, TracePoint
+from emu.device.trace.stored import REFUSED, EventChoice, kind_of
 from emu.device.trace.text import TextForm
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
-from layouts.enums import Delivery, Op, Status, op_name
+from layouts.enums import DeliveryStat, Op, Status, op_name
 
-_STATUSES = (REFUSED, *(status.name for status in Status), *(status.name for status in Delivery))
+_STATUSES = (
+    REFUSED,
+    *(status.name for status in Status),
+    *(status.name for status in DeliveryStat),
+)
 _STYLES: Mapping[str, str] = {
-    Point.CMD: "cyan",
-    Point.MMIO: "blue",
-    Point.EQE: "magenta",
-    Point.IRQ: "green",
-    Point.WQE: "bright_blue",
-    Point.CQE: "yellow",
-    Point.LOG: "bold",
+    TracePoint.CMD: "cyan",
+    TracePoint.MMIO: "blue",
+    TracePoint.EQE: "magenta",
+    TracePoint.IRQ: "green",
+    TracePoint.WQE: "bright_blue",
+    TracePoint.CQE: "yellow",
+    TracePoint.LOG: "bold",
 }
 _FEW = 8
 _NEW_FILE = NewFile()
@@ -50,7 +54,7 @@ def _known(value: str, names: Iterable[str]) -> str:
 
 
 def _points(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
-    return frozenset(_known(name.strip(), Point) for name in value.split(",") if value)
+    return frozenset(_known(name.strip(), TracePoint) for name in value.split(",") if value)
 
 
 def _ops(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
@@ -81,7 +85,7 @@ def trace() -> None:
     default="",
     callback=_points,
     metavar="POINT[,...]",
-    help=f"Only these: {', '.join(Point)}.",
+    help=f"Only these: {', '.join(TracePoint)}.",
 )
 @click.option(
     "--op",
@@ -109,7 +113,7 @@ def show(file: str, as_json: bool, **wanted: Any) -> None:
 
     Seconds count from the first line of the trace.
     """
-    choice, form = Choice(**wanted), TextForm()
+    choice, form = EventChoice(**wanted), TextForm()
     say = _json_line if as_json else _printer(form)
     with working(f"reading {file}") as end:
         for line, event in stored_events(file):
@@ -159,14 +163,14 @@ def export(file: str, perfetto: Path | None, html: Path | None) -> None:
             write_parts(path, form(event for _, event in stored_events(file)))
 
 
-def _json_line(line: str, _event: Event) -> None:
+def _json_line(line: str, _event: TraceEvent) -> None:
     sys.stdout.write(line.rstrip() + "\n")
 
 
-def _printer(form: TextForm) -> Callable[[str, Event], None]:
+def _printer(form: TextForm) -> Callable[[str, TraceEvent], None]:
     console = Console(highlight=False, emoji=False)
 
-    def say(_line: str, event: Event) -> None:
+    def say(_line: str, event: TraceEvent) -> None:
         if console.is_terminal:
             console.print(_coloured(event, form.columns(event)), soft_wrap=True)
         else:
@@ -175,7 +179,7 @@ def _printer(form: TextForm) -> Callable[[str, Event], None]:
     return say
 
 
-def _coloured(event: Event, columns: tuple[str, str, str, str]) -> Text:
+def _coloured(event: TraceEvent, columns: tuple[str, str, str, str]) -> Text:
     time, function, point, body = columns
     return Text.assemble(
         (time, "dim"),

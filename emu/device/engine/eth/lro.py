@@ -50,7 +50,7 @@ class Merged(NamedTuple):
         return front + self.words + back + bytes((self.segments,)) + entry[LRO_NUM_SEG_AT + 1 :]
 
 
-class Stream:
+class TcpStream:
     """The packets of a TCP super-frame that can be merged."""
 
     def __init__(self, headers: Headers, header: int, size: int) -> None:

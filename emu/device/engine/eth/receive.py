@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
-from emu.device.engine.eth.lro import Merged, Stream
+from emu.device.engine.eth.lro import Merged, TcpStream
 from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.engine.eth.steering.route import Delivery, route
 from emu.device.objects.eth.tir import Merging
@@ -238,7 +238,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
         ):
             apart.append(to)
             continue
-        stream = Stream(large.headers, large.header, large.size)
+        stream = TcpStream(large.headers, large.header, large.size)
         for one in stream.merged(to.merging, strides.most_bytes):
             while round_.steps > round_.most:
                 yield
@@ -259,7 +259,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
 
 
 def _can_merge(headers: Headers, merging: Merging) -> bool:
-    return headers.version in merging.versions and Stream.can_be(headers)
+    return headers.version in merging.versions and TcpStream.can_be(headers)
 
 
 def _of_segment(headers: Headers, data: bytes) -> Headers:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.rc.headers import objection
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, SERVICES, BadPacketError, Packet
-from layouts.wire.bth import Kind
+from layouts.wire.bth import PacketKind
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -54,7 +54,7 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
 
 def _takes(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
     """Whether a queue pair takes the packets that its peer sends."""
-    op = OPS[SERVICES[peer.st], Kind.SEND, True, True, None]
+    op = OPS[SERVICES[peer.st], PacketKind.SEND, True, True, None]
     route = node.link.route(peer.ctx.primary_address_path)
     try:
         packet, _ = hca.link.parse(route.frame(Packet(op, qp.handle, 0)))

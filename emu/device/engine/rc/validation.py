@@ -16,19 +16,19 @@ from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgO
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import MAX_PAYLOAD, OPS, Packet
-from layouts.wire.bth import PSN_HALF, PSN_MASK, Kind, Service
+from layouts.wire.bth import PSN_HALF, PSN_MASK, PacketKind, Service
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 MSG_OPS = {
-    Kind.SEND: MsgOp.SEND,
-    Kind.WRITE: MsgOp.WRITE,
-    Kind.READ: MsgOp.READ,
-    Kind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
-    Kind.FETCH_ADD: MsgOp.FETCH_ADD,
-    Kind.MASKED_COMPARE_SWAP: MsgOp.MASKED_COMPARE_SWAP,
-    Kind.MASKED_FETCH_ADD: MsgOp.MASKED_FETCH_ADD,
+    PacketKind.SEND: MsgOp.SEND,
+    PacketKind.WRITE: MsgOp.WRITE,
+    PacketKind.READ: MsgOp.READ,
+    PacketKind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
+    PacketKind.FETCH_ADD: MsgOp.FETCH_ADD,
+    PacketKind.MASKED_COMPARE_SWAP: MsgOp.MASKED_COMPARE_SWAP,
+    PacketKind.MASKED_FETCH_ADD: MsgOp.MASKED_FETCH_ADD,
 }
 """The operation of a message, by the kind of its packets."""
 
@@ -37,8 +37,8 @@ KINDS = {op: kind for kind, op in MSG_OPS.items()}
 
 _SOME_BYTES = memoryview(bytes(MAX_PAYLOAD))
 _WRITE, _READ = MsgOp.WRITE, MsgOp.READ
-_SENDS, _WRITES, _READS = Kind.SEND, Kind.WRITE, Kind.READ
-_MASKED_ATOMICS = frozenset({Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD})
+_SENDS, _WRITES, _READS = PacketKind.SEND, PacketKind.WRITE, PacketKind.READ
+_MASKED_ATOMICS = frozenset({PacketKind.MASKED_COMPARE_SWAP, PacketKind.MASKED_FETCH_ADD})
 
 
 class PsnCheck(Enum):

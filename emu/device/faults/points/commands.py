@@ -8,10 +8,18 @@ from typing import Any
 
 from emu.device.cmdif.interface import COMMAND_POINT, CommandInterface
 from emu.device.cmdif.registry import COMMANDS, Command
-from emu.device.cmdif.request import Request
+from emu.device.cmdif.request import CommandRequest
 from emu.device.errors import CmdError
 from emu.device.faults.declare import Parameter, Problem, action, point
-from emu.device.faults.event import Event, Faults, Field, NoEffectError, Opened, Result, set_fields
+from emu.device.faults.event import (
+    Event,
+    EventField,
+    NoEffectError,
+    Opened,
+    Result,
+    RuleInjector,
+    set_fields,
+)
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.moves import Delayable, Losable
 from emu.device.faults.names import number_of
@@ -21,16 +29,22 @@ from emu.device.ports import DmaError
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
 from layouts.codec import View
-from layouts.enums import Delivery, Op, Status
+from layouts.enums import DeliveryStat, Op, Status
 from layouts.prm import Prm
 
 log = logging.getLogger(__name__)
 
-DONE_POINT: FaultPoint[[CommandInterface, Request], Portions[bool]] = FaultPoint("cmd.done")
-COMPLETION_POINT: FaultPoint[[CommandInterface, Request], bool] = FaultPoint("cmd.completion")
+DONE_POINT: FaultPoint[[CommandInterface, CommandRequest], Portions[bool]] = FaultPoint("cmd.done")
+COMPLETION_POINT: FaultPoint[[CommandInterface, CommandRequest], bool] = FaultPoint(
+    "cmd.completion"
+)
 
 _STARVED = "CREATE_"
-_FIELDS = (Field("op", Op, is_told=True), Field("op_mod", int, is_told=True), Field("slot", int))
+_FIELDS = (
+    EventField("op", Op, is_told=True),
+    EventField("op_mod", int, is_told=True),
+    EventField("slot", int),
+)
 
 
 def _named(rule: Mapping[str, Any]) -> Command | None:
@@ -81,7 +95,7 @@ def _holder(
 
 
 _INPUT = Opened("those of the command's input", _layout_in)
-_DELIVERY = one_of("delivery", Delivery, 127)
+_DELIVERY = one_of("delivery", DeliveryStat, 127)
 
 
 class _OfCommand(Event[Result]):
@@ -89,7 +103,9 @@ class _OfCommand(Event[Result]):
 
     __slots__ = ("_line", "cmdif", "request")
 
-    def __init__(self, faults: Faults, cmdif: CommandInterface, request: Request) -> None:
+    def __init__(
+        self, faults: RuleInjector, cmdif: CommandInterface, request: CommandRequest
+    ) -> None:
         super().__init__(faults)
         self.cmdif = cmdif
         self.request = request
@@ -241,7 +257,7 @@ class CommandRuns(_OfCommand[Portions[bool]]):
 
 @point(
     DONE_POINT, "a command has run; its output is not written yet", *_FIELDS,
-    Field("status", Status), opened=_INPUT,
+    EventField("status", Status), opened=_INPUT,
 )  # fmt: skip
 class CommandHasRun(_OfCommand[Portions[bool]]):
     """A command that has run and whose output has not been delivered."""
@@ -256,14 +272,14 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
 
     def go_on(self) -> Portions[bool]:
         """Deliver its output and return its slot to the driver."""
-        return self._deliver(int(Delivery.OK))
+        return self._deliver(int(DeliveryStat.OK))
 
     @action("the command has run and gets status and syndrome instead of its output, or a delivery"
             " status beside it", takes=[STATUS, SYNDROME, _DELIVERY])  # fmt: skip
     def fail(self, rule: Rule) -> Portions[bool]:
         """Replace its output by an error."""
         if rule["delivery"] is not None:
-            return self._deliver(number_of(rule["delivery"], Delivery))
+            return self._deliver(number_of(rule["delivery"], DeliveryStat))
         error, out = InjectedError(rule), self.request.out
         out[:] = bytes(len(out))
         out[0] = error.status

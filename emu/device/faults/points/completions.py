@@ -13,7 +13,7 @@ from emu.device.engine.events.completions import CQE_POINT, error_entry
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
 from emu.device.faults.declare import Parameter, action, point
-from emu.device.faults.event import MISSING, Event, Faults, Field, Opened, change_fields
+from emu.device.faults.event import MISSING, Event, EventField, Opened, RuleInjector, change_fields
 from emu.device.faults.moves import Delayable, Losable, Repeatable
 from emu.device.faults.names import number_of
 from emu.device.faults.parameters import DATA, one_of, set_in
@@ -62,15 +62,15 @@ def _syndrome(rule: Rule) -> CqeSyndrome:
 
 @point(
     WQE_POINT, "a work request of a send queue is read",
-    Field("opcode", Opcode, is_told=True), Field("qpn", int), Field("service", QpType),
-    Field("index", int),
+    EventField("opcode", Opcode, is_told=True), EventField("qpn", int),
+    EventField("service", QpType), EventField("index", int),
 )  # fmt: skip
 class WorkRequest(Event[Failure | None]):
     """A work request that is about to be executed, or executed again."""
 
     __slots__ = ("_queue", "_wqe")
 
-    def __init__(self, faults: Faults, queue: Queue, wqe: Wqe) -> None:
+    def __init__(self, faults: RuleInjector, queue: Queue, wqe: Wqe) -> None:
         super().__init__(faults)
         self._queue = queue
         self._wqe = wqe
@@ -107,9 +107,9 @@ class WorkRequest(Event[Failure | None]):
 
 @point(
     CQE_POINT, "a completion is about to be written",
-    Field("opcode", CqeOpcode, is_told=True), Field("qpn", int), Field("cqn", int),
-    Field("wqe_counter", int), Field("wqe_opcode", Opcode), Field("byte_cnt", int),
-    Field("service", QpType),
+    EventField("opcode", CqeOpcode, is_told=True), EventField("qpn", int), EventField("cqn", int),
+    EventField("wqe_counter", int), EventField("wqe_opcode", Opcode), EventField("byte_cnt", int),
+    EventField("service", QpType),
     opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
 )  # fmt: skip
 class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
@@ -120,7 +120,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
     instead = True
 
     def __init__(
-        self, faults: Faults, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool
+        self, faults: RuleInjector, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool
     ) -> None:
         super().__init__(faults)
         self._cq = cq

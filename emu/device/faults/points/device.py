@@ -19,7 +19,14 @@ from emu.device.engine.events import board
 from emu.device.engine.events import eq as eq_engine
 from emu.device.faults.declare import Parameter, Problem, effect, point
 from emu.device.faults.effects import Effects, Ending
-from emu.device.faults.event import Event, Faults, Field, NoEffectError, field_of, set_fields
+from emu.device.faults.event import (
+    Event,
+    EventField,
+    NoEffectError,
+    RuleInjector,
+    field_of,
+    set_fields,
+)
 from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
 from emu.device.faults.names import number_of
 from emu.device.faults.parameters import COUNT, DATA, MS, SET, number, one_of, set_in
@@ -49,14 +56,14 @@ class RuleLoaded(Event[None]):
 
 @point(
     POWER_ON_POINT, "the function is powered on or has been reset",
-    Field("cause", ("start", "reset", "flr", "bus", "firmware"), is_told=True),
+    EventField("cause", ("start", "reset", "flr", "bus", "firmware"), is_told=True),
 )  # fmt: skip
 class PowerOn(Event[None]):
     """The function is in its power-on state."""
 
     __slots__ = ("cause",)
 
-    def __init__(self, faults: Faults, cause: str) -> None:
+    def __init__(self, faults: RuleInjector, cause: str) -> None:
         super().__init__(faults)
         self.cause = cause
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from emu.device.faults.declare import action, mount, point
-from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.rule import Rule
 from emu.device.ports import DmaError
 from emu.device.state.points import FaultPoint
@@ -13,13 +13,13 @@ from emu.device.state.points import FaultPoint
 READ_POINT: FaultPoint[[int, int], None] = FaultPoint("dma.read")
 WRITE_POINT: FaultPoint[[int, int], None] = FaultPoint("dma.write")
 
-_FIELDS = (Field("address", int), Field("length", int, is_told=True))
+_FIELDS = (EventField("address", int), EventField("length", int, is_told=True))
 
 
 class _Access(Event[None]):
     __slots__ = ("address", "length")
 
-    def __init__(self, faults: Faults, address: int, length: int) -> None:
+    def __init__(self, faults: RuleInjector, address: int, length: int) -> None:
         super().__init__(faults)
         self.address = address
         self.length = length
@@ -48,7 +48,7 @@ class Write(_Access):
 
 
 @mount(READ_POINT, WRITE_POINT)
-def watch_memory(faults: Faults, *, wanted: bool) -> None:
+def watch_memory(faults: RuleInjector, *, wanted: bool) -> None:
     """Have guest memory ask the rules before each access, or stop it."""
 
     def ask(iova: int, length: int, is_write: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emu.device.faults.declare import point
-from emu.device.faults.event import Faults, Field
+from emu.device.faults.event import EventField, RuleInjector
 from emu.device.faults.moves import Delayable, Losable, Repeatable
 from emu.device.function.bar0 import CMD_DBELL, DOORBELL_POINT
 from emu.device.function.doorbells import PAGE, UAR_CQ_ARM, UAR_CQ_ARM_CQN, UAR_SEND, send_number
@@ -16,7 +16,7 @@ _CQN = slice(-3, None)
 @point(
     DOORBELL_POINT,
     "a doorbell is rung; `number` is the queue's, for commands the vector of slots",
-    Field("kind", ("cmd", "send", "cq", "eq"), is_told=True), Field("number", int),
+    EventField("kind", ("cmd", "send", "cq", "eq"), is_told=True), EventField("number", int),
 )  # fmt: skip
 class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
     """A write to a doorbell register."""
@@ -24,7 +24,7 @@ class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
     __slots__ = ("_ring", "kind", "number")
 
     def __init__(
-        self, faults: Faults, offset: int, data: bytes, ring: Callable[[], object]
+        self, faults: RuleInjector, offset: int, data: bytes, ring: Callable[[], object]
     ) -> None:
         super().__init__(faults)
         self._ring = ring

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.eq import EQE_POINT
 from emu.device.faults.declare import action, mount, point
-from emu.device.faults.event import Faults, Field, Opened, change_fields
+from emu.device.faults.event import EventField, Opened, RuleInjector, change_fields
 from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import DATA, SET
 from emu.device.faults.rule import Rule
@@ -26,7 +26,8 @@ _DATA = "data."
 
 @point(
     EQE_POINT, "an event is about to be written",
-    Field("type", EventType, is_told=True), Field("sub_type", int), Field("eqn", int),
+    EventField("type", EventType, is_told=True), EventField("sub_type", int),
+    EventField("eqn", int),
     opened=Opened("`data.` and those of the event's data", lambda _match: None, _DATA),
 )  # fmt: skip
 class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reorderable[bool]):
@@ -37,7 +38,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
     instead = True
 
     def __init__(
-        self, faults: Faults, eq: Eq, event: EventType, sub_type: int, data: Buffer
+        self, faults: RuleInjector, eq: Eq, event: EventType, sub_type: int, data: Buffer
     ) -> None:
         super().__init__(faults)
         self._eq = eq
@@ -77,13 +78,13 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         return self.go_on()
 
 
-@point(IRQ_POINT, "an interrupt is about to be raised", Field("vector", int, is_told=True))
+@point(IRQ_POINT, "an interrupt is about to be raised", EventField("vector", int, is_told=True))
 class Interrupt(Losable[None], Delayable[None], Repeatable[None]):
     """An MSI-X message."""
 
     __slots__ = ("_trigger", "vector")
 
-    def __init__(self, faults: Faults, vector: int, trigger: Callable[[int], None]) -> None:
+    def __init__(self, faults: RuleInjector, vector: int, trigger: Callable[[int], None]) -> None:
         super().__init__(faults)
         self.vector = vector
         self._trigger = trigger
@@ -96,7 +97,7 @@ class Interrupt(Losable[None], Delayable[None], Repeatable[None]):
 class ShownInterrupts:
     """Implements :class:`emu.device.ports.Interrupts` over others, and shows each to the rules."""
 
-    def __init__(self, faults: Faults, inner: Interrupts) -> None:
+    def __init__(self, faults: RuleInjector, inner: Interrupts) -> None:
         self._faults = faults
         self._inner = inner
 
@@ -118,7 +119,7 @@ class ShownInterrupts:
 
 
 @mount(IRQ_POINT)
-def show_interrupts(faults: Faults, *, wanted: bool) -> None:
+def show_interrupts(faults: RuleInjector, *, wanted: bool) -> None:
     """Wrap the HCA's interrupts, or unwrap them."""
     own = faults.function.interrupts
     faults.hca.interrupts = ShownInterrupts(faults, own) if wanted else own

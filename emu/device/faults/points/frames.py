@@ -12,7 +12,7 @@ from emu.device.engine.eth.deliver import RECEIVE_POINT
 from emu.device.engine.eth.receive import FRAME_RX_POINT
 from emu.device.engine.eth.transmit import FRAME_TX_POINT
 from emu.device.faults.declare import Parameter, action, point
-from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import DATA
 from emu.device.faults.rule import Rule
@@ -24,9 +24,10 @@ from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain
 
 _FIELDS = (
-    Field("length", int, is_told=True), Field("gso_size", int, is_told=True),
-    Field("ethertype", int, is_told=True), Field("protocol", int, is_told=True),
-    Field("source_port", int), Field("destination_port", int), Field("multicast", int),
+    EventField("length", int, is_told=True), EventField("gso_size", int, is_told=True),
+    EventField("ethertype", int, is_told=True), EventField("protocol", int, is_told=True),
+    EventField("source_port", int), EventField("destination_port", int),
+    EventField("multicast", int),
 )  # fmt: skip
 _AT = Parameter("at", Annotated[int, Bounds(strict=True, ge=0, le=0xFFFF)])
 _GROUP_BIT = 1
@@ -40,7 +41,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
         "source_port",
     )  # fmt: skip
 
-    def __init__(self, faults: Faults, frame: Frame) -> None:
+    def __init__(self, faults: RuleInjector, frame: Frame) -> None:
         super().__init__(faults)
         self.frame = frame
         data = frame.data
@@ -144,14 +145,14 @@ class FrameArrives(_OfFrame):
 
 @point(
     RECEIVE_POINT, "a packet is about to fill a receive request of an Ethernet queue",
-    Field("rqn", int), Field("index", int), Field("length", int, is_told=True),
+    EventField("rqn", int), EventField("index", int), EventField("length", int, is_told=True),
 )  # fmt: skip
 class ReceiveRequest(Event[bool]):
     """The request that the queue has given for a packet; whether the packet may fill it."""
 
     __slots__ = ("_rq", "_wqe", "index", "length", "rqn")
 
-    def __init__(self, faults: Faults, rq: Rq, wqe: RecvWqe, length: int) -> None:
+    def __init__(self, faults: RuleInjector, rq: Rq, wqe: RecvWqe, length: int) -> None:
         super().__init__(faults)
         self._rq = rq
         self._wqe = wqe

@@ -16,7 +16,7 @@ from emu.device.engine.rc.packets import intake
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.packets.intake import PKT_RX_POINT
 from emu.device.faults.declare import Parameter, action, mount, point
-from emu.device.faults.event import Faults, Field, Result
+from emu.device.faults.event import EventField, Result, RuleInjector
 from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import set_of
 from emu.device.faults.rule import Rule
@@ -24,7 +24,7 @@ from emu.device.port.ib.wire import IbWire
 from emu.device.port.packet import SERVICES, BadPacketError, Packet
 from emu.device.state.points import FaultPoint
 from layouts.wire import bth
-from layouts.wire.bth import Kind, Service
+from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import RESPONSES
 
 if TYPE_CHECKING:
@@ -36,17 +36,18 @@ _PSN_AT = 9
 """Offset of the 24-bit PSN in a base transport header."""
 
 _FIELDS = (
-    Field("kind", Kind, is_told=True), Field("service", Service, is_told=True), Field("qpn", int),
-    Field("psn", int), Field("dlid", int), Field("slid", int), Field("length", int),
+    EventField("kind", PacketKind, is_told=True), EventField("service", Service, is_told=True),
+    EventField("qpn", int), EventField("psn", int), EventField("dlid", int),
+    EventField("slid", int), EventField("length", int),
 )  # fmt: skip
 _PAYLOAD_AND_PSN = set_of(["payload", "psn"])
 _TIMER = Parameter("timer", Annotated[int, Bounds(strict=True, ge=0, le=31)])
 
 
-class Headers(NamedTuple):
+class PacketFields(NamedTuple):
     """The fields of a packet that rules match."""
 
-    kind: Kind
+    kind: PacketKind
     service: Service
     qpn: int
     psn: int
@@ -59,7 +60,7 @@ class Outgoing(Protocol):
     """A packet or a datagram on its way to the wire."""
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> PacketFields:
         """What rules match."""
 
     def send(self) -> object:
@@ -78,7 +79,7 @@ PKT_TX_POINT: FaultPoint[[Outgoing], object] = FaultPoint("pkt.tx")
 class _OfPacket(Losable[Result], Delayable[Result], Repeatable[Result], Reorderable[Result]):
     __slots__ = ("dlid", "kind", "length", "psn", "qpn", "service", "slid")
 
-    def __init__(self, faults: Faults, headers: Headers) -> None:
+    def __init__(self, faults: RuleInjector, headers: PacketFields) -> None:
         super().__init__(faults)
         (
             self.kind, self.service, self.qpn, self.psn, self.dlid, self.slid, self.length,
@@ -95,7 +96,7 @@ class PacketLeaves(_OfPacket[object]):
     __slots__ = ("_outgoing",)
     instead = True
 
-    def __init__(self, faults: Faults, outgoing: Outgoing) -> None:
+    def __init__(self, faults: RuleInjector, outgoing: Outgoing) -> None:
         super().__init__(faults, outgoing.headers)
         self._outgoing = outgoing
 
@@ -121,7 +122,7 @@ class PacketArrives(_OfPacket[None]):
 
     __slots__ = ("_octets", "_packet")
 
-    def __init__(self, faults: Faults, packet: Packet, length: int) -> None:
+    def __init__(self, faults: RuleInjector, packet: Packet, length: int) -> None:
         super().__init__(faults, _headers(packet, length))
         self._packet = packet
         self._octets = length
@@ -153,7 +154,7 @@ class PacketArrives(_OfPacket[None]):
         connection_of(hca, qp).responder.not_ready(packet, timer)
 
 
-class _Frame:
+class _PacketBytes:
     """A packet as bytes, with its parsed headers."""
 
     def __init__(self, inner: IbWire[Hca], source: Hca, frame: bytes, sqn: int) -> None:
@@ -165,7 +166,7 @@ class _Frame:
         self._packet, self._bth_at = source.link.parse(self._frame)
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> PacketFields:
         """What rules match."""
         return _headers(self._packet, len(self._frame))
 
@@ -196,11 +197,11 @@ class _OutgoingDatagram:
         self._origin = origin
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> PacketFields:
         """What rules match."""
         packet = self._packet
-        return Headers(
-            Kind.SEND, Service.UD, packet.to.qpn, 0, packet.to.lid, self._origin.lid,
+        return PacketFields(
+            PacketKind.SEND, Service.UD, packet.to.qpn, 0, packet.to.lid, self._origin.lid,
             packet.octets,
         )  # fmt: skip
 
@@ -222,7 +223,7 @@ class _OutgoingDatagram:
 class ShownWire:
     """Implements :class:`ports.Wire` over another one, and shows what is sent to the rules."""
 
-    def __init__(self, faults: Faults, inner: IbWire[Hca]) -> None:
+    def __init__(self, faults: RuleInjector, inner: IbWire[Hca]) -> None:
         self._faults = faults
         self._inner = inner
 
@@ -249,7 +250,7 @@ class ShownWire:
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         """Show a packet to the rules; carry it unless one decides otherwise."""
         try:
-            outgoing = _Frame(self._inner, source, frame, sqn)
+            outgoing = _PacketBytes(self._inner, source, frame, sqn)
         except BadPacketError:
             return self._inner.transmit(source, frame, sqn)
         return bool(self._faults.show(PKT_TX_POINT, outgoing))
@@ -260,14 +261,14 @@ class ShownWire:
 
 
 @mount(PKT_TX_POINT, PKT_RX_POINT)
-def show_packets(faults: Faults, *, wanted: bool) -> None:
+def show_packets(faults: RuleInjector, *, wanted: bool) -> None:
     """Wrap the HCA's wire, or unwrap it."""
     own = faults.function.wire
     faults.hca.wire = ShownWire(faults, own) if wanted else own
 
 
-def _headers(packet: Packet, length: int) -> Headers:
-    return Headers(
+def _headers(packet: Packet, length: int) -> PacketFields:
+    return PacketFields(
         packet.op.kind, packet.op.service, packet.qpn, packet.psn, packet.dlid, packet.slid, length
     )
 

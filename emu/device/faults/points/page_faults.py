@@ -12,7 +12,7 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.page_faults import PAGE_FAULT_POINT, RESUME_POINT
 from emu.device.faults.declare import action, point
-from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.moves import Delayable, Losable
 from emu.device.faults.parameters import COUNT, set_of
@@ -21,8 +21,8 @@ from emu.device.objects.queues.page_fault import PageFault, PageFaultType, Side
 from layouts.enums import EventType
 
 _FIELDS = (
-    Field("kind", PageFaultType, is_told=True), Field("side", Side, is_told=True),
-    Field("qpn", int), Field("key", int), Field("length", int),
+    EventField("kind", PageFaultType, is_told=True), EventField("side", Side, is_told=True),
+    EventField("qpn", int), EventField("key", int), EventField("length", int),
 )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ class _OfPageFault(Event[None]):
     __slots__ = ("_page_fault",)
     ends_with_objects = True
 
-    def __init__(self, faults: Faults, page_fault: PageFault) -> None:
+    def __init__(self, faults: RuleInjector, page_fault: PageFault) -> None:
         super().__init__(faults)
         self._page_fault = page_fault
 
@@ -103,14 +103,14 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
 
 @point(
     RESUME_POINT, "the driver resumes a page fault; `error` is 1 when it could not resolve it",
-    *_FIELDS, Field("error", int, is_told=True),
+    *_FIELDS, EventField("error", int, is_told=True),
 )  # fmt: skip
 class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
     """A page fault that the driver resumes."""
 
     __slots__ = ("error",)
 
-    def __init__(self, faults: Faults, page_fault: PageFault, error: bool) -> None:
+    def __init__(self, faults: RuleInjector, page_fault: PageFault, error: bool) -> None:
         super().__init__(faults, page_fault)
         self.error = int(error)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from emu.device.faults.declare import action, point
-from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.parameters import DATA, set_of
 from emu.device.faults.rule import Rule
 from emu.device.function.function import MMIO_READ_POINT, MMIO_WRITE_POINT
 from emu.device.ports import Buffer
 
-_FIELDS = (Field("offset", int), Field("length", int), Field("register", str, is_told=True))
+_FIELDS = (
+    EventField("offset", int),
+    EventField("length", int),
+    EventField("register", str, is_told=True),
+)
 
 
 class _Access:
@@ -43,7 +47,7 @@ class RegisterRead(_Access, Event[bytes]):
 
     __slots__ = ("data", "offset")
 
-    def __init__(self, faults: Faults, offset: int, data: bytes) -> None:
+    def __init__(self, faults: RuleInjector, offset: int, data: bytes) -> None:
         super().__init__(faults)
         self.offset = offset
         self.data = data
@@ -71,7 +75,7 @@ class RegisterWritten(_Access, Event[bool]):
 
     __slots__ = ("data", "offset")
 
-    def __init__(self, faults: Faults, offset: int, data: Buffer) -> None:
+    def __init__(self, faults: RuleInjector, offset: int, data: Buffer) -> None:
         super().__init__(faults)
         self.offset = offset
         self.data = data

@@ -57,7 +57,7 @@ SWITCHING = ACLS | {FlowTableType.FDB}
 """Types of tables that are a switch's."""
 
 
-class Verdict(Enum):
+class FteVerdict(Enum):
     """What an entry does with a packet."""
 
     FORWARD = "forward"
@@ -73,10 +73,10 @@ class Miss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class FteAction:
     """What is done with the packets of an entry."""
 
-    verdict: Verdict
+    verdict: FteVerdict
     destinations: tuple[Object, ...] = ()
     """For FORWARD: flow tables, and whatever else packets are delivered to. All get the packet."""
     tag: int = 0
@@ -236,7 +236,7 @@ class FlowEntry(Object):
     DESTINATION_BYTES = 64
 
     def __init__(
-        self, group: FlowGroup, index: int, key: Key, action: Action, ctx: bytes = b""
+        self, group: FlowGroup, index: int, key: Key, action: FteAction, ctx: bytes = b""
     ) -> None:
         """``ctx`` is what a query returns: the flow_context with its lists."""
         super().__init__()

@@ -40,7 +40,7 @@ class Ranges:
         self._starts = array("Q")
         self._rows = array("I")
         """For each range, the offset at which it begins and the number of its entry in the list."""
-        self._blocks: _Blocks | None = None
+        self._blocks: _RepeatBlocks | None = None
         self.length = 0
         """Bytes that the list covers."""
         self._lay_out()
@@ -80,7 +80,7 @@ class Ranges:
         sizes = [word & 0xFFFF for word in counts[first:stop]]  # the other half is the stride
         is_good = stop <= end and cycle and sum(sizes) == cycle
         if self._blocks is None:
-            self._blocks = _Blocks()
+            self._blocks = _RepeatBlocks()
         if not is_good or len(self._blocks.heads) == MOST_BLOCKS:
             return end
         if repeat:
@@ -130,7 +130,7 @@ class Ranges:
                 turn, index = turn + 1, first
 
 
-class _Blocks:
+class _RepeatBlocks:
     """The repeat blocks of one list."""
 
     __slots__ = ("ends", "heads", "rows", "starts")

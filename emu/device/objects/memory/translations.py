@@ -137,7 +137,7 @@ class PageEntries:
         return _swapped(self.read(0, -(-most // MTT_BYTES))).tobytes()[:most]
 
 
-class _Rule(NamedTuple):
+class _EntryRule(NamedTuple):
     """Entries of a chunk whose addresses differ by a constant and that are otherwise equal."""
 
     word: int
@@ -155,10 +155,10 @@ class _Rule(NamedTuple):
         return bytearray(b"".join(KLM.pack(*self.entry(slot)) for slot in range(CHUNK)))
 
 
-def _rule_of(chunk: bytes | bytearray) -> _Rule | None:
+def _rule_of(chunk: bytes | bytearray) -> _EntryRule | None:
     """The rule that a whole chunk follows, or None."""
     (word, key, va), (_, _, following) = KLM.unpack_from(chunk), KLM.unpack_from(chunk, KLM.size)
-    rule = _Rule(word, key, va, following - va)
+    rule = _EntryRule(word, key, va, following - va)
     if bytes(chunk[-KLM.size :]) != _packed(rule, CHUNK - 1):
         return None
     if not rule.stride:
@@ -170,7 +170,7 @@ def _rule_of(chunk: bytes | bytearray) -> _Rule | None:
     return rule if is_regular else None
 
 
-def _packed(rule: _Rule, slot: int) -> bytes | None:
+def _packed(rule: _EntryRule, slot: int) -> bytes | None:
     """An entry computed from the rule; None when its address is out of range."""
     word, key, va = rule.entry(slot)
     return KLM.pack(word, key, va) if 0 <= va < 1 << 64 else None
@@ -188,7 +188,7 @@ class KeyEntries:
         self.first = bytearray()
         """The first chunk, while stored as individual entries: ``near`` of them."""
         self.near = 0
-        self._more: dict[int, bytearray | _Rule] = {}
+        self._more: dict[int, bytearray | _EntryRule] = {}
         """The other chunks, and the first one when it is stored as a rule."""
         self._dense = 0
         self.count = 0
@@ -205,14 +205,14 @@ class KeyEntries:
             chunk = bytearray()
         else:
             held = self._more.get(number) if number or number in self._more else self.first
-            chunk = held.to_bytes() if isinstance(held, _Rule) else held or bytearray()
+            chunk = held.to_bytes() if isinstance(held, _EntryRule) else held or bytearray()
         at = slot * KSM_BYTES
         chunk += bytes(max(at - len(chunk), 0))
         chunk[at : at + len(part)] = part
         ends = slot + len(part) // KSM_BYTES == CHUNK
         self._set(number, (_rule_of(chunk) if ends else None) or chunk)
 
-    def _set(self, number: int, chunk: bytearray | _Rule) -> None:
+    def _set(self, number: int, chunk: bytearray | _EntryRule) -> None:
         before = self._more.pop(number, None)
         self._dense -= type(before) is bytearray
         is_near = not number and type(chunk) is bytearray
@@ -231,7 +231,7 @@ class KeyEntries:
         if chunk is None:
             chunk = bytearray() if index >= CHUNK else self.first
         slot = index & CHUNK - 1
-        if isinstance(chunk, _Rule):
+        if isinstance(chunk, _EntryRule):
             return chunk.entry(slot)
         if (slot + 1) * KSM_BYTES > len(chunk):
             return 0, 0, 0
@@ -242,7 +242,7 @@ class KeyEntries:
         """The entries of all chunks that are stored; for a rule only the first entry."""
         chunks = [self.first, *(chunk for _, chunk in sorted(self._more.items()))]
         for chunk in chunks:
-            if isinstance(chunk, _Rule):
+            if isinstance(chunk, _EntryRule):
                 yield chunk.entry(0)
             else:
                 yield from KLM.iter_unpack(chunk)

@@ -150,29 +150,33 @@ def _infiniband(port: EthPort, ways: Ways) -> dict[str, int]:
     return {"link_downed_counter": port.link_downed}
 
 
-class Group(NamedTuple):
+class CounterGroup(NamedTuple):
     """A group: its layout, and the counters in it that can be other than 0."""
 
     layout: Prm
     values: Callable[[EthPort, Ways], dict[str, int]]
 
 
-GROUPS: Mapping[int, Group] = {
-    CountersGroup.IEEE_802_3: Group(layout.eth_802_3_cntrs_grp_data_layout, _ieee_802_3),
-    CountersGroup.RFC_2863: Group(layout.eth_2863_cntrs_grp_data_layout, _rfc_2863),
-    CountersGroup.RFC_2819: Group(layout.eth_2819_cntrs_grp_data_layout, _rfc_2819),
-    CountersGroup.RFC_3635: Group(layout.eth_3635_cntrs_grp_data_layout, _rfc_3635),
-    CountersGroup.ETHERNET_EXTENDED: Group(layout.eth_extended_cntrs_grp_data_layout, _of_buffers),
-    CountersGroup.PER_TRAFFIC_CLASS: Group(layout.eth_per_tc_prio_grp_data_layout, _of_buffers),
-    CountersGroup.PER_TRAFFIC_CLASS_CONGESTION: Group(
+GROUPS: Mapping[int, CounterGroup] = {
+    CountersGroup.IEEE_802_3: CounterGroup(layout.eth_802_3_cntrs_grp_data_layout, _ieee_802_3),
+    CountersGroup.RFC_2863: CounterGroup(layout.eth_2863_cntrs_grp_data_layout, _rfc_2863),
+    CountersGroup.RFC_2819: CounterGroup(layout.eth_2819_cntrs_grp_data_layout, _rfc_2819),
+    CountersGroup.RFC_3635: CounterGroup(layout.eth_3635_cntrs_grp_data_layout, _rfc_3635),
+    CountersGroup.ETHERNET_EXTENDED: CounterGroup(
+        layout.eth_extended_cntrs_grp_data_layout, _of_buffers
+    ),
+    CountersGroup.PER_TRAFFIC_CLASS: CounterGroup(
+        layout.eth_per_tc_prio_grp_data_layout, _of_buffers
+    ),
+    CountersGroup.PER_TRAFFIC_CLASS_CONGESTION: CounterGroup(
         layout.eth_per_tc_congest_prio_grp_data_layout, _of_buffers
     ),
-    CountersGroup.PER_PRIORITY: Group(layout.eth_per_prio_grp_data_layout, _priority),
-    CountersGroup.PHYSICAL_LAYER: Group(layout.phys_layer_cntrs, _physical),
-    CountersGroup.PHYSICAL_LAYER_STATISTICAL: Group(
+    CountersGroup.PER_PRIORITY: CounterGroup(layout.eth_per_prio_grp_data_layout, _priority),
+    CountersGroup.PHYSICAL_LAYER: CounterGroup(layout.phys_layer_cntrs, _physical),
+    CountersGroup.PHYSICAL_LAYER_STATISTICAL: CounterGroup(
         layout.phys_layer_statistical_cntrs, _physical_statistical
     ),
-    CountersGroup.INFINIBAND_PORT: Group(ib_port_cntrs_grp_data_layout, _infiniband),
+    CountersGroup.INFINIBAND_PORT: CounterGroup(ib_port_cntrs_grp_data_layout, _infiniband),
 }
 """The groups that a port has, by ppcnt_reg.grp."""
 

@@ -6,7 +6,7 @@ from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, GlobalHeader, Packet
 from layouts.wire import bth
-from layouts.wire.bth import Kind, Service
+from layouts.wire.bth import PacketKind, Service
 
 
 def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
@@ -16,7 +16,7 @@ def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
     if to.gid is not None:
         grh = GlobalHeader(origin.gid, to.gid, to.tclass, to.flow_label, to.hop_limit)
     ending = None if datagram.immediate is None else bth.imm_dt
-    packet = Packet(OPS[Service.UD, Kind.SEND, True, True, ending], to.qpn, psn)
+    packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, ending], to.qpn, psn)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
     packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
     route = Route(to.lid, origin.lid, to.sl, origin.pkey, grh)

@@ -13,7 +13,7 @@ from emu.device.port.counts import Traffic
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.device.port.ib.framing import Route, grh_of, parse
 from emu.device.port.packet import GlobalHeader, Packet
-from emu.device.port.recovery import Recovery
+from emu.device.port.recovery import LossRecovery
 from layouts.enums import CapMask1, PhysState, PortState, Status
 from layouts.rings.wqe import av
 from layouts.wire.bth import lrh
@@ -44,7 +44,7 @@ CQE_GRH, CQE_SL_SHIFT = 1 << 28, 24
 _CASTS = ("unicast", "multicast")
 
 _LINK_UP = PhysState.LINK_UP
-_RECOVERY = Recovery()
+_RECOVERY = LossRecovery()
 
 # What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
 # the complement of a flag lacks the bits that the enumeration does not name.
@@ -91,7 +91,7 @@ class IbPort:
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     congestion: None = None
     """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
-    recovery: Recovery = _RECOVERY
+    recovery: LossRecovery = _RECOVERY
     """The same for every port: its rules cannot be set."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Packets that no queue pair has taken, by what is wrong with them."""

@@ -22,7 +22,7 @@ from emu.server.net.link.fate import Dice
 from emu.server.net.link.parcel import Parcel
 
 if TYPE_CHECKING:
-    from emu.device.faults.link import Link
+    from emu.device.faults.link import PlannedLink
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,12 @@ class LinkDirection:
     """What one function sends, or what it receives."""
 
     def __init__(
-        self, name: str, clock: Clock, ledger: Callable[[], Ledger], link: Link, seed: int = 0
+        self,
+        name: str,
+        clock: Clock,
+        ledger: Callable[[], Ledger],
+        link: PlannedLink,
+        seed: int = 0,
     ) -> None:
         """``name`` is the link's in all random decisions; ``ledger`` is the function's now."""
         self._clock = clock
@@ -72,7 +77,7 @@ class LinkDirection:
         self._waiting: list[Callable[[], None]] = []
         self.counts: Counter[str] = Counter()
 
-    def change(self, link: Link) -> None:
+    def change(self, link: PlannedLink) -> None:
         """Other properties from the next packet on; what is on the way arrives as it would have."""
         self.link = link
         if link.rate is None:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from emu.device.faults.link import Link
+    from emu.device.faults.link import PlannedLink
 
 _DICE = Struct(">8Q")
 _ALL = 1 << 64
@@ -45,7 +45,7 @@ class Dice:
         """The state of the Gilbert-Elliott model."""
         self._since_overtaken = 0
 
-    def throw(self, link: Link) -> Fate:
+    def throw(self, link: PlannedLink) -> Fate:
         """The fate of the next packet under these properties."""
         self.number += 1
         text = f"{self._seed}/{self._name}/{self.number}".encode()
@@ -66,7 +66,7 @@ class Dice:
             draw,
         )
 
-    def _loss(self, link: Link, turn: int) -> float:
+    def _loss(self, link: PlannedLink, turn: int) -> float:
         """The probability of loss, in percent."""
         if link.gemodel is None:
             return link.loss
@@ -75,7 +75,7 @@ class Dice:
             self._is_bad = not self._is_bad
         return lost_if_bad if self._is_bad else lost_if_good
 
-    def _overtakes(self, link: Link, draw: int) -> bool:
+    def _overtakes(self, link: PlannedLink, draw: int) -> bool:
         self._since_overtaken += 1
         if self._since_overtaken < link.gap or draw >= link.reorder * _PER_PERCENT:
             return False

@@ -9,7 +9,7 @@ import pytest
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import syndrome_of
 from emu.device.models import LINKS
-from emu.device.objects.eth.flow import Action, FlowEntry, FlowTable, Miss, Verdict
+from emu.device.objects.eth.flow import FlowEntry, FlowTable, FteAction, FteVerdict, Miss
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
@@ -441,7 +441,7 @@ class TestEntries:
         group = flows.group(large, 0, (1 << 20) - 1)
         entries = function.hca.flow_entries
         found = function.hca.flow_groups.get(group)
-        action = Action(Verdict.DROP)
+        action = FteAction(FteVerdict.DROP)
         for index in range((1 << 16) - 1):
             entries.add(FlowEntry(found, index, (), action))
         fields = entry_fields(large, 1 << 17, group, to_tir(tirs[0]))

@@ -17,9 +17,9 @@ from emu.device.cmdif.mailbox import (
 from emu.device.rounds.portions import finish
 from emu.driver.world.memory import Memory
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
-from layouts.enums import Delivery
+from layouts.enums import DeliveryStat
 
-IN, OUT = Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
+IN, OUT = DeliveryStat.IN_LENGTH_ERR, DeliveryStat.OUT_LENGTH_ERR
 TOKEN = 0x5A
 
 
@@ -75,21 +75,21 @@ def test_longer_than_any_command(memory, side):
 
 
 def test_misalignment_names_its_side(memory):
-    assert refusal(memory, 0x101, 17, TOKEN, IN) == Delivery.IN_PTR_ALIGN_ERR
-    assert refusal(memory, 0x101, 17, TOKEN, OUT) == Delivery.OUT_PTR_ALIGN_ERR
+    assert refusal(memory, 0x101, 17, TOKEN, IN) == DeliveryStat.IN_PTR_ALIGN_ERR
+    assert refusal(memory, 0x101, 17, TOKEN, OUT) == DeliveryStat.OUT_PTR_ALIGN_ERR
 
 
 @pytest.mark.hostile
 def test_circle(memory):
     blocks = chain(memory, 3)
     change(memory, blocks[2], next=blocks[0])
-    assert refusal(memory, blocks[0], MAX_COMMAND_BYTES, TOKEN, IN) == Delivery.BAD_BLK_NUM_ERR
+    assert refusal(memory, blocks[0], MAX_COMMAND_BYTES, TOKEN, IN) == DeliveryStat.BAD_BLK_NUM_ERR
 
 
 def test_foreign_token(memory):
     blocks = chain(memory, 3)
     change(memory, blocks[1], token=1)
-    assert refusal(memory, blocks[0], 16 + 1500, TOKEN, IN) == Delivery.TOK_ERR
+    assert refusal(memory, blocks[0], 16 + 1500, TOKEN, IN) == DeliveryStat.TOK_ERR
 
 
 @pytest.mark.parametrize("side", [IN, OUT])
@@ -101,7 +101,7 @@ def test_block_must_be_guest_memory_with_its_data_and_its_control_part(memory, s
     memory.write(address, cmd_prot_block.new(token=TOKEN).buf)
     assert finish(walk(memory, address, 17, TOKEN, side)) == [address]
     memory.revoke(page + revoked)
-    assert refusal(memory, address, 17, TOKEN, side) == Delivery.FW_ERR
+    assert refusal(memory, address, 17, TOKEN, side) == DeliveryStat.FW_ERR
 
 
 @given(data=st.binary(max_size=2000))
@@ -134,7 +134,7 @@ def test_signature_finds_any_flipped_bit(data, at, bit):
     memory.write(address + at, bytes([byte ^ 1 << bit]))
     with pytest.raises(DeliveryError) as caught:
         finish(check_signatures(memory, [address]))
-    assert caught.value.status == Delivery.SIGNAT_ERR
+    assert caught.value.status == DeliveryStat.SIGNAT_ERR
 
 
 def test_xor_of_nothing_and_of_everything():
@@ -151,4 +151,4 @@ def test_the_control_part_has_a_signature_of_its_own(memory):
     assert xor8(memory.read(address, cmd_prot_block.size)) == 0xFF
     with pytest.raises(DeliveryError) as caught:
         finish(check_signatures(memory, [address]))
-    assert caught.value.status == Delivery.SIGNAT_ERR
+    assert caught.value.status == DeliveryStat.SIGNAT_ERR

@@ -25,13 +25,13 @@ from emu.device.engine.eth.steering.criteria import fields_of as fields_of_param
 from emu.device.engine.eth.steering.domain import CACHED, CACHED_ITEMS, MAX_DELIVERIES, MAX_GROUPS
 from emu.device.engine.eth.steering.fields import FIELDS, cvlan_tag_alone
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import Action, FlowTable, Miss, Verdict
+from emu.device.objects.eth.flow import FlowTable, FteAction, FteVerdict, Miss
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 from layouts.steering.flow_match import fte_match_param
 
-DROP = Action(Verdict.DROP)
+DROP = FteAction(FteVerdict.DROP)
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 
 
@@ -231,9 +231,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("action", "why"),
         [
-            (Action(Verdict.FORWARD), "must have destinations"),
-            (Action(Verdict.DROP, (Name("tir"),)), "must have destinations"),
-            (Action(Verdict.ALLOW, (Name("tir"),)), "must have destinations"),
+            (FteAction(FteVerdict.FORWARD), "must have destinations"),
+            (FteAction(FteVerdict.DROP, (Name("tir"),)), "must have destinations"),
+            (FteAction(FteVerdict.ALLOW, (Name("tir"),)), "must have destinations"),
         ],
     )
     def test_actions(self, steering, group, action, why):
@@ -381,7 +381,7 @@ class TestWhatDriversRelyOn:
     def test_counters(self, steering):
         counter, table = FlowCounter(), steering.create_table(1, 0, Miss.DEFAULT)
         group = steering.create_group(table, 0, 0, {})
-        steering.create_entry(group, 0, {}, Action(Verdict.DROP, counters=(counter,)))
+        steering.create_entry(group, 0, {}, FteAction(FteVerdict.DROP, counters=(counter,)))
         steering.set_root(table)
         for _ in range(3):
             assert not decide(steering, Packet()).missed
@@ -469,7 +469,9 @@ POOL = [
 ]
 POOL += [Packet(), Packet(fragment=0x2000), Packet(protocol=1)]
 HEADERS = [parse(packet.frame()) for packet in POOL]
-VERDICTS = st.sampled_from((Verdict.FORWARD, Verdict.FORWARD, Verdict.DROP, Verdict.ALLOW))
+VERDICTS = st.sampled_from(
+    (FteVerdict.FORWARD, FteVerdict.FORWARD, FteVerdict.DROP, FteVerdict.ALLOW)
+)
 
 
 class AgainstTheModel(RuleBasedStateMachine):
@@ -572,9 +574,9 @@ class AgainstTheModel(RuleBasedStateMachine):
             return None
         index = group.first + offset % (group.last - group.first + 1)
         known = {t for t in self.models if t.level > group.table.level} | set("abc")
-        onto = [t for t in onto if t in known] if verdict is Verdict.FORWARD else []
+        onto = [t for t in onto if t in known] if verdict is FteVerdict.FORWARD else []
         counters = tuple(self.counters[name] for name in sorted(counting))
-        action = Action(verdict, tuple(map(target_of, onto)), tag, counters)
+        action = FteAction(verdict, tuple(map(target_of, onto)), tag, counters)
         values = fields_of(like)
         try:
             entry = self.steering.create_entry(group, index, outer(**values), action)
@@ -591,14 +593,14 @@ class AgainstTheModel(RuleBasedStateMachine):
         onto=st.lists(tables | st.sampled_from("abc"), min_size=1, max_size=2),
     )  # fmt: skip
     def create_plain_entry(self, group, offset, like, onto):
-        return self.create_entry(group, offset, like, Verdict.FORWARD, onto, 0, set())
+        return self.create_entry(group, offset, like, FteVerdict.FORWARD, onto, 0, set())
 
     @rule(entry=entries, tag=st.integers(4, 9))
     def modify_entry(self, entry, tag):
         if entry and entry.group.entries.get(entry.index) is entry:
             self.steering.modify_entry(entry, to("m", tag=tag))
             plain = self.models[entry.group.table].entries[entry.index]
-            plain.action = (Verdict.FORWARD, ["m"], tag, [])
+            plain.action = (FteVerdict.FORWARD, ["m"], tag, [])
 
     @rule(entry=entries)
     def delete_entry(self, entry):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import emu
 from emu.cli.main import main
 from emu.device.faults import record
-from emu.device.faults.link import Link, rate_text, time_text
+from emu.device.faults.link import PlannedLink, rate_text, time_text
 from emu.device.faults.plan import Plan
 from emu.device.faults.text import PlanError, dump, link_from_table, load
 
@@ -118,7 +118,9 @@ class TestExamples:
     def test_the_page_has_every_key(self):
         page = (self.PLANS / "README.md").read_text()
         rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", page, re.MULTILINE)
-        assert {key for row in rows for key in re.findall("[a-z_]+", row)} == {*Link.model_fields}
+        assert {key for row in rows for key in re.findall("[a-z_]+", row)} == {
+            *PlannedLink.model_fields
+        }
 
 
 @pytest.mark.parametrize(
@@ -147,10 +149,10 @@ def test_a_record_replays_links_at_the_same_commands():
         {"link": {"function": 1}, "commands": [30, 40]},
     )  # fmt: skip
     assert told.replayed().link == [
-        Link(delay="1ms"),
-        Link(function=0, direction="tx", loss=5, after=10),
-        Link(function=1, direction="tx", loss=5, after=20),
-        Link(function=1, after=40),
+        PlannedLink(delay="1ms"),
+        PlannedLink(function=0, direction="tx", loss=5, after=10),
+        PlannedLink(function=1, direction="tx", loss=5, after=20),
+        PlannedLink(function=1, after=40),
     ]
 
 

@@ -235,7 +235,7 @@ def test_any_table_is_a_plan_or_a_plan_error(rules):
 
 
 PARAMETER_VALUES = {
-    "at": st.integers(0, 0xFFFF),
+    "at": st.integers(0, 0xFFFF), "celsius": st.integers(0, 250),
     "ms": st.floats(0, 1000), "count": st.integers(-9, 9), "vendor": st.integers(0, 255),
     "set": st.dictionaries(st.text(string.ascii_lowercase, min_size=1), st.integers(0), min_size=1),
     "data": st.binary(min_size=1, max_size=40).map(bytes.hex), "timer": st.integers(0, 31),

@@ -10,12 +10,12 @@ import pytest
 import emu
 from emu.device.faults import declare
 from emu.device.faults.declare import DeclarationError, Parameter, action, effect, point
-from emu.device.faults.event import Event, Field, Opened
+from emu.device.faults.event import Event, EventField, Opened
 from emu.device.faults.vocabulary import ACTIONS, POINTS
 from emu.device.state.points import FaultPoint
 
 CORE = Path(emu.__file__).parent
-KEY = re.compile(r"\bFaultPoint\(\"([^\"]+)\"\)")
+KEY = re.compile(r"\bFaultPoint\(\s*\"([^\"]+)\"")
 
 
 def test_what_is_shown_is_declared_and_what_is_declared_is_shown():
@@ -61,7 +61,7 @@ def without(**changes):
 
 @pytest.mark.usefixtures("registry")
 def test_a_whole_declaration():
-    point(FaultPoint("test.whole"), "something happens", Field("qpn", int))(Whole)
+    point(FaultPoint("test.whole"), "something happens", EventField("qpn", int))(Whole)
     declared = declare.POINTS["test.whole"]
     assert list(declared.actions) == ["drop"]
     event = Whole(None, 5)
@@ -69,7 +69,7 @@ def test_a_whole_declaration():
     assert not event.agrees({"qpn": 4})
 
 
-QPN = Field("qpn", int)
+QPN = EventField("qpn", int)
 
 
 @pytest.mark.usefixtures("registry")
@@ -79,9 +79,27 @@ QPN = Field("qpn", int)
         ("test.part", "", [QPN], Whole, "does not describe its events"),
         ("Test Part", "it happens", [QPN], Whole, "its name is not lower-case words"),
         ("test.part", "it happens", [QPN, QPN], Whole, "two fields have the same name"),
-        ("test.part", "it happens", [Field("cqn", int)], Whole, "no attribute for its field 'cqn'"),
-        ("test.part", "it happens", [Field("go_on", int)], Whole, "'go_on' has the name of a meth"),
-        ("test.part", "it happens", [Field("drop", int)], Whole, "'drop' has the name of a method"),
+        (
+            "test.part",
+            "it happens",
+            [EventField("cqn", int)],
+            Whole,
+            "no attribute for its field 'cqn'",
+        ),
+        (
+            "test.part",
+            "it happens",
+            [EventField("go_on", int)],
+            Whole,
+            "'go_on' has the name of a meth",
+        ),
+        (
+            "test.part",
+            "it happens",
+            [EventField("drop", int)],
+            Whole,
+            "'drop' has the name of a method",
+        ),
         ("test.part", "it happens", [], without(go_on=Event.go_on), "it does not define go_on"),
         ("test.part", "it happens", [], without(views=dict), "opened and a method views are"),
         ("test.part", "it happens", [], object, "it is not a subclass of Event"),

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.models import LINKS, MODELS
-from emu.device.models.conditions import Generation, Kind, Part, assembled
+from emu.device.models.conditions import Generation, ModelKind, Part, assembled
 from emu.device.models.parts import PARTS
 from layouts.enums import CapType, PortType
 
@@ -17,7 +17,7 @@ GENERATIONS = {
     "connectx7": Generation.CONNECTX7,
     "bluefield3": Generation.CONNECTX7,
 }
-KIND = Kind(generation=Generation.CONNECTX6, link=PortType.ETH, is_vf=False)
+KIND = ModelKind(generation=Generation.CONNECTX6, link=PortType.ETH, is_vf=False)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_model_has_what_its_generation_has(name):
     is_vf = name.endswith("-vf")
     generation = GENERATIONS[name.removesuffix("-vf")]
     for link, model in LINKS[name].items():
-        kind = Kind(generation=generation, link=link, is_vf=is_vf)
+        kind = ModelKind(generation=generation, link=link, is_vf=is_vf)
         groups = assembled(PARTS, kind)
         filled = {group: fields for group, fields in model.capabilities.items() if fields}
         assert filled == groups
@@ -73,7 +73,7 @@ def test_what_tells_generations_apart(field, value, names):
 def test_no_part_is_for_nobody():
     """Every condition is met by some model, and none by one that another part takes back."""
     kinds = [
-        Kind(
+        ModelKind(
             generation=GENERATIONS[name.removesuffix("-vf")], link=link, is_vf=name.endswith("-vf")
         )
         for name, links in LINKS.items()

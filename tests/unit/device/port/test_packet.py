@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from emu.device.port.ib.framing import MAX_BYTES, Route, parse
 from emu.device.port.packet import MAX_PAYLOAD, OPS, BadPacketError, GlobalHeader, Packet
 from layouts.wire import bth
-from layouts.wire.bth import Kind, Service
+from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import PACKET_OPS, RESPONSES, WITH_PAYLOAD, Position
 
 LOCAL = Route(0x12, 0x34, 5, 0x8001, None)
@@ -56,23 +56,35 @@ def fields(packet):
 @pytest.mark.parametrize(
     ("code", "service", "kind", "position", "headers"),
     [
-        (0x00, Service.RC, Kind.SEND, Position.FIRST, []),
-        (0x05, Service.RC, Kind.SEND, Position.ONLY, ["imm_dt"]),
-        (0x0B, Service.RC, Kind.WRITE, Position.ONLY, ["reth", "imm_dt"]),
-        (0x0C, Service.RC, Kind.READ, Position.ONLY, ["reth"]),
-        (0x0E, Service.RC, Kind.READ_RESPONSE, Position.MIDDLE, []),
-        (0x11, Service.RC, Kind.ACKNOWLEDGE, Position.ONLY, ["aeth"]),
-        (0x12, Service.RC, Kind.ATOMIC_ACKNOWLEDGE, Position.ONLY, ["aeth", "atomic_ack_eth"]),
-        (0x14, Service.RC, Kind.FETCH_ADD, Position.ONLY, ["atomic_eth"]),
-        (0x16, Service.RC, Kind.SEND, Position.LAST, ["ieth"]),
-        (0x29, Service.UC, Kind.WRITE, Position.LAST, ["imm_dt"]),
-        (0x65, Service.UD, Kind.SEND, Position.ONLY, ["deth", "imm_dt"]),
-        (0xA1, Service.XRC, Kind.SEND, Position.MIDDLE, ["xrceth"]),
-        (0xAB, Service.XRC, Kind.WRITE, Position.ONLY, ["xrceth", "reth", "imm_dt"]),
-        (0xB1, Service.XRC, Kind.ACKNOWLEDGE, Position.ONLY, ["aeth"]),
+        (0x00, Service.RC, PacketKind.SEND, Position.FIRST, []),
+        (0x05, Service.RC, PacketKind.SEND, Position.ONLY, ["imm_dt"]),
+        (0x0B, Service.RC, PacketKind.WRITE, Position.ONLY, ["reth", "imm_dt"]),
+        (0x0C, Service.RC, PacketKind.READ, Position.ONLY, ["reth"]),
+        (0x0E, Service.RC, PacketKind.READ_RESPONSE, Position.MIDDLE, []),
+        (0x11, Service.RC, PacketKind.ACKNOWLEDGE, Position.ONLY, ["aeth"]),
+        (
+            0x12,
+            Service.RC,
+            PacketKind.ATOMIC_ACKNOWLEDGE,
+            Position.ONLY,
+            ["aeth", "atomic_ack_eth"],
+        ),
+        (0x14, Service.RC, PacketKind.FETCH_ADD, Position.ONLY, ["atomic_eth"]),
+        (0x16, Service.RC, PacketKind.SEND, Position.LAST, ["ieth"]),
+        (0x29, Service.UC, PacketKind.WRITE, Position.LAST, ["imm_dt"]),
+        (0x65, Service.UD, PacketKind.SEND, Position.ONLY, ["deth", "imm_dt"]),
+        (0xA1, Service.XRC, PacketKind.SEND, Position.MIDDLE, ["xrceth"]),
+        (0xAB, Service.XRC, PacketKind.WRITE, Position.ONLY, ["xrceth", "reth", "imm_dt"]),
+        (0xB1, Service.XRC, PacketKind.ACKNOWLEDGE, Position.ONLY, ["aeth"]),
         # Ours, among those of manufacturers:
-        (0xD3, Service.RC, Kind.MASKED_COMPARE_SWAP, Position.ONLY, ["masked_atomic_eth"]),
-        (0xF4, Service.XRC, Kind.MASKED_FETCH_ADD, Position.ONLY, ["xrceth", "masked_atomic_eth"]),
+        (0xD3, Service.RC, PacketKind.MASKED_COMPARE_SWAP, Position.ONLY, ["masked_atomic_eth"]),
+        (
+            0xF4,
+            Service.XRC,
+            PacketKind.MASKED_FETCH_ADD,
+            Position.ONLY,
+            ["xrceth", "masked_atomic_eth"],
+        ),
     ],
 )
 def test_opcodes_of_the_specification(code, service, kind, position, headers):

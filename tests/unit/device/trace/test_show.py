@@ -12,33 +12,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.cli.main import main
-from emu.device.trace.event import Event, Point
-from emu.device.trace.stored import MOST_LINE_BYTES, Choice, Reader
+from emu.device.trace.event import TraceEvent, TracePoint
+from emu.device.trace.stored import MOST_LINE_BYTES, EventChoice, TraceReader
 from emu.device.trace.text import TextForm
 
 START = 5_000_000_000
 
 EVENTS = [
-    Event(START, 0, "reset", {"model": "connectx6"}),
-    Event(START + 1_000_000, 0, "mmio", {
+    TraceEvent(START, 0, "reset", {"model": "connectx6"}),
+    TraceEvent(START + 1_000_000, 0, "mmio", {
         "access": "write", "offset": 24, "length": 4, "register": "cmd_dbell", "value": 1,
     }),
-    Event(START + 2_000_000, 0, "cmd", {
+    TraceEvent(START + 2_000_000, 0, "cmd", {
         "slot": 0, "op": "CREATE_CQ", "opcode": 0x400, "status": "OK", "duration_us": 41.2,
         "in": {"cq_context": {"log_cq_size": 7}}, "out": {"cqn": 0x12},
     }),
-    Event(START + 3_000_000, 1, "cmd", {
+    TraceEvent(START + 3_000_000, 1, "cmd", {
         "slot": 1, "op": "DEALLOC_PD", "opcode": 0x801, "status": "BAD_RES_ERR",
         "duration_us": 1.0, "in": {"pd": 0x77}, "syndrome": 0xADCA6E, "reason": "no such pd",
         "detail": "0x77",
     }),
-    Event(START + 4_000_000, 0, "cmd", {
+    TraceEvent(START + 4_000_000, 0, "cmd", {
         "slot": 0, "op": "CREATE_CQ", "opcode": 0x400, "delivery": "TOK_ERR", "reason": "block 0",
         "in": {},
     }),
-    Event(START + 5_000_000, 0, "eqe", {"eqn": 1, "type": "CMD", "data": {"vector": 1}}),
-    Event(START + 6_000_000, 1, "irq", {"vector": 0, "eqn": 1}),
-    Event(START + 7_000_000, 0, "cmd", {
+    TraceEvent(START + 5_000_000, 0, "eqe", {"eqn": 1, "type": "CMD", "data": {"vector": 1}}),
+    TraceEvent(START + 6_000_000, 1, "irq", {"vector": 0, "eqn": 1}),
+    TraceEvent(START + 7_000_000, 0, "cmd", {
         "slot": 0, "op": "opcode 0x999", "opcode": 0x999, "status": "BAD_OP_ERR",
         "duration_us": 1.0, "in": {"data": "0x0999"}, "syndrome": 1, "reason": "unknown",
         "detail": "",
@@ -132,7 +132,7 @@ def test_colour_on_a_terminal_only(show, stored, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--point cqi", "there is cqe" if "cqe" in list(Point) else "there is"),
+        ("--point cqi", "there is cqe" if "cqe" in list(TracePoint) else "there is"),
         ("--op CREATE_QC", "CREATE_"),
         ("--status BAD", "BAD_"),
         ("--function -1", "--function"),
@@ -196,7 +196,7 @@ class TestBadFiles:
     )
     def test_reasons(self, raw, why):
         warnings = []
-        reader = Reader(io.BytesIO(raw), lambda *args: warnings.append(args))
+        reader = TraceReader(io.BytesIO(raw), lambda *args: warnings.append(args))
         assert list(reader) == []
         ((number, said),) = warnings
         assert number == 1
@@ -205,7 +205,7 @@ class TestBadFiles:
     @pytest.mark.hostile
     def test_an_endless_line_costs_one(self):
         raw = b"x" * (3 * MOST_LINE_BYTES) + b"\n" + EVENTS[0].to_json().encode() + b"\n"
-        reader = Reader(io.BytesIO(raw), lambda *_: None)
+        reader = TraceReader(io.BytesIO(raw), lambda *_: None)
         assert [event for _, event in reader] == [EVENTS[0]]
         assert reader.broken == 1
 
@@ -224,17 +224,17 @@ KEYS = (
 
 @pytest.mark.hostile
 @given(
-    point=st.sampled_from(list(Point)) | st.text(max_size=5),
+    point=st.sampled_from(list(TracePoint)) | st.text(max_size=5),
     t_ns=st.integers(),
     fields=st.dictionaries(st.sampled_from(KEYS), json_values, max_size=8),
 )
 def test_whatever_a_line_holds_it_is_shown_as_one(point, t_ns, fields):
     raw = json.dumps({"t_ns": t_ns, "function": 0, "point": point} | fields).encode() + b"\n"
-    ((_, event),) = Reader(io.BytesIO(raw), lambda *_: None)
+    ((_, event),) = TraceReader(io.BytesIO(raw), lambda *_: None)
     line = TextForm()(event)
     assert line.isprintable()
     assert line.isascii()
-    Choice(ops=frozenset({"CREATE_CQ"}), status="OK").takes(event, 0)
+    EventChoice(ops=frozenset({"CREATE_CQ"}), status="OK").takes(event, 0)
 
 
 def test_reader_that_goes_away(tmp_path):
@@ -258,10 +258,10 @@ class TestCount:
     def test_each_kind_by_its_name(self, tmp_path):
         path = tmp_path / "trace.json"
         more = [
-            Event(START, 0, "wqe", {"qpn": 0x40, "index": 0, "op": "UMR register"}),
-            Event(START, 0, "wqe", {"qpn": 0x40, "index": 3, "op": "UMR register"}),
-            Event(START, 0, "cqe", {"cqn": 1, "type": "REQ_ERR", "syndrome": "MW_BIND_ERR"}),
-            Event(START, 0, "new\x1bpoint", {}),
+            TraceEvent(START, 0, "wqe", {"qpn": 0x40, "index": 0, "op": "UMR register"}),
+            TraceEvent(START, 0, "wqe", {"qpn": 0x40, "index": 3, "op": "UMR register"}),
+            TraceEvent(START, 0, "cqe", {"cqn": 1, "type": "REQ_ERR", "syndrome": "MW_BIND_ERR"}),
+            TraceEvent(START, 0, "new\x1bpoint", {}),
         ]
         path.write_text("".join(event.to_json() + "\n" for event in EVENTS + more))
         result = CliRunner().invoke(main, ["trace", "count", str(path)])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.cli.main import main
-from emu.device.trace.event import KERNEL, Event
+from emu.device.trace.event import KERNEL, TraceEvent
 from emu.device.trace.text import TextForm
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.kernel_trace import KernelTrace
@@ -67,7 +67,7 @@ def test_calls_have_theirs():
 @given(st.text(max_size=200))
 def test_anything_may_stand_in_a_log(text):
     for event in (*log_events(f"[    1.000000] {text}"), *call_events(text)):
-        assert Event.from_json(event.to_json()) == event
+        assert TraceEvent.from_json(event.to_json()) == event
         assert "\n" not in TextForm()(event)
 
 
@@ -98,9 +98,11 @@ def test_without_a_mark_there_is_no_common_time():
 
 
 DEVICE = [
-    Event(1000 * SECOND, 0, "reset", {"model": "connectx6"}),
-    Event(1000 * SECOND + 599_000_000, 0, "cmd", {"slot": 0, "op": "CREATE_CQ", "status": "OK"}),
-    Event(1000 * SECOND + 650_000_000, 0, "irq", {"vector": 0, "eqn": 1}),
+    TraceEvent(1000 * SECOND, 0, "reset", {"model": "connectx6"}),
+    TraceEvent(
+        1000 * SECOND + 599_000_000, 0, "cmd", {"slot": 0, "op": "CREATE_CQ", "status": "OK"}
+    ),
+    TraceEvent(1000 * SECOND + 650_000_000, 0, "irq", {"vector": 0, "eqn": 1}),
 ]
 
 
@@ -134,7 +136,7 @@ def test_a_run_writes_one_trace_of_both(tmp_path):
     kernel.begin(guest)
     kernel.end(guest)
     kernel.write(path, DEVICE)
-    events = [Event.from_json(line) for line in path.read_text().splitlines()]
+    events = [TraceEvent.from_json(line) for line in path.read_text().splitlines()]
     assert len(events) == len(DEVICE) + 3
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
 

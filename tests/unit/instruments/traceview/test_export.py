@@ -12,23 +12,27 @@ from click.testing import CliRunner
 from helpers.instruments.browser import Browser
 
 from emu.cli.main import main
-from emu.device.trace.event import Event
+from emu.device.trace.event import TraceEvent
 from emu.instruments.traceview import page, perfetto, tracks
 
 EVENTS = [
-    Event(1_000_000, 0, "reset", {"model": "connectx6"}),
-    Event(
+    TraceEvent(1_000_000, 0, "reset", {"model": "connectx6"}),
+    TraceEvent(
         1_090_000, 0, "cmd",
         {"slot": 2, "op": "CREATE_CQ", "status": "OK", "duration_us": 40.0, "in": {"uid": 1 << 60}},
     ),
-    Event(1_100_000, 0, "cmd", {"slot": 2, "op": "CREATE_CQ", "status": "BAD_RES_ERR"}),
-    Event(1_200_000, 1, "wqe", {"qpn": 0x42, "index": 1, "op": "SEND"}),
-    Event(1_201_000, 1, "cqe", {"cqn": 7, "qpn": 0x42, "type": "REQ_ERR", "syndrome": "FLUSH"}),
-    Event(1_202_000, 1, "eqe", {"eqn": 1, "type": "COMP"}),
-    Event(1_203_000, 1, "irq", {"vector": 1, "eqn": 1}),
-    Event(1_204_000, 0, "mmio", {"access": "write", "register": "CQ_ARM", "uar": 16}),
-    Event(1_900_000, 0, "fault", {"token": 3, "qpn": 5, "outcome": "resumed", "duration_us": 300}),
-    Event(1_950_000, 0, "later", {"what": "</script><b>"}),
+    TraceEvent(1_100_000, 0, "cmd", {"slot": 2, "op": "CREATE_CQ", "status": "BAD_RES_ERR"}),
+    TraceEvent(1_200_000, 1, "wqe", {"qpn": 0x42, "index": 1, "op": "SEND"}),
+    TraceEvent(
+        1_201_000, 1, "cqe", {"cqn": 7, "qpn": 0x42, "type": "REQ_ERR", "syndrome": "FLUSH"}
+    ),
+    TraceEvent(1_202_000, 1, "eqe", {"eqn": 1, "type": "COMP"}),
+    TraceEvent(1_203_000, 1, "irq", {"vector": 1, "eqn": 1}),
+    TraceEvent(1_204_000, 0, "mmio", {"access": "write", "register": "CQ_ARM", "uar": 16}),
+    TraceEvent(
+        1_900_000, 0, "fault", {"token": 3, "qpn": 5, "outcome": "resumed", "duration_us": 300}
+    ),
+    TraceEvent(1_950_000, 0, "later", {"what": "</script><b>"}),
 ]  # fmt: skip
 
 
@@ -86,7 +90,7 @@ def test_page_holds_every_event():
 
 def many(number):
     for at in range(number):
-        yield Event(at * 1000, 0, "wqe", {"qpn": at, "index": at & 0xFFFF, "op": f"op {at}"})
+        yield TraceEvent(at * 1000, 0, "wqe", {"qpn": at, "index": at & 0xFFFF, "op": f"op {at}"})
 
 
 @pytest.mark.hostile
@@ -111,14 +115,14 @@ def test_memory_does_not_grow_with_the_trace(form, monkeypatch):
 
 @pytest.mark.hostile
 def test_no_field_ends_a_script():
-    text = "".join(page.export([Event(0, 0, "</script>", {"</script>": "</script>"})]))
+    text = "".join(page.export([TraceEvent(0, 0, "</script>", {"</script>": "</script>"})]))
     assert text.count("</script>") == 4  # index, details, meta, program
 
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("lasted", ["x", -1, 1e300, None, [], float("nan")])
 def test_odd_durations_are_moments(lasted):
-    (made,) = (one for one in perfetto_events([Event(5, 0, "cmd", {"duration_us": lasted})])
+    (made,) = (one for one in perfetto_events([TraceEvent(5, 0, "cmd", {"duration_us": lasted})])
                if one["ph"] == "X")  # fmt: skip
     assert made["dur"] == 0
 

@@ -15,14 +15,14 @@ from emu.device.engine.eth.steering.fields import Part, base
 from emu.device.engine.eth.steering.rewrite import head, rewrite
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
-    Action,
     Decision,
     FlowDomain,
     FlowEntry,
     FlowGroup,
     FlowTable,
+    FteAction,
+    FteVerdict,
     Miss,
-    Verdict,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
@@ -125,7 +125,7 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
         if action.modify is not None:
             way = _changed(way, action.modify)
             changes += len(action.modify.changes)
-        if action.verdict is Verdict.ALLOW:
+        if action.verdict is FteVerdict.ALLOW:
             allowed, passed = True, way.contexts
         for target in action.destinations:
             if isinstance(target, FlowTable):
@@ -196,9 +196,9 @@ def check_index(group: FlowGroup, index: int) -> None:
         )
 
 
-def check_action(table: FlowTable, action: Action, *, ignores_level: bool = False) -> None:
+def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = False) -> None:
     """What an entry of this table does; one that ``ignores_level`` may lead to any table."""
-    if (action.verdict is Verdict.FORWARD) != bool(action.destinations):
+    if (action.verdict is FteVerdict.FORWARD) != bool(action.destinations):
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "flow table entry must have destinations if it forwards, and only then",
@@ -242,7 +242,7 @@ def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
     domain.flush()
 
 
-def change_action(domain: FlowDomain, entry: FlowEntry, action: Action) -> None:
+def change_action(domain: FlowDomain, entry: FlowEntry, action: FteAction) -> None:
     """Let an entry do something else with its packets."""
     _disuse(domain, _copied(entry.action))
     entry.action = action
@@ -257,7 +257,7 @@ def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
     domain.flush()
 
 
-def _copied(action: Action) -> frozenset[Part]:
+def _copied(action: FteAction) -> frozenset[Part]:
     """The parts of a packet that decide what its fields or registers are after this."""
     return action.modify.parts if action.modify is not None else frozenset()
 

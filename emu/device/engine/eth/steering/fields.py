@@ -37,7 +37,7 @@ _number = int.from_bytes
 _GRH_BYTES, _BTH_BYTES = grh.size, bth.size
 
 
-class Field(NamedTuple):
+class MatchField(NamedTuple):
     """How a field is read, and which bytes of a packet determine it."""
 
     read: Read
@@ -255,62 +255,62 @@ def _esp_spi(headers: Headers) -> int | None:
 
 
 _OUTER = {
-    "dmac_47_16": Field(_octets(0, 4)),
-    "dmac_15_0": Field(_octets(4, 6)),
-    "smac_47_16": Field(_octets(6, 10)),
-    "smac_15_0": Field(_octets(10, 12)),
-    "ethertype": Field(lambda headers: headers.ethertype),
-    "first_prio": Field(_tci(0, 13, 7)),
-    "first_cfi": Field(_tci(0, 12, 1)),
-    "first_vid": Field(_tci(0, 0, 0xFFF)),
-    "cvlan_tag": Field(_tagged(0, _CTAG)),
-    "svlan_tag": Field(_tagged(0, _STAG)),
-    "ip_version": Field(lambda headers: headers.version),
-    "ip_protocol": Field(_ip_protocol),
-    "ip_dscp": Field(_tos(2, 0x3F), _traffic_class),
-    "ip_ecn": Field(_tos(0, 3), _traffic_class),
-    "frag": Field(lambda headers: int(headers.fragment)),
-    "l4_type": Field(_l4_type),
-    "ipv4_ihl": Field(_ihl, _traffic_class),
-    "ttl_hoplimit": Field(_ttl, _ttl),
-    "src_ipv4_src_ipv6": Field(_address(False), _addresses),
-    "dst_ipv4_dst_ipv6": Field(_address(True), _addresses),
-    "tcp_flags": Field(_tcp_flags, _tcp_flags),
-    "tcp_sport": Field(_port(TCP, 0), _ports),
-    "tcp_dport": Field(_port(TCP, 2), _ports),
-    "udp_sport": Field(_port(UDP, 0), _ports),
-    "udp_dport": Field(_port(UDP, 2), _ports),
+    "dmac_47_16": MatchField(_octets(0, 4)),
+    "dmac_15_0": MatchField(_octets(4, 6)),
+    "smac_47_16": MatchField(_octets(6, 10)),
+    "smac_15_0": MatchField(_octets(10, 12)),
+    "ethertype": MatchField(lambda headers: headers.ethertype),
+    "first_prio": MatchField(_tci(0, 13, 7)),
+    "first_cfi": MatchField(_tci(0, 12, 1)),
+    "first_vid": MatchField(_tci(0, 0, 0xFFF)),
+    "cvlan_tag": MatchField(_tagged(0, _CTAG)),
+    "svlan_tag": MatchField(_tagged(0, _STAG)),
+    "ip_version": MatchField(lambda headers: headers.version),
+    "ip_protocol": MatchField(_ip_protocol),
+    "ip_dscp": MatchField(_tos(2, 0x3F), _traffic_class),
+    "ip_ecn": MatchField(_tos(0, 3), _traffic_class),
+    "frag": MatchField(lambda headers: int(headers.fragment)),
+    "l4_type": MatchField(_l4_type),
+    "ipv4_ihl": MatchField(_ihl, _traffic_class),
+    "ttl_hoplimit": MatchField(_ttl, _ttl),
+    "src_ipv4_src_ipv6": MatchField(_address(False), _addresses),
+    "dst_ipv4_dst_ipv6": MatchField(_address(True), _addresses),
+    "tcp_flags": MatchField(_tcp_flags, _tcp_flags),
+    "tcp_sport": MatchField(_port(TCP, 0), _ports),
+    "tcp_dport": MatchField(_port(TCP, 2), _ports),
+    "udp_sport": MatchField(_port(UDP, 0), _ports),
+    "udp_dport": MatchField(_port(UDP, 2), _ports),
 }
 
 _MISC = {
-    "source_sqn": Field(_sqn, _sqn),
-    "source_port": Field(_source_port, _source_port),
-    "outer_second_prio": Field(_tci(1, 13, 7)),
-    "outer_second_cfi": Field(_tci(1, 12, 1)),
-    "outer_second_vid": Field(_tci(1, 0, 0xFFF)),
-    "outer_second_cvlan_tag": Field(_tagged(1, _CTAG)),
-    "outer_second_svlan_tag": Field(_tagged(1, _STAG)),
-    "outer_ipv6_flow_label": Field(_flow_label, _flow_label),
-    "gre_c_present": Field(_gre_bit(7), _tunnel),
-    "gre_k_present": Field(_gre_bit(5), _tunnel),
-    "gre_s_present": Field(_gre_bit(4), _tunnel),
-    "gre_protocol": Field(_gre_protocol, _tunnel),
-    "gre_key": Field(_gre_key, _tunnel),
-    "vxlan_vni": Field(_vxlan_vni, _tunnel),
-    "bth_opcode": Field(_bth(0, 1), _tunnel),
-    "bth_dst_qp": Field(_bth(5, 8), _tunnel),
-    "outer_esp_spi": Field(_esp_spi, _tunnel),
+    "source_sqn": MatchField(_sqn, _sqn),
+    "source_port": MatchField(_source_port, _source_port),
+    "outer_second_prio": MatchField(_tci(1, 13, 7)),
+    "outer_second_cfi": MatchField(_tci(1, 12, 1)),
+    "outer_second_vid": MatchField(_tci(1, 0, 0xFFF)),
+    "outer_second_cvlan_tag": MatchField(_tagged(1, _CTAG)),
+    "outer_second_svlan_tag": MatchField(_tagged(1, _STAG)),
+    "outer_ipv6_flow_label": MatchField(_flow_label, _flow_label),
+    "gre_c_present": MatchField(_gre_bit(7), _tunnel),
+    "gre_k_present": MatchField(_gre_bit(5), _tunnel),
+    "gre_s_present": MatchField(_gre_bit(4), _tunnel),
+    "gre_protocol": MatchField(_gre_protocol, _tunnel),
+    "gre_key": MatchField(_gre_key, _tunnel),
+    "vxlan_vni": MatchField(_vxlan_vni, _tunnel),
+    "bth_opcode": MatchField(_bth(0, 1), _tunnel),
+    "bth_dst_qp": MatchField(_bth(5, 8), _tunnel),
+    "outer_esp_spi": MatchField(_esp_spi, _tunnel),
 }
 
-REGISTERS: dict[int, Field] = {
-    number: Field(_register(number), _register(number))
+REGISTERS: dict[int, MatchField] = {
+    number: MatchField(_register(number), _register(number))
     for number in range(ModifyField.METADATA_REG_C_0, ModifyField.METADATA_REG_C_0 + 8)
 }
 """What has been copied there decides packets by the entries that copy (``domain.add_entry``)."""
 
 _MISC_2 = {f"metadata_reg_c_{n}": field for n, field in enumerate(REGISTERS.values())}
 
-FIELDS: dict[str, Field] = {
+FIELDS: dict[str, MatchField] = {
     **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
     **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
     **{f"misc_parameters_2.{name}": field for name, field in _MISC_2.items()},

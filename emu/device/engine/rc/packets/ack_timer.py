@@ -21,7 +21,7 @@ TIMEOUT_FACTOR = 4
 shares a processor with us needs it."""
 
 
-class Waiting(Protocol):
+class AckWaiter(Protocol):
     """Who waits; the clock calls it."""
 
     def timed_out(self) -> bool:
@@ -42,7 +42,7 @@ class AckTimer:
         "_since_ns", "_timeout_ns", "_timer", "round_trip",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, owner: Waiting) -> None:
+    def __init__(self, clock: Clock, owner: AckWaiter) -> None:
         self._clock = clock
         self._owner = owner
         self.round_trip = RoundTrip()

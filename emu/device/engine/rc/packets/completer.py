@@ -16,7 +16,7 @@ from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
-from emu.device.engine.rc.packets.window import Request, SendWindow
+from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.engine.wqe.atomic import reply_word
 from emu.device.engine.wqe.segments import piece
 from emu.device.objects.memory.views import copy
@@ -25,7 +25,7 @@ from emu.device.objects.queues.outcome import SYNDROMES, NakCode
 from emu.device.port.packet import Packet
 from layouts.enums import CqeSyndrome, QpState, QpType
 from layouts.wire import bth
-from layouts.wire.bth import PSN_MASK, Kind
+from layouts.wire.bth import PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -142,7 +142,7 @@ class PacketCompleter:
             word = reply_word(self._connection.hca, request.length)
             self._take(request, memoryview(word.pack(old)), 0)
 
-    def _take(self, request: Request, data: memoryview, offset: int) -> None:
+    def _take(self, request: WindowRequest, data: memoryview, offset: int) -> None:
         """Write response data to the request's memory; the key may be gone by now."""
         hca, qp, message = self._connection.hca, self._connection.qp, request.message
         assert message is not None
@@ -163,7 +163,7 @@ class PacketCompleter:
         self._is_retrying = True
         self._schedule()
 
-    def _wait_for_page(self, request: Request, page: AccessError, done: int) -> None:
+    def _wait_for_page(self, request: WindowRequest, page: AccessError, done: int) -> None:
         """The page for response data is absent: drop all responses from here and go back later."""
         self._rewind()
         self._is_retrying = True
@@ -217,7 +217,7 @@ class PacketCompleter:
         """Fail the oldest request."""
         self._fail(self.window.requests[0], Failure(syndrome, why))
 
-    def _fail(self, request: Request, why: Failure) -> None:
+    def _fail(self, request: WindowRequest, why: Failure) -> None:
         send_requests.fail(self._connection.hca, self._connection.qp, request.wqe, why)
 
     # -- trying again
@@ -294,10 +294,10 @@ class PacketCompleter:
         self._connection.hca.schedule(self._connection.qp)
 
 
-_RESPONSES: Mapping[Kind, Callable[[PacketCompleter, Packet], None]] = {
-    Kind.ACKNOWLEDGE: PacketCompleter.acknowledged,
-    Kind.READ_RESPONSE: PacketCompleter.read_response,
-    Kind.ATOMIC_ACKNOWLEDGE: PacketCompleter.atomic_response,
+_RESPONSES: Mapping[PacketKind, Callable[[PacketCompleter, Packet], None]] = {
+    PacketKind.ACKNOWLEDGE: PacketCompleter.acknowledged,
+    PacketKind.READ_RESPONSE: PacketCompleter.read_response,
+    PacketKind.ATOMIC_ACKNOWLEDGE: PacketCompleter.atomic_response,
 }
 
 _NAKS: Mapping[int, Callable[[PacketCompleter, int], None]] = {

@@ -32,16 +32,16 @@ from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.port.packet import Packet, precedes
 from layouts.enums import CqeSyndrome, QpType
-from layouts.wire.bth import MSN_MASK, PSN_MASK, Kind
+from layouts.wire.bth import MSN_MASK, PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
 _UC = QpType.UC
 _SEND, _FETCH_ADD = MsgOp.SEND, MsgOp.FETCH_ADD
-_SENDS = Kind.SEND
-_WRITES = Kind.WRITE
-_READS = Kind.READ
+_SENDS = PacketKind.SEND
+_WRITES = PacketKind.WRITE
+_READS = PacketKind.READ
 
 
 class PacketExecution:
@@ -262,22 +262,22 @@ def _take_operands(message: Message, packet: Packet) -> None:
         message.compare = packet.compare
 
 
-EXECUTE: Mapping[Kind, Callable[[PacketExecution, Packet], Outcome | None]] = {
-    Kind.SEND: PacketExecution.piece,
-    Kind.WRITE: PacketExecution.piece,
-    Kind.READ: PacketExecution.read,
-    Kind.COMPARE_SWAP: PacketExecution.atomic,
-    Kind.FETCH_ADD: PacketExecution.atomic,
-    Kind.MASKED_COMPARE_SWAP: PacketExecution.atomic,
-    Kind.MASKED_FETCH_ADD: PacketExecution.atomic,
+EXECUTE: Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome | None]] = {
+    PacketKind.SEND: PacketExecution.piece,
+    PacketKind.WRITE: PacketExecution.piece,
+    PacketKind.READ: PacketExecution.read,
+    PacketKind.COMPARE_SWAP: PacketExecution.atomic,
+    PacketKind.FETCH_ADD: PacketExecution.atomic,
+    PacketKind.MASKED_COMPARE_SWAP: PacketExecution.atomic,
+    PacketKind.MASKED_FETCH_ADD: PacketExecution.atomic,
 }
 
-REPEAT: Mapping[Kind, Callable[[PacketExecution, Packet], None]] = {
-    Kind.SEND: PacketExecution.duplicate_piece,
-    Kind.WRITE: PacketExecution.duplicate_piece,
-    Kind.READ: PacketExecution.duplicate_read,
-    Kind.COMPARE_SWAP: PacketExecution.duplicate_atomic,
-    Kind.FETCH_ADD: PacketExecution.duplicate_atomic,
-    Kind.MASKED_COMPARE_SWAP: PacketExecution.duplicate_atomic,
-    Kind.MASKED_FETCH_ADD: PacketExecution.duplicate_atomic,
+REPEAT: Mapping[PacketKind, Callable[[PacketExecution, Packet], None]] = {
+    PacketKind.SEND: PacketExecution.duplicate_piece,
+    PacketKind.WRITE: PacketExecution.duplicate_piece,
+    PacketKind.READ: PacketExecution.duplicate_read,
+    PacketKind.COMPARE_SWAP: PacketExecution.duplicate_atomic,
+    PacketKind.FETCH_ADD: PacketExecution.duplicate_atomic,
+    PacketKind.MASKED_COMPARE_SWAP: PacketExecution.duplicate_atomic,
+    PacketKind.MASKED_FETCH_ADD: PacketExecution.duplicate_atomic,
 }

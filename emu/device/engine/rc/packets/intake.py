@@ -17,7 +17,7 @@ from emu.device.port.packet import Packet
 from emu.device.rounds.costs import STEPS_PER_PACKET
 from emu.device.state.points import FaultPoint
 from layouts.enums import QpState
-from layouts.wire.bth import Kind
+from layouts.wire.bth import PacketKind
 from layouts.wire.packet_ops import RESPONSES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
-_RTR, _RTS, _CNP = QpState.RTR, QpState.RTS, Kind.CNP
+_RTR, _RTS, _CNP = QpState.RTR, QpState.RTS, PacketKind.CNP
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from emu.device.engine.mr.rights import AccessError
-from emu.device.engine.rc.packets.window import Request
+from emu.device.engine.rc.packets.window import WindowRequest
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
@@ -26,7 +26,7 @@ class RequesterPart(Protocol):
     def repeat(self) -> bool:
         """Send the oldest packet again; False when that cannot be, or is not enough."""
 
-    def stall(self, request: Request, page: AccessError, done: int) -> None:
+    def stall(self, request: WindowRequest, page: AccessError, done: int) -> None:
         """A response needs an absent page, ``done`` bytes into its request."""
 
 

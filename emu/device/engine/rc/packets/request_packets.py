@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.rights import LOCAL_READ
-from emu.device.engine.rc.packets.window import Request
+from emu.device.engine.rc.packets.window import WindowRequest
 from emu.device.engine.rc.validation import KINDS
 from emu.device.engine.wqe.segments import piece
 from emu.device.objects.memory.views import Views
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def offset_of(qp: Qp, request: Request, psn: int) -> int:
+def offset_of(qp: Qp, request: WindowRequest, psn: int) -> int:
     """The offset of a packet's data in those of its request, in bytes."""
     return (psn - request.first & PSN_MASK) * qp.mtu_bytes
 
 
-def placing(hca: Hca, qp: Qp, request: Request, psn: int) -> tuple[Packet, Views, int]:
+def placing(hca: Hca, qp: Qp, request: WindowRequest, psn: int) -> tuple[Packet, Views, int]:
     """A packet of a SEND or a WRITE, its payload and the payload's length.
 
     Raises AccessError when the payload cannot be read.
@@ -38,7 +38,7 @@ def placing(hca: Hca, qp: Qp, request: Request, psn: int) -> tuple[Packet, Views
     return _packet(qp, message, psn, is_first=not offset, is_last=is_last), payload, size
 
 
-def asking_for_data(qp: Qp, request: Request, psn: int) -> Packet:
+def asking_for_data(qp: Qp, request: WindowRequest, psn: int) -> Packet:
     """A READ of the response ``psn`` and all after it, or an atomic."""
     message = request.message
     assert message is not None

@@ -16,7 +16,7 @@ from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc.packets.completer import PacketCompleter
 from emu.device.engine.rc.packets.request_packets import asking_for_data, offset_of, placing
-from emu.device.engine.rc.packets.window import Request, SendWindow
+from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
@@ -100,7 +100,7 @@ class PacketRequester:
             return False
         if not window.requests:
             window.restart(qp.psn)
-        request = Request(wqe, qp.psn)
+        request = WindowRequest(wqe, qp.psn)
         work = self._parse(wqe)
         if isinstance(work, AbsentPage):
             self._wait_for_page(request, work.error, lambda why: self._admit_failed(request, why))
@@ -131,7 +131,7 @@ class PacketRequester:
         assert not isinstance(work, (Datagram, LargeSend))
         return work
 
-    def _number(self, request: Request, message: Message) -> bool:
+    def _number(self, request: WindowRequest, message: Message) -> bool:
         """Give the request its PSNs; False when it has to wait for earlier ones."""
         qp, window = self._connection.qp, self._window
         packets = -(-message.length // qp.mtu_bytes) or 1
@@ -145,14 +145,14 @@ class PacketRequester:
 
     # -- pages that are absent
 
-    def stall(self, request: Request, page: AccessError, done: int) -> None:
+    def stall(self, request: WindowRequest, page: AccessError, done: int) -> None:
         """Make a request wait for a page, ``done`` bytes into it; nothing is sent meanwhile."""
         self.is_stuck = True
         self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
 
     def _wait_for_page(
         self,
-        request: Request,
+        request: WindowRequest,
         page: AccessError,
         refuse: Callable[[Failure], None],
         done: int = 0,
@@ -182,7 +182,7 @@ class PacketRequester:
         self.is_stuck = False
         self._connection.hca.schedule(self._connection.qp)
 
-    def _admit_failed(self, request: Request, why: Failure) -> None:
+    def _admit_failed(self, request: WindowRequest, why: Failure) -> None:
         """Fail the next request of the ring once all before it are complete."""
         if not self._window.requests:
             self._window.restart(self._connection.qp.psn)
@@ -190,7 +190,7 @@ class PacketRequester:
         self._window.append(request)
         self._completer.retire()
 
-    def fail(self, request: Request, why: Failure) -> None:
+    def fail(self, request: WindowRequest, why: Failure) -> None:
         """Fail a request of the window once all before it are complete."""
         request.failure = why
         if self._window.requests and request is self._window.requests[0]:
@@ -225,7 +225,7 @@ class PacketRequester:
             return 0
         return sent
 
-    def _send_piece(self, request: Request, is_final: bool) -> None:
+    def _send_piece(self, request: WindowRequest, is_final: bool) -> None:
         """Send packet ``next`` of a SEND or a WRITE.
 
         ``is_final`` requests an ACK: it is the last packet of this turn. Raises AccessError before
@@ -240,7 +240,7 @@ class PacketRequester:
         if qp.st is _UC:
             self._completer.advance(following)
 
-    def _ask_for_data(self, request: Request) -> None:
+    def _ask_for_data(self, request: WindowRequest) -> None:
         """Send a READ, starting at the first response that is still missing, or an atomic."""
         packet = asking_for_data(self._connection.qp, request, self._window.next)
         self._window.sent_up_to(request.end, request, 1)
@@ -277,14 +277,14 @@ class PacketRequester:
             self._send_again(*newest)
         return True
 
-    def _oldest(self) -> Request | None:
+    def _oldest(self) -> WindowRequest | None:
         """The oldest request in flight; None when nothing can be sent now.
 
         It has packets, and has not failed: what is local or has failed does not stay the oldest.
         """
         return None if self._is_held_up else self._window.requests[0]
 
-    def _send_again(self, request: Request, psn: int) -> bool:
+    def _send_again(self, request: WindowRequest, psn: int) -> bool:
         """Send one packet of a SEND or WRITE again; False when its data cannot be read now."""
         try:
             packet, payload, size = placing(self._connection.hca, self._connection.qp, request, psn)

@@ -30,7 +30,7 @@ from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets
 from layouts.enums import QpType
 from layouts.wire import bth
-from layouts.wire.bth import PSN_MASK, Kind
+from layouts.wire.bth import PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -45,7 +45,7 @@ UC_PATIENCE_NS = 1_000_000_000
 """The same for UC, which has no RNR NAK: the held packets are lost."""
 
 _RESPONDER = Side.RESPONDER
-_PLACING = (Kind.SEND, Kind.WRITE)
+_PLACING = (PacketKind.SEND, PacketKind.WRITE)
 
 
 class PacketResponder:

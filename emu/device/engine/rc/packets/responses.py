@@ -21,7 +21,7 @@ from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts.enums import QpState
 from layouts.wire import bth
-from layouts.wire.bth import PSN_HALF, PSN_MASK, Kind
+from layouts.wire.bth import PSN_HALF, PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 MOST = 256
 """With so many responses queued, further requests of this requester are dropped."""
 _SILENT = (QpState.RST, QpState.INIT)
-_READ = Kind.READ
-_ACKNOWLEDGE = Kind.ACKNOWLEDGE
-_READ_RESPONSE = Kind.READ_RESPONSE
-_ATOMIC_ACKNOWLEDGE = Kind.ATOMIC_ACKNOWLEDGE
+_READ = PacketKind.READ
+_ACKNOWLEDGE = PacketKind.ACKNOWLEDGE
+_READ_RESPONSE = PacketKind.READ_RESPONSE
+_ATOMIC_ACKNOWLEDGE = PacketKind.ATOMIC_ACKNOWLEDGE
 
 
 class Response:
@@ -40,7 +40,9 @@ class Response:
 
     __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
 
-    def __init__(self, kind: Kind, psn: int, msn: int, syndrome: int = bth.ACK_UNLIMITED) -> None:
+    def __init__(
+        self, kind: PacketKind, psn: int, msn: int, syndrome: int = bth.ACK_UNLIMITED
+    ) -> None:
         self.kind = kind
         self.psn = psn
         """For a READ, the PSN of the response packet that is sent next."""
@@ -195,7 +197,7 @@ class ResponseQueue:
             self._responses.popleft()
 
     def _packet(
-        self, kind: Kind, response: Response, *, is_first: bool = True, is_last: bool = True
+        self, kind: PacketKind, response: Response, *, is_first: bool = True, is_last: bool = True
     ) -> Packet:
         qp = self._connection.qp
         op = OPS[SERVICES[qp.st], kind, is_first, is_last, None]

@@ -19,7 +19,7 @@ from emu.device.objects.queues.send_queue import Wqe
 from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 
-class Request:
+class WindowRequest:
     """A request in the window."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Request:
         self.failure: Failure | None = None
         self.flying = 0
         """Packets in flight: sent and not acknowledged."""
-        self.following: Request | None = None
+        self.following: WindowRequest | None = None
 
     def carry(self, message: Message, end: int) -> None:
         """It is sent as a message, with PSNs up to ``end``.
@@ -58,7 +58,7 @@ class SendWindow:
     __slots__ = ("_current", "ahead", "expecting_data", "flying", "next", "requests", "sent", "una")
 
     def __init__(self, psn: int) -> None:
-        self.requests: deque[Request] = deque()
+        self.requests: deque[WindowRequest] = deque()
         self.restart(psn)
 
     def restart(self, psn: int) -> None:
@@ -71,7 +71,7 @@ class SendWindow:
         self.flying = 0
         """Request packets in flight."""
         self.una = self.next = self.sent = psn
-        self._current: Request | None = None
+        self._current: WindowRequest | None = None
         """Where to begin looking for the request of ``next``; None: at the oldest one."""
 
     def distance(self, psn: int) -> int:
@@ -82,7 +82,7 @@ class SendWindow:
         """Whether anything is unsent; ``end`` is the first PSN that no request has."""
         return bool(self.requests) and self.next != end
 
-    def append(self, request: Request) -> None:
+    def append(self, request: WindowRequest) -> None:
         """One more request, whose PSNs follow the last one's."""
         if self.requests:
             self.requests[-1].following = request
@@ -92,7 +92,7 @@ class SendWindow:
 
     # -- sending
 
-    def sending(self) -> Request:
+    def sending(self) -> WindowRequest:
         """The request that ``next`` belongs to; the caller knows that there is one."""
         request = self._current or self.requests[0]
         while request.message is None or request.end == self.next:
@@ -101,7 +101,7 @@ class SendWindow:
         self._current = request
         return request
 
-    def newest_placing(self) -> tuple[Request, int] | None:
+    def newest_placing(self) -> tuple[WindowRequest, int] | None:
         """The newest packet in flight of a request without response data, and its request."""
         end = self.distance(self.next)
         for request in reversed(self.requests):
@@ -113,7 +113,7 @@ class SendWindow:
                 return request, self.una + last & PSN_MASK
         return None
 
-    def sent_up_to(self, psn: int, request: Request, flying: int) -> None:
+    def sent_up_to(self, psn: int, request: WindowRequest, flying: int) -> None:
         """Packets of ``request`` up to ``psn`` were sent; now ``flying`` of it are in flight."""
         self.next = psn
         if self.distance(psn) > self.distance(self.sent):
@@ -126,7 +126,7 @@ class SendWindow:
         for request in self.requests:
             self._count(request, 0)
 
-    def _count(self, request: Request, flying: int) -> None:
+    def _count(self, request: WindowRequest, flying: int) -> None:
         self.flying += flying - request.flying
         request.flying = flying
 
@@ -152,7 +152,7 @@ class SendWindow:
             self.next, self._current = una, None
         self.una = una
 
-    def pop(self) -> Request | None:
+    def pop(self) -> WindowRequest | None:
         """Remove and return the oldest request if it is complete or has failed, else None."""
         if not self.requests:
             return None

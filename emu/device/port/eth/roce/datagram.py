@@ -17,7 +17,7 @@ from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID, NO_MAC
 from emu.device.port.packet import OPS, Packet
 from layouts.eth_enums import CqeRoceL3, RoceVersion
 from layouts.wire import bth
-from layouts.wire.bth import Kind, Service
+from layouts.wire.bth import PacketKind, Service
 
 VID_MASK, PRIORITY_SHIFT = 0xFFF, 13
 
@@ -80,7 +80,7 @@ def _headers(to: Destination, origin: Origin) -> Headers:
 def frame_of(datagram: Datagram, origin: Origin) -> bytes:
     """The frame that carries a datagram."""
     ending = None if datagram.immediate is None else bth.imm_dt
-    packet = Packet(OPS[Service.UD, Kind.SEND, True, True, ending], datagram.to.qpn, 0)
+    packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, ending], datagram.to.qpn, 0)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
     packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
     framer = Framer(_headers(datagram.to, origin), origin.pkey)

@@ -26,11 +26,11 @@ from emu.device.port.eth.roce.reading import network_header, parse, seal, transp
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
-from emu.device.port.recovery import Recovery
+from emu.device.port.recovery import LossRecovery
 from layouts.enums import Status
 from layouts.eth_enums import RoceVersion
 from layouts.rings.wqe import av
-from layouts.wire.bth import BECN, Kind, Service
+from layouts.wire.bth import BECN, PacketKind, Service
 
 if TYPE_CHECKING:
     from layouts.objects.qp import Ads
@@ -46,7 +46,7 @@ _MOST_VIOLATIONS = 0xFFFF
 _V2 = RoceVersion.VERSION_2
 _UNMARKED = Marks(0, 0, 0)
 _PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
-_CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
+_CNP = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 
 _GID_BITS, _MAC_BITS = GID_BYTES * 8, MAC_BYTES * 8
 _GID_MASK, _MAC_MASK = (1 << _GID_BITS) - 1, (1 << _MAC_BITS) - 1
@@ -132,7 +132,7 @@ class RoceLink:
         self._vport = vport
         self.gids = gids
         self.congestion = Congestion(vport.port.speed)
-        self.recovery = Recovery()
+        self.recovery = LossRecovery()
         self._sent, self._received = vport.sent, vport.received
         self.dropped: Counter[str] = Counter()
         """Frames for the port's own GIDs that are no packets, or that no queue pair has taken, by

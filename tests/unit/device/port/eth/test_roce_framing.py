@@ -14,7 +14,7 @@ from emu.device.port.eth.roce.framing import Framer, Headers
 from emu.device.port.eth.roce.reading import BadFrameError, network_header, parse
 from emu.device.port.packet import MAX_BYTES, OPS, Packet
 from layouts.eth_enums import RoceVersion
-from layouts.wire.bth import Kind, Service
+from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD
 
 V1, V2 = RoceVersion
@@ -79,7 +79,7 @@ def test_the_known_vectors_are_understood(name):
 
 
 def test_the_known_vectors_are_built():
-    packet = Packet(OPS[Service.RC, Kind.SEND, True, True, None], 0x123, 0x4D)
+    packet = Packet(OPS[Service.RC, PacketKind.SEND, True, True, None], 0x123, 0x4D)
     packet.ack_request = True
     v4 = Headers(DMAC, SMAC, *V4, tclass=2, hop_limit=64, sport=0xC123)
     v6 = Headers(DMAC, SMAC, *V6, tclass=2, flow_label=0x12345, hop_limit=3, sport=0xC123)
@@ -153,7 +153,7 @@ def test_what_is_built_is_parsed(headers, code, data, number, pkey):
 
 def test_a_framer_serves_packets_of_any_number_of_sizes():
     framer = Framer(Headers(DMAC, SMAC, *V4), 0xFFFF)
-    packet = Packet(OPS[Service.RC, Kind.SEND, True, True, None], 5, 6)
+    packet = Packet(OPS[Service.RC, PacketKind.SEND, True, True, None], 5, 6)
     for size in [*range(300), *range(300)]:
         assert len(parse(framer.frame(packet, [bytes(size)], size), 14).payload) == size
 
@@ -258,7 +258,7 @@ def test_scapy_agrees(gids):
     from scapy.contrib.roce import BTH
     from scapy.layers.l2 import Ether
 
-    packet = Packet(OPS[Service.UD, Kind.SEND, True, True, None], 0x123, 0x4D)
+    packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, None], 0x123, 0x4D)
     packet.qkey, packet.src_qpn = 0x8001_0000, 1
     frame = Framer(Headers(DMAC, SMAC, *gids, tclass=2), 0xFFFF).frame(packet, [b"abcdef"], 6)
     theirs = Ether(frame)

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from emu.device.faults.link import Link
+from emu.device.faults.link import PlannedLink
 from emu.device.objects.ledger import Ledger
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.driver.world.clock import HandClock
@@ -44,7 +44,7 @@ class World:
         self.clock = HandClock()
         self.start = self.clock.ns
         self.ledger = Ledger(1 << 30)
-        link = Link.model_validate(properties)
+        link = PlannedLink.model_validate(properties)
         self.link = LinkDirection("function 0 tx", self.clock, lambda: self.ledger, link, seed)
         self.arrived = []
         self.sent = 0
@@ -234,7 +234,7 @@ def test_the_same_seed_is_the_same_fate_whatever_the_times():
 def test_a_change_holds_from_the_next_packet_on():
     world = World(delay="10ms")
     world.send(2)
-    world.link.change(Link())
+    world.link.change(PlannedLink())
     world.send()
     world.settle()
     assert world.numbers == [2, 0, 1]
@@ -245,13 +245,13 @@ def test_a_change_does_not_begin_the_dice_anew():
     plain, changed = World(seed=1, loss=50), World(seed=1, loss=50)
     plain.run(200)
     changed.run(100)
-    changed.link.change(Link(loss=50, duplicate=0.0))
+    changed.link.change(PlannedLink(loss=50, duplicate=0.0))
     changed.run(100)
     assert plain.numbers == changed.numbers
 
 
 def test_fates_of_another_link_are_others():
-    link = Link(loss=50)
+    link = PlannedLink(loss=50)
     one, two = Dice("function 0 tx", 1), Dice("function 0 rx", 1)
     fates = [(one.throw(link).lost, two.throw(link).lost) for _ in range(100)]
     assert 20 < sum(a != b for a, b in fates) < 80
