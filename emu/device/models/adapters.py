@@ -51,6 +51,7 @@ _PRODUCTS = (
         firmware=(14, 32, 1010),
         hw_id=0x20B,
         pcie=LinkSpeed.GT_8,
+        lanes=8,
         eth=25_000,
     ),
     _Product(

@@ -63,11 +63,11 @@ _CORRECTABLE_MASKED = frozenset({Correctable.ADVISORY_NON_FATAL, Correctable.COR
 
 
 def aer_capability() -> ExtendedCapability:
-    """The capability, version 2, without ECRC; the header log stays empty."""
+    """The capability, version 1, without ECRC; the header log stays empty."""
     return ExtendedCapability(
         "aer",
         CAP_ID,
-        2,
+        1,
         0x2C,
         (
             dword("uncorrectable_status", 0x04, *_status(Uncorrectable)),

@@ -166,15 +166,22 @@ def msix(vectors: int, table_offset: int, pba_offset: int) -> Capability:
     )
 
 
-def serial_number(eui64: int) -> ExtendedCapability:
-    """Device Serial Number (7.9.3)."""
+def alternative_routing() -> ExtendedCapability:
+    """Alternative Routing-ID Interpretation (7.8.7): no function follows, and no groups exist."""
+    return ExtendedCapability("ari", 0x000E, 1, 8, (word("capabilities", 4), word("control", 6)))
+
+
+def secondary_express(lanes: int) -> ExtendedCapability:
+    """Secondary PCI Express (7.7.3): no lane has had an error, and nothing can be set here."""
     return ExtendedCapability(
-        "serial",
-        0x0003,
+        "secondary_express",
+        0x0019,
         1,
-        12,
-        (
-            dword("low", 4, ro("eui64", 0, 32, eui64 & 0xFFFF_FFFF)),
-            dword("high", 8, ro("eui64", 0, 32, eui64 >> 32)),
-        ),
+        12 + 2 * lanes,
+        (dword("link_control_3", 4), dword("lane_error_status", 8)),
     )
+
+
+def access_control() -> ExtendedCapability:
+    """Access Control Services (7.7.8): none of them, as the function sends nothing to others."""
+    return ExtendedCapability("acs", 0x000D, 1, 8, (word("capabilities", 4), word("control", 6)))

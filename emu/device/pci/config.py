@@ -1,6 +1,7 @@
 """Configuration space of one function, 4096 bytes, as the bus reads and writes it.
 
-The capabilities are at the offsets that real ConnectX adapters use, so ``lspci -vv`` looks alike.
+The capabilities are at the offsets that real ConnectX adapters use, and in their order, so that
+``lspci -vv`` looks alike (``examples/real-cards``).
 A virtual function has neither Vital Product Data nor the vendor-specific gateway: mlx5_core looks
 for these on a PF only (core/lib/pci_vsc.c: mlx5_pci_vsc_init).
 """
@@ -15,11 +16,13 @@ from emu.device.pci.capabilities import (
     D0,
     Capability,
     ExtendedCapability,
+    access_control,
+    alternative_routing,
     chain,
     header,
     msix,
     power_management,
-    serial_number,
+    secondary_express,
 )
 from emu.device.pci.express import express_capability
 from emu.device.pci.icmd import Icmd
@@ -64,20 +67,23 @@ class ConfigSpace:
         self._on_flr = on_flr
         self._flr_requested = False
         self._vsc = None if identity.is_vf else Vsc(crspace, icmd)
-        capabilities: list[tuple[int, Capability]] = [
-            (0x40, power_management()),
-            (0x60, express_capability(identity, self._request_flr)),
-            (0x9C, msix(msix_vectors, msix_table_offset, msix_pba_offset)),
-        ]
+        express = express_capability(identity, self._request_flr)
+        capabilities: list[tuple[int, Capability]] = [(0x60, express)]
         if self._vsc:
             capabilities.append((0x48, vpd_capability(build_image(identity))))
+        capabilities.append((0x9C, msix(msix_vectors, msix_table_offset, msix_pba_offset)))
+        if self._vsc:
             capabilities.append((0xC0, self._vsc.capability()))
+        capabilities.append((0x40, power_management()))
         extended: list[tuple[int, ExtendedCapability]] = [
             (0x100, aer_capability()),
-            (0x130, serial_number(identity.guid)),
+            (0x150, alternative_routing()),
+            (0x1C0, secondary_express(identity.link_width)),
+            (0x230, access_control()),
         ]
+        first, _ = capabilities[0]
         self._bank = Bank(
-            [(0, header(identity, bar0_size, 0x40)), *chain(capabilities), *chain(extended)]
+            [(0, header(identity, bar0_size, first)), *chain(capabilities), *chain(extended)]
         )
 
     def read(self, offset: int, length: int) -> bytes:

@@ -1,8 +1,8 @@
 """The PCI Express capability, version 2, of an endpoint (PCI Express Base 5.0, 7.5.3).
 
-Only what the function does is advertised: function-level reset, but no atomic operations, no
-active-state power management, no latency tolerance reporting. The link is always up at its best
-speed and width.
+Only what the function does is advertised: function-level reset, and requests for atomic operations
+where software allows them, but no active-state power management, no latency tolerance reporting.
+The link is always up at its best speed and width.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emu.device.pci.capabilities import Capability
-from emu.device.pci.identity import PciIdentity
+from emu.device.pci.identity import LinkSpeed, PciIdentity
 from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw, w1c, word
 
 CAP_ID = 0x10
@@ -18,7 +18,9 @@ INITIATE_FLR = 0x8000
 
 _PAYLOAD_512 = 2
 _READ_REQUEST_512 = 2
-_ALL_TIMEOUT_RANGES = 0xF
+_TIMEOUT_RANGES_ABC = 0x7
+_NO_LIMIT = 7
+"""Of the latency with which the link may come back; it never goes away."""
 
 _DEVICE_CONTROL = (
     rw("correctable_reporting", 0),
@@ -47,13 +49,15 @@ def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> 
         0x3C,
         (
             word("capabilities", 0x02, ro("version", 0, 4, 2), ro("port_type", 4, 4, 0)),
-            *_device_registers(start_flr),
+            *_device_registers(identity, start_flr),
             *_link_registers(identity),
         ),
     )
 
 
-def _device_registers(start_flr: Callable[[], None]) -> tuple[Register, ...]:
+def _device_registers(identity: PciIdentity, start_flr: Callable[[], None]) -> tuple[Register, ...]:
+    long_tags = int(identity.link_speed >= LinkSpeed.GT_16)  # which the specification demands then
+
     def control_written(regs: RegisterWindow, _before: int) -> None:
         if regs["device_control"] & INITIATE_FLR:
             start_flr()
@@ -64,6 +68,8 @@ def _device_registers(start_flr: Callable[[], None]) -> tuple[Register, ...]:
             0x04,
             ro("max_payload_size", 0, 3, _PAYLOAD_512),
             ro("extended_tag", 5),
+            ro("l0s_latency", 6, 3, _NO_LIMIT),
+            ro("l1_latency", 9, 3, _NO_LIMIT),
             ro("role_based_error_reporting", 15),
             ro("function_level_reset", 28),
         ),
@@ -86,20 +92,24 @@ def _device_registers(start_flr: Callable[[], None]) -> tuple[Register, ...]:
         dword(
             "device_capabilities_2",
             0x24,
-            ro("completion_timeout_ranges", 0, 4, _ALL_TIMEOUT_RANGES),
+            ro("completion_timeout_ranges", 0, 4, _TIMEOUT_RANGES_ABC),
             ro("completion_timeout_disable", 4),
+            ro("ten_bit_tag_completer", 16, value=long_tags),
         ),
         word(
             "device_control_2",
             0x28,
             rw("completion_timeout_value", 0, 4),
             rw("completion_timeout_disable", 4),
+            rw("atomic_op_requester", 6),
         ),
     )
 
 
 def _link_registers(identity: PciIdentity) -> tuple[Register, ...]:
     speed, width = identity.link_speed, identity.link_width
+    retimers = int(speed >= LinkSpeed.GT_16)
+    equalized = 0xF if speed >= LinkSpeed.GT_8 else 0
     return (
         dword(
             "link_capabilities",
@@ -123,6 +133,13 @@ def _link_registers(identity: PciIdentity) -> tuple[Register, ...]:
             ro("width", 4, 6, width),
             ro("slot_clock", 12),
         ),
-        dword("link_capabilities_2", 0x2C, ro("speeds", 1, 7, (1 << speed) - 1)),
+        dword(
+            "link_capabilities_2",
+            0x2C,
+            ro("speeds", 1, 7, (1 << speed) - 1),
+            ro("retimer_presence_detect", 23, value=retimers),
+            ro("two_retimers_presence_detect", 24, value=retimers),
+        ),
         word("link_control_2", 0x30, rw("target_speed", 0, 4, reset=speed, sticky=True)),
+        word("link_status_2", 0x32, ro("equalization", 1, 4, equalized)),
     )

@@ -45,21 +45,20 @@ class PciIdentity:
     product_name: str
     """VPD identifier string."""
     part_number: str
-    """VPD keyword PN."""
+    """VPD keywords PN and V2."""
+    engineering_changes: str = "A1"
+    """VPD keyword EC."""
     serial_number: str = "EMU0"
     """VPD keyword SN."""
     board_uuid: str = "0" * 32
     """VPD keyword V3. Linux 7.2 takes functions with the same V3 for one board and gives them one
     shared devlink instance (core/sh_devlink.c: mlx5_shd_init)."""
-    guid: int = 0
-    """EUI-64 of the Device Serial Number capability."""
 
     def with_guid(self, guid: int) -> PciIdentity:
         """This identity with the serial numbers of the device with this GUID."""
         text = f"{guid:016X}"
         return replace(
             self,
-            guid=guid,
             serial_number=f"EMU{text}",
             board_uuid=uuid.uuid5(_UUID_SPACE, text).hex,
         )

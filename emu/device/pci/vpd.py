@@ -19,6 +19,8 @@ _IDENTIFIER_STRING = 0x82
 _READ_ONLY = 0x90
 _END = 0x78
 _MAX_KEYWORD_BYTES = 255
+_FIELDS = "MLX:MN=EMU:CSKU=V2:UUID=V3:PCI=V0"
+"""What tools of the vendor call the others, and the manufacturer."""
 
 
 def build_image(identity: PciIdentity) -> bytes:
@@ -31,8 +33,12 @@ def build_image(identity: PciIdentity) -> bytes:
         keyword + bytes([len(value)]) + value
         for keyword, value in (
             (b"PN", _text(identity.part_number)),
+            (b"EC", _text(identity.engineering_changes)),
+            (b"V2", _text(identity.part_number)),
             (b"SN", _text(identity.serial_number)),
             (b"V3", _text(identity.board_uuid)),
+            (b"VA", _text(_FIELDS)),
+            (b"V0", _text(f"PCIeGen{identity.link_speed.value} x{identity.link_width}")),
         )
     )
     # RV comes last. Its one byte makes the sum of all bytes up to here zero.

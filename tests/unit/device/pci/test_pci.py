@@ -1,7 +1,7 @@
 """The type 0 header, the capability lists, BAR sizing, resets and error reporting."""
 
 import pytest
-from helpers.device.pci import GUID, Bus
+from helpers.device.pci import Bus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +10,7 @@ from emu.device.pci import CLASS_ETHERNET, SPACE_BYTES, Correctable, LinkSpeed, 
 from emu.device.pci.registers import Bank, Block, Register, dword, ro, rw, w1c
 
 POWER, VPD, VENDOR, EXPRESS, MSIX = 0x01, 0x03, 0x09, 0x10, 0x11
-AER, SERIAL = 0x0001, 0x0003
+AER, ACS, ARI, SECONDARY = 0x0001, 0x000D, 0x000E, 0x0019
 DEVICE_CONTROL, DEVICE_STATUS = 0x8, 0xA
 FLR = 0x8000
 
@@ -23,7 +23,7 @@ WRITABLE = {
     0x44: 0x3,  # Power State
     0x68: 0x79FF,  # Device Control
     0x70: 0xCB,  # Link Control
-    0x88: 0x1F,  # Device Control 2
+    0x88: 0x5F,  # Device Control 2
     0x90: 0xF,  # Link Control 2
     0x9E: 0xC000,  # MSI-X Message Control
     0x108: 0x0057F010,  # Uncorrectable Error Mask
@@ -64,10 +64,15 @@ def test_capabilities_of_a_pf_and_a_vf():
 
 
 def test_extended_capabilities(bus):
+    """As on real adapters, but for SR-IOV, and time measurement on ConnectX-7."""
     extended = bus.extended_capabilities()
-    assert extended == {AER: (0x100, 2), SERIAL: (extended[SERIAL][0], 1)}
-    at = extended[SERIAL][0]
-    assert bus.get(at + 8, 4) << 32 | bus.get(at + 4, 4) == GUID
+    assert extended == {AER: (0x100, 1), ARI: (0x150, 1), SECONDARY: (0x1C0, 1), ACS: (0x230, 1)}
+    assert bus.get(0x154, 4) == 0, "no next function"
+    assert bus.get(0x1C8, 4) == 0, "no errors on any lane"
+
+
+def test_capabilities_are_in_the_order_of_real_adapters(bus):
+    assert list(bus.capabilities().values()) == [0x60, 0x48, 0x9C, 0xC0, 0x40]
 
 
 def test_express_endpoint(bus):
@@ -89,7 +94,10 @@ def test_link_runs_at_its_best(model, speed):
     at = bus.capabilities()[EXPRESS]
     assert bus.get(at + 0x0C, 4) & 0x3FF == 16 << 4 | speed
     assert bus.get(at + 0x12, 2) & 0x3FF == 16 << 4 | speed
-    assert bus.get(at + 0x2C, 4) == (2 << speed) - 2, "this speed and every lower one"
+    speeds = bus.get(at + 0x2C, 4)
+    assert speeds & 0xFF == (2 << speed) - 2, "this speed and every lower one"
+    assert speeds >> 23 == (0 if speed < LinkSpeed.GT_16 else 3), "may find retimers"
+    assert bus.get(at + 0x32, 2) == 0x1E, "equalized"
 
 
 def test_msix(bus):

@@ -74,7 +74,9 @@ def test_image_through_the_registers():
     found = resources(image)
     assert found[IDENTIFIER][1] == b"ConnectX-6, emulated by mlx5emu"
     fields = {name: value for name, (_, value) in keywords(found[READ_ONLY][1]).items()}
-    assert list(fields) == ["PN", "SN", "V3", "RV"]
+    assert list(fields) == ["PN", "EC", "V2", "SN", "V3", "VA", "V0", "RV"]
+    assert fields["V0"] == b"PCIeGen4 x16"
+    assert fields["V2"] == fields["PN"]
     assert fields["PN"] == b"MLX5EMU-CX6"
     assert fields["SN"] == f"EMU{GUID:016X}".encode()
     assert fields["V3"] == bus.identity.board_uuid.encode()
