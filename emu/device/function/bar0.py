@@ -97,9 +97,9 @@ class Bar0:
 
     def _tick(self) -> None:
         """Update the timer and the health counter, all for the same point in time."""
-        now = self._hca.clock.now_ns()
-        self._seg.internal_timer_h = now >> 32 & 0xFFFFFFFF
-        self._seg.internal_timer_l = now & 0xFFFFFFFF
+        ticks, now = self._hca.ticks(), self._hca.clock.now_ns()
+        self._seg.internal_timer_h = ticks >> 32 & 0xFFFFFFFF
+        self._seg.internal_timer_l = ticks & 0xFFFFFFFF
         stamp = self._hca.adapter.real_time.stamp(now)
         self._seg.real_time_h = stamp >> 32 & 0xFFFFFFFF
         self._seg.real_time_l = stamp & 0xFFFFFFFF

@@ -34,11 +34,14 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "vport_group_manager": 0,
         "gid_table_size": 0,
         "pkey_table_size": 0,
-        # Queues: their number, length and entry sizes.
+        # Queues: their number, length and entry sizes. A table is as large as what is in it, and
+        # what is in all of them is bounded by the host's memory (``emu.device.objects.ledger``).
+        "log_max_qp": 17,
+        "log_max_cq": 24,
         "log_max_qp_sz": 15,
-        "log_max_srq": 16,
+        "log_max_srq": 23,
         "log_max_srq_sz": 15,
-        "log_max_rmp": 16,
+        "log_max_rmp": 23,
         "log_max_cq_sz": 22,
         "log_max_eq": 6,
         "max_num_eqs": 64,
@@ -68,10 +71,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "cqe_compression_max_num": 64,
         "block_lb_mc": 1,
         # Protection and memory keys: UMR, memory windows, lists of all forms.
-        "log_max_pd": 16,
+        "log_max_pd": 23,
         "log_max_xrcd": 8,
         "log_max_transport_domain": 0,
-        "log_max_mkey": 20,
+        "log_max_mkey": 24,
         "log_max_mrw_sz": 0x3F,
         "log_max_klm_list_size": 16,
         "max_indirection": 4,
@@ -102,8 +105,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "sig_crc64_xp10": 1,
         "log_max_bsf_list_size": 6,
         # Multicast.
-        "log_max_mcg": 8,
-        "max_qp_mcg": 64,
+        "log_max_mcg": 21,
+        "max_qp_mcg": 240,
         # Queue pair numbers for rdma_cm alone, one at a time (log_reserved_qpn_granularity 0).
         "general_obj_types": 1 << GeneralObject.RESERVED_QPN,
         # Doorbells. log_bf_reg_size spaces the doorbell registers, with or without BlueFlame.

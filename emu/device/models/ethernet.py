@@ -29,12 +29,12 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         # Queues. mlx5e makes 8 TISs and, for each channel, a TIR, an RQT, an RQ and a few SQs; it
         # has twice as many while it changes their parameters (core/en_main.c:
         # mlx5e_safe_switch_params).
-        "log_max_rq": 14,
+        "log_max_rq": 23,
         "log_max_sq": 14,
         "log_max_tir": 14,
         "log_max_tis": 12,
         "log_max_tis_per_sq": 0,
-        "log_max_rqt": 12,
+        "log_max_rqt": 19,
         "log_max_rqt_size": 11,
         "log_max_transport_domain": 12,
         "log_max_wq_sz": 15,
@@ -188,7 +188,7 @@ ROCE: Capabilities = MappingProxyType(
         # get_core_cap_flags). Each address is in the GID table twice, first for version 1.
         "l3_type": _IPV4 | _IPV6,
         "roce_version": _ROCE_V1 | _ROCE_V2,
-        "roce_address_table_size": 256,
+        "roce_address_table_size": 255,
         "r_roce_dest_udp_port": 4791,
         "sw_r_roce_src_udp_port": 1,
         "r_roce_min_src_udp_port": 0xC000,

@@ -70,10 +70,10 @@ PARTS = (
     # A completion for each packet that leaves by the port: the private flag tx_port_ts.
     Part(CapType.GENERAL, {"ts_cqe_to_dest_cqn": 1}, since=_CX6DX, link=_ETH),
     Part(CapType.GENERAL_2, {"ts_cqe_metadata_size2wqe_counter": 8}, since=_CX6DX, link=_ETH),
-    # How many objects there are.
-    Part(CapType.GENERAL, {"log_max_qp": 17, "log_max_cq": 17}, until=_CX5),
-    Part(CapType.GENERAL, {"log_max_qp": 18, "log_max_cq": 18}, since=_CX6, until=_CX6DX),
-    Part(CapType.GENERAL, {"log_max_qp": 18, "log_max_cq": 19, "log_max_mkey": 22}, since=_CX7),
+    # The free-running timer.
+    Part(CapType.GENERAL, {"device_frequency_khz": 156_250}, until=_CX6),
+    # How many RSS tables there are.
+    Part(CapType.GENERAL, {"log_max_rqt": 20}, until=_CX5, link=_ETH),
     # The dump of objects, and what only a physical function may ask the firmware.
     Part(CapType.DEBUG, DEBUG, is_vf=False),
     Part(CapType.GENERAL, VF_LIMITS, is_vf=True),

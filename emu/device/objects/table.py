@@ -1,7 +1,8 @@
 """Bounded tables of the device's objects by handle, which count references.
 
 Handles are the numbers that commands carry (pdn, cqn, qpn, mkey index, ...). A freed handle goes to
-the end of the queue, so that a stale one stays invalid for as long as possible.
+the end of the queue, so that a stale one stays invalid for as long as possible. The tables are as
+large as the objects that exist, however many there may be.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ from layouts.enums import Status
 
 T = TypeVar("T", bound=Object)
 
+MOST_QUEUED = 1 << 16
+"""Freed numbers that are kept in order."""
+FOUND_AT_ONCE = 1 << 10
+"""Numbers that one search for free ones finds at most."""
+
 
 class Numbers:
     """The numbers that one or more tables assign to objects: from ``first`` to ``limit - 1``.
 
-    A number that is freed goes to the end of the queue.
+    A number that is freed goes to the end of the queue. While MOST_QUEUED wait there, it is free
+    without being in the queue; when nothing else is left, such numbers are looked for in turn, from
+    the one behind the last that was found.
     """
 
     def __init__(self, first: int, limit: int) -> None:
@@ -32,11 +40,14 @@ class Numbers:
         """The current holder of each number."""
         self._next = first
         self._freed: deque[int] = deque()
+        self._unqueued = 0
+        """How many numbers have been given back and are not in the queue."""
+        self._looked_at = first
 
     @property
     def are_taken(self) -> bool:
         """Whether no number is free."""
-        return not self._freed and self._next >= self.limit
+        return not self._freed and self._next >= self.limit and not self._unqueued
 
     def take(self, holder: Object) -> int:
         """The next free number; there must be one."""
@@ -44,14 +55,30 @@ class Numbers:
             number = self._next
             self._next += 1
         else:
+            if not self._freed:
+                self._look()
             number = self._freed.popleft()
         self.holders[number] = holder
         return number
 
+    def _look(self) -> None:
+        """Queue free numbers when the queue is empty and all numbers have been in use before."""
+        number, holders, found = self._looked_at, self.holders, self._freed
+        wanted = min(FOUND_AT_ONCE, self._unqueued)
+        while len(found) < wanted:
+            if number not in holders:
+                found.append(number)
+            number = number + 1 if number + 1 < self.limit else self.first
+        self._looked_at = number
+        self._unqueued -= wanted
+
     def give_back(self, number: int) -> None:
         """Free a number; its holder is gone."""
         del self.holders[number]
-        self._freed.append(number)
+        if len(self._freed) < MOST_QUEUED:
+            self._freed.append(number)
+        else:
+            self._unqueued += 1
 
 
 class Table(Generic[T]):

@@ -41,6 +41,7 @@ from emu.device.state.held import HeldRoom
 from emu.device.state.looks import SeldomLooks
 from emu.device.state.points import FaultPoints
 from emu.device.state.tables import ObjectTables
+from emu.device.state.timer import free_running
 from emu.device.state.unhandled import Unhandled
 from layouts.enums import EventType, PortType, Status
 
@@ -110,6 +111,8 @@ class Hca(ObjectTables):
         self.memory = memory
         self.interrupts = interrupts
         self.clock: Clock = ContainedClock(clock, self)
+        self.ticks = free_running(self.clock, model.general["device_frequency_khz"])
+        """The free-running timer: what completions are stamped with (internal_timer)."""
         self.tracer = tracer
         self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED

@@ -31,7 +31,7 @@ def test_what_the_driver_is_offered(driver):
     assert found.roce_version == 0b101, "versions 1 and 2"
     assert found.l3_type == 0b110, "mlx5_ib wants both IPv4 and IPv6"
     assert found.r_roce_dest_udp_port == 4791
-    assert found.roce_address_table_size == 256
+    assert found.roce_address_table_size == 255
 
 
 def test_an_entry_is_kept_as_it_was_set(driver, function):
@@ -42,9 +42,9 @@ def test_an_entry_is_kept_as_it_was_set(driver, function):
     assert (entry.vlan_valid, entry.vlan_id) == (1, 7)
     assert (entry.roce_l3_type, entry.roce_version) == (0, 2)
     assert function.hca.gids.has(MAC, 7, ipv4(1), V2)
-    assert not set_address(driver, 255, ipv6(1), MAC).status
-    assert queried(driver, 255).roce_l3_type == 1
-    assert queried(driver, 255).vlan_valid == 0
+    assert not set_address(driver, 254, ipv6(1), MAC).status
+    assert queried(driver, 254).roce_l3_type == 1
+    assert queried(driver, 254).vlan_valid == 0
 
 
 def test_an_empty_address_empties_the_entry(driver, function):
@@ -106,7 +106,7 @@ def test_an_address_that_cannot_be_is_refused(driver, function, fields, mac):
 @pytest.mark.hostile
 @pytest.mark.parametrize("op", [Op.SET_ROCE_ADDRESS, Op.QUERY_ROCE_ADDRESS])
 def test_beyond_the_end_of_the_table(refused, op):
-    refused(Status.BAD_PARAM_ERR, op, roce_address_index=256)
+    refused(Status.BAD_PARAM_ERR, op, roce_address_index=255)
     refused(Status.BAD_PARAM_ERR, op, roce_address_index=0, vhca_port_num=2)
 
 

@@ -130,9 +130,9 @@ def deliver(
         wqe_id = wqe.index
         counter, count = strides.take(length)
         byte_cnt |= count << STRIDES_SHIFT
-    now = hca.clock.now_ns()
+    now = hca.ticks()
     if rq.has_real_time:
-        now = hca.adapter.real_time.stamp(now)
+        now = hca.adapter.real_time.stamp(hca.clock.now_ns())
     entry = _pack(
         wqe_id, rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
         header_type | _kind(headers), tci, rq.uidx or 0, metadata, byte_cnt, now >> 32 & _WORD,

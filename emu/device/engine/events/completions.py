@@ -49,15 +49,16 @@ flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag
 
 def now_for(hca: Hca, queue: Queue) -> int:
     """The time stamp of a completion of a queue."""
-    now = hca.clock.now_ns()
-    return hca.adapter.real_time.stamp(now) if queue.has_real_time else now
+    if queue.has_real_time:
+        return hca.adapter.real_time.stamp(hca.clock.now_ns())
+    return hca.ticks()
 
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
     """Report that a send request is done; what it has fetched may go along with that."""
-    now = hca.clock.now_ns()
+    now = hca.ticks()
     if queue.has_real_time:
-        now = hca.adapter.real_time.stamp(now)
+        now = hca.adapter.real_time.stamp(hca.clock.now_ns())
     entry = CQE.pack(
         0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
         wqe.opcode << 24 | queue.handle, wqe.index,
@@ -86,9 +87,9 @@ def complete_receive(
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
         srqn = _receiver(hca, queue, srqn)
-    now = hca.clock.now_ns()
+    now = hca.ticks()
     if queue.has_real_time:
-        now = hca.adapter.real_time.stamp(now)
+        now = hca.adapter.real_time.stamp(hca.clock.now_ns())
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
         queue.handle, wqe_counter & 0xFFFF,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
-from emu.device.objects.queues.queue import QUEUE_NUMBERS
+from emu.device.objects.queues.queue import QP_NUMBERS
 from emu.device.objects.queues.srq import Srq
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Dct(Object):
         "pkey_index", "responders", "srq", "uidx",
     )  # fmt: skip
     kind = "dct"
-    numbering = QUEUE_NUMBERS
+    numbering = QP_NUMBERS
     BASE_BYTES = 1024
 
     def __init__(self, ctx: Dctc, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.device.objects.domains import QCounter
-from emu.device.objects.numbering import Numbering
+from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.queues.send_queue import SendRing
 
@@ -16,11 +16,20 @@ LEAST_LOG_MAX_QP = 7
 iPXE's golan.c asks for 2^0 and makes a few.
 """
 
-QUEUE_NUMBERS = Numbering(
-    lambda made: 1 << max(made.caps.general.log_max_qp, LEAST_LOG_MAX_QP), first=FIRST_QPN
-)
+
+def _log_numbers(made: Limits) -> int:
+    caps = made.caps.general
+    return max(caps.log_max_qp, caps.log_max_sq, caps.log_max_rq, LEAST_LOG_MAX_QP)
+
+
+QUEUE_NUMBERS = Numbering(lambda made: 1 << _log_numbers(made), first=FIRST_QPN)
 """Queue pairs share their numbers with everything that a send doorbell can name, and with receive
 queues: a dump of a queue has nothing else to tell them apart."""
+
+QP_NUMBERS = QUEUE_NUMBERS.at_most(
+    lambda made: 1 << max(made.caps.general.log_max_qp, LEAST_LOG_MAX_QP)
+)
+"""Those of queue pairs, and of what is like one."""
 
 
 class Queue(Object):
@@ -30,7 +39,7 @@ class Queue(Object):
     """
 
     __slots__ = ("counter", "has_failed", "has_real_time", "is_ready", "uidx")
-    numbering = QUEUE_NUMBERS
+    numbering = QP_NUMBERS
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,4 +78,4 @@ class ReservedQpn(Object):
 
     __slots__ = ()
     kind = "reserved qpn"
-    numbering = QUEUE_NUMBERS
+    numbering = QP_NUMBERS

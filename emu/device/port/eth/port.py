@@ -15,7 +15,7 @@ from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.qos import Qos
 from emu.device.port.eth.speed import LinkModes
 
-MAX_MTU = 9978
+MAX_MTU = 10_000
 """Hardware MTU: the longest frame with Ethernet header, a VLAN tag and frame check sequence."""
 DEFAULT_MTU = 1522
 

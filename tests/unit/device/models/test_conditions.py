@@ -60,9 +60,7 @@ def test_a_model_has_what_its_generation_has(name):
     ("field", "value", "names"),
     [
         ("device_memory", None, {"connectx4lx"}),
-        ("log_max_qp", 17, {"connectx4lx", "connectx5"}),
-        ("log_max_cq", 18, {"connectx6", "connectx6dx", "connectx6lx", "bluefield2"}),
-        ("log_max_mkey", 22, {"connectx7", "bluefield3"}),
+        ("device_frequency_khz", 156_250, {"connectx4lx", "connectx5", "connectx6"}),
     ],
 )
 def test_what_tells_generations_apart(field, value, names):

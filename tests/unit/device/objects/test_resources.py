@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.errors import CmdError
+from emu.device.objects import table as table_module
 from emu.device.objects.caller import Caller
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import DRIVER_UID, SHARED_UID, Object, holding
-from emu.device.objects.table import Numbers, Table
+from emu.device.objects.table import MOST_QUEUED, Numbers, Table
 from layouts.enums import Status
 
 PLENTY = 1 << 30
@@ -165,6 +166,50 @@ def test_freed_handle_comes_back_last(table):
     for handle in (4, 3):
         table.remove(handle)
     assert [table.add(Thing()) for _ in range(3)] == [5, 4, 3]
+
+
+class TestManyNumbers:
+    """What is known of freed numbers does not grow with how many there have ever been."""
+
+    LIMIT = 1 << 18
+
+    @pytest.fixture
+    def numbers(self):
+        """All have been in use, and all are free."""
+        made = Numbers(1, self.LIMIT)
+        for _ in range(1, self.LIMIT):
+            made.give_back(made.take(None))
+        return made
+
+    def test_the_queue_is_bounded(self, numbers):
+        assert len(numbers._freed) == MOST_QUEUED
+
+    def test_each_is_given_out_once(self, numbers):
+        kept = [numbers.take(None) for _ in range(1000)]
+        taken = {numbers.take(None) for _ in range(1, self.LIMIT - 1000)}
+        assert taken | set(kept) == set(range(1, self.LIMIT))
+        assert numbers.are_taken
+        numbers.give_back(77)
+        assert not numbers.are_taken
+        assert numbers.take(None) == 77
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.data())
+    def test_no_number_has_two_holders(self, data):
+        """With small bounds, so that the queue is full and the numbers run out often."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(table_module, "MOST_QUEUED", 3)
+            patch.setattr(table_module, "FOUND_AT_ONCE", 2)
+            numbers, held = Numbers(5, 25), []
+            for _ in range(200):
+                if held and (numbers.are_taken or data.draw(st.booleans())):
+                    numbers.give_back(held.pop(data.draw(st.integers(0, len(held) - 1))))
+                else:
+                    number = numbers.take(None)
+                    assert number not in held
+                    assert 5 <= number < 25
+                    held.append(number)
+                assert numbers.are_taken == (len(held) == 20)
 
 
 def test_object_that_is_referred_to_stays(table):

@@ -1,0 +1,24 @@
+"""The adapter's free-running timer, which stamps completions and makes the driver's clock.
+
+Source: mlx5_ifc.h: initial_seg.internal_timer_h, cmd_hca_cap.device_frequency_khz;
+core/lib/clock.c: mlx5_timecounter_init.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+
+from emu.device.ports import Clock
+
+_KHZ_OF_NS = 1_000_000
+
+
+def free_running(clock: Clock, khz: int) -> Callable[[], int]:
+    """What tells the timer's value: how many of its periods have passed in the clock's time."""
+    now_ns = clock.now_ns
+    if khz == _KHZ_OF_NS:
+        return now_ns
+    common = gcd(khz, _KHZ_OF_NS)
+    times, by = khz // common, _KHZ_OF_NS // common
+    return lambda: now_ns() * times // by
