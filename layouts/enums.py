@@ -400,11 +400,13 @@ class UlpStatelessOffloadMode(IntEnum):
     """What a datagram queue pair does for IP over InfiniBand: ulp_stateless_offload_mode of a qpc.
 
     BASIC: its send requests have an Ethernet segment, for checksums and large sends, and its
-    receive completions tell of checksums (hw/wr.c: handle_qpt_ud).
+    receive completions tell of checksums (hw/wr.c: handle_qpt_ud). ENHANCED: it has no rings;
+    queues of Ethernet send and receive in its name (core/ipoib/ipoib.c).
     """
 
     NONE = 0
     BASIC = 1
+    ENHANCED = 2
 
 
 class RqType(IntEnum):

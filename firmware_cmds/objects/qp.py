@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from emu.device.cmdif.registry import Handler, OpenField, command
+from emu.device.engine.eth import ipoib
+from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.qp import attributes
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import transitions as qp_state
 from emu.device.engine.ud import datagram
 from emu.device.errors import CmdError
-from emu.device.objects.memory.pages import PageList, queue_buffer
+from emu.device.objects.memory.pages import PageList, no_pages, queue_buffer
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.geometry import RqGeometry
@@ -24,6 +26,7 @@ from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.objects.wq import real_time, response_scatter, user_index
 from firmware_cmds.options import first_set
 from layouts.enums import Op, QpState, QpType, RqType, Status, UlpStatelessOffloadMode
+from layouts.eth_enums import FlowTableType
 from layouts.objects import qp as layout
 from layouts.prm import Prm
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES, SCATTER_64_BYTES
@@ -70,6 +73,9 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
     """Make a queue pair in state RST. In its buffer the receive queue comes first."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
+    if ctx.ulp_stateless_offload_mode == UlpStatelessOffloadMode.ENHANCED:
+        out.qpn = _add_underlay(hca, ctx)
+        return
     has_real_time = real_time(ctx.ts_format, hca.caps.roce.qp_ts_format)
     if not ctx.no_sq:
         hca.uars.need(ctx.uar_page)
@@ -93,6 +99,20 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
     qp.serial = hca.qps.added
     if qp.st in datagram.WELL_KNOWN:
         hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
+
+
+def _add_underlay(hca: Hca, ctx: layout.Qpc) -> int:
+    """Make a queue pair without rings, in whose name queues of Ethernet send and receive.
+
+    The context has nothing else (core/ipoib/ipoib.c: mlx5i_create_underlay_qp). Returns its number.
+    """
+    hca.qps.check_room()
+    counter = counter_set(hca.counters, ctx.counter_set_id)
+    qp = Qp(ctx, no_pages(hca.memory), counter=counter)
+    qp.steer = ipoib.receive
+    number = hca.qps.add(qp)
+    qp.serial = hca.qps.added
+    return number
 
 
 def _request_scatter(caps: Caps, qp: Qp) -> int:
@@ -131,8 +151,11 @@ def _check_stateless_offloads(caps: Caps, ctx: layout.Qpc) -> None:
     mode = ctx.ulp_stateless_offload_mode
     if not mode:
         return
-    is_known = mode == UlpStatelessOffloadMode.BASIC and caps.general.ipoib_basic_offloads
-    if not is_known or ctx.st != QpType.UD:
+    offered = {
+        int(UlpStatelessOffloadMode.BASIC): caps.general.ipoib_basic_offloads,
+        int(UlpStatelessOffloadMode.ENHANCED): caps.general.ipoib_enhanced_offloads,
+    }
+    if not offered.get(mode) or ctx.st != QpType.UD:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "ulp_stateless_offload_mode not supported",
@@ -194,6 +217,8 @@ def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> 
 def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> None:
     """Destroy the queue pair. It touches no memory any more when this is answered."""
     qp = hca.qps.remove(cmd.qpn)
+    if qp.steer is not None:
+        steering.set_underlay(hca.flow_domains[FlowTableType.NIC_RX], qp.handle, None)
     for gid in qp.mcgs:
         _leave(hca, qp, gid)
     number = datagram.WELL_KNOWN.get(qp.st)

@@ -8,14 +8,15 @@ from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.eth.tir import Tis
 from firmware_cmds.options import first_set
-from layouts.enums import Op, Status
+from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import UctxCap
 from layouts.objects import tis as layout
 
 if TYPE_CHECKING:
+    from emu.device.objects.queues.qp import Qp
     from emu.device.state.hca import Hca
 
-_NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "underlay_qpn")
+_NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en")
 """Fields of tisc whose features have capability bits, none of which is set."""
 
 
@@ -36,7 +37,22 @@ def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> N
     ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
-    out.tisn = hca.tises.add(Tis(ctx, hca.tds.need(ctx.transport_domain)))
+    td = hca.tds.need(ctx.transport_domain)
+    out.tisn = hca.tises.add(Tis(ctx, td, _underlay(hca, ctx.underlay_qpn)))
+
+
+def _underlay(hca: Hca, number: int) -> Qp | None:
+    """The queue pair in whose name the queues send, on an InfiniBand port.
+
+    It is the driver's own; a process with the right to send raw packets may use it all the same
+    (hw/qp.c: IB_QP_CREATE_SOURCE_QPN).
+    """
+    if not number and hca.model.port_type is PortType.ETH:
+        return None
+    qp = hca.qps.get(number)
+    if qp is None or qp.steer is None:
+        raise CmdError(Status.BAD_RES_ERR, "no underlay queue pair has this number", f"{number:#x}")
+    return qp
 
 
 @command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)

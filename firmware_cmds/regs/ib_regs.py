@@ -9,14 +9,20 @@ from emu.device.models.model import IbSpeed, Model
 from emu.device.port.ib.port import SETTABLE_CAPS
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
+from layouts.eth_enums import CountersGroup
+from layouts.regs import port_counters
 from layouts.regs import reg as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 IB_PROTO_MASK = 1
-IB_PORT_COUNTERS = 0x20
-"""Counter group of PPCNT (device.h: MLX5_INFINIBAND_PORT_COUNTERS_GROUP)."""
+_FRAME_COUNTERS = frozenset(
+    {
+        *(CountersGroup.IEEE_802_3, CountersGroup.RFC_2863, CountersGroup.RFC_2819),
+        CountersGroup.PER_PRIORITY,
+    }
+)
 
 
 def _pcap(hca: Hca, reg: layout.PcapReg) -> None:
@@ -84,12 +90,23 @@ def _pvlc(hca: Hca, reg: layout.PvlcReg) -> None:
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
-    """Error counters of the link. Only its going down is counted: it has no bit errors."""
-    if reg.grp != IB_PORT_COUNTERS:
-        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+    """Error counters of the link. Only its going down is counted: it has no bit errors.
+
+    ethtool of an IPoIB interface asks for counters of frames as well (core/ipoib/ipoib.c:
+    mlx5i_stats_grps), of which there are none.
+    """
     downed = hca.ib.link_downed - hca.ib.ppcnt_base
-    counters = layout.ib_port_cntrs_grp_data_layout.new(link_downed_counter=min(downed, 0xFF))
-    reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
+    if reg.grp == CountersGroup.INFINIBAND_PORT:
+        counters = bytes(
+            layout.ib_port_cntrs_grp_data_layout.new(link_downed_counter=min(downed, 0xFF))
+        )
+    elif reg.grp == CountersGroup.PHYSICAL_LAYER:
+        counters = bytes(port_counters.phys_layer_cntrs.new(link_down_events=downed & 0xFFFFFFFF))
+    elif reg.grp in _FRAME_COUNTERS:
+        counters = b""
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+    reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
     if reg.clr:
         hca.ib.ppcnt_base = hca.ib.link_downed
 

@@ -15,6 +15,7 @@ from layouts.eth_enums import FlowTableType, ModifyFlowTable, TableMissAction
 from layouts.steering import flow_table as layout
 
 if TYPE_CHECKING:
+    from emu.device.objects.queues.qp import Qp
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
@@ -174,6 +175,7 @@ def destroy_flow_table(
     hca.flow_tables.remove(table.handle)
     if domain.root is table:
         _set_root(hca, domain, None)
+    steering.forget_underlays(domain, table)
 
 
 @command(
@@ -183,18 +185,23 @@ def destroy_flow_table(
 def set_flow_table_root(
     hca: Hca, cmd: layout.SetFlowTableRootIn, out: layout.SetFlowTableRootOut
 ) -> None:
-    """Choose the table where packets begin; without one, received packets are dropped."""
+    """Choose the table where packets begin, or those of an underlay queue pair.
+
+    Without one, received packets are dropped.
+    """
     vport = check_type(hca, cmd)
     domain = hca.flow_domain(cmd.table_type, vport)
     assert domain is not None
-    if cmd.underlay_qpn or cmd.table_eswitch_owner_vhca_id_valid:
+    if cmd.table_eswitch_owner_vhca_id_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "root of another function's flow tables")
-    if cmd.op_mod == _SET:
-        _set_root(hca, domain, table_of(hca, cmd))
-    elif cmd.op_mod == _DISCONNECT:
-        _set_root(hca, domain, None)
-    else:
+    if cmd.op_mod not in (_SET, _DISCONNECT):
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+    underlay = _underlay(hca, cmd) if cmd.underlay_qpn else None
+    table = table_of(hca, cmd) if cmd.op_mod == _SET else None
+    if underlay is None:
+        _set_root(hca, domain, table)
+    else:
+        steering.set_underlay(domain, underlay.handle, table)
 
 
 def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
@@ -203,3 +210,11 @@ def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
     steering.set_root(domain, table)
     if hca.eswitch is not None and domain is hca.eswitch.fdb and had_root != (table is not None):
         hca.switch.tables_changed()
+
+
+def _underlay(hca: Hca, cmd: layout.SetFlowTableRootIn) -> Qp:
+    """The queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open)."""
+    qp = hca.qps.need(cmd.underlay_qpn)
+    if qp.steer is None or cmd.table_type != FlowTableType.NIC_RX:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue pair is no underlay of these tables", f"{qp!r}")
+    return qp

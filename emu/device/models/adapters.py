@@ -185,6 +185,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         odp=groups[CapType.ODP],
         general_2=groups[CapType.GENERAL_2],
         ethernet=groups.get(CapType.ETHERNET_OFFLOADS, {}),
+        ipoib_enhanced=groups.get(CapType.IPOIB_ENHANCED_OFFLOADS, {}),
         flow_table=groups.get(CapType.FLOW_TABLE, {}),
         roce=groups.get(CapType.ROCE, {}),
         device_memory=groups.get(CapType.DEV_MEM, {}),

@@ -48,6 +48,7 @@ class Model:
     odp: Capabilities = field(default_factory=dict)
     general_2: Capabilities = field(default_factory=dict)
     ethernet: Capabilities = field(default_factory=dict)
+    ipoib_enhanced: Capabilities = field(default_factory=dict)
     flow_table: Capabilities = field(default_factory=dict)
     roce: Capabilities = field(default_factory=dict)
     device_memory: Capabilities = field(default_factory=dict)
@@ -89,6 +90,7 @@ class Model:
             CapType.ODP: self.odp,
             CapType.GENERAL_2: self.general_2,
             CapType.ETHERNET_OFFLOADS: self.ethernet,
+            CapType.IPOIB_ENHANCED_OFFLOADS: self.ipoib_enhanced,
             CapType.FLOW_TABLE: self.flow_table,
             CapType.ROCE: self.roce,
             CapType.DEV_MEM: self.device_memory,

@@ -23,6 +23,7 @@ from emu.device.models.ethernet import (
     NIC_FLOW_TABLES,
     ROCE,
 )
+from emu.device.models.ipoib import IPOIB_ENHANCED, IPOIB_FLOW_TABLES, IPOIB_GENERAL
 from layouts.enums import CapType, PortType
 from layouts.eth_enums import InlineModeCap
 
@@ -41,8 +42,9 @@ PARTS = (
     Part(CapType.GENERAL, BASE_GENERAL, link=_IB),
     Part(CapType.GENERAL, ETHERNET_GENERAL, link=_ETH),
     Part(CapType.GENERAL_2, BASE_GENERAL_2),
-    # Checksums and large sends of IP over InfiniBand (hw/qp.c: IB_QP_CREATE_IPOIB_UD_LSO).
-    Part(CapType.GENERAL, {"ipoib_basic_offloads": 1}, link=_IB),
+    Part(CapType.GENERAL, IPOIB_GENERAL, link=_IB),
+    Part(CapType.IPOIB_ENHANCED_OFFLOADS, IPOIB_ENHANCED, link=_IB),
+    Part(CapType.FLOW_TABLE, IPOIB_FLOW_TABLES, link=_IB),
     Part(CapType.ATOMIC, BASE_ATOMIC),
     Part(CapType.ETHERNET_OFFLOADS, ETHERNET_OFFLOADS, link=_ETH),
     Part(CapType.FLOW_TABLE, NIC_FLOW_TABLES, link=_ETH),

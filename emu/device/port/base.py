@@ -79,6 +79,12 @@ class Vport(Counting, Protocol):
     def totals(self) -> tuple[Count, Count]:
         """What has been sent and received since power-on."""
 
+    def count_discard(self) -> None:
+        """Count a received packet that there was no way to take."""
+
+    def count_too_small(self) -> None:
+        """Count one that was longer than the request at its receive queue."""
+
 
 class Route(Protocol):
     """What the packets of a connection share: where they go, and their link layer headers."""

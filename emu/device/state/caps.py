@@ -26,6 +26,7 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.ATOMIC: layout.atomic_caps,
     CapType.GENERAL_2: layout.cmd_hca_cap_2,
     CapType.ETHERNET_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
+    CapType.IPOIB_ENHANCED_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
     CapType.FLOW_TABLE: eth_caps.flow_table_nic_cap,
     CapType.ROCE: eth_caps.roce_cap,
     CapType.DEV_MEM: memic.device_mem_cap,
@@ -58,27 +59,30 @@ For the other groups it sends back a complete copy (core/main.c: handle_hca_cap_
 """
 
 _GATES = {
-    CapType.ODP: "pg",
-    CapType.ATOMIC: "atomic",
-    CapType.GENERAL_2: "hca_cap_2",
-    CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
-    CapType.FLOW_TABLE: "nic_flow_table",
-    CapType.ROCE: "roce",
-    CapType.DEV_MEM: "device_memory",
-    CapType.DEBUG: "debug",
-    CapType.ESWITCH: "eswitch_manager",
-    CapType.ESWITCH_FLOW_TABLE: "eswitch_manager",
+    CapType.ODP: ("pg",),
+    CapType.ATOMIC: ("atomic",),
+    CapType.GENERAL_2: ("hca_cap_2",),
+    CapType.ETHERNET_OFFLOADS: ("eth_net_offloads",),
+    CapType.IPOIB_ENHANCED_OFFLOADS: ("ipoib_enhanced_offloads",),
+    CapType.FLOW_TABLE: ("nic_flow_table", "ipoib_enhanced_offloads"),
+    CapType.ROCE: ("roce",),
+    CapType.DEV_MEM: ("device_memory",),
+    CapType.DEBUG: ("debug",),
+    CapType.ESWITCH: ("eswitch_manager",),
+    CapType.ESWITCH_FLOW_TABLE: ("eswitch_manager",),
 }
+"""A group is there with any of these capabilities (core/fw.c: mlx5_query_hca_caps)."""
 
 _EMPTY_WITHOUT_GATE = frozenset(
     {
-        *(CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE),
-        *(CapType.DEV_MEM, CapType.DEBUG, CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE),
+        *(CapType.ETHERNET_OFFLOADS, CapType.ROCE, CapType.IPOIB_ENHANCED_OFFLOADS),
+        *(CapType.FLOW_TABLE, CapType.DEV_MEM, CapType.DEBUG),
+        *(CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE),
     }
 )
-"""Groups that are empty, not unknown, where their gate is 0: an InfiniBand port lacks the first
-three, ConnectX-4 Lx device memory, a virtual function the dump of objects, most functions a switch.
-"""
+"""Groups that are empty, not unknown, where their gates are 0: an InfiniBand port lacks the first
+two, an Ethernet port the third, ConnectX-4 Lx device memory, a virtual function the dump of
+objects, most functions a switch."""
 
 
 class Caps:
@@ -193,8 +197,8 @@ class Caps:
         """Whether the device has the group: it is modelled and its gate is open."""
         if group not in GROUPS:
             return False
-        gate = _GATES.get(CapType(group))
-        return gate is None or bool(getattr(self.general, gate))
+        gates = _GATES.get(CapType(group))
+        return gates is None or any(getattr(self.general, gate) for gate in gates)
 
     def _known(self, group: int) -> CapType:
         if not self.has(group):

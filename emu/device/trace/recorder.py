@@ -14,7 +14,7 @@ from emu.device.rounds.costs import STEPS_PER_EVENT
 from emu.device.trace import decode, mmio, work
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.text import TextForm
-from layouts.enums import EventType, PageFaultSubtype, PortChange, Status, op_name
+from layouts.enums import EventType, PageFaultSubtype, PortChange, QpType, Status, op_name
 
 if TYPE_CHECKING:
     from emu.device.cmdif.mailbox import DeliveryError
@@ -180,9 +180,11 @@ class Recorder:
         """A work request, decoded by its opcode."""
         key = hca.mkeys.get(wqe.imm >> 8)
         mode = key.mode if key is not None else None
-        st = queue.st if isinstance(queue, Qp) else None
-        is_ipoib = isinstance(queue, Qp) and queue.is_ipoib
-        shown = work.request(wqe, st, mode, is_ipoib=is_ipoib)
+        if isinstance(queue, Qp):
+            st: QpType | None = queue.st
+        else:
+            st = QpType.UD if queue.is_ipoib else None
+        shown = work.request(wqe, st, mode, is_ipoib=queue.is_ipoib)
         self.requests[shown["op"]] += 1
         self._record(TracePoint.WQE, {"qpn": queue.handle} | shown)
 

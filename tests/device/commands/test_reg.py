@@ -7,10 +7,11 @@ from emu.device.models import MODELS
 from firmware_cmds.regs import ib_regs
 from firmware_cmds.regs import reg as common
 from firmware_cmds.regs.components import InfoType
-from firmware_cmds.regs.ib_regs import IB_PORT_COUNTERS
 from firmware_cmds.regs.reg import READ, WRITE
 from layouts.enums import CapMask1, Op, PhysState, RegId, Status
+from layouts.eth_enums import CountersGroup
 from layouts.regs import component_regs, nv_regs, port_regs, reg
+from layouts.regs.port_counters import phys_layer_cntrs
 from layouts.regs.resource_dump import SegmentType
 
 REGISTERS = {**common.REGISTERS, **ib_regs.REGISTERS}
@@ -94,9 +95,13 @@ def test_capability_bits_of_the_stack_can_be_written(driver, function):
     assert function.hca.port.cap_mask1 == before
 
 
+def port_counters(driver, grp, **fields):
+    return driver.read_register(RegId.PPCNT, reg.ppcnt_reg, grp=grp, **fields).counter_set
+
+
 def link_downed(driver, **fields):
-    ppcnt = driver.read_register(RegId.PPCNT, reg.ppcnt_reg, grp=IB_PORT_COUNTERS, **fields)
-    return reg.ib_port_cntrs_grp_data_layout.view(ppcnt.counter_set).link_downed_counter
+    counters = port_counters(driver, CountersGroup.INFINIBAND_PORT, **fields)
+    return reg.ib_port_cntrs_grp_data_layout.view(counters).link_downed_counter
 
 
 def test_failures_of_the_link_are_counted_until_they_are_cleared(driver, function):
@@ -108,10 +113,18 @@ def test_failures_of_the_link_are_counted_until_they_are_cleared(driver, functio
     lifecycle.set_link(function.hca, up=True)
     lifecycle.set_link(function.hca, up=False)
     assert link_downed(driver) == 1
+    physical = port_counters(driver, CountersGroup.PHYSICAL_LAYER)
+    assert phys_layer_cntrs.view(physical).link_down_events == 1
+
+
+@pytest.mark.parametrize("group", [0x0, 0x1, 0x2, 0x10])
+def test_no_frames_are_counted(driver, group):
+    """ethtool -S of an IPoIB interface wants to know (core/ipoib/ipoib.c: mlx5i_stats_grps)."""
+    assert not any(port_counters(driver, group))
 
 
 def test_counter_group_that_is_not_there(refused):
-    data = bytes(reg.ppcnt_reg.new(grp=0x12))
+    data = bytes(reg.ppcnt_reg.new(grp=CountersGroup.PER_TRAFFIC_CLASS_CONGESTION))
     refused(
         Status.BAD_PARAM_ERR, Op.ACCESS_REG, op_mod=READ, register_id=RegId.PPCNT,
         extra=data, out_extra=len(data),
@@ -134,7 +147,7 @@ def test_endianness_can_be_written_only(driver, refused):
 
 NEEDED = {
     RegId.PTYS: {"proto_mask": IB},
-    RegId.PPCNT: {"grp": IB_PORT_COUNTERS},
+    RegId.PPCNT: {"grp": CountersGroup.INFINIBAND_PORT},
     RegId.RESOURCE_DUMP: {"segment_type": SegmentType.MENU, "inline_dump": 1},
     RegId.MNVDA: {"configuration_item_header": {"type": 0x80}},
 }

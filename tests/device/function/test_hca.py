@@ -335,9 +335,7 @@ def test_group_that_there_is_not(refused, group, mode):
 
 
 @pytest.mark.parametrize("mode", CapMode)
-@pytest.mark.parametrize(
-    "group", [CapType.ROCE, CapType.FLOW_TABLE, CapType.ETHERNET_OFFLOADS, CapType.CRYPTO]
-)
+@pytest.mark.parametrize("group", [CapType.ROCE, CapType.ETHERNET_OFFLOADS, CapType.CRYPTO])
 def test_group_of_which_the_device_has_nothing(enabled, function, group, mode):
     """Its page is empty, nothing of it can be chosen, and the summary tells who asked for it."""
     page = enabled.must(Op.QUERY_HCA_CAP, op_mod=group << 1 | mode).capability

@@ -7,6 +7,7 @@ the fabric and not the kernel's loopback.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 
 import pytest
@@ -26,7 +27,7 @@ from emu.guests import GuestOptions
 
 pytestmark = pytest.mark.guest
 
-DEVICES = ("connectx6-vf", "connectx6-vf")
+DEVICES = ("connectx6-vf,pkeys=0x8005", "connectx6-vf,pkeys=0x8005")
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 LINK_LOCAL_THERE = "fe80::202:c903:e5:10%ib0"
 GUIDS = [f"{BASE_GUID + 16 * number:016x}" for number in (0, 1)]
@@ -103,8 +104,38 @@ def test_tcp(guest):
     assert said["end"]["sum_received"]["bytes"] > 1 << 20
 
 
+def test_driver(guest):
+    """The interface is mlx5_core's, whose counters tell of packets by queue."""
+    assert "driver: mlx5_core[ib_ipoib]" in run(guest, "ethtool -i ib0")
+    run(guest, f"ping -c 10 -i 0.01 -W 10 {THERE}")
+    told = dict(re.findall(r"(\w+): (\d+)", run(guest, "ethtool -S ib0")))
+    rings = [int(count) for name, count in told.items() if re.fullmatch(r"rx\d+_packets", name)]
+    assert sum(rings) == int(told["rx_packets"]) >= 10
+    assert int(told["rx_csum_complete"]) == int(told["rx_packets"])
+
+
+def test_partition(guest):
+    """An interface of another partition shares the receive queues (core/ipoib/ipoib_vlan.c)."""
+    add = "link add link {0} name {0}.8005 type ipoib pkey 0x8005"
+    up = f"""
+ip {add.format("ib0")}
+ip -n peer {add.format("ib1")}
+ip address add 10.0.5.1/24 dev ib0.8005
+ip -n peer address add 10.0.5.2/24 dev ib1.8005
+ip link set ib0.8005 up
+ip -n peer link set ib1.8005 up
+"""
+    run(guest, up)
+    try:
+        assert " 0% packet loss" in run(guest, "ping -c 3 -i 0.2 -s 4000 -W 10 10.0.5.2")
+        assert " 0% packet loss" in run(guest, f"ping -c 3 -i 0.2 -W 10 {THERE}")
+        assert "driver: mlx5_core[ib_ipoib]" in run(guest, "ethtool -i ib0.8005")
+    finally:
+        run(guest, "ip link del ib0.8005; ip -n peer link del ib1.8005")
+
+
 def test_offloads(guest):
-    """Checksums and large sends are the adapter's, and what it computes is right (hw/wr.c)."""
+    """Checksums and large sends are the adapter's, and what it computes is right."""
     said = run(guest, "ethtool -k ib0")
     for feature in ("rx-checksumming", "tx-checksum-ipv4", "tcp-segmentation-offload"):
         assert f"{feature}: on" in said

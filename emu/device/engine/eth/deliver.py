@@ -97,12 +97,12 @@ def deliver(
     length = len(data)
     strides = rq.strides
     if strides is None:
-        wqe, offset = _request(hca, rq), 0
+        wqe, offset = request(hca, rq), 0
     else:
         wqe, offset = request_for(hca, rq, strides, length), strides.offset
     if wqe is None:
         return
-    target = _target(hca, rq, wqe, offset, length)
+    target = target_of(hca, rq, wqe, offset, length)
     if target is None:
         return
     if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
@@ -135,7 +135,7 @@ def deliver(
         now = hca.adapter.real_time.stamp(hca.clock.now_ns())
     entry = _pack(
         wqe_id, rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
-        header_type | _kind(headers), tci, rq.uidx or 0, metadata, byte_cnt, now >> 32 & _WORD,
+        header_type | kind_of(headers), tci, rq.uidx or 0, metadata, byte_cnt, now >> 32 & _WORD,
         now & _WORD, flow_tag, counter,
     )  # fmt: skip
     if merged is not None:
@@ -143,7 +143,7 @@ def deliver(
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
 
-def _kind(headers: Headers) -> int:
+def kind_of(headers: Headers) -> int:
     """cqe64.l4_l3_hdr_type without the VLAN bit; of the outer headers, as tunnels are not parsed.
 
     DPDK makes its packet types of it (mlx5_rxtx.c: mlx5_set_ptype_table).
@@ -163,7 +163,7 @@ def _kind(headers: Headers) -> int:
     return kind | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)
 
 
-def _request(hca: Hca, rq: Rq) -> RecvWqe | None:
+def request(hca: Hca, rq: Rq) -> RecvWqe | None:
     """The queue's next request; None when there is none, which is counted."""
     queue = rq.queue
     before = queue.read_ahead
@@ -179,7 +179,7 @@ def _request(hca: Hca, rq: Rq) -> RecvWqe | None:
     return wqe
 
 
-def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
+def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
     """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
     try:
         span, most = (offset, length, LOCAL_WRITE), hca.round.steps + STEPS_PER_ACCESS
@@ -189,14 +189,14 @@ def _target(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views |
             queues.fail_receive(hca, rq, wqe.index, str(error))
             return None
         hca.round.charge(STEPS_IN_VAIN)
-        hca.nic_vport.received.discards += 1
+        hca.vport.count_discard()
     else:
         if not left:
             return target
         if rq.strides is not None:
             queues.fail_receive(hca, rq, wqe.index, "its memory is shorter than its strides")
             return None
-        hca.nic_vport.wqe_too_small += 1
+        hca.vport.count_too_small()
     if rq.strides is None:
         rq.queue.give_back(wqe)
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth import port_stamps, queues
+from emu.device.engine.eth import ipoib, port_stamps, queues
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.transmit import transmit
@@ -42,6 +42,10 @@ _WORK: Mapping[int, Callable[[Hca, Sq, Wqe], object]] = {
     int(Opcode.LSO): transmit,
     int(Opcode.ENHANCED_MPSW): transmit_each,
     int(Opcode.UMR): change_key,
+}
+_IPOIB: Mapping[int, Callable[[Hca, Sq, Wqe], object]] = {
+    int(Opcode.SEND): ipoib.transmit,
+    int(Opcode.LSO): ipoib.transmit,
 }
 """By plain numbers: up to CPython 3.11 an enumeration's attribute costs five times as much."""
 
@@ -95,7 +99,7 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
         return Failure(_BAD, f"WQE is for sqn {wqe.qpn:#x}")
     if wqe.opcode == _NOP:
         return None
-    work = _WORK.get(wqe.opcode)
+    work = (_IPOIB if sq.is_ipoib else _WORK).get(wqe.opcode)
     if work is None or not (sq.registers if work is change_key else sq.tis):
         return Failure(_BAD, f"opcode {wqe.opcode:#x} is not for this queue")
     try:

@@ -71,6 +71,8 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
         or qp.page_faults.get(_RESPONDER)
     ):
         return False
+    if qp.steer is not None:
+        return qp.steer(hca, qp, datagram, origin)
     queue = qp.srq.queue if qp.srq is not None else qp.rq
     cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
     if queue is None or cq is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from emu.device.engine.mr.access import listed_length
 from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES
 from emu.device.engine.wqe.segments import SOLICITED, data_segments, gather
+from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram, Destination, LargeSend
@@ -47,7 +48,7 @@ def _segment(wqe: Wqe, at: int) -> tuple[int, int, bytes, int]:
 
 
 def one(
-    hca: Hca, qp: Qp, wqe: Wqe, to: Destination, at: int, immediate: int | None = None
+    hca: Hca, queue: Qp | Sq, wqe: Wqe, to: Destination, at: int, immediate: int | None = None
 ) -> Datagram:
     """The datagram of a request whose address vector ends at byte ``at``.
 
@@ -59,7 +60,7 @@ def one(
     length = len(header) + listed_length(hca, segments)
     if length > PACKET_BYTES:  # longer than any datagram: the length alone fails it
         return Datagram(to, (), length, immediate, solicited)
-    data, _ = gather(hca, qp, wqe, segments, LOCAL_READ)
+    data, _ = gather(hca, queue, wqe, segments, LOCAL_READ)
     packet = b"".join((header, *data))
     if cs_flags & (_L3 | _L4):
         try:
@@ -69,7 +70,7 @@ def one(
     return Datagram(to, (memoryview(packet),), length, immediate, solicited)
 
 
-def large(hca: Hca, qp: Qp, wqe: Wqe, to: Destination, at: int) -> Datagram | LargeSend:
+def large(hca: Hca, queue: Qp | Sq, wqe: Wqe, to: Destination, at: int) -> Datagram | LargeSend:
     """The datagrams of a large send; a single one if it is too long for any.
 
     Raises as :func:`one`.
@@ -79,7 +80,7 @@ def large(hca: Hca, qp: Qp, wqe: Wqe, to: Destination, at: int) -> Datagram | La
     length = listed_length(hca, segments)
     if length > MOST_PAYLOAD:
         return Datagram(to, (), length, None, False)
-    data, _ = gather(hca, qp, wqe, segments, LOCAL_READ)
+    data, _ = gather(hca, queue, wqe, segments, LOCAL_READ)
     try:
         packets = ipoib.cut(header, b"".join(data), mss)
     except FrameError as error:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from emu.device.engine.mr.access import INLINE_KEY, listed_length, walk
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, LOCAL_WRITE, AccessError, Violation
+from emu.device.objects.eth.sq import Sq
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
@@ -140,7 +141,9 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     return views
 
 
-def gather(hca: Hca, qp: Qp, wqe: Wqe, segments: Sequence[Segment], need: int) -> tuple[Views, int]:
+def gather(
+    hca: Hca, qp: Qp | Sq, wqe: Wqe, segments: Sequence[Segment], need: int
+) -> tuple[Views, int]:
     """The views behind all of a list of data segments, and their length.
 
     Raises AccessError, IN_PIECES when they are too much for one call.

@@ -292,6 +292,8 @@ class FlowDomain:
 
     def __init__(self) -> None:
         self.root: FlowTable | None = None
+        self.underlays: dict[int, FlowTable] = {}
+        """Where the packets of underlay queue pairs begin, by their numbers."""
         self.users: dict[Any, int] = {}
         """The parts of packets that groups match or entries copy, and how many of them each."""
         self.decisions: dict[Hashable, Decision] = {}

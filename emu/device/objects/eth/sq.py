@@ -31,6 +31,7 @@ class Sq(Queue):
         "buffer",
         "cq",
         "ctx",
+        "is_ipoib",
         "min_inline",
         "pd",
         "registers",
@@ -65,6 +66,8 @@ class Sq(Queue):
         self.umems = umems
         self.ts_cq = ts_cq
         """Where it is told that a packet has left by the port."""
+        self.is_ipoib = tis is not None and tis.underlay is not None
+        """Whether its requests are datagrams of IP over InfiniBand."""
         self.min_inline = ETHERNET_HEADER_BYTES if ctx.min_wqe_inline_mode else 0
         """Bytes of headers that a frame's request must have inline. Modes for more than the
         Ethernet header want more only of packets that have it (core/en_tx.c:

@@ -11,6 +11,7 @@ from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import MOST_CHILDREN, Object
+from emu.device.objects.queues.qp import Qp
 from layouts.eth_enums import PacketMerge, RxHashFn, SelfLbBlock
 
 if TYPE_CHECKING:
@@ -51,15 +52,17 @@ def _merging(ctx: Tirc) -> Merging | None:
 class Tis(Object):
     """Priority and transport domain of the send queues that name it."""
 
-    __slots__ = ("ctx", "td")
+    __slots__ = ("ctx", "td", "underlay")
     kind = "tis"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tis)
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: Tisc, td: TransportDomain) -> None:
+    def __init__(self, ctx: Tisc, td: TransportDomain, underlay: Qp | None = None) -> None:
         super().__init__()
         self.ctx = ctx
         self.td = td
+        self.underlay = underlay
+        """The queue pair in whose name its queues send; None for frames."""
 
     @property
     def prio(self) -> int:
@@ -67,10 +70,11 @@ class Tis(Object):
         return int(self.ctx.prio)
 
     def about(self) -> dict[str, Any]:
-        return {"td": self.td.handle, "prio": self.prio}
+        underlay = self.underlay.handle if self.underlay is not None else None
+        return {"td": self.td.handle, "prio": self.prio, "underlay": underlay}
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.td,)
+        return (self.td,) if self.underlay is None else (self.td, self.underlay)
 
 
 class Rqt(Object):

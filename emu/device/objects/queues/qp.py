@@ -61,6 +61,13 @@ class Connection(Protocol):
         """Execute and answer some of the requests that have arrived; True when there are more."""
 
 
+class Steer(Protocol):
+    """What takes an underlay's datagrams (``emu.device.engine.eth.ipoib.receive``)."""
+
+    def __call__(self, hca: Any, qp: Qp, datagram: Any, origin: Any, /) -> bool:
+        """Take one; False when it is dropped."""
+
+
 class Marks(NamedTuple):
     """What the headers of packets say about their priority."""
 
@@ -93,7 +100,7 @@ class Qp(Queue):
         "mtu_bytes", "page_faults", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead",
         "remote_qpn", "repeated_page_faults", "responder", "retries", "retry_count", "revision",
         "rnr_retries", "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st",
-        "state", "streams", "timer", "umems", "xrcd",
+        "state", "steer", "streams", "timer", "umems", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -166,6 +173,8 @@ class Qp(Queue):
         self.is_ipoib = False
         """It sends and receives packets of IP over InfiniBand, whose checksums it knows
         (ulp_stateless_offload_mode)."""
+        self.steer: Steer | None = None
+        """What takes its datagrams instead of receive requests, for an underlay."""
         self.state = QpState.RST
         self.revision = 0
         """A number that no other context, of any queue pair in this process, has or had."""

@@ -108,6 +108,14 @@ class NicVport:
         """The same without those that have never left the function."""
         return self.sent.without(self.looped_out), self.received.without(self.looped_in)
 
+    def count_discard(self) -> None:
+        """Count a received packet that there was no way to take."""
+        self.received.discards += 1
+
+    def count_too_small(self) -> None:
+        """Count one that was longer than the request at its receive queue."""
+        self.wqe_too_small += 1
+
     def counters(self) -> dict[str, Traffic]:
         """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
         ways = {"transmitted": self.sent, "received": self.received}

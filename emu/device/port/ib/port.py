@@ -156,6 +156,14 @@ class IbPort:
         traffic.packets += packets
         traffic.octets += octets
 
+    def count_discard(self) -> None:
+        """Count a packet for which its receive request has too many pieces."""
+        self.dropped["receive request in too many pieces"] += 1
+
+    def count_too_small(self) -> None:
+        """Count one that was longer than the request at its receive queue."""
+        self.dropped["longer than its receive request"] += 1
+
     def counters(self) -> dict[str, Traffic]:
         """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
         ways = {"transmitted": self.transmitted, "received": self.received}

@@ -102,8 +102,9 @@ class TestTables:
         for field in ("other_vport", "vport_number"):
             refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, **{field: 1}, **table_fields(1))
             refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ROOT, table_id=table, **{field: 1})
-        for wrong in ({"underlay_qpn": 0x40}, {"table_eswitch_owner_vhca_id_valid": 1}):
-            refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ROOT, table_id=table, **wrong)
+        wrong = {"table_eswitch_owner_vhca_id_valid": 1}
+        refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ROOT, table_id=table, **wrong)
+        refused(Status.BAD_RES_ERR, Op.SET_FLOW_TABLE_ROOT, table_id=table, underlay_qpn=0x40)
 
     def test_longer_than_advertised(self, refused):
         refused(Status.LIM_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1, log_size=23))
@@ -480,8 +481,12 @@ class TestOnInfiniBand:
     def model(self):
         return LINKS["connectx6"][PortType.IB]
 
-    def test_there_are_none(self, refused):
-        refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1))
+    def test_only_those_of_received_packets(self, driver, refused):
+        """Underlays of IP over InfiniBand use them (tests/device/ud/test_ipoib_underlay.py)."""
+        driver.must(Op.CREATE_FLOW_TABLE, **table_fields(1))
+        for kind in (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX):
+            fields = {"table_type": kind} | table_fields(1)
+            refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, **fields)
 
 
 def test_dropped_at_once(driver, flows, function, tirs):

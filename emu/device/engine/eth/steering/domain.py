@@ -51,17 +51,26 @@ CACHED_ITEMS = 1 << 16
 # -- packets
 
 
-def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) -> Decision:
+def decide(
+    domain: FlowDomain,
+    headers: Headers,
+    octets: int,
+    packets: int = 1,
+    root: FlowTable | None = None,
+) -> Decision:
     """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all.
 
-    What that has cost is added to ``domain.steps``.
+    ``root`` is where it begins, None for the domain's root. What that has cost is added to
+    ``domain.steps``.
     """
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])
+    if root is not None:
+        key = (root.handle, key)
     decision = domain.decisions.get(key)
     if decision is None:
-        decision = _walk(domain, headers)
+        decision = _walk(domain, headers, root or domain.root)
         _keep(domain, key, decision)
     for counter in decision.counters:
         counter.packets += packets
@@ -92,14 +101,14 @@ class _Way(NamedTuple):
     """In all of the contexts."""
 
 
-def _walk(domain: FlowDomain, headers: Headers) -> Decision:
+def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decision:
     deliveries: list[tuple[Object, int]] = []
     rewrites: list[tuple[ModifyHeader, ...]] = []
     counters: list[FlowCounter] = []
     allowed = switched = False
     passed: tuple[ModifyHeader, ...] = ()
-    missed = domain.root is None
-    ways = [_Way(domain.root, headers)] if domain.root else []
+    missed = root is None
+    ways = [_Way(root, headers)] if root else []
     tables = groups = fields = changes = 0
     while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         way = ways.pop()
@@ -219,6 +228,21 @@ def set_root(domain: FlowDomain, table: FlowTable | None) -> None:
     """Let packets begin elsewhere, or nowhere."""
     domain.root = table
     domain.flush()
+
+
+def set_underlay(domain: FlowDomain, qpn: int, table: FlowTable | None) -> None:
+    """Let the packets of an underlay queue pair begin elsewhere, or nowhere."""
+    if table is None:
+        domain.underlays.pop(qpn, None)
+    else:
+        domain.underlays[qpn] = table
+    domain.flush()
+
+
+def forget_underlays(domain: FlowDomain, table: FlowTable) -> None:
+    """A table goes: no underlay's packets begin there any more."""
+    for qpn in [qpn for qpn, root in domain.underlays.items() if root is table]:
+        set_underlay(domain, qpn, None)
 
 
 def add_group(domain: FlowDomain, group: FlowGroup) -> None:

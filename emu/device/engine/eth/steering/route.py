@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
 from emu.device.objects.domains import TransportDomain
-from emu.device.objects.eth.flow import Decision
+from emu.device.objects.eth.flow import Decision, FlowTable
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
@@ -51,14 +51,15 @@ def route(
     octets: int,
     packets: int = 1,
     source: TransportDomain | None = None,
+    root: FlowTable | None = None,
 ) -> list[Delivery]:
     """Find the receive queues of a frame, and count it in the flow counters that it passes.
 
     ``octets`` is its length without frame check sequence; a super-frame stands for ``packets`` of
     so many octets in all. ``source`` is the transport domain of the function's own send queue that
     has sent the frame, None for one from the wire: a TIR of that domain takes such a frame only
-    when its self_lb_block says so. Each queue is there once for each entry that leads to it. An
-    empty list is a frame to be discarded.
+    when its self_lb_block says so. ``root`` is where the packets of an underlay begin. Each queue
+    is there once for each entry that leads to it. An empty list is a frame to be discarded.
 
     Steering looks at headers only: an IP packet that should be longer than its frame goes the same
     way as a whole one (rdma-core's tests send such: tests/utils.py, gen_packet).
@@ -69,7 +70,7 @@ def route(
     if not headers.version and headers.ethertype in _IP:
         headers = _as_far_as_it_goes(headers)
     before = domain.steps
-    decision = decide(domain, headers, octets, packets)
+    decision = decide(domain, headers, octets, packets, root)
     hca.round.charge(domain.steps - before)
     if decision.rewrites:
         return _route_changed(decision, headers, source)

@@ -1,0 +1,125 @@
+"""IP over InfiniBand with the queues of Ethernet: what comes to and leaves by an underlay.
+
+An underlay is a datagram queue pair without rings. It has the number, the P_Key and the groups of
+an interface. Its datagrams are steered like frames, from the flow table that is its root, to
+receive queues; send queues, whose TIS names it, send in its name. A receive request is filled with
+the GRH, or as many bytes that mean nothing, and the packet. The completion names the sender, and
+the underlay, as several interfaces may share receive queues.
+
+Source: core/ipoib/ipoib.c, core/en_rx.c: mlx5i_complete_rx_cqe, core/en_tx.c: mlx5i_sq_xmit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.deliver import RECEIVE_POINT, kind_of, request, target_of
+from emu.device.engine.eth.gather import FrameLengthError
+from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.engine.events import completions
+from emu.device.engine.ud import datagram as ud
+from emu.device.engine.ud import delivery
+from emu.device.engine.wqe import ipoib as requests
+from emu.device.engine.wqe.segments import read_av
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.memory.views import copy
+from emu.device.port.datagram import GRH_BYTES, Datagram, Origin
+from emu.device.port.eth.checksum import verify
+from emu.device.port.eth.headers import FrameError, Headers, parse
+from emu.device.port.ib import ipoib
+from emu.device.rounds.costs import STEPS_PER_DELIVERY, STEPS_PER_FRAME
+from layouts.enums import CqeOpcode, Opcode, QpState
+from layouts.eth_enums import CqeChecked, FlowTableType, RqState
+from layouts.rings.eth_cqe import ETH_CQE
+
+if TYPE_CHECKING:
+    from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.queues.qp import Qp
+    from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.state.hca import Hca
+
+_RTS, _RDY = QpState.RTS, RqState.RDY
+_LSO = int(Opcode.LSO)
+_OP_OWN = CqeOpcode.RESP_SEND << 4
+_WORD = 0xFFFFFFFF
+_L3_OK, _ALL_OK = int(CqeChecked.L3), int(CqeChecked.L3 | CqeChecked.L4)
+
+
+def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
+    """Give an underlay's datagram to receive queues; False when none takes it.
+
+    The caller has checked the keys.
+    """
+    root = hca.flow_domains[FlowTableType.NIC_RX].underlays.get(qp.handle)
+    if root is None:
+        return False
+    packet = b"".join(datagram.data)
+    try:
+        headers = parse(ipoib.as_frame(packet))
+    except FrameError:
+        hca.link.dropped["shorter than its encapsulation header"] += 1
+        return False
+    queues = route(hca, headers, len(packet), root=root)
+    for to in queues:
+        _deliver(hca, qp, packet, headers, datagram, origin, to)
+    return bool(queues)
+
+
+def _deliver(
+    hca: Hca,
+    qp: Qp,
+    packet: bytes,
+    headers: Headers,
+    datagram: Datagram,
+    origin: Origin,
+    to: Delivery,
+) -> None:
+    """Fill the queue's next request, or count why it cannot be."""
+    hca.round.charge(STEPS_PER_DELIVERY)
+    rq, length = to.rq, GRH_BYTES + len(packet)
+    if rq.state is not _RDY or (wqe := request(hca, rq)) is None:
+        return
+    target = target_of(hca, rq, wqe, 0, length)
+    if target is None:
+        return
+    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
+        return
+    grh, flags, _ = hca.link.describe(datagram, origin)
+    copy(target, (memoryview(grh), memoryview(packet)))
+    entry = _entry(hca, rq, headers, to, (flags | origin.qpn, qp.handle, length, wqe.index))
+    completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+
+
+def _entry(
+    hca: Hca, rq: Rq, headers: Headers, to: Delivery, told: tuple[int, int, int, int]
+) -> bytes:
+    """A completion; ``told`` are flags_rqpn, the underlay's number, byte_cnt and wqe_counter."""
+    flags_rqpn, qpn, byte_cnt, wqe_counter = told
+    check_sum, l3_ok, l4_ok = verify(headers)
+    checked = (_ALL_OK if l4_ok else _L3_OK) if l3_ok else 0
+    now = completions.now_for(hca, rq)
+    return ETH_CQE.pack(
+        0, to.rss_hash_result, to.rss_hash_type, 0, check_sum, flags_rqpn, checked,
+        kind_of(headers), 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD, qpn,
+        wqe_counter,
+    )  # fmt: skip
+
+
+def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
+    """Send what a request of a queue with an underlay asks for; nothing while that is not in RTS.
+
+    Raises BadWqeError, FrameLengthError or AccessError; nothing has been sent then.
+    """
+    assert sq.tis is not None
+    qp = sq.tis.underlay
+    assert qp is not None
+    to, at = read_av(hca.link, wqe)
+    made = (requests.large if wqe.opcode == _LSO else requests.one)(hca, sq, wqe, to, at)
+    if made.length > hca.link.most_payload:
+        raise FrameLengthError(f"{made.length} bytes are longer than any packet")
+    if qp.state is not _RTS:
+        return
+    origin = ud.origin_of(hca.link, qp, to)
+    for datagram in (made,) if isinstance(made, Datagram) else made.datagrams:
+        hca.round.charge(STEPS_PER_FRAME)
+        delivery.send(hca, datagram, origin)
