@@ -1,7 +1,9 @@
 """An AF_XDP socket that answers pings: its arguments are an interface, zero or copy, and a number.
 
-It runs in the guest, which has no library for it: the rings are those of linux/if_xdp.h, the
-program is put together here (linux/bpf.h). It ends when it has answered so many pings.
+Two more are the bytes of its frames, and "anywhere" if these need not begin at multiples of them,
+for which it takes huge pages. It runs in the guest, which has no library for it:
+the rings are those of linux/if_xdp.h, the program is put together here (linux/bpf.h). It ends when
+it has answered so many pings.
 """
 
 import ctypes
@@ -12,14 +14,17 @@ import socket
 import struct
 import sys
 
-AF_XDP, SOL_XDP = 44, 283
+AF_XDP, SOL_XDP, MAP_HUGETLB = 44, 283, 0x40000
 RX_RING, TX_RING, UMEM_REG, FILL_RING, COMPLETION_RING, OPTIONS = 2, 3, 4, 5, 6, 8
 MMAP_OFFSETS = 1
 XDP_COPY, XDP_ZEROCOPY, NEED_WAKEUP = 2, 4, 8
 PAGE_OFFSETS = (0, 0x80000000, 0x100000000, 0x180000000)
 MAP_CREATE, MAP_UPDATE_ELEM, PROG_LOAD, LINK_CREATE = 0, 2, 5, 28
 PROG_TYPE_XDP, MAP_TYPE_XSKMAP, ATTACH_XDP, DRIVER_MODE = 6, 17, 37, 4
-ENTRIES, FRAME_BYTES = 256, 4096
+ENTRIES = 256
+UNALIGNED_CHUNKS = 1
+OFFSET_SHIFT = 48
+"""Where the packet begins in a frame that may begin anywhere, above the frame's own address."""
 ETH_IPV4, ICMP, ECHO_REQUEST, ECHO_REPLY = b"\x08\0", 1, 8, 0
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -100,13 +105,20 @@ def answer(frame):
 
 def main():
     name, mode, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    frame_bytes = int(sys.argv[4]) if len(sys.argv) > 4 else 4096
+    is_anywhere = sys.argv[5:] == ["anywhere"]
     sockets = bpf(MAP_CREATE, MAP_TYPE_XSKMAP, 4, 4, 1, form="<IIII")
     program = redirect(sockets)
     sock = socket.socket(AF_XDP, socket.SOCK_RAW)
-    memory = mmap.mmap(-1, 2 * ENTRIES * FRAME_BYTES)
+    kind = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | (MAP_HUGETLB if is_anywhere else 0)
+    memory = mmap.mmap(-1, 2 << 20, flags=kind)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     sock.setsockopt(
-        SOL_XDP, UMEM_REG, struct.pack("<QQIIII", start, len(memory), FRAME_BYTES, 0, 0, 0)
+        SOL_XDP,
+        UMEM_REG,
+        struct.pack(
+            "<QQIIII", start, len(memory), frame_bytes, 0, UNALIGNED_CHUNKS * is_anywhere, 0
+        ),
     )
     for ring in (FILL_RING, COMPLETION_RING, RX_RING, TX_RING):
         sock.setsockopt(SOL_XDP, ring, struct.pack("<I", ENTRIES))
@@ -115,7 +127,7 @@ def main():
     forms = ("<QII", "<QII", "<Q", "<Q")
     received, sent, fill, completed = (Ring(sock, *each, form) for each, form in zip(rings, forms))
     for number in range(ENTRIES):
-        fill.put(number * FRAME_BYTES)
+        fill.put(number * frame_bytes)
     flags = NEED_WAKEUP | (XDP_ZEROCOPY if mode == "zero" else XDP_COPY)
     interface = socket.if_nametoindex(name)
     address = struct.pack("<HHIII", AF_XDP, flags, interface, 0, 0)
@@ -131,14 +143,16 @@ def main():
         select.select([sock], [], [])
         while entry := received.take():
             at, length, _ = entry
+            frame = at & (1 << OFFSET_SHIFT) - 1 if is_anywhere else at - at % frame_bytes
+            at = frame + (at >> OFFSET_SHIFT) if is_anywhere else at
             reply = answer(bytearray(memory[at : at + length]))
             if reply is not None:
-                place = (ENTRIES + done % ENTRIES) * FRAME_BYTES
+                place = (ENTRIES + done % ENTRIES) * frame_bytes
                 memory[place : place + length] = bytes(reply)
                 sent.put(place, length, 0)
                 checked(libc.sendto(sock.fileno(), None, 0, socket.MSG_DONTWAIT, None, 0))
                 done += 1
-            fill.put(at - at % FRAME_BYTES)
+            fill.put(frame)
     back = 0
     while back < done:
         select.select([], [], [], 0.05)
