@@ -101,6 +101,22 @@ class PacketMerge(IntFlag):
     IPV6_LRO = 1 << 1
 
 
+class ShampoAlignment(IntEnum):
+    """rqc.shampo_no_match_alignment_granularity."""
+
+    BYTE = 0
+    STRIDE = 1
+    PAGE = 2
+
+
+class ShampoMatch(IntEnum):
+    """rqc.shampo_match_criteria_type: which packets' data are put together."""
+
+    NO_MATCH = 0
+    EXTENDED = 1
+    FIVE_TUPLE = 2
+
+
 class SelfLbBlock(IntFlag):
     """tirc.self_lb_block (MLX5_TIRC_SELF_LB_BLOCK_*), whose names say the opposite of its use.
 

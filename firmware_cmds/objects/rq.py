@@ -9,6 +9,7 @@ from emu.device.engine.eth import queues
 from emu.device.engine.events.cq import settle
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.eth.reservations import Reservations
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
 from emu.device.objects.object import holding
@@ -32,7 +33,14 @@ from firmware_cmds.objects.wq import (
     work_queue,
 )
 from layouts.enums import Op, Status
-from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
+from layouts.eth_enums import (
+    MemRqType,
+    ModifyRq,
+    RqState,
+    ShampoAlignment,
+    ShampoMatch,
+    WqType,
+)
 from layouts.objects import rq as layout
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
 
 LOG_DS = 4
 
-_NOT_BUILT = ("rlky", "delay_drop_en", "hairpin", "reservation_timeout")
+_NOT_BUILT = ("rlky", "delay_drop_en", "hairpin")
 """Fields of rqc whose features have capability bits, none of which is set; and the reserved key."""
 
 _WQ_TYPES: dict[int, type[RecvQueue]] = {
@@ -58,6 +66,9 @@ _LOG_STRIDING_WQE = 5
 
 _LOG_COUNT_BASE, _LOG_COUNT_LEAST, _LOG_SIZE_BASE = 9, 3, 6
 """device.h: MLX5_MPWQE_LOG_NUM_STRIDES_BASE, _EXT_MIN_..., MLX5_MPWQE_LOG_STRIDE_SZ_BASE."""
+_LOG_RESERVATION_BASE, _LOG_HEADER_BASE = 12, 6
+"""core/en.h: MLX5E_SHAMPO_WQ_BASE_RESRV_SIZE, MLX5E_SHAMPO_WQ_BASE_HEAD_ENTRY_SIZE."""
+_PAGE_BYTES = 4096
 
 
 @command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
@@ -109,6 +120,7 @@ def _with_own_memory(
     if 1 << wq.log_wq_stride > hca.caps.general.max_wqe_sz_rq:
         raise CmdError(Status.LIM_ERR, "stride above max_wqe_sz_rq", f"{wq.log_wq_stride}")
     strides = _strides(hca.caps, wq) if wq.wq_type in _STRIDING else None
+    reservations = _reservations(hca, ctx, wq, strides) if wq.shampo_enable else None
     pd: Pd | None = hca.pds.need(wq.pd) if wq.pd else None
     with holding(cq, counter, pd):
         found = yield from work_queue(hca, wq)
@@ -117,6 +129,7 @@ def _with_own_memory(
     rq = Rq(
         ctx, queue, cq, counter,
         pd=pd, umems=found.umems, host_bytes=lists, strides=strides,
+        reservations=reservations,
     )  # fmt: skip
     rq.uidx = user_index(hca.caps, ctx)
     return rq
@@ -145,6 +158,39 @@ def _strides(caps: Caps, wq: Wq) -> Strides:
         )
     log_size = _LOG_SIZE_BASE + wq.log_wqe_stride_size
     return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
+
+
+def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) -> Reservations:
+    """Where headers and data of a queue go (core/en/params.c: mlx5e_build_rq_param)."""
+    if not hca.caps.general.shampo:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "shampo_enable")
+    if strides is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "header split of a queue that is not striding")
+    size = 1 << _LOG_RESERVATION_BASE + wq.log_reservation_size
+    if not 1 << strides.log_size <= size <= strides.count << strides.log_size:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "a reservation is a part of a request's strides", f"{size} bytes"
+        )
+    alignments: dict[int, int] = {
+        ShampoAlignment.BYTE: 1,
+        ShampoAlignment.STRIDE: 1 << strides.log_size,
+        ShampoAlignment.PAGE: _PAGE_BYTES,
+    }
+    align = alignments.get(ctx.shampo_no_match_alignment_granularity)
+    if align is None or ctx.shampo_match_criteria_type > ShampoMatch.FIVE_TUPLE:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "shampo alignment or match not supported",
+            f"{ctx.shampo_no_match_alignment_granularity}, {ctx.shampo_match_criteria_type}",
+        )
+    if hca.mkeys.get(wq.headers_mkey >> 8) is None:
+        raise CmdError(Status.BAD_RES_ERR, "headers_mkey does not exist", f"{wq.headers_mkey:#x}")
+    return Reservations(
+        strides, size=size, most=1 << wq.log_max_num_of_packets_per_reservation, align=align,
+        headers_key=wq.headers_mkey, entry_bytes=1 << _LOG_HEADER_BASE + wq.log_headers_entry_size,
+        entries=1 << wq.log_headers_buffer_entry_num,
+        merges=ctx.shampo_match_criteria_type != ShampoMatch.NO_MATCH,
+    )  # fmt: skip
 
 
 @command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)

@@ -27,7 +27,7 @@ StateT = TypeVar("StateT", RqState, SqState)
 
 _NOT_BUILT = (
     "wq_signature", "cd_slave", "hds_skip_first_sge", "log_hairpin_num_packets",
-    "log_hairpin_data_sz", "shampo_enable",
+    "log_hairpin_data_sz",
 )  # fmt: skip
 """Fields of a wq whose features have capability bits, none of which is set."""
 

@@ -147,3 +147,11 @@ debug_cap = Prm(
     "core_dump_general" / bits(1), "core_dump_qp" / bits(1), rsvd(7), "resource_dump" / bits(1),
     rsvd(24), "stall_detect" / bits(1), rsvd(2013),
 )
+
+shampo_cap = Prm(
+    "shampo_cap",
+    rsvd(3), "shampo_log_max_reservation_size" / bits(5), rsvd(3),
+    "shampo_log_min_reservation_size" / bits(5), "shampo_min_mss_size" / bits(16),
+    "shampo_header_split" / bits(1), "shampo_header_split_data_merge" / bits(1), rsvd(1),
+    "shampo_log_max_headers_entry_size" / bits(5), rsvd(1976),
+)

@@ -259,3 +259,13 @@ class DebugCap(View):
     stall_detect: int
 
 debug_cap: Prm[DebugCap]
+
+class ShampoCap(View):
+    shampo_log_max_reservation_size: int
+    shampo_log_min_reservation_size: int
+    shampo_min_mss_size: int
+    shampo_header_split: int
+    shampo_header_split_data_merge: int
+    shampo_log_max_headers_entry_size: int
+
+shampo_cap: Prm[ShampoCap]

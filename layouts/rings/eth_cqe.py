@@ -6,7 +6,7 @@ packers of :mod:`layouts.rings.cqe`, the last byte, op_own, is left out and writ
 
 from __future__ import annotations
 
-from layouts.prm import Prm, bits
+from layouts.prm import Prm, bits, rsvd
 from layouts.rings.cqe import OP_OWN, cqe64
 
 ETH_CQE = cqe64.packer(
@@ -29,3 +29,17 @@ LRO_NUM_SEG_AT = 32
 LRO = cqe_lro.packer("tcppsh_abort_dupack", "min_ttl", "tcp_win", "ack_seq_num")
 LRO_PSH = 1 << 6
 """tcppsh_abort_dupack: one of the packets had PSH."""
+
+cqe_shampo = Prm(
+    "cqe_shampo",
+    rsvd(8), "header_size" / bits(8), "header_entry_index" / bits(16), "data_offset" / bits(32),
+    c_name="mlx5_cqe64.shampo",
+)  # fmt: skip
+"""What a completion tells of a packet whose header and data are apart; flags in its first byte."""
+
+SHAMPO_AT = 4
+SHAMPO = cqe_shampo.packer("header_size", "header_entry_index", "data_offset")
+SHAMPO_MATCH = 1 << 1
+"""It belongs to the packet before."""
+SHAMPO_FLUSH = 1 << 2
+"""No other one belongs to it."""

@@ -10,6 +10,10 @@ LRO_AT: int
 LRO_NUM_SEG_AT: int
 LRO: Struct
 LRO_PSH: int
+SHAMPO_AT: int
+SHAMPO: Struct
+SHAMPO_MATCH: int
+SHAMPO_FLUSH: int
 
 class CqeLro(View):
     tcppsh_abort_dupack: int
@@ -18,3 +22,10 @@ class CqeLro(View):
     ack_seq_num: int
 
 cqe_lro: Prm[CqeLro]
+
+class CqeShampo(View):
+    header_size: int
+    header_entry_index: int
+    data_offset: int
+
+cqe_shampo: Prm[CqeShampo]

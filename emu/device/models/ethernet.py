@@ -108,6 +108,18 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
 )
 """Group ETHERNET_OFFLOADS. ``max_lso_cap`` is the log of the longest large send, in bytes."""
 
+SHAMPO: Capabilities = MappingProxyType(
+    {
+        "shampo_header_split": 1,
+        "shampo_header_split_data_merge": 1,
+        # As exponents: reservations of 4 to 512 KiB, headers of up to 512 bytes.
+        "shampo_log_min_reservation_size": 12,
+        "shampo_log_max_reservation_size": 19,
+        "shampo_log_max_headers_entry_size": 9,
+    }
+)
+"""Group DEV_SHAMPO: headers of received packets apart from their data."""
+
 _FIELDS: Capabilities = MappingProxyType(
     dict.fromkeys(
         (

@@ -55,6 +55,7 @@ class Model:
     debug: Capabilities = field(default_factory=dict)
     eswitch: Capabilities = field(default_factory=dict)
     eswitch_flow_table: Capabilities = field(default_factory=dict)
+    shampo: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -97,6 +98,7 @@ class Model:
             CapType.DEBUG: self.debug,
             CapType.ESWITCH: self.eswitch,
             CapType.ESWITCH_FLOW_TABLE: self.eswitch_flow_table,
+            CapType.DEV_SHAMPO: self.shampo,
         }
 
     @property

@@ -22,6 +22,7 @@ from emu.device.models.ethernet import (
     ETHERNET_VF_LIMITS,
     NIC_FLOW_TABLES,
     ROCE,
+    SHAMPO,
 )
 from emu.device.models.ipoib import IPOIB_ENHANCED, IPOIB_FLOW_TABLES, IPOIB_GENERAL
 from layouts.enums import CapType, PortType
@@ -36,6 +37,10 @@ _LATER_COMPRESSION = {
     "enhanced_cqe_compression": 1,
     "mini_cqe_resp_flow_tag": 1,
     "mini_cqe_resp_l3_l4_tag": 1,
+}
+_SMALL_ENTITIES = {
+    "min_mkey_log_entity_size_fixed_buffer_valid": 1,
+    "min_mkey_log_entity_size_fixed_buffer": 8,
 }
 
 PARTS = (
@@ -65,6 +70,11 @@ PARTS = (
     # more. In the enhanced layout, Linux since 6.2 finds blocks of them without titles.
     Part(CapType.GENERAL, {"cqe_compression_128": 1, "mini_cqe_resp_stride_index": 1}, since=_CX5),
     Part(CapType.GENERAL, _LATER_COMPRESSION, since=_CX6DX),
+    # Headers apart from data: mlx5e's HW-GRO and tcp-data-split since Linux 6.12, which map
+    # the buffer for headers by entries of 256 bytes.
+    Part(CapType.GENERAL, {"shampo": 1}, since=_CX7, link=_ETH),
+    Part(CapType.GENERAL_2, _SMALL_ENTITIES, since=_CX7, link=_ETH),
+    Part(CapType.DEV_SHAMPO, SHAMPO, since=_CX7, link=_ETH),
     # ConnectX-4 Lx wants to see the Ethernet header in the send request, with the VLAN tag if there
     # is one; the others insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),

@@ -33,6 +33,7 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.DEBUG: eth_caps.debug_cap,
     CapType.ESWITCH: esw_caps.e_switch_cap,
     CapType.ESWITCH_FLOW_TABLE: esw_caps.flow_table_eswitch_cap,
+    CapType.DEV_SHAMPO: eth_caps.shampo_cap,
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
@@ -70,6 +71,7 @@ _GATES = {
     CapType.DEBUG: ("debug",),
     CapType.ESWITCH: ("eswitch_manager",),
     CapType.ESWITCH_FLOW_TABLE: ("eswitch_manager",),
+    CapType.DEV_SHAMPO: ("shampo",),
 }
 """A group is there with any of these capabilities (core/fw.c: mlx5_query_hca_caps)."""
 
@@ -78,6 +80,7 @@ _EMPTY_WITHOUT_GATE = frozenset(
         *(CapType.ETHERNET_OFFLOADS, CapType.ROCE, CapType.IPOIB_ENHANCED_OFFLOADS),
         *(CapType.FLOW_TABLE, CapType.DEV_MEM, CapType.DEBUG),
         *(CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE),
+        CapType.DEV_SHAMPO,
     }
 )
 """Groups that are empty, not unknown, where their gates are 0: an InfiniBand port lacks the first

@@ -38,19 +38,21 @@ class StridingQueue(ReceiveQueue):
 
     def __init__(
         self, node: Node, *, log_size: int = 3, log_count: int = 3, log_stride_size: int = 6,
-        is_cyclic: bool = False, headroom: int = 0, is_shifted: bool = False, **options: Any,
+        is_cyclic: bool = False, headroom: int = 0, is_shifted: bool = False,
+        more: Mapping[str, Any] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         """A request has ``1 << log_count`` strides of ``1 << log_stride_size`` bytes.
 
         The requests' memory begins ``headroom`` bytes into the region; if ``is_shifted``, a packet
-        begins two bytes into its first stride. For the rest see :class:`ReceiveQueue`.
+        begins two bytes into its first stride. ``more`` are other fields of the wq; for the rest
+        see :class:`ReceiveQueue`.
         """
         wq = {
             "wq_type": WqType.CYCLIC_STRIDING_RQ if is_cyclic else WqType.LINKED_LIST_STRIDING_RQ,
             "log_wqe_num_of_strides": log_count - LOG_COUNT_BASE & 0xF,
             "log_wqe_stride_size": log_stride_size - LOG_SIZE_BASE,
             "two_byte_shift_en": int(is_shifted),
-        }
+        } | dict(more or {})
         self.count, self.stride_bytes = 1 << log_count, 1 << log_stride_size
         self.headroom, self.shift = headroom, SHIFT_BYTES if is_shifted else 0
         self.request_bytes = self.count * self.stride_bytes

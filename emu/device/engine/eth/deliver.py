@@ -8,48 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth import queues
+from emu.device.engine.eth.header_split import put
 from emu.device.engine.eth.lro import Merged
+from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of
 from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
 from emu.device.engine.events import completions
-from emu.device.engine.mr.access import walk
-from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
 from emu.device.engine.qp.events import check_srq_limit
 from emu.device.objects.eth.rq import Rq
-from emu.device.objects.memory.mkey import ANY_QPN
-from emu.device.objects.memory.views import Views, copy
-from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
+from emu.device.objects.memory.views import copy
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.fcs import with_fcs
 from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
-from emu.device.ports import DmaError
-from emu.device.rounds.budget import STEPS_PER_ACCESS
-from emu.device.rounds.costs import (
-    LOG_CHANGES_PER_STEP,
-    LOG_SEGMENTS_PER_STEP,
-    STEPS_IN_VAIN,
-    STEPS_PER_DELIVERY,
-    STEPS_PER_REWRITE,
-)
-from emu.device.state.points import FaultPoint
+from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_DELIVERY, STEPS_PER_REWRITE
 from layouts.enums import CqeOpcode
 from layouts.eth_enums import CqeChecked, CqeHeader, ModifyField, RqState
-from layouts.rings.eth_cqe import ETH_CQE
+from layouts.rings.eth_cqe import ETH_CQE, SHAMPO, SHAMPO_AT
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-
-RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
-"""A request, and the bytes of the packet that is to fill it; whether it may."""
-
 
 _RDY = RqState.RDY
 _REG_B = ModifyField.METADATA_REG_B
 _OP_OWN = CqeOpcode.RESP_SEND << 4
 _WORD = 0xFFFFFFFF
+_SHAMPO_END = SHAMPO_AT + SHAMPO.size
 _pack = ETH_CQE.pack
 _L2_OK = int(CqeChecked.L2)
 _L3_OK = int(CqeChecked.L2 | CqeChecked.L3)
@@ -93,46 +78,28 @@ def deliver(
         if without is not None:
             data, tci = without
             headers, header_type = parse(data), _STRIPPED
-    data = headers.frame
-    length = len(data)
-    strides = rq.strides
-    if strides is None:
-        wqe, offset = request(hca, rq), 0
+    if rq.reservations is None:
+        placed = _place(hca, rq, headers.frame)
+        if placed is None:
+            return
+        check_sum, l3_ok, l4_ok = _sums(headers, is_vouched, merged)
     else:
-        wqe, offset = request_for(hca, rq, strides, length), strides.offset
-    if wqe is None:
-        return
-    target = target_of(hca, rq, wqe, offset, length)
-    if target is None:
-        return
-    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
-        return
-    if len(target) == 1:
-        target[0][:] = data
-    else:
-        copy(target, (memoryview(data),))
-    if rq.rmp is not None:
-        check_srq_limit(hca, rq.rmp)
-    if merged is None:
-        check_sum, l3_ok, l4_ok = trusted(headers) if is_vouched else verify(headers)
-    else:
-        check_sum, l3_ok, l4_ok = merged.check_sum, True, True
+        check_sum, l3_ok, l4_ok = _sums(headers, is_vouched, merged)
+        placed = put(hca, rq, headers, is_good=l3_ok and l4_ok)
+        if placed is None:
+            return
     checked = _L2_OK
     if l3_ok:
         checked = _ALL_OK if l4_ok else _L3_OK
-    version, ecn = headers.version, 0
+    version, ecn, data = headers.version, 0, headers.frame
     if version:
         marks = data[headers.l3 + 1] if version == 4 else data[headers.l3 + 1] >> 4
         if marks & _CONGESTED == _CONGESTED:
             ecn = _ECN_CE
-    wqe_id, counter, byte_cnt = 0, wqe.index, length
-    if strides is not None:
-        wqe_id = wqe.index
-        counter, count = strides.take(length)
-        byte_cnt |= count << STRIDES_SHIFT
     now = hca.ticks()
     if rq.has_real_time:
         now = hca.adapter.real_time.stamp(hca.clock.now_ns())
+    wqe_id, counter, byte_cnt, apart = placed
     entry = _pack(
         wqe_id, rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
         header_type | kind_of(headers), tci, rq.uidx or 0, metadata, byte_cnt, now >> 32 & _WORD,
@@ -140,7 +107,42 @@ def deliver(
     )  # fmt: skip
     if merged is not None:
         entry = merged.fill(entry)
+    elif apart:
+        entry = entry[:SHAMPO_AT] + apart + entry[_SHAMPO_END:]
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+
+
+def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[int, bool, bool]:
+    """cqe64.check_sum, and whether the checksums of network and transport are right."""
+    if merged is not None:
+        return merged.check_sum, True, True
+    return trusted(headers) if is_vouched else verify(headers)
+
+
+def _place(hca: Hca, rq: Rq, data: bytes) -> Placed | None:
+    """Write a packet into the queue's memory; None when it is dropped, which is counted."""
+    length, strides = len(data), rq.strides
+    if strides is None:
+        wqe, offset = request(hca, rq), 0
+    else:
+        wqe, offset = request_for(hca, rq, strides, length), strides.offset
+    if wqe is None:
+        return None
+    memory = target_of(hca, rq, wqe, offset, length)
+    if memory is None:
+        return None
+    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
+        return None
+    if len(memory) == 1:
+        memory[0][:] = data
+    else:
+        copy(memory, (memoryview(data),))
+    if rq.rmp is not None:
+        check_srq_limit(hca, rq.rmp)
+    if strides is None:
+        return 0, wqe.index, length, b""
+    first, count = strides.take(length)
+    return wqe.index, first, count << STRIDES_SHIFT | length, b""
 
 
 def kind_of(headers: Headers) -> int:
@@ -161,42 +163,3 @@ def kind_of(headers: Headers) -> int:
         return kind | _TCP_NO_ACK
     payload_at = at + (data[at + _TCP_OFFSET_AT] >> 4) * 4
     return kind | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)
-
-
-def request(hca: Hca, rq: Rq) -> RecvWqe | None:
-    """The queue's next request; None when there is none, which is counted."""
-    queue = rq.queue
-    before = queue.read_ahead
-    try:
-        wqe = queue.take()
-    except (DmaError, ListBrokenError) as error:
-        queues.break_rq(hca, rq, error)
-        return None
-    if queue.read_ahead != before:
-        hca.round.charge((queue.read_ahead - before >> LOG_SEGMENTS_PER_STEP) + 1)
-    if wqe is None:
-        rq.count("out_of_buffer")
-    return wqe
-
-
-def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
-    """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
-    try:
-        span, most = (offset, length, LOCAL_WRITE), hca.round.steps + STEPS_PER_ACCESS
-        target, left = walk(hca, wqe.pd, ANY_QPN, wqe.segments, span, most)
-    except AccessError as error:
-        if error.violation is not IN_PIECES:
-            queues.fail_receive(hca, rq, wqe.index, str(error))
-            return None
-        hca.round.charge(STEPS_IN_VAIN)
-        hca.vport.count_discard()
-    else:
-        if not left:
-            return target
-        if rq.strides is not None:
-            queues.fail_receive(hca, rq, wqe.index, "its memory is shorter than its strides")
-            return None
-        hca.vport.count_too_small()
-    if rq.strides is None:
-        rq.queue.give_back(wqe)
-    return None

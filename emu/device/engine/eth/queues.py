@@ -138,6 +138,8 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
         rq.queue.restart()
         if rq.strides is not None:
             rq.strides.abandon()
+        if rq.reservations is not None:
+            rq.reservations.restart()
     elif state is RqState.ERR:
         _begin_flush(hca, rq)
 

@@ -50,18 +50,18 @@ def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | No
     if following is None:
         rq.count("out_of_buffer")
         return None
-    _fill(hca, rq, strides)
+    fill(hca, rq, strides)
     strides.begin(following)
     return following
 
 
-def _fill(hca: Hca, rq: Rq, strides: Strides) -> None:
-    """Complete what is left of the request in use without a packet."""
+def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
+    """Complete what is left of the request in use without a packet; perhaps up to a stride."""
     wqe = strides.wqe
-    if wqe is None:
+    if wqe is None or strides.used == end:
         return
     now = completions.now_for(hca, rq)
-    first, count = strides.rest()
+    first, count = strides.rest(end)
     byte_cnt = FILLER | count << STRIDES_SHIFT
     entry = ETH_CQE.pack(
         wqe.index, 0, 0, 0, 0, 0, 0, 0, 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD,

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field as Bounds
 
 from emu.device.engine.eth import queues, receive, transmit
-from emu.device.engine.eth.deliver import RECEIVE_POINT
 from emu.device.engine.eth.receive import FRAME_RX_POINT
+from emu.device.engine.eth.requests import RECEIVE_POINT
 from emu.device.engine.eth.transmit import FRAME_TX_POINT
 from emu.device.faults.declare import Parameter, action, point
 from emu.device.faults.event import Event, EventField, RuleInjector

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.eth.reservations import Reservations
 from emu.device.objects.eth.strides import Strides
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import Object
@@ -27,8 +28,8 @@ class Rq(Queue):
     """
 
     __slots__ = (
-        "_list_bytes", "cq", "ctx", "look_ns", "pd", "queue", "rmp", "scatters_fcs", "state",
-        "strides", "strips", "timer", "umems",
+        "_list_bytes", "cq", "ctx", "look_ns", "pd", "queue", "reservations", "rmp",
+        "scatters_fcs", "state", "strides", "strips", "timer", "umems",
     )  # fmt: skip
     kind = "rq"
     numbering = QUEUE_NUMBERS.at_most(
@@ -48,6 +49,7 @@ class Rq(Queue):
         umems: tuple[Umem, ...] = (),
         host_bytes: int = 0,
         strides: Strides | None = None,
+        reservations: Reservations | None = None,
     ) -> None:
         """``host_bytes`` is what lists of its own cost the host.
 
@@ -63,6 +65,8 @@ class Rq(Queue):
         self.queue = queue
         self.strides = strides
         """How its requests are cut; None for a queue with a request for each packet."""
+        self.reservations = reservations
+        """Where headers and data go; None for a queue that keeps packets whole."""
         self.state = RqState.RST
         self.strips = False
         """Whether it takes the VLAN tag off each frame and puts it into the completion."""

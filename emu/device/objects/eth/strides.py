@@ -57,14 +57,16 @@ class Strides:
             self.wqe = None
         return first, needed
 
-    def rest(self) -> tuple[int, int]:
-        """Take what is left of the request in use, as :meth:`take`.
+    def rest(self, end: int | None = None) -> tuple[int, int]:
+        """Take what is left of the request in use, as :meth:`take`; perhaps up to a stride.
 
         That is less than the longest packet needs, some 1,000 strides: one CQE can name more, as
         far as all drivers read it (DPDK: MLX5_MPRQ_STRIDE_NUM_MASK).
         """
-        first, self.used, self.wqe = self.used, self.count, None
-        return first, self.count - first
+        first, self.used = self.used, self.count if end is None else end
+        if self.used == self.count:
+            self.wqe = None
+        return first, self.used - first
 
     def begin(self, wqe: RecvWqe) -> None:
         """The next packets go into this request."""

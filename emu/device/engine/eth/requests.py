@@ -1,0 +1,66 @@
+"""What a packet is written into: a queue's next receive request, and the memory behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth import queues
+from emu.device.engine.mr.access import walk
+from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.memory.mkey import ANY_QPN
+from emu.device.objects.memory.views import Views
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
+from emu.device.ports import DmaError
+from emu.device.rounds.budget import STEPS_PER_ACCESS
+from emu.device.rounds.costs import LOG_SEGMENTS_PER_STEP, STEPS_IN_VAIN
+from emu.device.state.points import FaultPoint
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
+"""A request, and the bytes of the packet that is to fill it; whether it may."""
+
+Placed = tuple[int, int, int, bytes]
+"""Where a packet is: wqe_id, wqe_counter and byte_cnt of its completion; and cqe64.shampo of one
+whose header is elsewhere. One is made for each packet, so it is a plain tuple."""
+
+
+def request(hca: Hca, rq: Rq) -> RecvWqe | None:
+    """The queue's next request; None when there is none, which is counted."""
+    queue = rq.queue
+    before = queue.read_ahead
+    try:
+        wqe = queue.take()
+    except (DmaError, ListBrokenError) as error:
+        queues.break_rq(hca, rq, error)
+        return None
+    if queue.read_ahead != before:
+        hca.round.charge((queue.read_ahead - before >> LOG_SEGMENTS_PER_STEP) + 1)
+    if wqe is None:
+        rq.count("out_of_buffer")
+    return wqe
+
+
+def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
+    """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
+    try:
+        span, most = (offset, length, LOCAL_WRITE), hca.round.steps + STEPS_PER_ACCESS
+        views, left = walk(hca, wqe.pd, ANY_QPN, wqe.segments, span, most)
+    except AccessError as error:
+        if error.violation is not IN_PIECES:
+            queues.fail_receive(hca, rq, wqe.index, str(error))
+            return None
+        hca.round.charge(STEPS_IN_VAIN)
+        hca.nic_vport.received.discards += 1
+    else:
+        if not left:
+            return views
+        if rq.strides is not None:
+            queues.fail_receive(hca, rq, wqe.index, "its memory is shorter than its strides")
+            return None
+        hca.nic_vport.wqe_too_small += 1
+    if rq.strides is None:
+        rq.queue.give_back(wqe)
+    return None
