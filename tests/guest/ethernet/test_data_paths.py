@@ -146,6 +146,38 @@ def test_compressed_completions(guest, address, inside, name, mtu, striding):
     assert count["rx_cqe_compress_pkts"] == 0
 
 
+@pytest.mark.suite("trixie", "sid")
+@pytest.mark.parametrize("mtu", [1500, 9000])
+@pytest.mark.parametrize("address", [THERE, THERE_V6], ids=["IPv4", "IPv6"])
+def test_hardware_gro(guest, address, mtu):
+    """Headers are apart from data, and packets of a stream are one: on ConnectX-7."""
+    run(guest, f"{IN_PEER}ethtool -K eth1 rx-gro-hw on")
+    for there, each in (("", "eth0"), (IN_PEER, "eth1")):
+        run(guest, f"{there}ip link set {each} mtu {mtu}")
+    count = grown(guest, lambda: transfer(guest, address))
+    assert count["rx_gro_packets"] > 3 * MIB // mtu
+    assert count["rx_gro_skbs"] * 3 < count["rx_gro_packets"]
+    assert count["rx_gro_bytes"] > 3 * MIB
+    assert count["rx_wqe_err"] == count["rx_oversize_pkts_sw_drop"] == 0
+    assert "InCsumErrors 0" in run(guest, f"{IN_PEER}nstat -az | tr -s ' ' | sed s/^Tcp//")
+    run(guest, f"{IN_PEER}ping -q -c 3 -s 1000 {HERE}")
+    for there, each in (("", "eth0"), (IN_PEER, "eth1")):
+        run(guest, f"{there}ip link set {each} mtu 1500")
+    run(guest, f"{IN_PEER}ethtool -K eth1 rx-gro-hw off")
+    assert grown(guest, lambda: transfer(guest, address, MIB))["rx_gro_packets"] == 0
+
+
+@pytest.mark.suite("sid")
+def test_data_split(guest):
+    """Since Linux 6.17 headers can be apart without a feature's name for it."""
+    run(guest, f"{IN_PEER}ethtool -G eth1 tcp-data-split on")
+    assert "TCP data split:\ton" in run(guest, f"{IN_PEER}ethtool -g eth1")
+    count = grown(guest, lambda: transfer(guest))
+    assert count["rx_gro_packets"] > 100
+    assert count["rx_hds_nodata_packets"] >= 0
+    run(guest, f"{IN_PEER}ethtool -G eth1 tcp-data-split off")
+
+
 @pytest.mark.parametrize("ring", [16, 64, 8192])
 def test_rings_of_other_sizes(guest, ring):
     run(guest, f"{IN_PEER}ethtool -G eth1 rx {ring}")
