@@ -42,6 +42,7 @@ KNOWN_ETH: tuple[Known, ...] = (
         ),
     ),
     Known(("6.1", "6.12"), What.STRUCTURE, _NO_TYPE, ("query_l2_table_entry_out",)),
+    Known(("6.12",), What.STRUCTURE, "no field of it is read", ("shampo_cap",)),
     Known(
         ("6.1", "6.12"),
         What.STRUCTURE,
@@ -106,6 +107,12 @@ KNOWN_ETH: tuple[Known, ...] = (
                 """,
             ),
             *_fields("roce_cap", "roce_cc_general qp_ooo_transmit_default"),
+            *_fields(
+                "shampo_cap",
+                """
+                shampo_header_split shampo_header_split_data_merge shampo_log_max_headers_entry_size
+                """,
+            ),
             *_fields("set_l2_table_entry_in", "silent_mode_valid silent_mode"),
             "sqc.non_wire",
         ),

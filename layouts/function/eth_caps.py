@@ -153,5 +153,5 @@ shampo_cap = Prm(
     rsvd(3), "shampo_log_max_reservation_size" / bits(5), rsvd(3),
     "shampo_log_min_reservation_size" / bits(5), "shampo_min_mss_size" / bits(16),
     "shampo_header_split" / bits(1), "shampo_header_split_data_merge" / bits(1), rsvd(1),
-    "shampo_log_max_headers_entry_size" / bits(5), rsvd(1976),
+    "shampo_log_max_headers_entry_size" / bits(5), rsvd(2008),
 )

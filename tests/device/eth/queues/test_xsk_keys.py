@@ -66,7 +66,7 @@ MODES = {
 }
 
 
-@pytest.fixture(params=MODES.values(), ids=MODES)
+@pytest.fixture(params=MODES.values(), ids=list(MODES))
 def mode(request):
     return request.param
 
