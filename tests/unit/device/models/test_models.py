@@ -20,6 +20,7 @@ from layouts.function.eth_caps import (
     flow_table_nic_cap,
     per_protocol_networking_offload_caps,
     roce_cap,
+    shampo_cap,
 )
 from layouts.objects.memic import device_mem_cap
 from layouts.wire.bth import PSN_HALF
@@ -54,6 +55,7 @@ LAYOUTS = {
     CapType.DEBUG: debug_cap,
     CapType.ESWITCH: e_switch_cap,
     CapType.ESWITCH_FLOW_TABLE: flow_table_eswitch_cap,
+    CapType.DEV_SHAMPO: shampo_cap,
 }
 GATES = {
     CapType.ATOMIC: "atomic",
@@ -66,6 +68,7 @@ GATES = {
     CapType.DEBUG: "debug",
     CapType.ESWITCH: "eswitch_manager",
     CapType.ESWITCH_FLOW_TABLE: "eswitch_manager",
+    CapType.DEV_SHAMPO: "shampo",
 }
 PLAIN = {
     f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()
