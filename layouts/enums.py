@@ -396,6 +396,14 @@ class QpType(IntEnum):
     REG_UMR = 0xC
 
 
+class PmState(IntEnum):
+    """Whether a queue pair changes its path (MLX5_QP_PM_*), the field pm_state of a qpc."""
+
+    ARMED = 0
+    REARM = 1
+    MIGRATED = 3
+
+
 class UlpStatelessOffloadMode(IntEnum):
     """What a datagram queue pair does for IP over InfiniBand: ulp_stateless_offload_mode of a qpc.
 

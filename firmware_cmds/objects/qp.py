@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from emu.device.cmdif.registry import Handler, OpenField, command
 from emu.device.engine.eth import ipoib
 from emu.device.engine.eth.steering import domain as steering
-from emu.device.engine.qp import attributes
+from emu.device.engine.qp import attributes, migration
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import transitions as qp_state
 from emu.device.engine.ud import datagram
@@ -254,9 +254,13 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
             )
         source = qp.state
         what = _checked(hca, op, qp, cmd) if modifies else None
+        migrates = what is not None and migration.check_state(qp, cmd.qpc, what)
         qp.encode()
         if what is not None:
             qp_state.apply(qp.ctx, cmd.qpc, what)
+            qp.has_alternate |= what.has_alternate
+            if migrates:
+                migration.take_alternate(qp)
             qp.count_into(counter_set(hca.counters, qp.ctx.counter_set_id))
         qp.state = row.target
         qp_life.entered(hca, qp, source)

@@ -21,6 +21,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "xrc": 1,
         "pkv": 1,
         "qkv": 1,
+        # Automatic path migration (hw/main.c: IB_DEVICE_AUTO_PATH_MIG).
+        "apm": 1,
         "log_max_ra_req_qp": 4,
         "log_max_ra_res_qp": 4,
         "log_max_msg": 30,

@@ -68,7 +68,8 @@ class Packet:
     """One packet. The fields of an extension header are there when the opcode has the header."""
 
     __slots__ = (
-        "ack_request", "compare", "compare_mask", "dlid", "grh", "immediate", "inv_rkey", "length",
+        "ack_request", "compare", "compare_mask", "dlid", "grh", "immediate", "inv_rkey",
+        "is_migrated", "length",
         "msn", "op", "original", "payload", "pkey", "psn", "qkey", "qpn", "rkey", "sl", "slid",
         "solicited", "src_qpn", "srqn", "swap_add", "swap_add_mask", "syndrome", "va",
     )  # fmt: skip
@@ -99,6 +100,8 @@ class Packet:
         self.qpn = qpn
         self.psn = psn
         self.ack_request = self.solicited = False
+        self.is_migrated = True
+        """Its sender's path is not to change; not so while the sender may migrate."""
         self.srqn = 0
         self.immediate: int | None = None
         self.inv_rkey: int | None = None
@@ -136,6 +139,7 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     packet.pkey = pkey
     packet.ack_request = a_psn & wire.ACK_REQUEST != 0
     packet.solicited = flags & wire.SOLICITED != 0
+    packet.is_migrated = flags & wire.MIGRATED != 0
     at += wire.bth.size
     end = len(frame) - wire.ICRC_BYTES - (flags >> wire.PAD_SHIFT & wire.PAD_MASK)
     size = end - at - op.header_bytes
@@ -154,7 +158,9 @@ def build_transport(
     """From the base transport header to the invariant CRC: how many bytes, and the pieces."""
     op = packet.op
     pad = -length & wire.PAD_MASK
-    flags = wire.MIGRATED | pad << wire.PAD_SHIFT | (wire.SOLICITED if packet.solicited else 0)
+    flags = pad << wire.PAD_SHIFT | (wire.SOLICITED if packet.solicited else 0)
+    if packet.is_migrated:
+        flags |= wire.MIGRATED
     a_psn = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
     return wire.bth.size + op.header_bytes + length + pad + wire.ICRC_BYTES, [
         wire.BTH.pack(op.code, flags, pkey, packet.qpn, a_psn),

@@ -10,7 +10,7 @@ from layouts.enums import EventType
 from layouts.rings.eqe import eqe_cq_err, eqe_qp_srq
 
 ASYNC_EVENTS = (
-    EventType.COMM_EST,
+    EventType.COMM_EST, EventType.PATH_MIG, EventType.PATH_MIG_FAILED,
     EventType.SQ_DRAINED, EventType.CQ_ERROR, EventType.WQ_CATAS_ERROR,
     EventType.WQ_INVAL_REQ_ERROR, EventType.WQ_ACCESS_ERROR, EventType.SRQ_CATAS_ERROR,
     EventType.SRQ_LAST_WQE, EventType.SRQ_RQ_LIMIT,

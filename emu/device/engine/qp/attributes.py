@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.objects.qp import Qpc
+    from layouts.objects.qp import Ads, Qpc
 
 MTU_CODES = range(1, 6)
 """IBTA's codes for 256 to 4096 bytes."""
@@ -42,6 +42,8 @@ def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Taken) -> None:
         check_pkey_index(caps, path.pkey_index)
     if "src_addr_index" in what.path and qp.st in _WITH_PATH:
         hca.link.check_path(path)
+    if what.has_alternate:
+        _check_alternate(hca, qp, given.secondary_address_path)
     if "mtu" in what.fields:
         _check_mtu(op, qp, given.mtu)
     if "log_msg_max" in what.fields and given.log_msg_max > caps.general.log_max_msg:
@@ -51,6 +53,15 @@ def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Taken) -> None:
     if "udp_sport" in what.path and op is Op.RTS2RTS_QP and not caps.general.rts2rts_qp_udp_sport:
         raise CmdError(Status.BAD_PARAM_ERR, "udp_sport of this port cannot be changed")
     _check_depths(caps, qp, given, what)
+
+
+def _check_alternate(hca: Hca, qp: Qp, path: Ads) -> None:
+    """The path of automatic path migration, which connected services have."""
+    if not hca.caps.general.apm or qp.st not in _WITH_PATH:
+        raise CmdError(Status.BAD_PARAM_ERR, "no alternate path for this queue pair", qp.st.name)
+    check_port(hca.caps, path.vhca_port_num)
+    check_pkey_index(hca.caps, path.pkey_index)
+    hca.link.check_path(path)
 
 
 def check_port(caps: Caps, number: int) -> None:

@@ -80,6 +80,7 @@ TRANSITIONS: Mapping[Op, Transition] = {
     Op._2RST_QP: Transition(_ANY, S.RST),
 }
 
+_ALT_ADDR_PATH = 0
 _RRE, _RAE, _RWE, _PKEY_INDEX, _Q_KEY, _RNR_TIMEOUT, _PM_STATE = 1, 2, 3, 4, 5, 6, 10
 _DRAIN_SIGERR, _LAG_TX_AFF, _PRI_PORT, _COUNTER_SET_ID = 11, 15, 16, 25
 _UDP_SPORT = 2
@@ -121,10 +122,16 @@ _OPTIONS: Mapping[Op, int] = {
     Op.INIT2INIT_QP: _mask(
         *_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _PRI_PORT, _LAG_TX_AFF, _DRAIN_SIGERR
     ),
-    Op.INIT2RTR_QP: _mask(*_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _LAG_TX_AFF),
-    Op.RTR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT, _PM_STATE),
+    Op.INIT2RTR_QP: _mask(*_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _LAG_TX_AFF, _ALT_ADDR_PATH),
+    Op.RTR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT, _PM_STATE, _ALT_ADDR_PATH),
     Op.RTS2RTS_QP: _mask(
-        *_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT, _PM_STATE, _LAG_TX_AFF, _COUNTER_SET_ID
+        *_ACCESS_OPTIONS,
+        _ALT_ADDR_PATH,
+        _Q_KEY,
+        _RNR_TIMEOUT,
+        _PM_STATE,
+        _LAG_TX_AFF,
+        _COUNTER_SET_ID,
     ),
     Op.SQERR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
     Op.SQD_RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
@@ -134,9 +141,8 @@ _OPTIONS: Mapping[Op, int] = {
 They are those of qp.c: opt_mask, where the driver looks up its own, and what programs add that send
 commands themselves (DEVX): DRAIN_SIGERR (libmlx5: mlx5_modify_qp_drain_sigerr), LAG_TX_AFF and
 COUNTER_SET_ID in RTS2RTS. The driver's table has a column for each service, which does not count
-here: iPXE's golan.c selects RRE and RWE for datagrams. Alternate paths (``apm``) and pacing
-(``packet_pacing_req_rc``) are features that the adapter has not; no kernel sends a UD queue pair's
-SRQN and CQN_RCV.
+here: iPXE's golan.c selects RRE and RWE for datagrams. Pacing (``packet_pacing_req_rc``) is a
+feature that the adapter has not; no kernel sends a UD queue pair's SRQN and CQN_RCV.
 """
 
 _HIGH_OPTIONS: Mapping[Op, int] = {
@@ -152,6 +158,10 @@ class Taken(NamedTuple):
     fields: tuple[str, ...]
     path: tuple[str, ...]
     """Those of the primary address path."""
+    has_alternate: bool = False
+    """All of the secondary address path."""
+    chooses_pm_state: bool = False
+    """It selects pm_state, beyond the initial one."""
 
 
 def taken(op: Op, opt_param_mask: int, high_mask: int = 0) -> Taken:
@@ -175,6 +185,8 @@ def taken(op: Op, opt_param_mask: int, high_mask: int = 0) -> Taken:
             *_selected(_OPTIONAL_PATH, opt_param_mask),
             *_selected(_HIGH_OPTIONAL_PATH, high_mask),
         ),
+        bool(opt_param_mask >> _ALT_ADDR_PATH & 1),
+        bool(opt_param_mask >> _PM_STATE & 1),
     )
 
 
@@ -186,6 +198,8 @@ def apply(ctx: Qpc, given: Qpc, what: Taken) -> None:
     """Copy the fields that the command takes from ``given`` into ``ctx``."""
     _copy(ctx, given, what.fields)
     _copy(ctx.primary_address_path, given.primary_address_path, what.path)
+    if what.has_alternate:
+        ctx.secondary_address_path = bytes(given.secondary_address_path)
 
 
 def _copy(target: View, source: View, names: tuple[str, ...]) -> None:

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 from emu.device.engine.rc.headers import objection
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, SERVICES, BadPacketError, Packet
+from layouts.enums import PmState
 from layouts.wire.bth import PacketKind
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+
+_MIGRATED = PmState.MIGRATED
 
 
 def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
@@ -38,11 +41,13 @@ def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
 def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
     """Whether nothing about a connection is wrong, seen from both of its ends.
 
+    Nor may it migrate, of which packets tell (``engine.rc.packets.migration``).
     A path MTU of its own would cut messages otherwise than the peer expects, and one that the link
     has no room for would lose them (IBTA 9.7.4.1.6).
     """
     return (
         peer.remote_qpn == qp.handle
+        and qp.path_state is peer.path_state is _MIGRATED
         and node.wire.node(peer.destination) is hca
         and peer.mtu_bytes == qp.mtu_bytes
         and peer.log_msg_max >= qp.log_msg_max

@@ -18,18 +18,22 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 WRONG_PKEY = "wrong P_Key"
+_NO_QP, _NOT_ITS_SERVICE = "no such queue pair", "not its transport service"
+_DEAF = "not in a state that receives"
+ABOUT_QUEUE_PAIR = frozenset({_NO_QP, _NOT_ITS_SERVICE, _DEAF})
+"""Objections that have nothing to do with the packet's path."""
 _UD = Service.UD
 
 
 def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
     """Why the queue pair does not take the packet, in fixed words; empty when it does."""
     if qp is None:
-        return "no such queue pair"
+        return _NO_QP
     service = packet.op.service
     if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(hca, qp, service):
-        return "not its transport service"
+        return _NOT_ITS_SERVICE
     if qp.state not in RECEIVING:
-        return "not in a state that receives"
+        return _DEAF
     if why := hca.link.objection(packet, qp.destination, qp.route):
         return why
     if not partitions.match(hca.link.pkey(qp.pkey_index), packet.pkey):

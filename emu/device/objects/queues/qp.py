@@ -15,7 +15,7 @@ from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.streams import DciStreams
 from emu.device.ports import Timer
-from layouts.enums import QpState, QpType
+from layouts.enums import PmState, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.dct import Responder
@@ -31,6 +31,9 @@ _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
 _SMALLEST_MTU, _LARGEST_MTU = 256, 4096
 """What another code means, 0 among them: iPXE's golan.c sets none for its datagrams."""
 
+
+_MIGRATED = PmState.MIGRATED
+_MAY_MIGRATE = {int(state): state for state in (PmState.ARMED, PmState.REARM)}
 
 _revisions = count(1)
 
@@ -95,12 +98,13 @@ class Qp(Queue):
 
     __slots__ = (
         "ack_timeout", "agreed", "begun", "buffer", "connection", "cs_req", "cs_res", "ctx",
-        "destination", "epsn", "header_bytes", "held_by", "is_draining", "is_established",
-        "is_ipoib", "kept", "log_msg_max", "marks", "max_datagram", "mcgs", "min_rnr_nak", "moving",
-        "mtu_bytes", "page_faults", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead",
-        "remote_qpn", "repeated_page_faults", "responder", "retries", "retry_count", "revision",
-        "rnr_retries", "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st",
-        "state", "steer", "streams", "timer", "umems", "xrcd",
+        "destination", "epsn", "has_alternate", "has_refused_path", "header_bytes", "held_by",
+        "is_draining", "is_established", "is_ipoib", "kept", "log_msg_max", "marks", "max_datagram",
+        "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "path_state", "pd",
+        "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
+        "repeated_page_faults", "responder", "retries", "retry_count", "revision", "rnr_retries",
+        "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state",
+        "steer", "streams", "timer", "umems", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -170,6 +174,12 @@ class Qp(Queue):
         self.cs_req = self.cs_res = 0
         """Bytes of an answer to a request, and of a SEND that comes, that may go into the
         completion instead of memory: none, 32 or 64 (scatter to CQE)."""
+        self.has_alternate = False
+        """The driver has loaded an alternate path, to which it has not migrated yet."""
+        self.path_state = PmState.MIGRATED
+        """Whether it may migrate (``emu.device.engine.qp.migration``)."""
+        self.has_refused_path = False
+        """An event has told that its peer has migrated to some other path."""
         self.is_ipoib = False
         """It sends and receives packets of IP over InfiniBand, whose checksums it knows
         (ulp_stateless_offload_mode)."""
@@ -208,6 +218,10 @@ class Qp(Queue):
         self.revision, self.agreed = next(_revisions), None
         path = ctx.primary_address_path
         self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
+        self.has_refused_path = False
+        self.path_state = _MIGRATED
+        if self.has_alternate:
+            self.path_state = _MAY_MIGRATE.get(ctx.pm_state, _MIGRATED)
         self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)
         self.remote_qpn = int(ctx.remote_qpn)
         self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
@@ -218,6 +232,10 @@ class Qp(Queue):
         self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
         if self.connection is not None:
             self.connection.reload()
+
+    def arm(self) -> None:
+        """The peer may migrate as well: the next failure makes this queue pair do so."""
+        self.ctx.pm_state = self.path_state = PmState.ARMED
 
     @property
     def send_ring(self) -> SendRing | None:
@@ -252,6 +270,7 @@ class Qp(Queue):
         """State RST: the driver starts counting at 0 again."""
         self.unlink()
         self.is_draining = self.is_established = False
+        self.has_alternate, self.path_state = False, _MIGRATED
         self.begun = None
         self.repeated_page_faults.clear()
         if self.streams is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
-from emu.device.engine.qp import send_requests
+from emu.device.engine.qp import migration, send_requests
 from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
@@ -260,8 +260,10 @@ class PacketCompleter:
     def _retry(self, why: str, *, may_be_one: bool = False) -> None:
         qp = self._connection.qp
         if not send_requests.may_ask_again(qp):
-            self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
-            return
+            why = f"{why}, {qp.retries} retries"
+            if not migration.escape(self._connection.hca, qp, why):
+                self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, why)
+                return
         self._is_retrying = True
         self.timer.restart()
         if not may_be_one or not self._repeat():

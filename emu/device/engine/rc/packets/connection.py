@@ -20,12 +20,15 @@ from emu.device.port.base import Route
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
 from emu.device.state.recall import Recall
-from layouts.enums import QpState
+from layouts.enums import PmState, QpState
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.ports import Timer
     from emu.device.state.hca import Hca
+
+
+_MIGRATED = PmState.MIGRATED
 
 
 class PacketConnection:
@@ -59,6 +62,8 @@ class PacketConnection:
         hca = self.hca
         if self._route is None:
             self._route = hca.link.route(self.qp.ctx.primary_address_path)
+        if self.qp.path_state is not _MIGRATED:
+            packet.is_migrated = False
         frame = self._route.frame(packet, payload, length)
         hca.link.count_sent(1, len(frame), self.qp.marks)
         if (

@@ -13,10 +13,11 @@ from emu.device.engine.qp.events import establish
 from emu.device.engine.rc.headers import WRONG_PKEY, objection
 from emu.device.engine.rc.packets.congestion import answer_mark, obey
 from emu.device.engine.rc.packets.connection import connection_of
+from emu.device.engine.rc.packets.migration import judge
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import STEPS_PER_PACKET
 from emu.device.state.points import FaultPoint
-from layouts.enums import QpState
+from layouts.enums import PmState, QpState
 from layouts.wire.bth import PacketKind
 from layouts.wire.packet_ops import RESPONSES
 
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
 _RTR, _RTS, _CNP = QpState.RTR, QpState.RTS, PacketKind.CNP
+_MIGRATED = PmState.MIGRATED
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
@@ -48,6 +50,8 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     hca.link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
     why = objection(hca, qp, packet)
+    if qp is not None and qp.path_state is not _MIGRATED:
+        why = judge(hca, qp, packet, why)
     congestion = hca.link.congestion
     if why or qp is None:
         log.debug("%r dropped: %s", packet, why)
