@@ -316,6 +316,15 @@ class FdbToVport(IntFlag):
     REG_C_1 = 1 << 1
 
 
+class FlowSource(IntEnum):
+    """flow_context.flow_source: the packets of a switch that an entry is for
+    (MLX5_FLOW_CONTEXT_FLOW_SOURCE_*)."""
+
+    ANY = 0
+    UPLINK = 1
+    LOCAL_VPORT = 2
+
+
 class PortStatus(IntEnum):
     """paos_reg.admin_status and oper_status (driver.h: MLX5_PORT_*)."""
 

@@ -11,6 +11,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import SWITCHING, FlowGroup, FlowTable
 from firmware_cmds.steering.flow_table import domain_of, table_of
 from layouts.enums import Op, Status
+from layouts.eth_enums import FlowTableType
 from layouts.steering import flow_group as layout
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def create_flow_group(
     steering.check_group(table, first, last)
     criteria = Criteria(
         fields_of(cmd.match_criteria, cmd.match_criteria_enable),
-        is_switch=table.table_type in SWITCHING,
+        knows_source=table.table_type in SWITCHING
+        or (table.table_type == FlowTableType.RDMA_RX and hca.eswitch is not None),
     )
     match = layout.query_flow_group_out.new(
         start_flow_index=first, end_flow_index=last,

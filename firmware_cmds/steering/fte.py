@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from emu.device.adapter.adapter import UPLINK
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
@@ -23,11 +22,12 @@ from emu.device.objects.eth.flow import (
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.object import Object
+from emu.device.port.eth.headers import UPLINK
 from firmware_cmds.options import first_set
 from firmware_cmds.steering.flow_group import group_of
 from firmware_cmds.steering.flow_table import domain_of, table_of
 from layouts.enums import Op, Status
-from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType, SetFte
+from layouts.eth_enums import FlowAction, FlowDestination, FlowSource, FlowTableType, SetFte
 from layouts.steering import fte as layout
 
 if TYPE_CHECKING:
@@ -201,9 +201,19 @@ def _create(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
     action = _action(hca, table, given, lists, ignores_level=bool(cmd.ignore_flow_level))
     key = group.criteria.key_of(group.criteria.values_of(given.match_value))
     ctx = _joined(layout.flow_context.view(bytearray(bytes(given))), lists)
-    entry = FlowEntry(group, cmd.flow_index, key, action, ctx)
+    entry = FlowEntry(group, cmd.flow_index, key, action, ctx, _source(table, given))
     hca.flow_entries.add(entry)
     steering.add_entry(domain_of(hca, table), entry)
+
+
+def _source(table: FlowTable, ctx: layout.FlowContext) -> FlowSource:
+    try:
+        source = FlowSource(ctx.flow_source)
+    except ValueError:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown flow_source", f"{ctx.flow_source}") from None
+    if source and table.table_type is not FlowTableType.FDB:
+        raise CmdError(Status.BAD_PARAM_ERR, "flow_source is for entries of an FDB", source.name)
+    return source
 
 
 def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:

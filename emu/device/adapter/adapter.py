@@ -18,6 +18,7 @@ from emu.device.adapter.board import Board
 from emu.device.adapter.real_time import RealTime
 from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
+from emu.device.port.eth.headers import UPLINK
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.speed import LinkModes
 from emu.device.port.eth.vport import NicVport
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 MANAGER = 0
 """The number of the manager's vPort."""
-
-UPLINK = 0xFFFF
-"""The number of the vPort that is the cable of the physical port (MLX5_VPORT_UPLINK)."""
 
 MOST_VHCAS = 1 << 10
 """Most functions of an adapter."""

@@ -37,7 +37,13 @@ def other_function(hca: Hca, function_id: int) -> Hca:
 
 
 def other_vport(hca: Hca, number: int) -> Hca:
-    """The function of another virtual port. Raises BAD_PARAM_ERR when the sender manages none."""
+    """The function of another virtual port. Raises BAD_PARAM_ERR when the sender manages none.
+
+    Who manages a switch names its own one like the others (core/eswitch.c of Linux 6.1:
+    esw_vport_change_handle_locked).
+    """
+    if hca.eswitch is not None and number == hca.vhca.vport_number:
+        return hca
     found = hca.vhca.other(number)
     if found is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")

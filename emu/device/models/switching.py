@@ -40,10 +40,13 @@ _SWITCHING: Capabilities = MappingProxyType(
 
 ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
     {
+        # An entry of the FDB may be for packets from the cable alone, or for all others: up to 6.1
+        # Linux uses the registers below only with that.
         # Registers C0 and C1 of a packet come with it from the forwarding database (FDB) to a
         # vPort: Linux tells by them which vPort has sent it (core/eswitch_offloads.c:
         # mlx5_esw_vport_match_metadata_supported).
         "fdb_to_vport_reg_c_id": FdbToVport.REG_C_0 | FdbToVport.REG_C_1,
+        "flow_source": 1,
         "fdb_modify_header_fwd_to_table": 1,
         "fdb_multi_path_to_table": 1,
         "flow_table_properties_nic_esw_fdb": {

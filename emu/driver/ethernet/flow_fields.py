@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emu.driver.command.driver import Fields
-from layouts.eth_enums import FlowAction, FlowDestination, ModifyAction, TableMissAction
+from layouts.eth_enums import FlowAction, FlowDestination, FlowSource, ModifyAction, TableMissAction
 from layouts.steering.flow_match import fte_match_param
 from layouts.steering.fte import dest_format_struct, flow_counter_list
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
@@ -92,7 +92,7 @@ def group_fields(
 def entry_fields(
     table: int, index: int, group: int, *destinations: bytes, action: FlowAction | None = None,
     tag: int = 0, counters: Sequence[int] = (), modify: int = 0, value: bytes | None = None,
-    **values: int,
+    source: int = FlowSource.ANY, **values: int,
 ) -> Fields:  # fmt: skip
     """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards.
 
@@ -108,7 +108,7 @@ def entry_fields(
     context = {
         "group_id": group, "flow_tag": tag, "action": action,
         "destination_list_size": len(destinations), "flow_counter_list_size": len(counters),
-        "match_value": value or match(**values), "modify_header_id": modify,
+        "match_value": value or match(**values), "modify_header_id": modify, "flow_source": source,
     }  # fmt: skip
     listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
     extra = b"".join((*destinations, *listed))

@@ -134,8 +134,9 @@ def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
     return brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
 
 
-def on_a_cable(clock: HandClock) -> list[RoceNode]:
+def on_a_cable(clock: HandClock, model: Model = MODEL) -> list[RoceNode]:
     """Two nodes that reach each other by frames only."""
     cable = Cable()
     wires = [cable, cable.other()]
-    return brought_up(RoceNode, functions_on(wires, clock), *wires[:1], DueTimers(clock))
+    functions = functions_on(wires, clock, model)
+    return brought_up(RoceNode, functions, *wires[:1], DueTimers(clock))

@@ -26,6 +26,7 @@ from emu.driver.world.tap_wire import TapWire
 from layouts.enums import EventType, Op, PortChange, Status
 from layouts.eth_enums import (
     FlowAction,
+    FlowSource,
     FlowTableType,
     ModifyField,
     RoceVersion,
@@ -159,6 +160,33 @@ def test_send_to_vport_rules_tell_a_managers_queues(members, manager, wire, fdb)
     send(manager, queues[1])
     assert not wire.sent()
     assert received(members[1]) == 1
+
+
+def test_entries_for_packets_of_the_cable_and_for_others(members, manager, wire, fdb):
+    """The first entry that matches is found, if it is for packets from there."""
+    table = fdb.table(0)
+    group = fdb.group(table, 0, 15)
+    fdb.set_root(table)
+    fdb.entry(table, 1, group, to_vport(UPLINK), source=FlowSource.LOCAL_VPORT)
+    fdb.entry(table, 2, group, to_vport(VPORT), source=FlowSource.UPLINK)
+    fdb.entry(table, 3, group, to_vport(MANAGER))
+    sq = sender(manager)
+    for cable, vport in ((0, 1), (1, 1)):
+        send(manager, sq)
+        assert len(wire.sent()) == 1
+        manager.hca.switch.receive(Frame(FRAME))
+        assert [received(member) for member in members] == [cable, vport]
+        if not cable:
+            fdb.delete(table, 2)
+    fdb.delete(table, 1)
+    fdb.entry(table, 1, group, to_vport(VPORT), source=FlowSource.UPLINK)
+    send(manager, sq)
+    assert not wire.sent()
+    assert received(members[1]) == 1
+    ctx = manager.driver.must(
+        Op.QUERY_FLOW_TABLE_ENTRY, table_type=FDB, table_id=table, flow_index=1
+    ).flow_context
+    assert ctx.flow_source == FlowSource.UPLINK
 
 
 def test_a_managers_frames_to_itself_are_the_tables_matter(manager, wire, fdb):
@@ -351,6 +379,19 @@ def test_the_manager_learns_of_a_changed_context(manager, other):
     assert events() == [EventType.NIC_VPORT_CHANGE], "one, until it is asked for again"
 
 
+def test_the_manager_names_its_own_vport_like_others(manager, other):
+    driver = manager.driver
+    own = driver.must(Op.QUERY_NIC_VPORT_CONTEXT, other_vport=1).nic_vport_context
+    assert own.port_guid == manager.hca.options.guid
+    driver.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, other_vport=1, field_select={"change_event": 1},
+        nic_vport_context={"arm_change_event": 1, "event_on_promisc_change": 1},
+    )  # fmt: skip
+    assert manager.hca.nic_vport.armed
+    answer = other.driver.command(Op.QUERY_NIC_VPORT_CONTEXT, other_vport=1)
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
 def test_the_manager_chooses_guid_and_address(manager, other):
     manager.driver.must(
         Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"node_guid": 1, "permanent_address": 1},
@@ -441,9 +482,16 @@ def test_entries_that_cannot_be(manager, fdb):
     no(Status.BAD_PARAM_ERR, to_tir(1))
     no(Status.BAD_RES_ERR, to_table(of_acl))
     no(Status.BAD_PARAM_ERR, action=FlowAction.ALLOW)
-    fields = entry_fields(of_acl, 0, acl.group(of_acl, 0, 0), to_vport(VPORT))
-    answer = manager.driver.command(Op.SET_FLOW_TABLE_ENTRY, table_type=INGRESS, **OTHER, **fields)
-    assert answer.status == Status.BAD_PARAM_ERR
+    no(Status.BAD_PARAM_ERR, to_vport(VPORT), source=3)
+    of_group = acl.group(of_acl, 0, 0)
+    for fields in (
+        entry_fields(of_acl, 0, of_group, to_vport(VPORT)),
+        entry_fields(of_acl, 0, of_group, action=FlowAction.DROP, source=FlowSource.UPLINK),
+    ):
+        answer = manager.driver.command(
+            Op.SET_FLOW_TABLE_ENTRY, table_type=INGRESS, **OTHER, **fields
+        )
+        assert answer.status == Status.BAD_PARAM_ERR
     of_own = Flows(manager.driver, INGRESS).table(2)
     answer = manager.driver.command(
         Op.DESTROY_FLOW_TABLE, table_type=INGRESS, table_id=of_own, **OTHER

@@ -2,7 +2,10 @@
 
 import pytest
 
+from emu.device.adapter.adapter import MANAGER
 from emu.device.models import LINKS
+from emu.device.models.switching import with_switch
+from emu.device.port.eth.headers import UPLINK
 from emu.driver.ethernet.flow_fields import (
     context_fields,
     entry_fields,
@@ -37,6 +40,12 @@ def sent_by(number):
     return bytes(param)
 
 
+def of_vport(number):
+    param = fte_match_param.new()
+    param.misc_parameters.source_port = number
+    return bytes(param)
+
+
 def opcode(value):
     param = fte_match_param.new()
     param.misc_parameters.bth_opcode = value
@@ -46,7 +55,7 @@ def opcode(value):
 class Table:
     """A root table with one entry, by BTH opcode or for every packet."""
 
-    def __init__(self, node, kind, action, op=None, *, sqn=None, rest=None):
+    def __init__(self, node, kind, action, op=None, *, sqn=None, source=None, rest=None):
         """``rest`` is a table to which the packets go that no entry matches."""
         self.node, self.kind = node, kind
         must = node.driver.must
@@ -57,6 +66,9 @@ class Table:
             criteria, value = {"enable": MISC, "match_criteria": opcode(0xFF)}, opcode(op)
         elif sqn is not None:
             criteria, value = {"enable": MISC, "match_criteria": sent_by(0xFFFFFF)}, sent_by(sqn)
+        elif source is not None:
+            criteria = {"enable": MISC, "match_criteria": of_vport(0xFFFF)}
+            value = of_vport(source)
         group = must(
             Op.CREATE_FLOW_GROUP, table_type=kind, **group_fields(self.number, 0, 0, **criteria)
         ).group_id
@@ -157,6 +169,18 @@ def test_dropped_packets_are_lost(ends, kind):
     assert node.hca.roce.dropped["by a flow table"] == 1
     table.unroot()
     assert write(channel, 64).read(0, 64) == TEXT[:64]
+
+
+@pytest.mark.parametrize("source", [UPLINK, MANAGER])
+@pytest.mark.parametrize("is_own", [False, True])
+def test_who_manages_a_switch_can_match_where_a_packet_is_from(clock, source, is_own):
+    """Linux 6.1 allows what is its own (core/rdma.c: mlx5_rdma_enable_roce_steering)."""
+    left, right = on_a_cable(clock, with_switch(LINKS["connectx6dx"][PortType.ETH]))
+    channel = Channel(QpType.UC, right if is_own else left, right)
+    table = Table(right, RX, FlowAction.DROP, source=source)
+    is_dropped = is_own == (source == MANAGER)
+    assert write(channel, 64).read(0, 64) == (bytes(64) if is_dropped else TEXT[:64])
+    assert table.counted[0] == is_dropped
 
 
 def test_what_no_entry_matches_goes_on(ends):

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from emu.device.adapter.adapter import UPLINK
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.objects.eth.flow import Decision, FlowDomain, VportTarget
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import Headers, Marked, parse
+from emu.device.port.eth.headers import UPLINK, Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes
 from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_REWRITE
 from layouts.eth_enums import ModifyField
@@ -118,4 +117,7 @@ def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:
             for number, value in headers.registers.items()
             if number >= _REG_C_0 and reg_c_id >> number - _REG_C_0 & 1
         }
-    return Frame(headers.frame, frame.gso_size, frame.checked, frame.filled, 0, registers)
+    return Frame(
+        headers.frame, frame.gso_size, frame.checked, frame.filled,
+        source_port=headers.source_port, registers=registers,
+    )  # fmt: skip

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from emu.device.adapter.adapter import MANAGER, UPLINK
+from emu.device.adapter.adapter import MANAGER
 from emu.device.adapter.switch import Deliver
 from emu.device.engine.esw.passage import passages, stands_for
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import FrameError
+from emu.device.port.eth.headers import UPLINK, FrameError
 from emu.device.port.eth.traffic import Direction
 from emu.device.port.eth.wire import EthWire
 from emu.device.state.containment import contain

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.objects.eth.flow import FlowDomain
-from emu.device.port.eth.headers import parse
+from emu.device.port.eth.headers import Headers, parse
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -30,30 +30,35 @@ class Passage(Enum):
     DROPPED = "dropped"
 
 
-def receive(hca: Hca, frame: bytes, registers: Mapping[int, int] | None = None) -> Passage:
-    """A well-formed RoCE frame for the function, before its transport sees it."""
-    return _through(hca, hca.rdma_rx, frame, registers=registers)
+def receive(
+    hca: Hca, frame: bytes, source_port: int, registers: Mapping[int, int] | None
+) -> Passage:
+    """A well-formed RoCE frame for the function, before its transport sees it.
+
+    ``source_port`` is the vPort that it comes from. Only the manager of a switch can match that, as
+    drivers up to 6.1 do (core/rdma.c: mlx5_rdma_enable_roce_steering).
+    """
+    domain = hca.rdma_rx
+    if domain.root is None:
+        return Passage.ON
+    headers = parse(frame)
+    if hca.eswitch is not None or registers:
+        headers = marked(headers, registers or {}, source_port)
+    return _through(hca, domain, headers)
 
 
 def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
     """A RoCE frame of the function's own queue pair ``sqn``, before it leaves."""
-    return _through(hca, hca.rdma_tx, frame, sqn)
-
-
-def _through(
-    hca: Hca,
-    domain: FlowDomain,
-    frame: bytes,
-    sqn: int = 0,
-    registers: Mapping[int, int] | None = None,
-) -> Passage:
+    domain = hca.rdma_tx
     if domain.root is None:
         return Passage.ON
     headers = parse(frame)
-    if registers:
-        headers = marked(headers, registers)
     headers.sqn = sqn
-    decision = decide(domain, headers, len(frame))
+    return _through(hca, domain, headers)
+
+
+def _through(hca: Hca, domain: FlowDomain, headers: Headers) -> Passage:
+    decision = decide(domain, headers, len(headers.frame))
     if decision.allowed or decision.missed:
         return Passage.ON
     if decision.switched:

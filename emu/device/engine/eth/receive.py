@@ -116,7 +116,7 @@ def take(hca: Hca, frame: Frame) -> None:
             data.find(ROCE_PORT, *ROCE_PORT_AT) < 0
             and data[_TYPE_AT] != GRH
             and data[_TAGGED_TYPE_AT] != GRH
-        ) or not roce.take(hca, data, registers=frame.registers):
+        ) or not roce.take(hca, data, source_port=frame.source_port, registers=frame.registers):
             _steer_one(hca, frame, None)
             received.add(data)
     except FrameError:

@@ -15,6 +15,7 @@ from emu.device.engine.eth import rdma_steering
 from emu.device.engine.eth.rdma_steering import Passage
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.ud.delivery import arrive
+from emu.device.port.eth.headers import UPLINK
 from emu.device.port.eth.roce.datagram import datagram_of, vlan_of
 from emu.device.port.eth.roce.gids import MAC_BYTES
 from emu.device.port.eth.roce.reading import (
@@ -36,11 +37,16 @@ _GROUP = 1
 
 
 def take(
-    hca: Hca, frame: bytes, *, is_looped: bool = False, registers: Mapping[int, int] | None = None
+    hca: Hca,
+    frame: bytes,
+    *,
+    is_looped: bool = False,
+    source_port: int = UPLINK,
+    registers: Mapping[int, int] | None = None,
 ) -> bool:
     """Take a frame if it is RoCE's; False when it is not. ``is_looped``: the function has sent it.
 
-    ``registers`` come with it from its own adapter's switch.
+    ``source_port`` and ``registers`` come with it from its own adapter's switch.
 
     A damaged one is dropped and counted. Raises nothing, whatever the frame contains.
     """
@@ -54,7 +60,8 @@ def take(
         hca.nic_vport.received.errors += 1
         log.debug("%s: a RoCE frame is dropped: %s", hca.model.name, error)
         return True
-    passage = rdma_steering.receive(hca, frame, registers)
+    source = hca.vhca.vport_number if is_looped else source_port
+    passage = rdma_steering.receive(hca, frame, source, registers)
     if passage is not Passage.ON:
         return passage is Passage.DROPPED
     if packet.op.service is Service.UD:

@@ -19,7 +19,7 @@ from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader, most
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
-from layouts.eth_enums import FlowTableType
+from layouts.eth_enums import FlowSource, FlowTableType
 
 if TYPE_CHECKING:
     from layouts.steering.flow_group import QueryFlowGroupOut
@@ -223,23 +223,35 @@ class FlowGroup(Object):
         """The packet's entry in this group."""
         key = self.criteria.read(headers) if self.by_key else None
         alike = self.by_key.get(key) if key is not None else None
-        return alike[0] if alike else None
+        if not alike or alike[0].source is FlowSource.ANY:
+            return alike[0] if alike else None
+        return next((entry for entry in alike if entry.takes(headers)), None)
 
 
 class FlowEntry(Object):
     """One flow table entry (FTE). Drivers name it by its table and index; the handle is ours."""
 
-    __slots__ = ("action", "ctx", "group", "index", "key")
+    __slots__ = ("action", "ctx", "group", "index", "key", "source")
     kind = "flow table entry"
     numbering = Numbering(most("log_max_flow"))
     BASE_BYTES = 4096
     DESTINATION_BYTES = 64
 
     def __init__(
-        self, group: FlowGroup, index: int, key: Key, action: FteAction, ctx: bytes = b""
+        self,
+        group: FlowGroup,
+        index: int,
+        key: Key,
+        action: FteAction,
+        ctx: bytes = b"",
+        source: FlowSource = FlowSource.ANY,
     ) -> None:
-        """``ctx`` is what a query returns: the flow_context with its lists."""
+        """``ctx`` is what a query returns: the flow_context with its lists.
+
+        ``source`` is where the packets in a switch come from that it is for.
+        """
         super().__init__()
+        self.source = source
         self.group = group
         self.index = index
         self.key = key
@@ -248,6 +260,10 @@ class FlowEntry(Object):
 
     def __lt__(self, other: FlowEntry) -> bool:
         return self.index < other.index
+
+    def takes(self, headers: Any) -> bool:
+        """Whether it is for packets from where this one comes, which is in a switch."""
+        return self.source in (FlowSource.ANY, headers.flow_source)
 
     @property
     def host_bytes(self) -> int:

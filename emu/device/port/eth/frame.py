@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emu.device.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES
+from emu.device.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES, UPLINK
 
 MIN_BYTES = 60
 """Length of the shortest frame, without frame check sequence (IEEE 802.3 3.2.8)."""
@@ -35,5 +35,7 @@ class Frame:
     """What the sender vouches for has been computed; the fields have it."""
     sqn: int = 0
     """The queue that has sent it, as long as it is in its own adapter's switch; 0: not known."""
+    source_port: int = UPLINK
+    """The vPort that it comes from, as long as it is in its own adapter."""
     registers: Mapping[int, int] | None = None
     """What comes with it from its own adapter's switch (``emu.device.port.eth.headers.Marked``)."""

@@ -12,6 +12,11 @@ from __future__ import annotations
 
 from struct import Struct
 
+from layouts.eth_enums import FlowSource
+
+UPLINK = 0xFFFF
+"""The number of the vPort that is the cable of the physical port (MLX5_VPORT_UPLINK)."""
+
 ETHERNET_BYTES = 14
 TAG_BYTES = 4
 MAX_TAGS = 2
@@ -122,6 +127,11 @@ class Marked(Headers):
     """By their numbers (ModifyField); those that are not there are 0."""
     source_port: int
     """The vPort that a packet in a switch comes from."""
+
+    @property
+    def flow_source(self) -> FlowSource:
+        """Which packets of a switch it is among."""
+        return FlowSource.UPLINK if self.source_port == UPLINK else FlowSource.LOCAL_VPORT
 
 
 def parse(frame: bytes, whole: bool = True) -> Headers:

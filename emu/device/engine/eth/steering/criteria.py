@@ -62,12 +62,12 @@ def _number(value: int | bytes) -> int:
 class Criteria:
     """The masks of one flow group. Raises BAD_PARAM_ERR for a field that is not known."""
 
-    def __init__(self, masks: Mapping[str, int], *, is_switch: bool = False) -> None:
-        """``is_switch``: it is in a table of a switch, and can match the vPort of a packet."""
+    def __init__(self, masks: Mapping[str, int], *, knows_source: bool = False) -> None:
+        """``knows_source``: the group's table can match the vPort that a packet comes from."""
         unknown = sorted(
             name
             for name, mask in masks.items()
-            if mask and (name not in FIELDS or (name in OF_SWITCHES and not is_switch))
+            if mask and (name not in FIELDS or (name in OF_SWITCHES and not knows_source))
         )
         if unknown:
             raise CmdError(

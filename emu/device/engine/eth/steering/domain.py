@@ -11,7 +11,7 @@ from bisect import insort
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from emu.device.engine.eth.steering.fields import Part, base
+from emu.device.engine.eth.steering.fields import Part, base, source_port
 from emu.device.engine.eth.steering.rewrite import head, rewrite
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
@@ -30,6 +30,7 @@ from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from layouts.enums import Status
+from layouts.eth_enums import FlowSource
 
 MAX_TABLES = 256
 """Tables that one packet visits. Without a limit entries with several destinations could make it
@@ -263,6 +264,7 @@ def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
     """Let packets find an entry."""
     entry.group.add(entry)
     _use(domain, _copied(entry.action))
+    _use(domain, _sources(entry))
     domain.flush()
 
 
@@ -278,7 +280,13 @@ def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
     """Packets go to the next entry that they match."""
     entry.group.discard(entry)
     _disuse(domain, _copied(entry.action))
+    _disuse(domain, _sources(entry))
     domain.flush()
+
+
+def _sources(entry: FlowEntry) -> tuple[Part, ...]:
+    """The part of a packet that decides whether the entry is for packets from there."""
+    return () if entry.source is FlowSource.ANY else (source_port,)
 
 
 def _copied(action: FteAction) -> frozenset[Part]:

@@ -231,7 +231,7 @@ def _sqn(headers: Headers) -> int | None:
     return headers.sqn or None
 
 
-def _source_port(headers: Headers) -> int | None:
+def source_port(headers: Headers) -> int | None:
     """The number of the vPort that a packet in a switch comes from; None elsewhere."""
     return headers.source_port if isinstance(headers, Marked) else None
 
@@ -284,7 +284,7 @@ _OUTER = {
 
 _MISC = {
     "source_sqn": MatchField(_sqn, _sqn),
-    "source_port": MatchField(_source_port, _source_port),
+    "source_port": MatchField(source_port, source_port),
     "outer_second_prio": MatchField(_tci(1, 13, 7)),
     "outer_second_cfi": MatchField(_tci(1, 12, 1)),
     "outer_second_vid": MatchField(_tci(1, 0, 0xFFF)),
@@ -318,4 +318,4 @@ FIELDS: dict[str, MatchField] = {
 """All fields that can be matched, by their names in fte_match_param."""
 
 OF_SWITCHES = frozenset({"misc_parameters.source_port"})
-"""Those that only groups of a switch's tables can match."""
+"""Those that only groups can match whose tables are a switch's, or its manager's of RDMA_RX."""
