@@ -259,6 +259,18 @@ class TestDatagrams:
         assert len(channel.sent()) == 1
         assert not channel.received()
 
+    @pytest.mark.parametrize("vector", [{"rgid": bytes(16)}, {"grh_gid_fl": 1 << 30 | 9 << 20}],
+                             ids=["receiver", "sender"])  # fmt: skip
+    def test_one_side_without_a_gid(self, channel, vector):
+        """No frame is made of it: a RoCE packet has both (IBTA A17)."""
+        roce = channel.left.hca.roce
+        dropped = roce.dropped["no GID"]
+        channel.post_recv(region(channel.right).sge())
+        channel.send(b"lost", to=vector)
+        channel.settle()
+        assert roce.dropped["no GID"] == dropped + 1
+        assert not channel.received()
+
     def test_a_short_address_vector_leads_nowhere(self, channel):
         channel.post_recv(region(channel.right).sge())
         channel.sender.post(0x0A, bytes(8) + channel.receiver.qpn.to_bytes(4, "big") + bytes(4))
@@ -280,7 +292,10 @@ class TestDatagrams:
         mac = bytes.fromhex("01005e010203")
         to = left.vector_to(right) | {"rmac": mac, "rgid": group, "dqp_dct": 0xFFFFFF}
         members[0].datagram(to | {"key": 0x1234 << 32}, b"to all")
+        vport = left.hca.nic_vport
         left.settle()
+        assert vport.looped_in.rdma_multicast.packets == 1
+        assert not vport.looped_out.packets  # it has left by the cable, too
         opcodes = [[found.opcode for found in qp.cq.drain()] for qp in members]
         own = [] if block else [CqeOpcode.RESP_SEND]
         assert sorted(opcodes[0]) == sorted([CqeOpcode.REQ, *own])

@@ -64,8 +64,11 @@ class TcpStream:
 
     @staticmethod
     def can_be(headers: Headers) -> bool:
-        """Whether the packets are plain TCP, without IP options, and without flags of their own."""
-        if headers.protocol != TCP or not headers.l4:
+        """Whether the packets are plain TCP, without IP options, and without flags of their own.
+
+        A super-frame has a transport header.
+        """
+        if headers.protocol != TCP:
             return False
         if headers.l4 - headers.l3 != _IP_BYTES[headers.version]:
             return False

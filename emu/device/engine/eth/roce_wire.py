@@ -250,7 +250,7 @@ class RoceWire:
         """Carry a datagram; it is silently lost when its sender or receiver has no GID."""
         to = packet.to
         assert isinstance(to, RoceDestination)
-        if origin.gid == NO_GID or to.gid is None or to.gid == NO_GID:
+        if NO_GID in (origin.gid, to.gid or NO_GID):
             source.roce.dropped["no GID"] += 1
             return
         if self._is_too_long(source, packet, origin):

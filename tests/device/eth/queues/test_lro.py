@@ -170,6 +170,17 @@ def test_what_is_not_merged(hca, rq, lead, flags, fields):
     assert [piece.data for piece in pieces] == segment(header, payload, MSS)
 
 
+def test_datagrams_whose_payload_looks_like_flags(hca, rq, lead):
+    """Where TCP has its flags they have an ACK alone."""
+    lead(rq.rqn, **BOTH)
+    header = Packet(protocol=UDP, chain=UDP, payload=b"x").header()
+    payload = bytes((ACK,)) * (3 * MSS)
+    arrive(hca, Frame(unsegmented(header, payload, MSS), MSS, checked=True))
+    pieces = rq.drain()
+    assert [segments(piece) for piece in pieces] == [0, 0, 0]
+    assert [piece.data for piece in pieces] == segment(header, payload, MSS)
+
+
 @pytest.mark.parametrize(
     ("mask", "version"), [(PacketMerge.IPV6_LRO, 4), (PacketMerge.IPV4_LRO, 6)]
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import FrameError
-from emu.device.port.eth.segment import segment
+from emu.device.port.eth.segment import MAX_SEGMENTS, segment
 from emu.driver.ethernet.frames import TCP, UDP, Packet
 
 
@@ -65,6 +65,7 @@ def test_lengths_and_checksums_of_the_headers_are_not_looked_at():
         (Packet(), -4, 100, b"x", "do not end with"),
         (Packet(), 0, 0, b"x", "without payload or segment size"),
         (Packet(), 0, 100, b"", "without payload or segment size"),
+        (Packet(), 0, 30, bytes(30 * MAX_SEGMENTS + 1), "too many segments"),
         (Packet(), 0, 65_496, bytes(65_496), "longer than IP allows"),
         (Packet(), 45, 100, b"x", "inside its Ethernet header"),
     ],
@@ -74,6 +75,10 @@ def test_refused(packet, cut, mss, payload, why):
     header = header[:-cut] if cut > 0 else header + bytes(-cut)
     with pytest.raises(FrameError, match=why):
         segment(header, payload, mss)
+
+
+def test_as_many_packets_as_there_may_be():
+    assert len(segment(Packet().header(), bytes(30 * MAX_SEGMENTS), 30)) == MAX_SEGMENTS
 
 
 def test_longest_packet_that_ip_allows():
