@@ -2,11 +2,14 @@
 
 import pytest
 
+from emu.device.engine.eth.receive import arrive, loop_back
 from emu.device.engine.eth.steering.domain import MAX_CHANGES
 from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
 from emu.device.models import MODELS
+from emu.device.port.eth.frame import Frame
 from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.line import MOST_WAITING
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -159,3 +162,20 @@ def test_a_teardown_ends_what_waits():
     before = hca.nic_vport.received.packets
     segment.settle()
     assert hca.nic_vport.received.packets == before
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("is_looped", [False, True], ids=["from the wire", "looped"])
+def test_what_a_full_line_has_no_room_for_is_counted(is_looped):
+    segment = Segment(1)
+    (hca,) = (node.hca for node in segment.receivers)
+    (domain,) = hca.tds
+    segment.clock.round.steps = segment.clock.round.most + 1
+    frame = Frame(GROUP + Packet().frame()[6:])
+    for _ in range(MOST_WAITING + 3):
+        if is_looped:
+            loop_back(hca, frame, domain)
+        else:
+            arrive(hca, frame)
+    assert hca.nic_vport.received.discards == 3
+    assert len(hca.arrivals) == MOST_WAITING

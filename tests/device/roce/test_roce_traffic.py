@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from emu.device.engine.eth import receive
+from emu.device.engine.eth.roce_wire import RoceWire
+from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce import framing, reading
+from emu.device.rounds.line import MOST_WAITING
 from emu.driver.nodes.roce import (
     HOP_LIMIT,
     SPORT,
@@ -301,6 +305,34 @@ class TestDatagrams:
         assert sorted(opcodes[0]) == sorted([CqeOpcode.REQ, *own])
         assert opcodes[1] == [CqeOpcode.RESP_SEND]
         assert targets[1].read(40, 6) == b"to all"
+
+
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_datagram_that_one_interface_is_too_small_for(clock, side):
+    """Where it is lost, it is counted: before it leaves, or when it comes."""
+    left, right = on_one_segment(clock)
+    (left if side == "sender" else right).hca.eth.admin_mtu = 1522
+    channel = Channel(QpType.UD, left, right)
+    channel.post_recv(region(right).sge())
+    channel.send(left.region(4096).sge(0, 1600))
+    channel.settle()
+    assert len(channel.sent()) == 1
+    assert not channel.received()
+    received = right.hca.nic_vport.received
+    is_counted = (left.hca.roce.dropped["longer than the MTU"], received.too_long, received.errors)
+    assert is_counted == ((1, 0, 0) if side == "sender" else (0, 1, 1))
+
+
+def test_looped_frames_that_the_line_has_no_room_for(clock):
+    left, _ = on_one_segment(clock)
+    hca = left.hca
+    clock.round.steps = clock.round.most + 1
+    for _ in range(MOST_WAITING):
+        receive.take_in_turn(hca, Frame(bytes(60)))
+    (mac, *_) = hca.gids.macs
+    assert isinstance(hca.wire, RoceWire)
+    hca.wire._deliver(hca, mac + bytes(60))
+    assert hca.roce.dropped["queue full"] == 1
 
 
 def test_senders_wait_while_the_way_is_full(clock):

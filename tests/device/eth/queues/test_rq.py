@@ -208,6 +208,15 @@ def test_the_state_that_it_is_in_changes_nothing(node, rq):
     assert (rq.object.look_ns, rq.object.has_failed) == (look, True)
 
 
+def test_only_a_queue_in_error_is_flushed(hca, node, rq):
+    """A turn may come when the queue has left ERR again."""
+    rq.post((64, 0x100, 0))
+    hca.schedule(rq.object)
+    node.settle()
+    assert rq.cq.drain() == []
+    assert rq.object.queue.posted() == 1
+
+
 def test_looks_less_and_less_often(node, clock, rq):
     rq.modify(ERR)
     looks = 0

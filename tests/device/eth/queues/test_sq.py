@@ -354,3 +354,14 @@ def test_event_when_armed(node, sq):
     sq.nop()
     node.settle()
     assert sq.cq.events() == 1
+
+
+def test_the_state_that_it_is_in_changes_nothing(node, driver, sq):
+    """A queue that has stopped by itself does not forget that: its completions tell."""
+    sq.post(0x55)
+    node.settle()
+    assert modify(driver, sq.sqn, ERR, ERR) == Status.OK
+    sq.nop()
+    node.settle()
+    *_, flushed = sq.cq.drain()
+    assert (flushed.syndrome, flushed.vendor) == (CqeSyndrome.WR_FLUSH_ERR, 0xF9)
