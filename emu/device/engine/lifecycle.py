@@ -112,6 +112,9 @@ def quiesce(hca: Hca) -> None:
     page_faults.cancel_all(hca)
     for pin in hca.pins:
         pin.stop()
+    for copy in hca.copies.values():
+        copy.stop_waiting()
+    hca.copies.clear()
     if hca.faults is not None:
         hca.faults.forget_objects()
     eth_queues.quiesce(hca)

@@ -3,7 +3,7 @@
 A doorbell of eight bytes comes as one store or as two of four bytes (doorbell.h, ``mlx5_write64``,
 on 32-bit processors; programs whose compiler copies the words). Behind a send doorbell a program
 may copy its whole work request (BlueFlame), by stores of any size. The queue's ring in memory has
-the same bytes, so the copy changes nothing.
+the same bytes, so without ``bf`` the copy changes nothing; with it ``blueflame.py`` takes it.
 
 How far a program has posted is in the doorbell record, which may be ahead of the doorbells: these,
 like all stores to a BAR, wait in QEMU and in a socket. On PCI the adapter cannot see that: what it
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events import eq as eq_engine
+from emu.device.function.blueflame import BlueFlame
 from emu.device.objects.queues.queue import Queue
 from emu.device.ports import Buffer
 from layouts.rings.wqe import DS, WQEBB
@@ -89,6 +90,7 @@ class Doorbells:
         """``is_disabled`` tells whether the driver has disabled the interface."""
         self._hca = hca
         self._is_disabled = is_disabled
+        self._blueflame = BlueFlame(hca, self._ring) if hca.caps.general.bf else None
 
     def write(self, index: int, offset: int, data: Buffer) -> None:
         """Take a store; doorbells only work in a page (``index``) that the driver has allocated."""
@@ -100,7 +102,8 @@ class Doorbells:
                 level, "doorbell ignored at %#x of UAR %#x, which is not allocated", offset, index
             )
         elif offset >= UAR_SEND:
-            self._send(offset, data)
+            if self._blueflame is None or not self._blueflame.take(uar, offset, data):
+                self._send(offset, data)
         elif offset == UAR_CQ_ARM and len(data) == 8:
             self._arm_cq(index, int.from_bytes(data[:4], "big"), data[4:])
         elif offset == UAR_CQ_ARM and len(data) == 4:
@@ -129,8 +132,10 @@ class Doorbells:
         does is to let the queue look at its own doorbell record, which it may do at any time.
         """
         number = send_number(offset, data)
-        if number is None:
-            return
+        if number is not None:
+            self._ring(number, offset, data)
+
+    def _ring(self, number: int, offset: int, data: Buffer) -> None:
         queue = self._hca.queues.holders.get(number)
         if isinstance(queue, Queue):
             memic = self._hca.memic

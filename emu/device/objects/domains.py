@@ -42,7 +42,7 @@ class Uar(Object):
     destroys its queues. A doorbell in a page that is no longer allocated is ignored.
     """
 
-    __slots__ = ("cq_arm",)
+    __slots__ = ("cq_arm", "gets_copies")
     kind = "uar"
     numbering = Numbering(lambda made: made.doorbell_end // PAGE_BYTES, first=FIRST_UAR)
 
@@ -50,6 +50,9 @@ class Uar(Object):
         super().__init__()
         self.cq_arm = 0
         """The first half of a CQ's doorbell that comes in two halves."""
+        self.gets_copies = True
+        """Whether requests may be copied behind its send doorbells (BlueFlame), as far as is known.
+        """
 
 
 class QCounter(Object):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.errors import CmdError
 from emu.device.objects.pins import pins
+from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.page_fault import PageFaultTable
@@ -167,6 +168,8 @@ class Hca(ObjectTables):
         self._event_eqs: dict[EventType, Eq] = {}
         self.seldom_looks = SeldomLooks(self.clock)
         """At queues in ERR that have had no new requests for a while."""
+        self.copies: dict[tuple[int, int], Copy] = {}
+        """Requests that are being copied behind send doorbells, by page and offset (BlueFlame)."""
         self.ready: deque[Queue] = deque()
         """Queues that wait for a turn (``emu.device.engine.lifecycle.run``)."""
         self.dumped: dict[str, array[int]] = {}

@@ -10,6 +10,7 @@ paging, 1 for the transport scheme, 2 for the memory scheme as well; the default
 ``real_time=1`` has the clock tell the time of day in time stamps, and ``pps=1`` gives the board
 pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
 With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch.
+With ``bf=1`` the function takes work requests that are copied behind their doorbells (BlueFlame).
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "real_time": 0,
         "pps": 0,
         "switch": 0,
+        "bf": 0,
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
@@ -103,6 +105,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         model = replace(model, general={**model.general, "ib_virt": 0})
     if values["real_time"] or values["pps"]:
         model = _with_clock(model, bool(values["real_time"]), bool(values["pps"]))
+    if values["bf"]:
+        model = replace(model, general={**model.general, "bf": 1})
     if chosen.keys() & {"odp", "odp_all"}:
         odp = values["odp"]
         scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
@@ -181,6 +185,7 @@ _KEYS = {
     "real_time": "real_time=N",
     "pps": "pps=N",
     "switch": "switch=N",
+    "bf": "bf=N",
 }
 _OF_LINK = {
     "lid": PortType.IB,
@@ -206,6 +211,7 @@ _LIMITS = {
     "real_time": (0, 1),
     "pps": (0, 1),
     "switch": (0, 1),
+    "bf": (0, 1),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emu.device.engine import pulses
+from emu.device.function.blueflame import BlueFlame
 from emu.device.objects.pins import PinMode
 from emu.driver.keys.implicit import ImplicitKey
 from emu.driver.keys.paging import PagedRegion
@@ -10,7 +11,8 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
 from helpers.device.waiting import case, in_a_round_that_is_over, write
-from layouts.enums import Op, QpType
+from layouts.enums import Op, Opcode, QpType
+from layouts.rings.wqe import CTRL
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 LONG = 6 << 20
@@ -165,6 +167,14 @@ def pulse_that_goes_out_later(world):
         pin.is_on, pin.mode = True, PinMode.OUT
         pin.time_stamp = node.hca.clock.now_ns() + 3_000_000_000
         pulses.pin_changed(node.hca, pin)
+
+
+@case
+def copy_of_a_request_that_is_not_whole(world):
+    for node in world.local().nodes:
+        begun = CTRL.pack(Opcode.NOP, node.queue_pair().qpn << 8 | 4, 0, 0)
+        copies = BlueFlame(node.hca, lambda *_: None)
+        assert copies.take(node.hca.uars.get(node.driver.uar), 0x800, begun)
 
 
 # -- fault rules

@@ -65,6 +65,9 @@ class SendRing:
         None: only the doorbell record counts. See ``emu.device.function.doorbells``.
         """
 
+        self._copied: Wqe | None = None
+        """A request that a program has copied behind its doorbell (BlueFlame)."""
+
     def waiting(self) -> int:
         """Number of blocks that are posted and not executed yet. Raises DmaError.
 
@@ -89,6 +92,8 @@ class SendRing:
         0 and fails; it takes up one block, or everything that is posted.
         """
         at = self.ci + ahead
+        if self._copied is not None and (wqe := self._copy(at, waiting)) is not None:
+            return wqe
         buf = self._buffer.read(self._offset + (at & self._size - 1) * WQEBB, WQEBB)
         wqe = Wqe(buf)
         if 1 < wqe.blocks <= waiting:
@@ -97,6 +102,26 @@ class SendRing:
             wqe.blocks = min(max(wqe.blocks, 1), waiting)
             wqe.ds = 0
         return wqe
+
+    def take_copy(self, buf: bytes) -> None:
+        """Have a request that a program has copied; the one that is nearer to its turn counts."""
+        wqe = Wqe(buf)
+        kept = self._size if self._copied is None else self._ahead(self._copied)
+        if self._ahead(wqe) < kept or kept >= self._size:
+            self._copied = wqe
+
+    def _ahead(self, wqe: Wqe) -> int:
+        """Blocks from ``ci`` to a request; many for one that has been executed."""
+        ahead: int = (wqe.index - self.ci) & _COUNTER_MASK
+        return ahead
+
+    def _copy(self, at: int, waiting: int) -> Wqe | None:
+        """The copied request if it is the one at a block; it counts once."""
+        wqe = self._copied
+        if wqe is None or wqe.index != at & _COUNTER_MASK:
+            return None
+        self._copied = None
+        return wqe if wqe.blocks <= waiting else None
 
     @property
     def size_bytes(self) -> int:
@@ -127,7 +152,7 @@ class SendRing:
     def restart(self) -> None:
         """The queue pair went to RST: the driver counts from 0 again."""
         self.ci = 0
-        self.rung = None
+        self.rung = self._copied = None
 
     def _read(self, block: int, blocks: int) -> bytes:
         at = (block & self._size - 1) * WQEBB

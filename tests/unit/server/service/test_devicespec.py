@@ -80,6 +80,10 @@ def test_most_partitions():
         parse(",pkeys=" + ":".join(map(str, range(1, 129))))
 
 
+def test_blueflame():
+    assert [parse(f"connectx7-vf,bf={on}").model.general.get("bf", 0) for on in (0, 1)] == [0, 1]
+
+
 def test_on_demand_paging():
     gates = [parse(f"connectx6,odp={scheme}").model.general["pg"] for scheme in range(3)]
     assert gates == [0, 1, 1]
