@@ -33,7 +33,11 @@ ip -n peer address add fd00::2/64 dev eth1 nodad
 """ + addresses_ready("eth0", "eth1")  # fmt: skip
 DOWN = "ip netns del peer"
 MIB = 1 << 20
-NO_HASH = re.compile("Disabling rxhash, not supported when CQE compress is active")
+SAID = re.compile(
+    "Disabling rxhash, not supported when CQE compress is active"
+    "|Keeping HW-GRO enabled, TCP header-data split depends on it"
+)
+"""What the driver says of features that exclude or need each other."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,7 @@ def guest(lab, suite):
 
 @pytest.fixture
 def quiet(guest):
-    with no_complaints(guest, known=NO_HASH):
+    with no_complaints(guest, known=SAID):
         yield
 
 
@@ -156,7 +160,7 @@ def test_hardware_gro(guest, address, mtu):
         run(guest, f"{there}ip link set {each} mtu {mtu}")
     count = grown(guest, lambda: transfer(guest, address))
     assert count["rx_gro_packets"] > 3 * MIB // mtu
-    assert count["rx_gro_skbs"] * 2 < count["rx_gro_packets"]
+    assert count["rx_gro_skbs"] < count["rx_gro_packets"]
     assert count["rx_gro_bytes"] > 3 * MIB
     assert count["rx_wqe_err"] == count["rx_oversize_pkts_sw_drop"] == 0
     assert "InCsumErrors 0" in run(guest, f"{IN_PEER}nstat -az | tr -s ' ' | sed s/^Tcp//")
@@ -169,13 +173,14 @@ def test_hardware_gro(guest, address, mtu):
 
 @pytest.mark.suite("sid")
 def test_data_split(guest):
-    """Since Linux 6.17 it can be asked for by itself, and then keeps HW-GRO on."""
+    """As long as it is asked for, HW-GRO stays on."""
     run(guest, f"{IN_PEER}ethtool -K eth1 rx-gro-hw on")
     run(guest, f"{IN_PEER}ethtool -G eth1 tcp-data-split on")
     assert re.search(r"TCP data split:\s+on\b", run(guest, f"{IN_PEER}ethtool -g eth1"))
-    run(guest, f"{IN_PEER}ethtool -K eth1 rx-gro-hw off")
+    assert guest.run(f"{IN_PEER}ethtool -K eth1 rx-gro-hw off").status
     assert grown(guest, lambda: transfer(guest))["rx_gro_packets"] > 100
     run(guest, f"{IN_PEER}ethtool -G eth1 tcp-data-split off")
+    run(guest, f"{IN_PEER}ethtool -K eth1 rx-gro-hw off")
     assert grown(guest, lambda: transfer(guest, size=MIB))["rx_gro_packets"] == 0
 
 
