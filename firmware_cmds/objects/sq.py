@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOG_WQEBB = 6
 _NOT_BUILT = (
-    "cd_master", "allow_swp", "hairpin", "non_wire",
+    "cd_master", "hairpin", "non_wire",
     "packet_pacing_rate_limit_index", "qos_queue_group_id",
 )  # fmt: skip
 """Fields of sqc whose features have capability bits, none of which is set."""
@@ -60,6 +60,8 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         raise CmdError(
             Status.BAD_PARAM_ERR, "queue option not supported", "allow_multi_pkt_send_wqe"
         )
+    if ctx.allow_swp and not hca.caps.ethernet.swp:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "allow_swp")
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
     hca.uars.need(wq.uar_page)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
+from emu.device.engine.eth.steering.inside import InnerHasher
 from emu.device.errors import CmdError
-from emu.device.objects.eth.tir import Rqt, Tir
+from emu.device.objects.eth.tir import FlowHash, Rqt, Tir
 from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
 from layouts.enums import Op, Status
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
-_NOT_BUILT = ("tls_en", "tunneled_offload_en")
+_NOT_BUILT = ("tls_en",)
 """Fields of tirc whose features have capability bits, none of which is set."""
 _HASH = (
     "rx_hash_symmetric", "rx_hash_fn", "rx_hash_toeplitz_key", "rx_hash_field_selector_outer",
@@ -35,6 +36,8 @@ _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1
 def _check_options(caps: Caps, ctx: layout.Tirc) -> None:
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
+    if ctx.tunneled_offload_en and not caps.ethernet.tunnel_stateless_vxlan:
+        raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", "tunneled_offload_en")
     known = sum(PacketMerge) if caps.ethernet.lro_cap else 0
     if unknown := ctx.packet_merge_mask & ~known:
         raise CmdError(Status.BAD_PARAM_ERR, "packet_merge_mask not supported", f"{unknown:#x}")
@@ -45,19 +48,21 @@ def _check_options(caps: Caps, ctx: layout.Tirc) -> None:
             raise CmdError(Status.BAD_PARAM_ERR, "unknown fields to hash", f"{unknown:#x}")
 
 
-def _hasher(ctx: layout.Tirc) -> Hasher | None:
-    """How the TIR hashes; None when it does not."""
-    outer = ctx.rx_hash_field_selector_outer
-    if ctx.rx_hash_fn == RxHashFn.NONE or not outer.selected_fields:
+def _hasher(ctx: layout.Tirc) -> FlowHash | None:
+    """How the TIR hashes, by inner headers if it selects some of these; None when it does not."""
+    inner, outer = ctx.rx_hash_field_selector_inner, ctx.rx_hash_field_selector_outer
+    chosen = inner if inner.selected_fields else outer
+    if ctx.rx_hash_fn == RxHashFn.NONE or not chosen.selected_fields:
         return None
-    return Hasher(
+    hasher = Hasher(
         RxHashFn(ctx.rx_hash_fn),
         ctx.rx_hash_toeplitz_key,
-        L3ProtType(outer.l3_prot_type),
-        L4ProtType(outer.l4_prot_type),
-        HashField(outer.selected_fields),
+        L3ProtType(chosen.l3_prot_type),
+        L4ProtType(chosen.l4_prot_type),
+        HashField(chosen.selected_fields),
         bool(ctx.rx_hash_symmetric),
     )
+    return InnerHasher(hasher) if chosen is inner else hasher
 
 
 @command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)

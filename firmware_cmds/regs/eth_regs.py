@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
-from emu.device.port.eth import counter_groups, module
+from emu.device.port.eth import counter_groups
+from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs import buffer_regs, link_regs, port_checks, qos_regs, roce_accl
 from firmware_cmds.regs.registers import Register

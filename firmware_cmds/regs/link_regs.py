@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
-from emu.device.port.eth import fec
+from emu.device.port.eth.physical import fec
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
 from layouts.eth_enums import AnStatus, ConnectorType, ProtoMask

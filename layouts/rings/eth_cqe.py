@@ -23,6 +23,8 @@ cqe_lro = Prm(
 )  # fmt: skip
 """What a completion tells of packets that were merged into one (LRO)."""
 
+HDS_IP_EXT_AT, HDR_TYPE_AT = 28, 29
+"""Where hds_ip_ext and l4_l3_hdr_type stand in a CQE."""
 LRO_AT = 4
 LRO_NUM_SEG_AT = 32
 """Where it stands in a CQE; and the top byte of srqn, which has the number of packets then."""

@@ -6,6 +6,8 @@ from layouts.codec import View
 from layouts.prm import Prm
 
 ETH_CQE: Struct
+HDS_IP_EXT_AT: int
+HDR_TYPE_AT: int
 LRO_AT: int
 LRO_NUM_SEG_AT: int
 LRO: Struct

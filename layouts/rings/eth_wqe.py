@@ -46,4 +46,8 @@ rx_wqe_ll = Prm(
 
 # fmt: on
 
+SWP = wqe_eth_seg.packer(
+    "swp_outer_l4_offset", "swp_outer_l3_offset", "swp_inner_l4_offset", "swp_inner_l3_offset",
+    "swp_flags",
+)  # fmt: skip
 ETH = wqe_eth_seg.packer("cs_flags", "mss", "flow_table_metadata", "trailer")

@@ -11,6 +11,7 @@ INSERT_VLAN: int
 INSERT_SVLAN: int
 INLINE_HDR_START: int
 START_PADDING: int
+SWP: Struct
 ETH: Struct
 
 class WqeEthSeg(View):

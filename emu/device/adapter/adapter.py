@@ -19,8 +19,8 @@ from emu.device.adapter.real_time import RealTime
 from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
 from emu.device.port.eth.headers import UPLINK
+from emu.device.port.eth.physical.speed import LinkModes
 from emu.device.port.eth.port import EthPort
-from emu.device.port.eth.speed import LinkModes
 from emu.device.port.eth.vport import NicVport
 from emu.device.ports import NodeT
 from layouts.enums import PortType

@@ -103,6 +103,10 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         # Frame check sequences in receive buffers: ethtool -K rx-fcs on.
         "scatter_fcs": 1,
         "rss_ind_tbl_cap": 8,
+        # Checksums and large sends of packets in VXLAN and GRE tunnels.
+        "tunnel_stateless_vxlan": 1,
+        "tunnel_stateless_gre": 1,
+        "max_vxlan_udp_ports": 4,
         "self_lb_en_modifiable": 1,
     }
 )
@@ -130,6 +134,10 @@ _FIELDS: Capabilities = MappingProxyType(
             "outer_udp_dport", "outer_tcp_sport", "outer_tcp_dport", "outer_tcp_flags",
             "outer_gre_protocol", "outer_gre_key", "outer_vxlan_vni", "outer_esp_spi",
             "bth_dst_qp",
+            # In tunnels.
+            "inner_ether_type", "inner_ip_version", "inner_sip", "inner_dip", "inner_frag",
+            "inner_ip_protocol", "inner_ip_ecn", "inner_ip_dscp", "inner_udp_sport",
+            "inner_udp_dport", "inner_tcp_sport", "inner_tcp_dport", "inner_tcp_flags",
         ),
         1,
     )

@@ -70,7 +70,7 @@ class Model:
     eth_speed: int = 100_000
     """The highest speed of an Ethernet port, Mb/s."""
     eth_is_extended: bool = True
-    """Whether the port has extended link modes (``emu.device.port.eth.speed``)."""
+    """Whether the port has extended link modes (``emu.device.port.eth.physical.speed``)."""
     has_real_time: bool = False
     """Whether its clock can tell the time of day, if it is told to."""
     host_bytes: int = 4 << 30

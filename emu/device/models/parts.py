@@ -43,6 +43,11 @@ _SMALL_ENTITIES = {
     "min_mkey_log_entity_size_fixed_buffer": 8,
 }
 
+_LATER_TUNNELS = {
+    **dict.fromkeys(("tunnel_stateless_ip_over_ip", "swp", "swp_csum", "swp_lso"), 1),
+    **dict.fromkeys(("tunnel_stateless_geneve_rx", "tunnel_stateless_geneve_tx"), 1),
+}
+
 PARTS = (
     Part(CapType.GENERAL, BASE_GENERAL, link=_IB),
     Part(CapType.GENERAL, ETHERNET_GENERAL, link=_ETH),
@@ -79,6 +84,9 @@ PARTS = (
     # is one; the others insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, _NO_HEADER_IN_WQE, since=_CX5, link=_ETH),
+    # Tunnels of IP in IP, and those where a request says where the inner packet is (software
+    # parsing), which mlx5e does for Geneve.
+    Part(CapType.ETHERNET_OFFLOADS, _LATER_TUNNELS, since=_CX5, link=_ETH),
     # A completion for each packet that leaves by the port: the private flag tx_port_ts.
     Part(CapType.GENERAL, {"ts_cqe_to_dest_cqn": 1}, since=_CX6DX, link=_ETH),
     Part(CapType.GENERAL_2, {"ts_cqe_metadata_size2wqe_counter": 8}, since=_CX6DX, link=_ETH),

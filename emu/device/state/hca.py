@@ -26,6 +26,7 @@ from emu.device.objects.queues.page_fault import PageFaultTable
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.remains import Remains
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
+from emu.device.port.eth.headers import VXLAN_PORT
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
@@ -182,6 +183,8 @@ class Hca(ObjectTables):
         self.stopping: Iterator[bool] | None = None
         """The queues that are being stopped for such CQs, as far as they are still to be looked at:
         for each one, whether it has been stopped."""
+        self.vxlan_ports = frozenset({VXLAN_PORT})
+        """UDP ports behind which tunnels are looked for."""
         self.pins = pins()
         """Where pulses go out and come in."""
         self.held_room = HeldRoom(self.ledger)
@@ -256,6 +259,7 @@ class Hca(ObjectTables):
         self._event_eqs.clear()
         self.dumped.clear()
         self.gids.clear()
+        self.vxlan_ports = frozenset({VXLAN_PORT})
         self.clear_tables(self.remains)
 
     def fail(self) -> None:

@@ -11,15 +11,16 @@ from layouts.steering.flow_match import fte_match_param
 from layouts.steering.fte import dest_format_struct, flow_counter_list
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
-OUTER = 1
+OUTER, INNER = 1, 4
 
 
-def match(**outer: int) -> bytes:
-    """An fte_match_param with these fields of the outer headers."""
+def match(inner: Mapping[str, int] | None = None, **outer: int) -> bytes:
+    """An fte_match_param with these fields of the outer and the inner headers."""
     param = fte_match_param.new()
-    for name, value in outer.items():
-        wide = name in ("src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6")
-        setattr(param.outer_headers, name, value.to_bytes(16, "big") if wide else value)
+    for headers, fields in ((param.outer_headers, outer), (param.inner_headers, inner or {})):
+        for name, value in fields.items():
+            wide = name in ("src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6")
+            setattr(headers, name, value.to_bytes(16, "big") if wide else value)
     return bytes(param)
 
 
@@ -79,20 +80,21 @@ def table_fields(level: int, log_size: int = 4, miss: int | None = None, **conte
 
 def group_fields(
     table: int, first: int, last: int, enable: int | None = None,
-    match_criteria: bytes | None = None, **masks: int,
+    match_criteria: bytes | None = None, inner: Mapping[str, int] | None = None, **masks: int,
 ) -> Fields:  # fmt: skip
     """What CREATE_FLOW_GROUP takes; ``masks`` are of fields of the outer headers."""
+    used = (OUTER if masks else 0) | (INNER if inner else 0)
     return {
         "table_id": table, "start_flow_index": first, "end_flow_index": last,
-        "match_criteria_enable": (OUTER if masks else 0) if enable is None else enable,
-        "match_criteria": match_criteria or match(**masks),
+        "match_criteria_enable": used if enable is None else enable,
+        "match_criteria": match_criteria or match(inner, **masks),
     }  # fmt: skip
 
 
 def entry_fields(
     table: int, index: int, group: int, *destinations: bytes, action: FlowAction | None = None,
     tag: int = 0, counters: Sequence[int] = (), modify: int = 0, value: bytes | None = None,
-    source: int = FlowSource.ANY, **values: int,
+    source: int = FlowSource.ANY, inner: Mapping[str, int] | None = None, **values: int,
 ) -> Fields:  # fmt: skip
     """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards.
 
@@ -108,7 +110,8 @@ def entry_fields(
     context = {
         "group_id": group, "flow_tag": tag, "action": action,
         "destination_list_size": len(destinations), "flow_counter_list_size": len(counters),
-        "match_value": value or match(**values), "modify_header_id": modify, "flow_source": source,
+        "match_value": value or match(inner, **values), "modify_header_id": modify,
+        "flow_source": source,
     }  # fmt: skip
     listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
     extra = b"".join((*destinations, *listed))

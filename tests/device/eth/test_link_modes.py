@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from emu.device.models import LINKS
-from emu.device.port.eth.fec import Fec, of_modes
-from emu.device.port.eth.speed import LinkModes
+from emu.device.port.eth.physical.fec import Fec, of_modes
+from emu.device.port.eth.physical.speed import LinkModes
 from layouts.enums import PortType, RegId, Status
 from layouts.eth_enums import AnStatus, ExtLinkMode, LinkMode
 from layouts.regs import module_regs, port_regs, reg

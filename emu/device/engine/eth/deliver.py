@@ -14,13 +14,15 @@ from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, targe
 from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
+from emu.device.engine.eth.tunnels.header_kind import kind_of
+from emu.device.engine.eth.tunnels.received import TUNNEL_PROTOCOLS, about_inner
 from emu.device.engine.events import completions
 from emu.device.engine.qp.events import check_srq_limit
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.views import copy
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.fcs import with_fcs
-from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
+from emu.device.port.eth.headers import ETHERNET_BYTES, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
 from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_DELIVERY, STEPS_PER_REWRITE
 from layouts.enums import CqeOpcode
@@ -40,12 +42,6 @@ _L2_OK = int(CqeChecked.L2)
 _L3_OK = int(CqeChecked.L2 | CqeChecked.L3)
 _ALL_OK = int(CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4)
 _STRIPPED = int(CqeHeader.VLAN_STRIPPED)
-_L3_TYPE = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
-_FRAGMENT, _UDP = int(CqeHeader.FRAGMENT), int(CqeHeader.UDP)
-_TCP_NO_ACK = int(CqeHeader.TCP_NO_ACK)
-_TCP_ACK_NO_DATA = int(CqeHeader.TCP_ACK_NO_DATA)
-_TCP_ACK_AND_DATA = int(CqeHeader.TCP_ACK_AND_DATA)
-_TCP_OFFSET_AT, _TCP_FLAGS_AT, _ACK = 12, 13, 1 << 4
 _CONGESTED = 3
 """Both bits of explicit congestion notification (RFC 3168 5)."""
 _ECN_CE = 1 << 7
@@ -62,7 +58,7 @@ def deliver(
     one round.
     """
     hca.round.charge(STEPS_PER_DELIVERY)
-    rq, rss_hash_result, rss_hash_type, flow_tag, rewrites, _ = to
+    rq, rss_hash_result, rss_hash_type, flow_tag, rewrites, _, looks_inside = to
     if rq.state is not _RDY:
         return
     header_type = tci = metadata = 0
@@ -109,6 +105,8 @@ def deliver(
         entry = merged.fill(entry)
     elif apart:
         entry = entry[:SHAMPO_AT] + apart + entry[_SHAMPO_END:]
+    elif looks_inside and headers.protocol in TUNNEL_PROTOCOLS:
+        entry = about_inner(hca, headers, l3_ok, l4_ok, entry)
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
 
@@ -143,23 +141,3 @@ def _place(hca: Hca, rq: Rq, data: bytes) -> Placed | None:
         return 0, wqe.index, length, b""
     first, count = strides.take(length)
     return wqe.index, first, count << STRIDES_SHIFT | length, b""
-
-
-def kind_of(headers: Headers) -> int:
-    """cqe64.l4_l3_hdr_type without the VLAN bit; of the outer headers, as tunnels are not parsed.
-
-    DPDK makes its packet types of it (mlx5_rxtx.c: mlx5_set_ptype_table).
-    """
-    kind = _L3_TYPE[headers.version]
-    at = headers.l4
-    if not at:
-        return kind | _FRAGMENT if headers.fragment else kind
-    if headers.protocol == UDP:
-        return kind | _UDP
-    if headers.protocol != TCP:
-        return kind
-    data = headers.frame
-    if not data[at + _TCP_FLAGS_AT] & _ACK:
-        return kind | _TCP_NO_ACK
-    payload_at = at + (data[at + _TCP_OFFSET_AT] >> 4) * 4
-    return kind | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)

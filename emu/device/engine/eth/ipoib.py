@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.deliver import kind_of
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.requests import RECEIVE_POINT, request, target_of
 from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.engine.eth.tunnels.header_kind import kind_of
 from emu.device.engine.events import completions
 from emu.device.engine.ud import datagram as ud
 from emu.device.engine.ud import delivery

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.gather import gather_each
 from emu.device.engine.eth.transmit import ETH_AT, SEGMENTS_AT, send_frame
+from emu.device.engine.eth.tunnels.sent import INNER, finished
 from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.frame import MAX_BYTES
+from emu.device.port.eth.headers import ETHERNET_BYTES
 from layouts.rings.eth_wqe import ETH, INSERT_VLAN
 from layouts.rings.wqe import DS
 
@@ -41,5 +43,9 @@ def transmit_each(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     cs_flags, _, _, trailer = _eth(wqe.buf, ETH_AT)
     if trailer and not trailer & INSERT_VLAN:
         raise BadWqeError("inline headers in a multi-packet request")
+    has_inner = cs_flags & INNER
     for data in gather_each(hca, sq, wqe, SEGMENTS_AT, MAX_BYTES):
-        send_frame(hca, sq, data, cs_flags, trailer)
+        if has_inner and len(data) >= ETHERNET_BYTES:
+            send_frame(hca, sq, finished(hca, sq, wqe, data, cs_flags), 0, trailer)
+        else:
+            send_frame(hca, sq, data, cs_flags, trailer)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.gather import FrameLengthError, gather
 from emu.device.engine.eth.receive import loop_back
+from emu.device.engine.eth.tunnels import sent
+from emu.device.engine.eth.tunnels.sent import INNER
 from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.frame import MAX_BYTES, MIN_BYTES, Frame
@@ -66,9 +68,15 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
         raise FrameLengthError(f"{len(header)} bytes of headers inline, at least {sq.min_inline}")
     if wqe.opcode == _LSO:
         most = 1 << hca.caps.ethernet.max_lso_cap
-        _send_large(hca, sq, header, gather(hca, sq, wqe, at, b"", most), mss)
+        payload = gather(hca, sq, wqe, at, b"", most)
+        if cs_flags & INNER:
+            _send_tunnelled(hca, sq, wqe, header, payload, mss)
+        else:
+            _send_large(hca, sq, header, payload, mss)
         return
     data = gather(hca, sq, wqe, at, header, MAX_BYTES)
+    if cs_flags & INNER and len(data) >= ETHERNET_BYTES:
+        data, cs_flags = sent.finished(hca, sq, wqe, data, cs_flags), 0
     send_frame(hca, sq, data, cs_flags, trailer)
 
 
@@ -96,6 +104,12 @@ def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
         raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
     at = SEGMENTS_AT + (max(size - (SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
     return wqe.buf[_INLINE_AT : _INLINE_AT + size], at
+
+
+def _send_tunnelled(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int) -> None:
+    for data in sent.segments(hca, sq, wqe, header, payload, mss):
+        data = data.ljust(MIN_BYTES, b"\0")
+        send(hca, sq, Frame(data), 1, len(data), len(data))
 
 
 def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int) -> None:

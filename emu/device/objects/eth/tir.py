@@ -113,7 +113,7 @@ class Rqt(Object):
 class Tir(Object):
     """Where received packets go: to one receive queue, or to one of a table's by their hash."""
 
-    __slots__ = ("ctx", "hasher", "merging", "target", "td")
+    __slots__ = ("ctx", "hasher", "looks_inside", "merging", "target", "td")
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
@@ -141,6 +141,8 @@ class Tir(Object):
         self.ctx = ctx
         self.hasher = hasher
         self.merging = _merging(ctx)
+        self.looks_inside = bool(ctx.tunneled_offload_en)
+        """Whether completions are about the packets inside of tunnels."""
 
     @property
     def host_bytes(self) -> int:

@@ -157,6 +157,16 @@ def parse(frame: bytes, whole: bool = True) -> Headers:
     return Headers(frame, ethertype, l3)
 
 
+def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Headers | None:
+    """As :func:`parse`, of an IP packet that begins at ``at``; None for another Ethertype."""
+    size = len(frame)
+    if ethertype == ETH_IPV4:
+        return _parse_ipv4(frame, at, size, whole)
+    if ethertype == ETH_IPV6:
+        return _parse_ipv6(frame, at, size, whole)
+    return None
+
+
 def _parse_ipv4(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
     if l3 + _IPV4_BYTES > size:
         return Headers(frame, ETH_IPV4, l3)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from emu.device.port.eth.buffers import PortBuffers
 from emu.device.port.eth.flow_control import FlowControl
+from emu.device.port.eth.physical.speed import LinkModes
 from emu.device.port.eth.qos import Qos
-from emu.device.port.eth.speed import LinkModes
 
 MAX_MTU = 10_000
 """Hardware MTU: the longest frame with Ethernet header, a VLAN tag and frame check sequence."""

@@ -96,7 +96,6 @@ def test_ring_and_record_in_user_memory_that_may_only_be_read(node, driver, refu
         ({"state": RDY}, Status.BAD_PARAM_ERR),
         ({"ts_format": 2}, Status.BAD_PARAM_ERR),
         ({"min_wqe_inline_mode": 4}, Status.BAD_PARAM_ERR),
-        ({"allow_swp": 1}, Status.BAD_PARAM_ERR),
         ({"hairpin": 1}, Status.BAD_PARAM_ERR),
         ({"rlky": 1}, Status.BAD_PARAM_ERR),
         ({"packet_pacing_rate_limit_index": 1}, Status.BAD_PARAM_ERR),

@@ -144,7 +144,6 @@ def test_what_it_leads_to_stays(driver, td, rqns, refused, function):
         ({"rx_hash_field_selector_inner": {"selected_fields": 1 << 29}}, Status.BAD_PARAM_ERR),
         ({"tls_en": 1}, Status.BAD_PARAM_ERR),
         ({"packet_merge_mask": 4}, Status.BAD_PARAM_ERR),
-        ({"tunneled_offload_en": 1}, Status.BAD_PARAM_ERR),
         ({"transport_domain": 99}, Status.BAD_RES_ERR),
         ({"indirect_table": 99}, Status.BAD_RES_ERR),
         ({"disp_type": DispType.DIRECT, "inline_rqn": 99}, Status.BAD_RES_ERR),

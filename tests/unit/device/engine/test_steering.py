@@ -177,7 +177,7 @@ class TestCriteria:
         with pytest.raises(CmdError, match="reserved bits"):
             fields_of_param(param, 2)
 
-    @pytest.mark.parametrize("name", ["inner_headers.tcp_dport", "misc_parameters.source_port"])
+    @pytest.mark.parametrize("name", ["inner_headers.first_vid", "misc_parameters.source_port"])
     def test_field_that_packets_do_not_have(self, name):
         with pytest.raises(CmdError, match=name):
             Criteria({name: 1})

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, Part, cvlan_tag_alone
+from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, cvlan_tag_alone
+from emu.device.engine.eth.steering.match_field import Part
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import Key
 from emu.device.port.eth.headers import Headers

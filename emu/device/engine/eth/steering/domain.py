@@ -11,7 +11,8 @@ from bisect import insort
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from emu.device.engine.eth.steering.fields import Part, base, source_port
+from emu.device.engine.eth.steering.fields import base, source_port
+from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import head, rewrite
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (

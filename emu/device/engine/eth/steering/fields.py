@@ -2,16 +2,16 @@
 
 Names are those of fte_match_param, as ``part.field``. A field of a header that the packet does not
 have is None and matches nothing. Without a VLAN tag the tag's fields are 0, and without an IP
-header ip_version is 0, because drivers match these absences.
+header ip_version is 0, because drivers match these absences. ``inside`` has those of packets in
+tunnels.
 
 Source: mlx5_ifc.h (fte_match_set_lyr_2_4, fte_match_set_misc); PRM "Flow steering".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import NamedTuple
-
+from emu.device.engine.eth.steering import inside
+from emu.device.engine.eth.steering.match_field import MatchField, Read
 from emu.device.port.eth.headers import (
     ESP,
     ETH_CTAG,
@@ -28,21 +28,10 @@ from emu.device.port.eth.headers import (
 from layouts.eth_enums import ModifyField
 from layouts.wire.bth import bth, grh
 
-Read = Callable[[Headers], int | None]
-Part = Callable[[Headers], Hashable]
-
 _CTAG, _STAG = ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "big")
 _L4_TYPE = {TCP: 1, UDP: 2}  # MLX5_PACKET_L4_TYPE_*
 _number = int.from_bytes
 _GRH_BYTES, _BTH_BYTES = grh.size, bth.size
-
-
-class MatchField(NamedTuple):
-    """How a field is read, and which bytes of a packet determine it."""
-
-    read: Read
-    part: Part | None = None
-    """None: it is determined by what is always part of a decision's key, see :func:`base`."""
 
 
 def base(headers: Headers) -> tuple[bytes, int]:
@@ -312,6 +301,7 @@ _MISC_2 = {f"metadata_reg_c_{n}": field for n, field in enumerate(REGISTERS.valu
 
 FIELDS: dict[str, MatchField] = {
     **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
+    **{f"inner_headers.{name}": field for name, field in inside.fields(_OUTER).items()},
     **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
     **{f"misc_parameters_2.{name}": field for name, field in _MISC_2.items()},
 }

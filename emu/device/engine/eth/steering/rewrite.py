@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS, Part
+from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS
+from emu.device.engine.eth.steering.match_field import Part
 from emu.device.errors import CmdError
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.port.eth.checksum import adjust

@@ -43,6 +43,8 @@ class Delivery(NamedTuple):
     """What is changed in the frame before it is delivered."""
     merging: Merging | None = None
     """How packets that come together may be merged; None for a changed frame."""
+    looks_inside: bool = False
+    """Whether the completion is about the packet inside, if it is a tunnel's."""
 
 
 def route(
@@ -84,7 +86,9 @@ def route(
         ):
             continue
         rq, value, kind = target.queue_of(headers)
-        found.append(_new(Delivery, (rq, value, kind, tag, (), target.merging)))
+        found.append(
+            _new(Delivery, (rq, value, kind, tag, (), target.merging, target.looks_inside))
+        )
     return found
 
 
@@ -113,5 +117,7 @@ def _route_changed(
             continue
         in_frame = any(context.in_frame for context in contexts)
         after = rewrite(head(headers), contexts) if in_frame else headers
-        found.append(Delivery(*target.queue_of(after), tag, contexts))
+        found.append(
+            Delivery(*target.queue_of(after), tag, contexts, looks_inside=target.looks_inside)
+        )
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import IntFlag
 from typing import NamedTuple
 
-from emu.device.port.eth.speed import Mode
+from emu.device.port.eth.physical.speed import Mode
 
 
 class Fec(IntFlag):

@@ -1,0 +1,76 @@
+"""Fields of the packet inside a tunnel, and hashes over them.
+
+A packet in which the adapter finds no tunnel lacks these fields. VXLAN is looked for behind its own
+port: those that the driver adds are for checksums.
+
+Source: mlx5_ifc.h: fte_match_param.inner_headers, tirc.rx_hash_field_selector_inner;
+core/lib/fs_ttc.c: mlx5_create_inner_ttc_table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+
+from emu.device.engine.eth.steering.match_field import MatchField, Part, Read
+from emu.device.port.eth.headers import VXLAN_PORT, Headers
+from emu.device.port.eth.toeplitz import Hasher
+from emu.device.port.eth.tunnel import inner_of
+
+_PORTS = frozenset({VXLAN_PORT})
+_FOLLOWING = (
+    "ethertype", "ip_version", "ip_protocol", "ip_dscp", "ip_ecn", "frag", "l4_type", "ipv4_ihl",
+    "ttl_hoplimit", "src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6", "tcp_flags", "tcp_sport",
+    "tcp_dport", "udp_sport", "udp_dport",
+)  # fmt: skip
+"""Those from the network header on: their place does not depend on what is in front of it."""
+
+
+def _inside(headers: Headers) -> Headers | None:
+    return inner_of(headers, _PORTS, whole=False)
+
+
+def _kind(headers: Headers) -> Hashable:
+    """What determines the fields without a part of their own."""
+    return (
+        headers.ethertype, headers.version, headers.protocol, headers.fragment, bool(headers.l4)
+    )  # fmt: skip
+
+
+def fields(outer: Mapping[str, MatchField]) -> dict[str, MatchField]:
+    """The same fields of the inner packet, as far as it has them."""
+    return {
+        name: MatchField(_reader(outer[name].read), _part(outer[name].part or _kind))
+        for name in _FOLLOWING
+    }
+
+
+def _reader(read: Read) -> Read:
+    def inner(headers: Headers) -> int | None:
+        found = _inside(headers)
+        return None if found is None else read(found)
+
+    return inner
+
+
+@cache
+def _part(part: Callable[[Headers], Hashable]) -> Part:
+    """One for all fields that it determines, so that it is computed once for a packet."""
+
+    def inner(headers: Headers) -> Hashable:
+        found = _inside(headers)
+        return None if found is None else part(found)
+
+    return inner
+
+
+class InnerHasher:
+    """Hashes the packet inside; one that is in no tunnel hashes to 0."""
+
+    def __init__(self, hasher: Hasher) -> None:
+        self._hasher = hasher
+
+    def __call__(self, headers: Headers) -> tuple[int, int]:
+        """As :meth:`Hasher.__call__`."""
+        found = _inside(headers)
+        return (0, 0) if found is None else self._hasher(found)

@@ -1,0 +1,33 @@
+"""Which headers a received packet has, as its completion tells it.
+
+Source: cqe64.l4_l3_hdr_type; DPDK's mlx5_rxtx.c: mlx5_set_ptype_table.
+"""
+
+from __future__ import annotations
+
+from emu.device.port.eth.headers import TCP, UDP, Headers
+from layouts.eth_enums import CqeHeader
+
+_L3_TYPE = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
+_FRAGMENT, _UDP = int(CqeHeader.FRAGMENT), int(CqeHeader.UDP)
+_TCP_NO_ACK = int(CqeHeader.TCP_NO_ACK)
+_TCP_ACK_NO_DATA = int(CqeHeader.TCP_ACK_NO_DATA)
+_TCP_ACK_AND_DATA = int(CqeHeader.TCP_ACK_AND_DATA)
+_TCP_OFFSET_AT, _TCP_FLAGS_AT, _ACK = 12, 13, 1 << 4
+
+
+def kind_of(headers: Headers) -> int:
+    """cqe64.l4_l3_hdr_type without the VLAN bit; of these headers."""
+    found = _L3_TYPE[headers.version]
+    at = headers.l4
+    if not at:
+        return found | _FRAGMENT if headers.fragment else found
+    if headers.protocol == UDP:
+        return found | _UDP
+    if headers.protocol != TCP:
+        return found
+    data = headers.frame
+    if not data[at + _TCP_FLAGS_AT] & _ACK:
+        return found | _TCP_NO_ACK
+    payload_at = at + (data[at + _TCP_OFFSET_AT] >> 4) * 4
+    return found | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)

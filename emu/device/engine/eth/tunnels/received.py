@@ -1,0 +1,54 @@
+"""Completions that tell of the packet inside a tunnel: its headers, and whether both are good.
+
+A TIR asks for it (tirc.tunneled_offload_en). The sum over the packet stays the whole one's.
+
+Source: PRM "Completion queue entry"; core/en_rx.c: csum_unnecessary_inner; device.h:
+cqe_is_tunneled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.tunnels import header_kind
+from emu.device.port.eth.checksum import verify
+from emu.device.port.eth.headers import GRE, TCP, UDP, Headers
+from emu.device.port.eth.tunnel import IPIP, IPV6_IN_IP, inner_of
+from layouts.eth_enums import CqeChecked, CqeHeader
+from layouts.rings.eth_cqe import HDR_TYPE_AT, HDS_IP_EXT_AT
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+TUNNEL_PROTOCOLS = frozenset({UDP, GRE, IPIP, IPV6_IN_IP})
+"""IP protocols in which there may be another packet."""
+
+_WITH_CHECKSUM = frozenset({TCP, UDP})
+_IS_TUNNELLED, _OUTER_IPV6 = 1 << 0, 1 << 1
+"""Bits of tls_outer_l3_tunneled, the first byte."""
+_L2, _L3, _L4 = int(CqeChecked.L2), int(CqeChecked.L3), int(CqeChecked.L4)
+_STRIPPED = int(CqeHeader.VLAN_STRIPPED)
+
+
+def about_inner(hca: Hca, outer: Headers, l3_ok: bool, l4_ok: bool, entry: bytes) -> bytes:
+    """The completion of a packet, made into one about what is inside; unchanged without a tunnel.
+
+    A checksum counts as right when those of both packets are, as far as they have one.
+    """
+    inner = inner_of(outer, hca.vxlan_ports)
+    if inner is None:
+        return entry
+    _, inner_l3, inner_l4 = verify(inner)
+    checked = _L2
+    if l3_ok and inner_l3:
+        checked |= _L3
+    if inner_l4 and (l4_ok or outer.protocol not in _WITH_CHECKSUM):
+        checked |= _L4
+    first = _IS_TUNNELLED | (_OUTER_IPV6 if outer.version == 6 else 0)
+    kind = entry[HDR_TYPE_AT] & _STRIPPED | header_kind.kind_of(inner)
+    return b"".join(
+        (
+            bytes((first,)), entry[1:HDS_IP_EXT_AT], bytes((checked, kind)),
+            entry[HDR_TYPE_AT + 1 :],
+        )
+    )  # fmt: skip

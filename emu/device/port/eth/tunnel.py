@@ -1,0 +1,149 @@
+"""Tunnels: where the headers of the packet inside a packet are, and how such packets are cut.
+
+The adapter finds the inner packet behind UDP by the port (VXLAN's, which the driver lists, and
+Geneve's), in GRE, and in IP itself. For other tunnels a send request says where it is (software
+parsing, SWP).
+
+Sources: RFC 7348 (VXLAN), RFC 8926 (Geneve), RFC 2784 and 2890 (GRE), RFC 2003 and 4213 (IP in IP);
+core/en_tx.c: mlx5e_txwqe_build_eseg_csum, mlx5e_tx_get_gso_ihs; core/en/txrx.h: mlx5e_set_eseg_swp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from struct import Struct
+
+from emu.device.port.eth.checksum import insert
+from emu.device.port.eth.headers import (
+    ETH_IPV4,
+    ETH_IPV6,
+    ETHERNET_BYTES,
+    GRE,
+    UDP,
+    FrameError,
+    Headers,
+    parse_ip,
+)
+from emu.device.port.eth.segment import segment
+
+GENEVE_PORT = 6081
+IPIP, IPV6_IN_IP = 4, 41
+"""IP protocols: an IPv4 or an IPv6 packet."""
+
+_TEB = 0x6558
+"""Ethertype: an Ethernet frame (transparent Ethernet bridging)."""
+_UDP_BYTES, _VXLAN_BYTES, _GENEVE_BYTES, _GRE_BYTES, _WORD = 8, 8, 8, 4, 4
+_GENEVE_WORDS = 0x3F
+_GRE_CHECKSUM, _GRE_KEY, _GRE_SEQUENCE = 0x80, 0x20, 0x10
+_LENGTH_AT = {4: 2, 6: 4}
+_IPV6_BYTES = 40
+_IDENTIFIER_AT = 4
+_FAKE_MACS = bytes(12)
+
+_u16 = Struct(">H")
+
+
+def inner_of(headers: Headers, vxlan_ports: Collection[int], whole: bool = True) -> Headers | None:
+    """The headers of the packet inside; their offsets count from the same frame's start.
+
+    None when it is no tunnel that the adapter knows, or its headers are incomplete. ``whole`` as in
+    :func:`parse`.
+    """
+    start, protocol = headers.l4, headers.protocol
+    if protocol == UDP and start:
+        return _behind_udp(headers, start, vxlan_ports, whole)
+    if protocol == GRE and start:
+        return _behind_gre(headers, start, whole)
+    if protocol in (IPIP, IPV6_IN_IP) and start:
+        return parse_ip(headers.frame, start, ETH_IPV4 if protocol == IPIP else ETH_IPV6, whole)
+    return None
+
+
+def _behind_udp(
+    headers: Headers, start: int, vxlan_ports: Collection[int], whole: bool
+) -> Headers | None:
+    frame = headers.frame
+    (port,) = _u16.unpack_from(frame, start + 2)
+    at = start + _UDP_BYTES
+    if port in vxlan_ports:
+        return _ethernet(frame, at + _VXLAN_BYTES, whole)
+    if port != GENEVE_PORT or len(frame) < at + _GENEVE_BYTES:
+        return None
+    end = at + _GENEVE_BYTES + (frame[at] & _GENEVE_WORDS) * _WORD
+    return _of_type(frame, end, _u16.unpack_from(frame, at + 2)[0], whole)
+
+
+def _behind_gre(headers: Headers, start: int, whole: bool) -> Headers | None:
+    frame = headers.frame
+    flags = frame[start]
+    optional = (_GRE_CHECKSUM, _GRE_KEY, _GRE_SEQUENCE)
+    end = start + _GRE_BYTES + _WORD * sum(bool(flags & bit) for bit in optional)
+    return _of_type(frame, end, _u16.unpack_from(frame, start + 2)[0], whole)
+
+
+def _of_type(frame: bytes, at: int, kind: int, whole: bool) -> Headers | None:
+    if kind == _TEB:
+        return _ethernet(frame, at, whole)
+    if kind not in (ETH_IPV4, ETH_IPV6) or at > len(frame):
+        return None
+    return parse_ip(frame, at, kind, whole)
+
+
+def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
+    """Of an inner Ethernet frame, whose VLAN tags are not looked behind."""
+    end = at + ETHERNET_BYTES
+    if end > len(frame):
+        return None
+    return parse_ip(frame, end, _u16.unpack_from(frame, end - 2)[0], whole)
+
+
+def insert_both(outer: Headers, inner: Headers, wanted: tuple[bool, bool, bool, bool]) -> bytes:
+    """The frame with those of its checksums filled in that are ``wanted``: outer and inner L3 and
+    L4, in the order outer L3, outer L4, inner L3, inner L4.
+
+    The outer transport's covers the inner packet, so it comes last.
+    """
+    outer_l3, outer_l4, inner_l3, inner_l4 = wanted
+    outer.frame = insert(inner, inner_l3, inner_l4)
+    return insert(outer, outer_l3, outer_l4)
+
+
+def cut(header: bytes, payload: bytes, mss: int, outer: Headers, inner: Headers) -> list[bytes]:
+    """The packets of a large send through a tunnel, in order.
+
+    ``header`` is everything in front of the payload. Lengths follow in both packets, the outer
+    IPv4 identifier grows, and all checksums but the outer transport's are computed: UDP tunnels
+    mostly have none, or the driver has made one that is right for all packets, as an inner packet
+    with its checksum always adds up to the same (local checksum offload).
+
+    Raises :class:`FrameError` for what :func:`segment` refuses.
+    """
+    if not inner.version or not outer.version:
+        raise FrameError("large send through a tunnel without an IP packet in one")
+    front = header[: inner.l3]
+    kind = _u16.pack(ETH_IPV4 if inner.version == 4 else ETH_IPV6)
+    packets = segment(_FAKE_MACS + kind + header[inner.l3 :], payload, mss)
+    return [
+        _outer(front, outer, number, packet[ETHERNET_BYTES:])
+        for number, packet in enumerate(packets)
+    ]
+
+
+def _outer(front: bytes, outer: Headers, number: int, packet: bytes) -> bytes:
+    """A packet behind the headers in front of it, with their lengths."""
+    frame = bytearray(front + packet)
+    length = len(frame) - outer.l3
+    at = outer.l3 + _LENGTH_AT[outer.version]
+    if outer.version == 4:
+        _u16.pack_into(frame, at, length)
+        at = outer.l3 + _IDENTIFIER_AT
+        (identifier,) = _u16.unpack_from(frame, at)
+        _u16.pack_into(frame, at, identifier + number & 0xFFFF)
+    else:
+        _u16.pack_into(frame, at, length - _IPV6_BYTES)
+    if outer.protocol == UDP and outer.l4:
+        _u16.pack_into(frame, outer.l4 + 4, len(frame) - outer.l4)
+    whole = Headers(
+        bytes(frame), outer.ethertype, outer.l3, outer.version, outer.protocol, outer.l4, len(frame)
+    )
+    return insert(whole, l3=True, l4=False)
