@@ -487,7 +487,7 @@ def test_resize_between_messages(pair, queue, before, new_size):
         queue.poll()
     assert queue.resize(new_size).status == Status.OK
     assert queue.poll() is None
-    for number in range(before, before + 3 << new_size):
+    for number in range(before, before + (3 << new_size)):
         pair.send()
         assert queue.poll().wqe_counter == number % (1 << 16)
         assert queue.poll() is None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import gc
 import logging
+import struct
 import types
+from array import array
 from collections import deque
 
 from emu.device.engine.rc.packets.connection import PacketConnection
@@ -26,7 +28,10 @@ STATE = (
 )  # fmt: skip
 """What belongs to one function between two resets."""
 
-_APART = (type, types.ModuleType, types.BuiltinFunctionType, logging.Logger, str, bytes, int, float)
+_APART = (
+    type, types.ModuleType, types.BuiltinFunctionType, logging.Logger,
+    str, bytes, bytearray, memoryview, int, float, array, struct.Struct, type(None),
+)  # fmt: skip
 """What leads to all of the program, or nowhere."""
 
 
@@ -41,14 +46,18 @@ def walk(roots, barriers=()):
     """All that the roots lead to, with where it was found first: {id: (item, id of the finder)}."""
     stop = {id(one) for one in barriers}
     found = {id(root): (root, None) for root in roots}
-    line = deque(root for root in roots)
+    leads = {}  # by type: looking a type up is cheaper than isinstance with so many
+    line = deque(roots)
     while line:
         item = line.popleft()
         for other in referents(item):
-            if other is None or isinstance(other, _APART):
+            at, kind = id(other), type(other)
+            if at in found or at in stop:
                 continue
-            if id(other) not in found and id(other) not in stop:
-                found[id(other)] = other, id(item)
+            if kind not in leads:
+                leads[kind] = not issubclass(kind, _APART)
+            if leads[kind]:
+                found[at] = other, id(item)
                 line.append(other)
     return found
 
@@ -92,5 +101,7 @@ def _first(hca):
 
 def still_reached(roots, gone, barriers=()):
     """How the roots lead to what should be gone; empty when they do not."""
+    if not gone:
+        return []
     found = walk(roots, barriers)
     return [way_to(found, item) for item in gone if id(item) in found]
