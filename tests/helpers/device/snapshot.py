@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 
 from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
@@ -13,8 +14,6 @@ from layouts.enums import CapMode
 
 _REPORTS = {"armed", "has_write_failed", "is_losing", "overruns", "pi"}
 """What a CMD event changes in its EQ: refused commands are reported like all others."""
-
-_PLAIN = (int, str, bytes, bytearray, frozenset, type(None), Enum)
 
 
 def snapshot(hca):
@@ -28,7 +27,7 @@ def snapshot(hca):
         "events": {event: eq.handle for event, eq in hca._event_eqs.items()},
         "groups": freeze(hca.mcgs),
         "gids": list(hca.gids),
-        "ledger": hca.ledger.accounts,
+        "ledger": dict(hca.ledger.accounts),
         **{table.kind: _table(table) for table in hca.tables},
     }
 
@@ -55,31 +54,39 @@ def _table(table):
 def _attributes(item):
     if isinstance(item, Qp):
         item.encode()  # the context as a query would show it
-    names = [name for cls in type(item).__mro__ for name in getattr(cls, "__slots__", ())]
-    changing = _REPORTS if isinstance(item, Eq) else set()
-    return {
-        name: freeze(getattr(item, name, None))
-        for name in (*names, *_free_names(item))
-        if name not in changing
-    }
+    found = {name: freeze(getattr(item, name, None)) for name in _names(type(item))}
+    if hasattr(item, "__dict__"):
+        found |= freeze(vars(item))
+    return found
 
 
-def _free_names(item):
-    return getattr(item, "__dict__", ())
+@cache
+def _names(of):
+    """The slots of a class whose values count."""
+    changing = _REPORTS if issubclass(of, Eq) else set()
+    slots = [name for cls in of.__mro__ for name in getattr(cls, "__slots__", ())]
+    return [name for name in slots if name not in changing]
 
 
 def freeze(value):
     """Objects by kind and handle, views by their bytes, and of anything else only its type."""
-    if isinstance(value, Object):
-        return value.kind, value.handle
-    if isinstance(value, View):
-        return bytes(value)
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, dict):
-        return {freeze(key): freeze(item) for key, item in value.items()}
-    if isinstance(value, set):
-        return frozenset(map(freeze, value))
-    if isinstance(value, list | tuple):
-        return tuple(map(freeze, value))
-    return type(value).__name__
+    return _way(type(value))(value)
+
+
+@cache
+def _way(of):
+    """How values of a type are frozen: a snapshot meets few types, and many values."""
+    for kinds, way in _WAYS:
+        if issubclass(of, kinds):
+            return way
+    return lambda value: type(value).__name__
+
+
+_WAYS = (
+    (Object, lambda value: (value.kind, value.handle)),
+    (View | bytearray, bytes),
+    (int | str | bytes | frozenset | type(None) | Enum, lambda value: value),
+    (dict, lambda value: {freeze(key): freeze(item) for key, item in value.items()}),
+    (set, lambda value: frozenset(map(freeze, value))),
+    (list | tuple, lambda value: tuple(map(freeze, value))),
+)
