@@ -54,7 +54,10 @@ def _table(table):
 def _attributes(item):
     if isinstance(item, Qp):
         item.encode()  # the context as a query would show it
-    found = {name: freeze(getattr(item, name, None)) for name in _names(type(item))}
+    found = {}
+    for name in _names(type(item)):
+        value = getattr(item, name, None)
+        found[name] = value if type(value) in _AS_THEY_ARE else freeze(value)
     if hasattr(item, "__dict__"):
         found |= freeze(vars(item))
     return found
@@ -82,6 +85,7 @@ def _way(of):
     return lambda value: type(value).__name__
 
 
+_AS_THEY_ARE = frozenset({int, bool, str, bytes, type(None)})
 _WAYS = (
     (Object, lambda value: (value.kind, value.handle)),
     (View | bytearray, bytes),

@@ -115,8 +115,8 @@ class Model:
 
     # -- packets
 
-    def outcome(self, packet):
-        """(what it is delivered to with tags, counters, missed)."""
+    def outcomes(self, packets):
+        """Of the fields of each packet: (what it is delivered to with tags, counters, missed)."""
         built = {number: Table(table.level, Miss.DEFAULT) for number, table in self.tables.items()}
         for number, table in self.tables.items():
             if table.miss is not None:
@@ -127,5 +127,7 @@ class Model:
                 masks = self.groups[rule.group].masks
                 action = (verdict, onto, rule.tag, rule.counters)
                 built[number].entries[index] = Entry(masks, rule.values, action)
-        deliveries, counted, flags = outcome(built.get(self.root), packet)
-        return deliveries, counted, "missed" in flags
+        root = built.get(self.root)
+        for fields in packets:
+            deliveries, counted, flags = outcome(root, fields)
+            yield deliveries, counted, "missed" in flags

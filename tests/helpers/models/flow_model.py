@@ -80,9 +80,9 @@ class Table:
     entries: dict = field(default_factory=dict)
 
 
-def outcome(root, packet):
-    """(deliveries, counters) sorted, allowed, switched, missed."""
-    fields, flags = fields_of(packet), set()
+def outcome(root, fields):
+    """(deliveries, counters) sorted, and flags; ``fields`` are those of a packet."""
+    flags = set()
     result = {"deliver": [], "count": [], "flags": flags}
     if root is None:
         flags.add("missed")

@@ -618,7 +618,7 @@ class AgainstTheModel(RuleBasedStateMachine):
             found = self.steering.decide(headers, len(headers.frame))
             counted = sorted(names[counter] for counter in found.counters)
             flags = {name for name in ("allowed", "switched", "missed") if getattr(found, name)}
-            want = outcome(self.root, packet)
+            want = outcome(self.root, fields_of(packet))
             assert (sorted(found.deliveries), counted, flags) == want
             for name in counted:
                 self.expected[name] += 1
