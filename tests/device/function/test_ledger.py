@@ -156,16 +156,21 @@ def test_up_to_the_last_byte_and_back(maker, driver, function, ledger, kind):
 def test_it_covers_what_python_allocates(maker, driver, function, ledger, kind):
     count = 60
     op, fields = maker.fields(kind)
-    maker.destroy(kind, driver.must(op, **fields))
-    gc.collect()
-    before = ledger.used
-    tracemalloc.start()
-    for _ in range(count):
+
+    def made():
         answer = driver.must(op, **fields)
         if kind in ("mtt", "klm"):
             mkey = function.hca.mkeys.need(answer.mkey_index)
             _ = mkey.entries if kind == "mtt" else mkey.ranges  # what the first use makes of it
-    del answer, fields
+        return answer
+
+    maker.destroy(kind, made())
+    gc.collect()
+    before = ledger.used
+    tracemalloc.start()
+    for _ in range(count):
+        made()
+    fields.clear()
     gc.collect()
     allocated, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
