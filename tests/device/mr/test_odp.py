@@ -488,6 +488,16 @@ class TestImplicit:
         pagers[0].must_resume(event)
         assert pinned[1].read(0, 1000) == TEXT[8:1008]
 
+    def test_a_child_that_may_not_be_written(self, channel, parent, pinned):
+        """Nothing is absent, so nothing is asked of the driver."""
+        node, va = parent.node, 1 << parent.log_child
+        child = node.region(4096, va=va, lw=0, rw=0, a=0)
+        parent.put(1, child.key)
+        raised = node.hca.page_faults.raised
+        channel.write((parent.key, va), pinned[0].sge(0, 100))
+        assert channel.failure() == REMOTE
+        assert node.hca.page_faults.raised == raised
+
     def test_beyond_the_last_child(self, channel, parent, pinned):
         """No driver can bring that in."""
         end = parent.CHILDREN << parent.log_child
