@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.engine.eth import queues
+from emu.device.engine.eth import pacing, queues
 from emu.device.errors import CmdError
+from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Tis
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.scheduling import QUEUE_GROUP
 from firmware_cmds.objects.wq import (
     check_transition,
     real_time,
@@ -29,10 +31,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 LOG_WQEBB = 6
-_NOT_BUILT = (
-    "cd_master", "hairpin", "non_wire",
-    "packet_pacing_rate_limit_index", "qos_queue_group_id",
-)  # fmt: skip
+_NOT_BUILT = ("cd_master", "hairpin", "non_wire")
 """Fields of sqc whose features have capability bits, none of which is set."""
 
 _REACHES_ALL = ("rlky", "fre")
@@ -64,17 +63,21 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "allow_swp")
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
+    group = _group(hca, ctx)
+    _check_rate(hca, ctx)
     hca.uars.need(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
     ts_cq = _ts_cq(hca, ctx)
     hca.sqs.check_room()
-    with holding(cq, pd, tis, ts_cq):
+    with holding(cq, pd, tis, ts_cq, group):
         found = yield from work_queue(hca, wq)
     ring = SendRing(hca.memory, found.buffer, 0, wq.log_wq_sz, found.geometry.dbr_addr)
     sq = Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems, ts_cq)
     sq.has_real_time = has_real_time
     sq.uidx = user_index(hca.caps, ctx)
+    sq.group = group
     out.sqn = hca.sqs.add(sq)
+    pacing.apply(hca, sq)
 
 
 def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
@@ -95,17 +98,47 @@ def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
 
 @command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)
 def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None:
-    """Change the state; ``sq_state`` is the one that the driver believes the queue to be in.
+    """Change the state, and what the bitmask selects: rate limit, queue group.
 
-    There is no packet pacing: a rate limit is refused.
+    ``sq_state`` is the state that the driver believes the queue to be in.
     """
     sq = hca.sqs.subject(cmd.sqn)
     state = check_transition(queues.SQ_TRANSITIONS, sq.state, cmd.sq_state, cmd.ctx.state)
-    if cmd.modify_bitmask and cmd.ctx.packet_pacing_rate_limit_index:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "packet pacing is not supported", f"{cmd.modify_bitmask:#x}"
-        )
+    mask = cmd.modify_bitmask
+    if unknown := mask & ~(_RATE_LIMIT | _QUEUE_GROUP):
+        raise CmdError(Status.BAD_PARAM_ERR, "SQ field cannot be modified", f"{unknown:#x}")
+    if mask & _RATE_LIMIT:
+        _check_rate(hca, cmd.ctx)
+    group = _group(hca, cmd.ctx) if mask & _QUEUE_GROUP else None
+    if mask & _RATE_LIMIT:
+        sq.ctx.packet_pacing_rate_limit_index = cmd.ctx.packet_pacing_rate_limit_index
+    if mask & _QUEUE_GROUP:
+        sq.ctx.qos_queue_group_id = cmd.ctx.qos_queue_group_id
+        sq.join(group)
+    if mask:
+        pacing.apply(hca, sq)
     queues.enter_sq(hca, sq, state)
+
+
+_RATE_LIMIT, _QUEUE_GROUP = 1 << 0, 1 << 2
+"""Bits of modify_bitmask (core/en_main.c: mlx5e_modify_sq)."""
+
+
+def _check_rate(hca: Hca, ctx: layout.Sqc) -> None:
+    index = ctx.packet_pacing_rate_limit_index
+    if index and index not in hca.rate_limits:
+        raise CmdError(Status.BAD_PARAM_ERR, "no rate in this entry of the table", f"{index}")
+
+
+def _group(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
+    if not ctx.qos_queue_group_id:
+        return None
+    element = hca.scheduling_elements.need(ctx.qos_queue_group_id)
+    if element.ctx.element_type != QUEUE_GROUP:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "scheduling element is no queue group", f"{element.handle:#x}"
+        )
+    return element
 
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
@@ -119,4 +152,6 @@ def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
 @command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
 def destroy_sq(hca: Hca, cmd: layout.DestroySqIn, out: layout.DestroySqOut) -> None:
     """Destroy the queue. It touches no memory any more when this is answered."""
-    hca.sqs.remove(cmd.sqn).state = SqState.RST
+    sq = hca.sqs.remove(cmd.sqn)
+    sq.state = SqState.RST
+    queues.stop_pacing(sq)

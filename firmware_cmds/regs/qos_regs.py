@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.device.engine.eth import pacing
 from emu.device.errors import CmdError
+from emu.device.objects.eth.pacing import Limit
 from emu.device.port.eth import qos
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
     from layouts.regs.port_regs import QcamReg
 
-_REGISTERS, _NO_LIMIT = 0, 0
+_REGISTERS = 0
+_BPS = {0: 0, 3: 100_000_000, 4: 1_000_000_000}
+"""Units of ets_tcn_config_reg.max_bw_units, in bits per second: none, 100 Mb/s, 1 Gb/s
+(device.h: MLX5_BW_NO_LIMIT, MLX5_100_MBPS_UNIT, MLX5_GBPS_UNIT)."""
 _TRUSTED = (TrustState.PCP, TrustState.DSCP)
 
 
@@ -75,15 +80,17 @@ def _qtct(hca: Hca, reg: layout.QtctReg) -> None:
 def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
     _check_port(reg)
     hca.eth.qos.priority_to_class[reg.prio] = reg.tclass
+    for node in hca.adapter.nodes():
+        pacing.apply_to_all(node)
 
 
 def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
-    """Groups and shares of the traffic classes; none has a limit of its own."""
+    """Groups, shares and limits of the traffic classes; the port has none of its own."""
     _check_port(reg)
     for entry, tclass in zip(reg.tc_configuration, hca.eth.qos.classes):
         entry.g = entry.b = entry.r = 0
         entry.group, entry.bw_allocation = tclass.group, tclass.bw_allocation
-        entry.max_bw_units = entry.max_bw_value = 0
+        entry.max_bw_units, entry.max_bw_value = tclass.max_bw
 
 
 def _set_qetcr(hca: Hca, reg: layout.QetcReg) -> None:
@@ -97,16 +104,21 @@ def _set_qetcr(hca: Hca, reg: layout.QetcReg) -> None:
             raise CmdError(
                 Status.BAD_PARAM_ERR, "bw_allocation above 100 %", f"{entry.bw_allocation}"
             )
-    units = [entry.max_bw_units for entry in entries if entry.r]
-    if reg.global_configuration.r:
-        units.append(reg.global_configuration.max_bw_units)
-    if any(unit != _NO_LIMIT for unit in units):
-        raise CmdError(Status.BAD_PARAM_ERR, "rate limits of traffic classes are not supported")
+        if entry.r and entry.max_bw_units not in _BPS:
+            raise CmdError(Status.BAD_PARAM_ERR, "unknown unit of a rate", f"{entry.max_bw_units}")
+    if reg.global_configuration.r and reg.global_configuration.max_bw_units:
+        raise CmdError(Status.BAD_PARAM_ERR, "a rate limit of the port is not supported")
     for entry, tclass in zip(entries, hca.eth.qos.classes):
         if entry.g:
             tclass.group = entry.group
         if entry.b:
             tclass.bw_allocation = entry.bw_allocation
+        if entry.r:
+            tclass.max_bw = entry.max_bw_units, entry.max_bw_value
+            bps = _BPS[entry.max_bw_units] * entry.max_bw_value
+            tclass.limit = Limit(bps) if bps else None
+    for node in hca.adapter.nodes():
+        pacing.apply_to_all(node)
     _qetcr(hca, reg)
 
 

@@ -191,6 +191,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         device_memory=groups.get(CapType.DEV_MEM, {}),
         debug=groups.get(CapType.DEBUG, {}),
         shampo=groups.get(CapType.DEV_SHAMPO, {}),
+        qos=groups.get(CapType.QOS, {}),
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,

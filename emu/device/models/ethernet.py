@@ -199,6 +199,35 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
 )
 """Group FLOW_TABLE: tables for received packets, and for RoCE packets in both directions."""
 
+PACING: Capabilities = MappingProxyType(
+    {
+        "packet_pacing": 1,
+        "packet_pacing_burst_bound": 1,
+        "packet_pacing_typical_size": 1,
+        "packet_pacing_uid": 1,
+        # In kb/s. Entry 0 is no limit.
+        "packet_pacing_min_rate": 1,
+        "packet_pacing_max_rate": 25_000_000,
+        "packet_pacing_rate_table_size": 128,
+    }
+)
+"""Group QOS: rates of send queues (tx_maxrate)."""
+
+_TSAR, _QUEUE_GROUP, _DWRR = 1 << 0, 1 << 4, 1 << 0
+
+SCHEDULING: Capabilities = MappingProxyType(
+    {
+        "nic_sq_scheduling": 1,
+        "nic_bw_share": 1,
+        "nic_rate_limit": 1,
+        "log_max_qos_nic_queue_group": 8,
+        "max_tsar_bw_share": 100,
+        "nic_element_type": _TSAR | _QUEUE_GROUP,
+        "nic_tsar_type": _DWRR,
+    }
+)
+"""Group QOS: trees of rates and shares (tc's htb and mqprio, offloaded)."""
+
 _ROCE_V1, _ROCE_V2 = 1 << RoceVersion.VERSION_1, 1 << RoceVersion.VERSION_2
 _IPV4, _IPV6 = 1 << 1, 1 << 2
 

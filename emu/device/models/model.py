@@ -56,6 +56,7 @@ class Model:
     eswitch: Capabilities = field(default_factory=dict)
     eswitch_flow_table: Capabilities = field(default_factory=dict)
     shampo: Capabilities = field(default_factory=dict)
+    qos: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -99,6 +100,7 @@ class Model:
             CapType.ESWITCH: self.eswitch,
             CapType.ESWITCH_FLOW_TABLE: self.eswitch_flow_table,
             CapType.DEV_SHAMPO: self.shampo,
+            CapType.QOS: self.qos,
         }
 
     @property

@@ -21,7 +21,9 @@ from emu.device.models.ethernet import (
     ETHERNET_OFFLOADS,
     ETHERNET_VF_LIMITS,
     NIC_FLOW_TABLES,
+    PACING,
     ROCE,
+    SCHEDULING,
     SHAMPO,
 )
 from emu.device.models.ipoib import IPOIB_ENHANCED, IPOIB_FLOW_TABLES, IPOIB_GENERAL
@@ -84,6 +86,9 @@ PARTS = (
     # is one; the others insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, _NO_HEADER_IN_WQE, since=_CX5, link=_ETH),
+    # Rates of single send queues; trees of rates and shares.
+    Part(CapType.QOS, PACING, link=_ETH, is_vf=False),
+    Part(CapType.QOS, SCHEDULING, since=_CX6DX, link=_ETH, is_vf=False),
     # Tunnels of IP in IP, and those where a request says where the inner packet is (software
     # parsing), which mlx5e does for Geneve.
     Part(CapType.ETHERNET_OFFLOADS, _LATER_TUNNELS, since=_CX5, link=_ETH),

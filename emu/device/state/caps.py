@@ -34,6 +34,7 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.ESWITCH: esw_caps.e_switch_cap,
     CapType.ESWITCH_FLOW_TABLE: esw_caps.flow_table_eswitch_cap,
     CapType.DEV_SHAMPO: eth_caps.shampo_cap,
+    CapType.QOS: eth_caps.qos_cap,
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
@@ -72,6 +73,7 @@ _GATES = {
     CapType.ESWITCH: ("eswitch_manager",),
     CapType.ESWITCH_FLOW_TABLE: ("eswitch_manager",),
     CapType.DEV_SHAMPO: ("shampo",),
+    CapType.QOS: ("qos",),
 }
 """A group is there with any of these capabilities (core/fw.c: mlx5_query_hca_caps)."""
 
@@ -79,8 +81,7 @@ _EMPTY_WITHOUT_GATE = frozenset(
     {
         *(CapType.ETHERNET_OFFLOADS, CapType.ROCE, CapType.IPOIB_ENHANCED_OFFLOADS),
         *(CapType.FLOW_TABLE, CapType.DEV_MEM, CapType.DEBUG),
-        *(CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE),
-        CapType.DEV_SHAMPO,
+        *(CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE, CapType.DEV_SHAMPO, CapType.QOS),
     }
 )
 """Groups that are empty, not unknown, where their gates are 0: an InfiniBand port lacks the first
@@ -111,6 +112,7 @@ class Caps:
         self.flow_table = eth_caps.flow_table_nic_cap.view(current[CapType.FLOW_TABLE])
         self.roce = eth_caps.roce_cap.view(current[CapType.ROCE])
         self.debug = eth_caps.debug_cap.view(current[CapType.DEBUG])
+        self.qos = eth_caps.qos_cap.view(current[CapType.QOS])
         self.general_2 = layout.cmd_hca_cap_2.view(current[CapType.GENERAL_2])
         self.device_memory = memic.device_mem_cap.view(current[CapType.DEV_MEM])
         self.eswitch = esw_caps.e_switch_cap.view(current[CapType.ESWITCH])

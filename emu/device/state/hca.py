@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.errors import CmdError
+from emu.device.objects.eth.pacing import RateLimit
 from emu.device.objects.pins import pins
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.cq import Cq
@@ -185,6 +186,8 @@ class Hca(ObjectTables):
         for each one, whether it has been stopped."""
         self.vxlan_ports = frozenset({VXLAN_PORT})
         """UDP ports behind which tunnels are looked for."""
+        self.rate_limits: dict[int, RateLimit] = {}
+        """The table of packet pacing, by index."""
         self.pins = pins()
         """Where pulses go out and come in."""
         self.held_room = HeldRoom(self.ledger)
@@ -259,6 +262,7 @@ class Hca(ObjectTables):
         self._event_eqs.clear()
         self.dumped.clear()
         self.gids.clear()
+        self.rate_limits.clear()
         self.vxlan_ports = frozenset({VXLAN_PORT})
         self.clear_tables(self.remains)
 

@@ -17,6 +17,7 @@ from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx,
 from emu.device.objects.eth.flow import ACLS, FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Rqt, Tir, Tis
@@ -98,6 +99,7 @@ class ObjectTables:
         self.srqs = self.objects[Srq]
         self.counters = self.objects[QCounter]
         self.flow_counters = self.objects[FlowCounter]
+        self.scheduling_elements = self.objects[SchedulingElement]
         self.tises = self.objects[Tis]
         self.rqts = self.objects[Rqt]
         self.tirs = self.objects[Tir]

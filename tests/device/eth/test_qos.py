@@ -106,7 +106,7 @@ class TestClasses:
         [
             {"g": 1, "group": 8},
             {"b": 1, "bw_allocation": 101},
-            {"r": 1, "max_bw_units": 4, "max_bw_value": 1},
+            {"r": 1, "max_bw_units": 5, "max_bw_value": 1},
         ],
         ids=["group", "share", "limit"],
     )

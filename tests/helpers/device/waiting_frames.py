@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from emu.device.engine import pulses
+from emu.device.objects.pins import PinMode
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -241,3 +243,25 @@ def half_a_stream_for_one_queue_of_a_table(world):
     flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
     send_large(sender(world.left))
     in_a_round_that_is_over(world, BEGUN)
+
+
+# -- the clock
+
+
+@case
+def pulse_that_goes_out_later(world):
+    for node in world.segment().nodes:
+        pin = node.hca.pins[1]
+        pin.is_on, pin.mode = True, PinMode.OUT
+        pin.time_stamp = node.hca.clock.now_ns() + 3_000_000_000
+        pulses.pin_changed(node.hca, pin)
+
+
+@case
+def send_queue_that_waits_for_its_time(world):
+    for node in world.segment().nodes:
+        node.driver.must(Op.SET_PP_RATE_LIMIT, rate_limit_index=1, ctx={"rate_limit": 1})
+        sq = sender(node, packet_pacing_rate_limit_index=1)
+        for _ in range(3):
+            sq.send(broadcast(node))
+    world.settle()

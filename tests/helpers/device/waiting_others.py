@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from emu.device.engine import pulses
 from emu.device.function.blueflame import BlueFlame
-from emu.device.objects.pins import PinMode
 from emu.driver.keys.implicit import ImplicitKey
 from emu.driver.keys.paging import PagedRegion
 from emu.driver.verbs.channels import Channel
@@ -158,15 +156,6 @@ def member_of_a_multicast_group(world):
     for qp in (channel.sender, channel.receiver):
         gid = bytes.fromhex("ff12") + bytes(14)
         qp.node.driver.must(Op.ATTACH_TO_MCG, qpn=qp.qpn, multicast_gid=gid)
-
-
-@case
-def pulse_that_goes_out_later(world):
-    for node in world.segment().nodes:
-        pin = node.hca.pins[1]
-        pin.is_on, pin.mode = True, PinMode.OUT
-        pin.time_stamp = node.hca.clock.now_ns() + 3_000_000_000
-        pulses.pin_changed(node.hca, pin)
 
 
 @case

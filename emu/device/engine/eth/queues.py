@@ -68,6 +68,7 @@ def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
     if state is sq.state:
         return
     sq.state, sq.has_failed = state, False
+    stop_pacing(sq)
     if state is SqState.RST:
         sq.ring.restart()
         # mlx5e leaves the old counter in the doorbell record until it rings again (core/en/
@@ -104,7 +105,15 @@ def stop_sq(hca: Hca, sq: Sq) -> None:
     if sq.state is SqState.RDY:
         log.info("%r: to ERR", sq)
         sq.state, sq.has_failed = SqState.ERR, True
+        stop_pacing(sq)
         hca.schedule(sq)
+
+
+def stop_pacing(sq: Sq) -> None:
+    """The queue waits for nothing, and takes no share of what others may send."""
+    sq.stop_waiting()
+    if sq.pacing is not None:
+        sq.pacing.rest()
 
 
 def flush_sq(hca: Hca, sq: Sq) -> bool:
@@ -248,6 +257,7 @@ def quiesce(hca: Hca) -> None:
     """Stop all queues without completions and events: their memory must not be touched any more."""
     for sq in hca.sqs:
         sq.state = SqState.RST
+        sq.stop_waiting()
     for rq in hca.rqs:
         rq.state = RqState.RST
         rq.stop_waiting()

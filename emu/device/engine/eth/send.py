@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth import ipoib, port_stamps, queues
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
+from emu.device.engine.eth.pacing import wait
 from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
@@ -68,7 +69,13 @@ def _work(hca: Hca, sq: Sq) -> bool:
     ring = sq.ring
     waiting = ring.waiting()
     for _ in range(FRAMES_PER_TURN):
+        pacing = sq.pacing
         if waiting <= 0:  # requests posted meanwhile ring their own doorbell
+            if pacing is not None:
+                pacing.rest()
+            return False
+        if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
+            wait(hca, sq, delay)
             return False
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks

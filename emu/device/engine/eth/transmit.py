@@ -138,6 +138,8 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
     is up to the TIRs (tirc.self_lb_block).
     """
     hca.round.charge(packets * STEPS_PER_FRAME)
+    if sq.pacing is not None:
+        sq.pacing.charge(octets, hca.clock.now_ns())
     vport = hca.nic_vport
     if not vport.is_up:
         vport.sent.discards += packets

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.objects.domains import Pd
+from emu.device.objects.eth.pacing import Pacing, SchedulingElement
 from emu.device.objects.eth.tir import Tis
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
@@ -12,6 +13,7 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.queue import QUEUE_NUMBERS, Queue
 from emu.device.objects.queues.send_queue import SendRing
+from emu.device.ports import Timer
 from layouts.eth_enums import SqState
 
 if TYPE_CHECKING:
@@ -31,12 +33,15 @@ class Sq(Queue):
         "buffer",
         "cq",
         "ctx",
+        "group",
         "is_ipoib",
         "min_inline",
+        "pacing",
         "pd",
         "registers",
         "ring",
         "state",
+        "timer",
         "tis",
         "ts_cq",
         "umems",
@@ -75,6 +80,12 @@ class Sq(Queue):
         self.registers = bool(ctx.reg_umr)
         """Whether its requests may change memory keys, also those over physical addresses."""
         self.state = SqState.RST
+        self.group: SchedulingElement | None = None
+        """The queue group that it belongs to."""
+        self.pacing: Pacing | None = None
+        """The rates that it goes by; None for as fast as it can."""
+        self.timer: Timer | None = None
+        """When it goes on, while it waits for its time."""
 
     @property
     def send_ring(self) -> SendRing:
@@ -89,6 +100,20 @@ class Sq(Queue):
         self.ctx.state = self.state
         self.ctx.wq.hw_counter = self.ring.ci
 
+    def stop_waiting(self) -> None:
+        """Forget the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def join(self, group: SchedulingElement | None) -> None:
+        """Belong to another queue group from now on, or to none; the queue is in a table."""
+        if group is not None:
+            group.refs += 1
+        if self.group is not None:
+            self.group.refs -= 1
+        self.group = group
+
     def holds(self) -> tuple[Object, ...]:
-        held = (self.cq, self.pd, self.tis, self.ts_cq)
+        held = (self.cq, self.pd, self.tis, self.ts_cq, self.group)
         return (*(part for part in held if part is not None), *self.umems)

@@ -2,8 +2,8 @@
 
 The driver sets it for ``dcb``, ``lldptool`` and ``mlnx_qos`` (core/en_dcbnl.c). A frame's priority
 is that of its VLAN tag or, when the port trusts DSCP, what the table says of its IP header; the
-counters by priority follow it. Traffic classes and their shares are kept as the driver sets them.
-They change nothing, as frames do not wait for each other here.
+counters by priority follow it. Traffic classes have the rate limits that the driver gives them;
+their shares are kept and change nothing, as frames do not wait for each other here.
 
 Source: PRM "QPTS", "QPDPM", "QTCT", "QETCR"; IEEE 802.1Q 8.6.8 (classes, ETS), RFC 2474 (DSCP).
 """
@@ -11,6 +11,8 @@ Source: PRM "QPTS", "QPDPM", "QTCT", "QETCR"; IEEE 802.1Q 8.6.8 (classes, ETS), 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from emu.device.objects.eth.pacing import Limit
 
 PRIORITIES = 8
 CLASSES = 8
@@ -34,6 +36,10 @@ class TrafficClass:
     """Its group; higher ones go first."""
     bw_allocation: int = ALL_OF_IT
     """Its share of what the group gets, in percent."""
+    max_bw: tuple[int, int] = (0, 0)
+    """Its limit as QETCR has it: units (BwUnit), and how many of them."""
+    limit: Limit | None = None
+    """The same limit, which all that is sent in the class uses up."""
 
 
 def _classes() -> tuple[TrafficClass, ...]:
@@ -49,6 +55,13 @@ class Qos:
     classes: tuple[TrafficClass, ...] = field(default_factory=_classes)
     trusted: bytearray | None = None
     """``dscp_to_priority`` while the port trusts DSCP; None while it trusts VLAN tags."""
+
+    def limit_of(self, priority: int) -> Limit | None:
+        """The rate limit of what send queues of a priority (tisc.prio) send, if there is one.
+
+        The driver writes twice the priority (core/en_common.c: mlx5e_create_tises).
+        """
+        return self.classes[self.priority_to_class[priority >> 1]].limit
 
     @property
     def trusts_dscp(self) -> bool:

@@ -1,0 +1,154 @@
+"""Rates of send queues: packet pacing and scheduling elements (PRM "QoS commands").
+
+``tx_maxrate`` of a queue takes an entry of the pacing table, ``tc ... htb offload`` a tree of
+elements (core/rl.c, core/qos.c, core/en/htb.c). The table is the function's: entries that processes
+make are shared, too (ib/qos.c: pp_obj_alloc).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth import pacing
+from emu.device.errors import CmdError
+from emu.device.objects.eth.pacing import MOST_DEPTH, RateLimit, SchedulingElement
+from layouts.enums import Op, Status
+from layouts.objects import scheduling as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+NIC = 3
+"""scheduling_hierarchy (SCHEDULING_HIERARCHY_NIC)."""
+TSAR, QUEUE_GROUP = 0, 4
+"""scheduling_context.element_type (SCHEDULING_CONTEXT_ELEMENT_TYPE_*)."""
+_DWRR = 0
+_TSAR_TYPE_SHIFT, _BYTE = 16, 0xFF
+_BW_SHARE, _MAX_AVERAGE_BW = 1, 2
+"""Bits of modify_bitmask."""
+
+
+@command(Op.SET_PP_RATE_LIMIT, layout.set_pp_rate_limit_in, layout.set_pp_rate_limit_out)
+def set_pp_rate_limit(
+    hca: Hca, cmd: layout.SetPpRateLimitIn, out: layout.SetPpRateLimitOut
+) -> None:
+    """Set an entry of the pacing table, or take it away (rate 0).
+
+    Entry 0 is no limit, and neither is one that is taken away from its queues: the driver does that
+    before it tells them (core/en_main.c: mlx5e_set_sq_maxrate).
+    """
+    caps, index, rate = hca.caps.qos, cmd.rate_limit_index, cmd.ctx.rate_limit
+    if not caps.packet_pacing:
+        raise CmdError(Status.BAD_OP_ERR, "packet pacing is not supported")
+    if not 0 < index < caps.packet_pacing_rate_table_size:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such entry of the pacing table", f"{index}")
+    low, high = caps.packet_pacing_min_rate, caps.packet_pacing_max_rate
+    if rate and not low <= rate <= high:
+        raise CmdError(Status.BAD_PARAM_ERR, "rate out of range", f"{rate} kb/s")
+    if rate:
+        hca.rate_limits[index] = RateLimit(rate, cmd.ctx.burst_upper_bound)
+    else:
+        hca.rate_limits.pop(index, None)
+    pacing.apply_to_all(hca, lambda sq: sq.ctx.packet_pacing_rate_limit_index == index)
+
+
+@command(
+    Op.CREATE_SCHEDULING_ELEMENT,
+    layout.create_scheduling_element_in,
+    layout.create_scheduling_element_out,
+    privileged=True,
+)
+def create_scheduling_element(
+    hca: Hca, cmd: layout.CreateSchedulingElementIn, out: layout.CreateSchedulingElementOut
+) -> None:
+    """Make an element: a TSAR that shares by weight (DWRR), or a queue group.
+
+    Without a parent (0) it is the root of a tree.
+    """
+    _check(hca, cmd.scheduling_hierarchy)
+    ctx = layout.scheduling_context.view(bytearray(bytes(cmd.scheduling_context)))
+    tsar_type = ctx.element_attributes >> _TSAR_TYPE_SHIFT & _BYTE
+    if ctx.element_type not in (TSAR, QUEUE_GROUP) or (
+        ctx.element_type == TSAR and tsar_type != _DWRR
+    ):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "scheduling element of this type is not supported",
+            f"element_type {ctx.element_type}, tsar_type {tsar_type}",
+        )  # fmt: skip
+    parent = None
+    if ctx.parent_element_id:
+        parent = hca.scheduling_elements.need(ctx.parent_element_id)
+        if parent.ctx.element_type != TSAR:
+            raise CmdError(Status.BAD_PARAM_ERR, "a queue group has no elements below it")
+        if sum(1 for _ in parent.up()) >= MOST_DEPTH:
+            raise CmdError(Status.LIM_ERR, "too many scheduling elements above each other")
+    _check_share(hca, ctx)
+    element = SchedulingElement(ctx, parent)
+    out.scheduling_element_id = hca.scheduling_elements.add(element)
+
+
+def _check(hca: Hca, hierarchy: int) -> None:
+    if not hca.caps.qos.nic_sq_scheduling:
+        raise CmdError(Status.BAD_OP_ERR, "scheduling elements are not supported")
+    if hierarchy != NIC:
+        raise CmdError(Status.BAD_PARAM_ERR, "scheduling_hierarchy not supported", f"{hierarchy}")
+
+
+def _check_share(hca: Hca, ctx: layout.SchedulingContext) -> None:
+    if ctx.bw_share > hca.caps.qos.max_tsar_bw_share:
+        raise CmdError(Status.BAD_PARAM_ERR, "bw_share above its maximum", f"{ctx.bw_share}")
+
+
+@command(
+    Op.MODIFY_SCHEDULING_ELEMENT,
+    layout.modify_scheduling_element_in,
+    layout.modify_scheduling_element_out,
+    privileged=True,
+)
+def modify_scheduling_element(
+    hca: Hca, cmd: layout.ModifySchedulingElementIn, out: layout.ModifySchedulingElementOut
+) -> None:
+    """Change share and limit, as far as the bitmask names them."""
+    _check(hca, cmd.scheduling_hierarchy)
+    element = hca.scheduling_elements.subject(cmd.scheduling_element_id)
+    if unknown := cmd.modify_bitmask & ~(_BW_SHARE | _MAX_AVERAGE_BW):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "scheduling element field cannot be modified", f"{unknown:#x}"
+        )
+    if cmd.modify_bitmask & _BW_SHARE:
+        _check_share(hca, cmd.scheduling_context)
+        element.ctx.bw_share = cmd.scheduling_context.bw_share
+    if cmd.modify_bitmask & _MAX_AVERAGE_BW:
+        element.ctx.max_average_bw = cmd.scheduling_context.max_average_bw
+        element.decode()
+        pacing.apply_to_all(hca, lambda sq: sq.group is not None)
+
+
+@command(
+    Op.QUERY_SCHEDULING_ELEMENT,
+    layout.query_scheduling_element_in,
+    layout.query_scheduling_element_out,
+    privileged=True,
+)
+def query_scheduling_element(
+    hca: Hca, cmd: layout.QuerySchedulingElementIn, out: layout.QuerySchedulingElementOut
+) -> None:
+    """Return the context of now."""
+    _check(hca, cmd.scheduling_hierarchy)
+    element = hca.scheduling_elements.need(cmd.scheduling_element_id)
+    out.scheduling_context = bytes(element.ctx)
+
+
+@command(
+    Op.DESTROY_SCHEDULING_ELEMENT,
+    layout.destroy_scheduling_element_in,
+    layout.destroy_scheduling_element_out,
+    privileged=True,
+)
+def destroy_scheduling_element(
+    hca: Hca, cmd: layout.DestroySchedulingElementIn, out: layout.DestroySchedulingElementOut
+) -> None:
+    """Destroy the element; refused while another or a send queue is below it."""
+    _check(hca, cmd.scheduling_hierarchy)
+    hca.scheduling_elements.remove(cmd.scheduling_element_id).rest()
