@@ -11,6 +11,8 @@ from collections.abc import Mapping
 _NO_NOISE = "bits are never in error on the way, nor corrected"
 _FULL_DUPLEX = "a link of today has no collisions and never defers"
 _NO_SWITCH = "who reads it wants a function with an embedded switch, about its virtual functions"
+_NO_QUEUE = "no frame waits in the port: send queues that are paused keep theirs in their rings"
+_NO_BUFFER = "no frame waits in the port: its receive queue has it at once, or it is dropped"
 _NO_LANES = "there are no virtual lanes, and no credits to wait for"
 
 UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -33,9 +35,7 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "eth_802_3_cntrs_grp_data_layout": {
-        _NO_NOISE: (
-            "a_frame_check_sequence_errors", "a_alignment_errors", "a_symbol_error_during_carrier",
-        ),
+        _NO_NOISE: ("a_alignment_errors", "a_symbol_error_during_carrier"),
         "type fields that are lengths are for the receiver's software": (
             "a_in_range_length_errors", "a_out_of_range_length_field",
         ),
@@ -46,9 +46,7 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "eth_2819_cntrs_grp_data_layout": {
-        _NO_NOISE: (
-            "ether_stats_crc_align_errors", "ether_stats_fragments", "ether_stats_jabbers",
-        ),
+        _NO_NOISE: ("ether_stats_fragments", "ether_stats_jabbers"),
         _FULL_DUPLEX: ("ether_stats_collisions",),
         "what is shorter than a frame may be is taken for one without its padding": (
             "ether_stats_undersize_pkts",
@@ -56,7 +54,7 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "eth_3635_cntrs_grp_data_layout": {
         _NO_NOISE: (
-            "dot3stats_alignment_errors", "dot3stats_fcs_errors", "dot3stats_symbol_errors",
+            "dot3stats_alignment_errors", "dot3stats_symbol_errors",
             "dot3stats_carrier_sense_errors", "dot3stats_sqe_test_errors",
         ),
         _FULL_DUPLEX: (
@@ -67,6 +65,18 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "the function stops as a whole when it fails": (
             "dot3stats_internal_mac_transmit_errors", "dot3stats_internal_mac_receive_errors",
         ),
+    },
+    "eth_extended_cntrs_grp_data_layout": {
+        _NO_QUEUE: ("port_transmit_wait",),
+        _NO_BUFFER: ("rx_buffer_almost_full", "rx_buffer_full"),
+        "no driver reads it": ("rx_icrc_encapsulated",),
+    },
+    "eth_per_tc_prio_grp_data_layout": {
+        _NO_QUEUE: ("transmit_queue",),
+        _NO_BUFFER: ("no_buffer_discard_uc",),
+    },
+    "eth_per_tc_congest_prio_grp_data_layout": {
+        _NO_QUEUE: ("wred_discard", "ecn_marked_tc"),
     },
     "eth_per_prio_grp_data_layout": {
         "no receiver here pauses its sender for so long": (

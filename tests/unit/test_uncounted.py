@@ -7,10 +7,12 @@ import pytest
 
 import emu
 import firmware_cmds
+from emu.device.port import congestion as port_congestion
 from emu.device.port.eth import counter_groups
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.ib.port import IbPort
+from firmware_cmds.function import congestion as congestion_commands
 from firmware_cmds.uncounted import UNCOUNTED
 from layouts.function import congestion, vport
 from layouts.objects import counter
@@ -26,6 +28,12 @@ WORDS = {
     for word in re.findall(r"\w+", path.read_text())
 }
 """Of the sources."""
+OF_CONGESTION = {
+    word
+    for module in (port_congestion, congestion_commands)
+    for word in re.findall(r"\w+", Path(module.__file__).read_text())
+}
+"""Of congestion control: one of its counters has a name that other parts use."""
 
 
 def nic_vport():
@@ -49,7 +57,7 @@ STRUCTURES = GROUPS | {
     "query_q_counter_out": (counter.query_q_counter_out, None),
     "vnic_diagnostic_statistics": (counter.vnic_diagnostic_statistics, None),
     "query_vport_counter_out": (vport.query_vport_counter_out, of_vports),
-    "query_cong_statistics_out": (congestion.query_cong_statistics_out, None),
+    "query_cong_statistics_out": (congestion.query_cong_statistics_out, lambda: OF_CONGESTION),
     "ib_port_cntrs_grp_data_layout": (reg.ib_port_cntrs_grp_data_layout, None),
     "pma_portcounters": (mads.pma_portcounters, None),
     "pma_portcounters_ext": (mads.pma_portcounters_ext, None),

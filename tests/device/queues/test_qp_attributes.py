@@ -268,7 +268,7 @@ class TestRoce:
     @pytest.mark.parametrize(
         "path",
         [
-            {"src_addr_index": 3}, {"src_addr_index": 255},
+            {"src_addr_index": 9}, {"src_addr_index": 255},
             {"rgid_rip": bytes(16)}, {"rmac_47_32": 0, "rmac_31_0": 0},
         ],
         ids=str,

@@ -165,7 +165,7 @@ class TestOpenFields:
         ]
         assert queries[-1].fields["out"]["odp_cap"]["transport_page_fault_scheme_cap"]
         shown = queries[0].fields["out"]
-        assert shown["cmd_hca_cap"]["log_max_qp"] == 18
+        assert shown["cmd_hca_cap"]["log_max_qp"] == 17
         assert 0 not in shown["cmd_hca_cap"].values()
         assert "capability" not in shown
 
