@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Object)
 
 MOST_QUEUED = 1 << 16
 """Freed numbers that are kept in order."""
-FOUND_AT_ONCE = 1 << 10
+MOST_LOOKED_FOR = 1 << 10
 """Numbers that one search for free ones finds at most."""
 
 
@@ -64,7 +64,7 @@ class Numbers:
     def _look(self) -> None:
         """Queue free numbers when the queue is empty and all numbers have been in use before."""
         number, holders, found = self._looked_at, self.holders, self._freed
-        wanted = min(FOUND_AT_ONCE, self._unqueued)
+        wanted = min(MOST_LOOKED_FOR, self._unqueued)
         while len(found) < wanted:
             if number not in holders:
                 found.append(number)

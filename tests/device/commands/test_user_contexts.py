@@ -45,7 +45,7 @@ def test_command_for_no_user_context(driver, refused):
 
 
 def test_capabilities_that_the_device_does_not_have(driver, refused):
-    refused(Status.BAD_PARAM_ERR, Op.CREATE_UCTX, uctx={"cap": 1})
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_UCTX, uctx={"cap": 2})
 
 
 @pytest.mark.parametrize("limits", [{"log_max_uctx": 1}])

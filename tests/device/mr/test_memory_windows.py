@@ -232,7 +232,7 @@ class TestNumberUsedAgain:
 
     @pytest.fixture
     def limits(self):
-        return {"log_max_qp": 7}
+        return {"log_max_qp": 7, "log_max_sq": 7, "log_max_rq": 7}
 
     @pytest.fixture
     def reborn(self, node, qps, region):

@@ -146,7 +146,7 @@ def test_number_that_never_was(refused, op, qpn):
     refused(missing(op), op, qpn=qpn)
 
 
-@pytest.mark.parametrize("limits", [{"log_max_qp": 7}])
+@pytest.mark.parametrize("limits", [{"log_max_qp": 7, "log_max_sq": 7, "log_max_rq": 7}])
 def test_every_queue_pair_and_no_more(driver, parts, refused):
     made = [parts.make() for _ in range(64)]
     assert made == list(range(0x40, 0x80))

@@ -184,7 +184,7 @@ class TestOpenFields:
         assert events[-1].fields["in"] == {"cmd_hca_cap": {}}
 
     def test_capability_group_that_is_not_there(self, driver, events):
-        driver.command(Op.SET_HCA_CAP, op_mod=0x0C << 1, capability=b"\x01" + bytes(4095))
+        driver.command(Op.SET_HCA_CAP, op_mod=0x3C << 1, capability=b"\x01" + bytes(4095))
         assert events[-1].is_refusal
         assert events[-1].fields["in"]["capability"].endswith("... 4096 bytes")
 

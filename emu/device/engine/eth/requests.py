@@ -15,6 +15,7 @@ from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import LOG_SEGMENTS_PER_STEP, STEPS_IN_VAIN
 from emu.device.state.points import FaultPoint
+from layouts.enums import PortType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -53,14 +54,30 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
             queues.fail_receive(hca, rq, wqe.index, str(error))
             return None
         hca.round.charge(STEPS_IN_VAIN)
-        hca.nic_vport.received.discards += 1
+        _count_discard(hca)
     else:
         if not left:
             return views
         if rq.strides is not None:
             queues.fail_receive(hca, rq, wqe.index, "its memory is shorter than its strides")
             return None
-        hca.nic_vport.wqe_too_small += 1
+        _count_too_long(hca)
     if rq.strides is None:
         rq.queue.give_back(wqe)
     return None
+
+
+def _count_discard(hca: Hca) -> None:
+    """A packet's memory is in too many pieces: the vPort counts it, on InfiniBand the link."""
+    if hca.model.port_type is PortType.ETH:
+        hca.nic_vport.received.discards += 1
+    else:
+        hca.link.dropped["to a receive request in too many pieces"] += 1
+
+
+def _count_too_long(hca: Hca) -> None:
+    """A packet is longer than its request: the vPort counts it, on InfiniBand the link."""
+    if hca.model.port_type is PortType.ETH:
+        hca.nic_vport.wqe_too_small += 1
+    else:
+        hca.link.dropped["longer than its receive request"] += 1

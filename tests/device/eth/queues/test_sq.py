@@ -3,7 +3,6 @@
 import pytest
 
 from emu.device.engine.eth import queues, send
-from emu.device.models import MODELS
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import rq_fields, sq_fields
@@ -120,12 +119,6 @@ def test_as_many_as_advertised(node, cq, refused, limits):
     most = (1 << limits["log_max_sq"]) - 0x40
     for _ in range(most):
         SendQueue(node, cq=cq, log_size=0, ready=False)
-    fields, _ = sq_fields(node.driver, node.pdn, cq.cqn)
-    refused(Status.NO_RES_ERR, Op.CREATE_SQ, **fields)
-
-
-@pytest.mark.parametrize("model", [MODELS["connectx6"]])
-def test_no_queue_on_an_infiniband_function(node, cq, refused):
     fields, _ = sq_fields(node.driver, node.pdn, cq.cqn)
     refused(Status.NO_RES_ERR, Op.CREATE_SQ, **fields)
 

@@ -3,7 +3,6 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.models import MODELS
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from layouts.enums import Op, Status
 from layouts.eth_enums import UctxCap
@@ -44,7 +43,7 @@ def test_domain_is_needed_as_long_as_it_is_used(driver, refused):
         refused(missing(op), op, tisn=tisn)
 
 
-@pytest.mark.parametrize("option", ["tls_en", "underlay_qpn", "lag_tx_port_affinity"])
+@pytest.mark.parametrize("option", ["tls_en", "lag_tx_port_affinity"])
 def test_options_without_their_capability(driver, refused, option):
     td = alloc_td(driver)
     refused(Status.BAD_PARAM_ERR, Op.CREATE_TIS, ctx={"transport_domain": td, option: 1})
@@ -77,9 +76,3 @@ def test_a_process_without_the_right_to_send_raw_packets(driver, refused):
     refused(Status.BAD_PARAM_ERR, Op.CREATE_TIS, uid=user, ctx={"transport_domain": td})
     create_tis(driver, alloc_td(driver))
     refused(Status.BAD_PARAM_ERR, Op.CREATE_UCTX, uctx={"cap": 2})
-
-
-@pytest.mark.parametrize("model", [MODELS["connectx6"]])
-def test_infiniband_functions_have_none(driver, refused):
-    assert driver.caps.log_max_transport_domain == 0
-    refused(Status.NO_RES_ERR, Op.ALLOC_TRANSPORT_DOMAIN)

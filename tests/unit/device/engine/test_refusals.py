@@ -263,7 +263,9 @@ class TestReceiver:
     @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
     def test_a_datagram_to_one(self, monkeypatch, rq, rcq):
         monkeypatch.setattr(datagram, "_keys_match", lambda link, qp, origin: True)
-        qp = some(st=QpType.UD, state=QpState.RTS, srq=None, rq=rq, rcq=rcq, page_faults={})
+        qp = some(
+            st=QpType.UD, state=QpState.RTS, srq=None, rq=rq, rcq=rcq, page_faults={}, steer=None
+        )
         assert not datagram.receive(some(round=Round(), link=None), qp, some(), some())
 
     @pytest.mark.parametrize(
