@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import OpenField, command
-from emu.device.engine import lifecycle
+from emu.device.engine import lifecycle, vhca_state
 from emu.device.errors import CmdError
 from emu.device.state.caps import GROUPS
 from emu.device.state.hca import HcaState
@@ -16,6 +16,7 @@ from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.sub_functions import SubFunction
 
 SUPPORTED_ISSI = 0b11
 """Interface step sequence ids 0 and 1, one bit each."""
@@ -29,12 +30,32 @@ MELLANOX_OUI = 0x0002C9
     layout.enable_hca_out,
     needs=HcaState.DISABLED,
     privileged=True,
+    of_others=True,
 )
 def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> None:
-    """The first command of a driver. A crash kernel's ends what the old kernel has left running."""
+    """The first command of a driver. A crash kernel's ends what the old kernel has left running.
+
+    The manager's for a sub-function only allows that one's driver to begin.
+    """
+    one = hca.sub_function
+    if cmd.function_id:
+        vhca_state.enable(_sub_function(hca), hca.managed_by)
+        return
+    if one is not None:
+        vhca_state.check_entry(one)
     if hca.state is not HcaState.DISABLED:
         lifecycle.shut_down(hca)
     hca.state = HcaState.ENABLED
+    if one is not None:
+        vhca_state.enter(one, hca.managed_by)
+
+
+def _sub_function(hca: Hca) -> SubFunction:
+    if hca.sub_function is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "not a sub-function", f"function_id {hca.vhca.vport_number:#x}"
+        )
+    return hca.sub_function
 
 
 @command(
@@ -43,12 +64,21 @@ def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> N
     layout.disable_hca_out,
     needs=HcaState.DISABLED,
     privileged=True,
+    of_others=True,
 )
 def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -> None:
-    """The last command of a driver; refused while the HCA is still initialized."""
+    """The last command of a driver; refused while the HCA is still initialized.
+
+    The manager's for a sub-function asks that one's driver to leave.
+    """
+    if cmd.function_id:
+        vhca_state.disable(_sub_function(hca), hca.managed_by)
+        return
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
     hca.state = HcaState.DISABLED
+    if hca.sub_function is not None:
+        vhca_state.leave(hca.sub_function, hca.managed_by)
 
 
 @command(
@@ -138,6 +168,8 @@ def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
     hca.caps.set(cmd.op_mod >> 1, cmd.capability)
+    if cmd.other_function:
+        hca.caps.opt_out(cmd.op_mod >> 1)
 
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)

@@ -41,6 +41,18 @@ KNOWN_ETH: tuple[Known, ...] = (
             """
         ),
     ),
+    Known(
+        (),
+        What.STRUCTURE,
+        "Debian's kernels are built without sub-functions (MLX5_SF)",
+        _names(
+            """
+            alloc_sf_in alloc_sf_out dealloc_sf_in dealloc_sf_out modify_vhca_state_in
+            modify_vhca_state_out query_vhca_state_in query_vhca_state_out vhca_state_context
+            vhca_state_field_select
+            """
+        ),
+    ),
     Known(("6.1", "6.12"), What.STRUCTURE, _NO_TYPE, ("query_l2_table_entry_out",)),
     Known(("6.12",), What.STRUCTURE, "no field of it is read", ("shampo_cap",)),
     Known(

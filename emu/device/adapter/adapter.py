@@ -127,6 +127,7 @@ class Adapter(Generic[NodeT]):
     def remove(self, vhca: Vhca[NodeT]) -> None:
         """The function is no more. The caller has stopped it; the manager stays."""
         assert vhca is not self.manager
+        self.switch.detach(vhca)
         del self.vhcas[vhca.number], self._by_vport[vhca.vport_number]
         vhca.node = vhca.nic_vport = None
 

@@ -37,6 +37,9 @@ class Switch(Protocol[NodeT]):
     def attach(self, vhca: Vhca[NodeT], /) -> None:
         """A function with an Ethernet vPort has power; after a reset, its new state replaces it."""
 
+    def detach(self, vhca: Vhca[NodeT], /) -> None:
+        """A function is no more."""
+
     def vport_changed(self, node: NodeT, /) -> None:
         """A function's vPort has come up or gone down, or has other addresses."""
 
@@ -80,6 +83,9 @@ class PlainSwitch(Generic[NodeT]):
     def is_decided(self, source: NodeT) -> bool:
         """No table decides."""
         return False
+
+    def detach(self, vhca: Vhca[NodeT]) -> None:
+        """The vPort of another function leads nowhere anyway."""
 
     def attach(self, vhca: Vhca[NodeT]) -> None:
         """Plug the manager into the cable."""

@@ -70,7 +70,8 @@ class Command:
     Never where objects are made: those are the sender's.
     """
     of_vports: bool = False
-    """It is about what the sender's switch has for a vPort, which its handler looks up."""
+    """It is about what the sender's switch has for a vPort, or what it knows of a sub-function: its
+    handler looks that up."""
     least_in: int = field(init=False)
     """Bytes of the shortest input that is accepted; bytes missing from the layout count as zero.
 
@@ -88,7 +89,7 @@ class Command:
     """How the function that the command means is found."""
 
     def __post_init__(self) -> None:
-        not_functions = ("other_vport",) if self.of_vports else ()
+        not_functions = ("other_vport", "embedded_cpu_function") if self.of_vports else ()
         object.__setattr__(self, "scope", resolvers(self.layout_in, not_functions))
         opened = self.opened.field if self.opened is not None else ""
         for name, layout, besides in (

@@ -11,6 +11,7 @@ from itertools import chain
 from pkgutil import walk_packages
 
 from emu.device import engine
+from emu.device.engine import vhca_state
 from emu.device.engine.eth import queues as eth_queues
 from emu.device.engine.events import board
 from emu.device.engine.events import eq as eq_engine
@@ -88,10 +89,17 @@ def shut_down(hca: Hca) -> None:
     hca.drop_objects()
     hca.fwpages.forget()
     hca.state = HcaState.DISABLED
+    if hca.sub_function is not None:
+        vhca_state.leave(hca.sub_function, hca.managed_by)
 
 
 def quiesce(hca: Hca) -> None:
-    """Stop all access to guest memory, whatever doorbells or timers are pending."""
+    """Stop all access to guest memory, whatever doorbells or timers are pending.
+
+    Its sub-functions end.
+    """
+    if hca.sub_functions is not None:
+        hca.sub_functions.stop_all()
     # There may be 250,000 of each, and most do not wait for anything.
     for qp in hca.qps:
         qp.state = QpState.RST

@@ -19,6 +19,7 @@ from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
+from emu.device.function.sub_functions import SubFunctionParts, bar2_size
 from emu.device.objects.remains import Remains
 from emu.device.pci import ConfigSpace
 from emu.device.port.eth.wire import EthWire, NoWire
@@ -38,6 +39,10 @@ log = logging.getLogger(__name__)
 
 MMIO_READ_POINT: FaultPoint[[int, bytes], bytes] = FaultPoint("mmio.read")
 MMIO_WRITE_POINT: FaultPoint[[int, Buffer], bool] = FaultPoint("mmio.write")
+
+
+_SUB_FUNCTIONS = 2
+"""The BAR that sub-functions are in."""
 
 
 class Tracer(DeviceTracer, CommandTracer, Protocol):
@@ -92,10 +97,12 @@ class Function:
             Hca, model, options, memory, interrupts, clock, wire, vhca,
             tracer, self.unhandled, self._on_failure, self.remains,
         )  # fmt: skip
+        self._bar2_size = bar2_size(model)
         self._recovery = Recovery(clock, self._start_anew)
         self.config = ConfigSpace(
             model.identity.with_guid(self.adapter.guid),
             bar0_size=model.bar0_size,
+            bar2_size=self._bar2_size,
             msix_vectors=MSIX_VECTORS,
             msix_table_offset=MSIX_TABLE,
             msix_pba_offset=MSIX_PBA,
@@ -103,8 +110,8 @@ class Function:
             crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length), model.hw_id),
             icmd=ToolCommands(commands, lambda: self.hca),
         )
-        self._decoded = 0
-        """How many bytes of BAR 0 are decoded; 0 while Memory Space Enable is off."""
+        self._decoded = self._decoded2 = 0
+        """How many bytes of BAR 0 and BAR 2 are decoded; 0 while Memory Space Enable is off."""
         self._mastering: bool | None = None
         self._commands_before = 0
         self._last_round = -1
@@ -133,6 +140,11 @@ class Function:
         self.hca = self._make_hca()
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
+        self.parts: SubFunctionParts | None = None
+        """Its sub-functions, if it can have any."""
+        if self._bar2_size:
+            self.parts = SubFunctionParts(self.hca, self._commands, self.remains)
+            self.hca.sub_functions = self.parts.all
         self._msix = MsixStructures(self.interrupts)
         self.interrupts.clear_pending()
         self._follow_command_register()
@@ -140,11 +152,12 @@ class Function:
             self._injector.power_on(cause)
 
     def _follow_command_register(self) -> None:
-        """Decode BAR 0 and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
+        """Decode the BARs and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
 
         The decoder's limit and the ports enforce this, so individual accesses need no check.
         """
         self._decoded = self.model.bar0_size if self.config.memory_enabled else 0
+        self._decoded2 = self._bar2_size if self.config.memory_enabled else 0
         mastering = self.config.bus_master_enabled
         if mastering != self._mastering:
             self._mastering = mastering
@@ -153,8 +166,8 @@ class Function:
 
     @property
     def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
-        """Only BAR 0 (64-bit) exists."""
-        return (self.model.bar0_size, 0, 0, 0, 0, 0)
+        """BAR 0, and BAR 2 for sub-functions; both have 64 bits."""
+        return (self.model.bar0_size, 0, self._bar2_size, 0, 0, 0)
 
     @property
     def msix_vectors(self) -> int:
@@ -179,12 +192,14 @@ class Function:
             self.hca.fail()
 
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
-        """Read BAR 0; all-ones outside it and while Memory Space Enable is off.
+        """Read BAR 0 or 2; all-ones outside them and while Memory Space Enable is off.
 
         All-ones as well for a read that fails because of a bug in the emulator, which stops the
         function.
         """
         if bar or offset < 0 or offset + length > self._decoded:
+            if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - length:
+                return self._bar2_read(offset, length)
             return b"\xff" * length
         try:
             return self._bar0_read(offset, length)
@@ -193,8 +208,10 @@ class Function:
             return b"\xff" * length
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
-        """Write BAR 0; nothing happens outside it and while Memory Space Enable is off."""
+        """Write BAR 0 or 2; nothing happens outside them and while Memory Space Enable is off."""
         if bar or offset < 0 or offset + len(data) > self._decoded:
+            if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - len(data):
+                self._bar2_write(offset, data)
             return
         try:
             if self.tracer:
@@ -210,6 +227,15 @@ class Function:
                 self.bar0.write(offset, data)
         except Exception:
             self.hca.fail()
+
+    def _bar2_read(self, offset: int, length: int) -> bytes:
+        if self.parts is None or self._is_gone:
+            return b"\xff" * length
+        return self.parts.read(offset, length)
+
+    def _bar2_write(self, offset: int, data: Buffer) -> None:
+        if self.parts is not None and not self._is_gone:
+            self.parts.write(offset, data)
 
     def _bar0_read(self, offset: int, length: int) -> bytes:
         data = self._msix.read(offset, length) if offset >= MSIX_TABLE else None
@@ -230,6 +256,8 @@ class Function:
     def forget_views(self) -> None:
         """Drop all views of guest memory, because the client is about to unmap some of it."""
         self.hca.forget_views()
+        if self.parts is not None:
+            self.parts.forget_views()
 
     def reset(self) -> None:
         """Power-on state: a new HCA, configuration space at its defaults."""
@@ -274,8 +302,10 @@ class Function:
                 self.cmdif.run()
             if self.remains.tables and not round_.is_over:
                 round_.charge(self.remains.free_some())
+            more = self.parts.run() if self.parts else False
             return (
                 lifecycle.run(hca)
+                or more
                 or self.cmdif.busy
                 or bool(self.remains.tables)
                 or round_.is_waiting

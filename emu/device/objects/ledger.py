@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from emu.device.errors import CmdError
 from layouts.enums import Status
 
+SUB_FUNCTIONS = "sub-functions"
+"""The account of all that a function's sub-functions use."""
 COMMAND = "command"
 """The account of commands in progress; it survives a teardown."""
 
@@ -22,8 +24,10 @@ COMMAND = "command"
 class Ledger:
     """The accounts of one function between two resets."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, above: Ledger | None = None) -> None:
+        """``above`` are those of the function that this one is a part of: its limit holds, too."""
         self.limit = limit
+        self._above = above
         self.used = 0
         self._accounts: Counter[str] = Counter()
 
@@ -40,18 +44,24 @@ class Ledger:
                 "no host memory left for this function",
                 f"{kind}: {size} bytes wanted, {self.limit - self.used} left",
             )
+        if self._above is not None:
+            self._above.check(SUB_FUNCTIONS, size)
 
     def take(self, kind: str, size: int) -> None:
         """Charge bytes before they are allocated. Raises LIM_ERR and then charges nothing."""
-        if self.used + size > self.limit:
+        if self.used + size > self.limit or self._above is not None:
             self.check(kind, size)
         self.used += size
         self._accounts[kind] += size
+        if self._above is not None:
+            self._above.hold(SUB_FUNCTIONS, size)
 
     def hold(self, kind: str, size: int) -> None:
         """Charge bytes that cannot be refused; something else limits them."""
         self.used += size
         self._accounts[kind] += size
+        if self._above is not None:
+            self._above.hold(SUB_FUNCTIONS, size)
 
     def give_back(self, kind: str, size: int) -> None:
         """Credit ``size`` bytes that have been freed."""
@@ -59,7 +69,8 @@ class Ledger:
 
     def close(self, kind: str) -> None:
         """Credit everything of one kind at once."""
-        self.used -= self._accounts.pop(kind, 0)
+        self.hold(kind, -self._accounts[kind])
+        del self._accounts[kind]
 
     @contextmanager
     def at_work(self, size: int) -> Iterator[None]:

@@ -81,8 +81,11 @@ def chain(
     ]
 
 
-def header(identity: PciIdentity, bar0_size: int, first_capability: int) -> Block:
-    """The type 0 header (7.5.1): one 64-bit prefetchable memory BAR, no INTx, no expansion ROM."""
+def header(identity: PciIdentity, bar0_size: int, bar2_size: int, first_capability: int) -> Block:
+    """The type 0 header (7.5.1): no INTx, no expansion ROM.
+
+    It has a 64-bit prefetchable memory BAR, and a second one unless its size is 0.
+    """
     return Block(
         "header",
         0x40,
@@ -99,7 +102,8 @@ def header(identity: PciIdentity, bar0_size: int, first_capability: int) -> Bloc
             ),
             # Kept for old software; has no effect on a PCI Express function (7.5.1.1.7).
             Register("cache_line_size", 0x0C, 1, (rw("size", 0, 8),)),
-            *_bar_pair(bar0_size),
+            *_bar_pair(bar0_size, 0),
+            *(_bar_pair(bar2_size, 2) if bar2_size else ()),
             word("subsystem_vendor", 0x2C, ro("id", 0, 16, identity.subsystem_vendor_id)),
             word("subsystem", 0x2E, ro("id", 0, 16, identity.subsystem_id)),
             Register("capabilities", 0x34, 1, (ro("pointer", 0, 8, first_capability),)),
@@ -108,16 +112,20 @@ def header(identity: PciIdentity, bar0_size: int, first_capability: int) -> Bloc
     )
 
 
-def _bar_pair(size: int) -> tuple[Register, Register]:
-    """BAR 0 and its upper half. Address bits below the size are hardwired to 0, which is how
+def _bar_pair(size: int, number: int) -> tuple[Register, Register]:
+    """A BAR and its upper half. Address bits below the size are hardwired to 0, which is how
     software finds the size."""
     shift = size.bit_length() - 1
     low, high = min(shift, 32), max(shift - 32, 0)
     return (
         dword(
-            "bar0", 0x10, ro("type", 1, 2, 2), ro("prefetchable", 3), rw("address", low, 32 - low)
+            f"bar{number}",
+            0x10 + 4 * number,
+            ro("type", 1, 2, 2),
+            ro("prefetchable", 3),
+            rw("address", low, 32 - low),
         ),
-        dword("bar1", 0x14, rw("address", high, 32 - high)),
+        dword(f"bar{number + 1}", 0x14 + 4 * number, rw("address", high, 32 - high)),
     )
 
 

@@ -55,6 +55,7 @@ class ConfigSpace:
         identity: PciIdentity,
         *,
         bar0_size: int,
+        bar2_size: int = 0,
         msix_vectors: int,
         msix_table_offset: int = 0x2000,
         msix_pba_offset: int = 0x3000,
@@ -62,7 +63,9 @@ class ConfigSpace:
         crspace: CrSpace,
         icmd: Icmd,
     ) -> None:
-        """Raises ValueError for an impossible BAR 0, or MSI-X structures that do not fit in it."""
+        """``bar2_size`` is 0 or a power of two of at least 4 KiB.
+
+        Raises ValueError for an impossible BAR 0, or MSI-X structures that do not fit in it."""
         _check_bar0(bar0_size, msix_vectors, msix_table_offset, msix_pba_offset)
         self._on_flr = on_flr
         self._flr_requested = False
@@ -83,7 +86,11 @@ class ConfigSpace:
         ]
         first, _ = capabilities[0]
         self._bank = Bank(
-            [(0, header(identity, bar0_size, first)), *chain(capabilities), *chain(extended)]
+            [
+                (0, header(identity, bar0_size, bar2_size, first)),
+                *chain(capabilities),
+                *chain(extended),
+            ]
         )
 
     def read(self, offset: int, length: int) -> bytes:

@@ -38,7 +38,14 @@ GROUPS: Mapping[CapType, Prm] = {
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
-    CapType.GENERAL: {"cmdif_checksum": 0},
+    CapType.GENERAL: {
+        "cmdif_checksum": 0,
+        "vhca_state": 0,
+        "event_on_vhca_state_allocated": 0,
+        "event_on_vhca_state_active": 0,
+        "event_on_vhca_state_in_use": 0,
+        "event_on_vhca_state_teardown_request": 0,
+    },
     CapType.ODP: {
         "mem_page_fault": 0,
         "transport_page_fault_scheme_cap": {
@@ -121,8 +128,15 @@ class Caps:
         )
         for mode in CapMode:
             self._view(CapType.GENERAL, mode).vhca_id = vhca_id
-        for group, fields in _OFF_AT_RESET.items():
-            self._view(group, CapMode.CUR).assign(fields)
+        for group in _OFF_AT_RESET:
+            self.opt_out(group)
+
+    def opt_out(self, group: int) -> None:
+        """Turn off what a driver must ask for itself: its manager sets the maximum of all others
+        (core/eswitch_offloads.c: mlx5_devlink_port_fn_roce_set)."""
+        if group in _OFF_AT_RESET:
+            known = CapType(group)
+            self._view(known, CapMode.CUR).assign(_OFF_AT_RESET[known])
 
     @staticmethod
     def _page(prm: Prm, values: Mapping[str, Any]) -> bytearray:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.errors import CmdError
 from emu.device.objects.eth.pacing import RateLimit
+from emu.device.objects.ledger import Ledger
 from emu.device.objects.pins import pins
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.cq import Cq
@@ -43,6 +44,7 @@ from emu.device.state.fwpages import FirmwarePages
 from emu.device.state.held import HeldRoom
 from emu.device.state.looks import SeldomLooks
 from emu.device.state.points import FaultPoints
+from emu.device.state.sub_functions import SubFunction, SubFunctions
 from emu.device.state.tables import ObjectTables
 from emu.device.state.timer import free_running
 from emu.device.state.unhandled import Unhandled
@@ -101,19 +103,27 @@ class Hca(ObjectTables):
         unhandled: Unhandled | None = None,
         on_failure: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
+        host: Ledger | None = None,
     ) -> None:
         """``vhca`` is the function's place in its adapter.
 
         ``on_failure`` is called when the function fails because of a bug in the emulator.
-        ``remains`` receives the objects that are dropped; they may outlive this Hca.
+        ``remains`` receives the objects that are dropped; they may outlive this Hca. ``host`` are
+        the accounts of the physical function of a sub-function.
         """
-        super().__init__(model, vhca.number)
+        super().__init__(model, vhca.number, host)
         self.vhca = vhca
         vhca.node = self
         self.options = options
         self.memory = memory
         self.interrupts = interrupts
+        self.bare_clock = clock
+        """What does not know which function it calls."""
         self.clock: Clock = ContainedClock(clock, self)
+        self.sub_functions: SubFunctions | None = None
+        """Those that the function manages; None if it can have none."""
+        self.sub_function: SubFunction | None = None
+        """What its manager knows of it, if it is one itself."""
         self.ticks = free_running(self.clock, model.general["device_frequency_khz"])
         """The free-running timer: what completions are stamped with (internal_timer)."""
         self.tracer = tracer
@@ -201,6 +211,13 @@ class Hca(ObjectTables):
     def adapter(self) -> Adapter[Hca]:
         """The adapter that it is a function of."""
         return self.vhca.adapter
+
+    @property
+    def managed_by(self) -> Hca:
+        """The function that manages its adapter, which may be itself."""
+        node = self.adapter.manager.node
+        assert node is not None  # its sub-functions have no power without it
+        return node
 
     @property
     def eth_wire(self) -> EthWire[Hca]:

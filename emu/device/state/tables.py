@@ -69,10 +69,11 @@ class ByClass(Protocol):
 class ObjectTables:
     """What a driver's commands have made, and what it takes of the host's memory."""
 
-    def __init__(self, model: Model, vhca_id: int = 0) -> None:
+    def __init__(self, model: Model, vhca_id: int = 0, host: Ledger | None = None) -> None:
+        """``host`` are the accounts of the function that this one is a part of."""
         self.model = model
         self.caps = Caps(model.capabilities, vhca_id)
-        self.ledger = Ledger(model.host_bytes)
+        self.ledger = Ledger(model.host_bytes, host)
         """Host memory in use on behalf of the guest."""
         self.caller = Caller()
         self.make_tables()

@@ -59,6 +59,23 @@ class FunctionBar:
         raise DriverError("the device never runs out of work")
 
 
+class PartBar(FunctionBar):
+    """A part of BAR 2: what a sub-function's driver has of its function (core/sf/dev/dev.c)."""
+
+    def __init__(self, function: PciFunction, base: int) -> None:
+        """``base`` is where the part begins."""
+        super().__init__(function)
+        self._base = base
+
+    def read(self, offset: int, length: int) -> bytes:
+        """As of BAR 0, from the part's beginning on."""
+        return self.function.bar_read(2, self._base + offset, length)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """As to BAR 0."""
+        self.function.bar_write(2, self._base + offset, data)
+
+
 def enable(function: PciFunction, command: int = MEMORY_SPACE | BUS_MASTER) -> None:
     """Write the command register."""
     function.config_write(COMMAND, command.to_bytes(2, "little"))

@@ -22,8 +22,11 @@ class BringUp(EventQueues):
     caps: CmdHcaCap
     """The general capabilities that the probe has set."""
 
-    def probe(self, *, is_vf: bool = False) -> Self:
-        """Everything up to INIT_HCA and a UAR page. Raises DriverCommandError, DriverError."""
+    def probe(self, *, is_vf: bool = False, **wanted: int) -> Self:
+        """Everything up to INIT_HCA and a UAR page. Raises DriverCommandError, DriverError.
+
+        ``wanted`` are general capabilities as they are to be.
+        """
         self.attach()
         self.must(Op.ENABLE_HCA)
         self.must(Op.QUERY_ISSI)
@@ -36,6 +39,8 @@ class BringUp(EventQueues):
         self.caps = caps.cmd_hca_cap.view(page)
         self.caps.cmdif_checksum = 0
         self.caps.pkey_table_size = 0
+        for name, value in wanted.items():
+            setattr(self.caps, name, value)
         self.must(Op.SET_HCA_CAP, op_mod=0, capability=bytes(page))
         if self.caps.pg:
             self.choose_paging()

@@ -9,7 +9,8 @@ in ``--net``. ``pkeys`` are an InfiniBand port's partitions besides the default 
 paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
 ``real_time=1`` has the clock tell the time of day in time stamps, and ``pps=1`` gives the board
 pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
-With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch.
+With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
+with ``sfs=N`` also up to N sub-functions.
 With ``bf=1`` the function takes work requests that are copied behind their doorbells (BlueFlame).
 """
 
@@ -31,6 +32,7 @@ from emu.device.models import (
     Capabilities,
     Model,
 )
+from emu.device.models.sub_functions import MOST_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
 from emu.device.port.ib.partitions import PKEY_NUMBER
 from emu.device.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
@@ -90,6 +92,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "pps": 0,
         "switch": 0,
         "bf": 0,
+        "sfs": 0,
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
@@ -111,12 +114,16 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         odp = values["odp"]
         scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
-    if values["switch"]:
-        try:
-            model = with_switch(model)
-        except ValueError as error:
-            raise DeviceSpecError(f"switch=1: {error}") from None
+    if values["switch"] or values["sfs"]:
+        model = _with_switch(model, values["sfs"])
     return DeviceSpec(model, options, frozenset(chosen), values["segment"])
+
+
+def _with_switch(model: Model, sub_functions: int) -> Model:
+    try:
+        return with_sub_functions(model, sub_functions) if sub_functions else with_switch(model)
+    except ValueError as error:
+        raise DeviceSpecError(f"switch, sfs: {error}") from None
 
 
 def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
@@ -186,6 +193,7 @@ _KEYS = {
     "pps": "pps=N",
     "switch": "switch=N",
     "bf": "bf=N",
+    "sfs": "sfs=N",
 }
 _OF_LINK = {
     "lid": PortType.IB,
@@ -196,6 +204,7 @@ _OF_LINK = {
     "real_time": PortType.ETH,
     "pps": PortType.ETH,
     "switch": PortType.ETH,
+    "sfs": PortType.ETH,
 }
 """Settings that only one link layer has."""
 
@@ -212,6 +221,7 @@ _LIMITS = {
     "pps": (0, 1),
     "switch": (0, 1),
     "bf": (0, 1),
+    "sfs": (0, MOST_SUB_FUNCTIONS),
 }
 
 

@@ -86,6 +86,38 @@ def test_traffic_through_the_uplinks_representor(guest):
     set_mode(guest, "legacy")
 
 
+def in_hardware(guest, packets):
+    """Packets that the device has counted for the rules of tc, when there are that many."""
+    for _ in range(15):
+        said = run(guest, "sleep 1; tc -s filter show dev eth0 ingress")
+        counted = [int(count) for count in re.findall(r"Sent hardware \d+ bytes (\d+) pkt", said)]
+        if sum(counted) >= packets:
+            break
+    return sum(counted)
+
+
+def test_flower_rules_drop_packets_and_go_to_chains(guest, suite):
+    """The kernel sees none of these packets: the rules are the device's alone."""
+    if suite != "bookworm":
+        pytest.skip("only Debian's 6.1 is built with the offload of tc (MLX5_CLS_ACT)")
+    rule = "tc filter add dev eth0 ingress prio 1 protocol ip"
+    no_ping = f"! ping -c 2 -W 2 {THERE}"
+    set_mode(guest, "switchdev")
+    run(guest, f"ping -c 2 -W 20 {THERE}; ethtool -K eth0 hw-tc-offload on")
+    run(guest, f"tc qdisc add dev eth0 ingress; {rule} flower skip_sw ip_proto icmp action drop")
+    run(guest, no_ping)
+    assert in_hardware(guest, 2) == 2
+    run(guest, f"tc filter del dev eth0 ingress; ping -c 2 -W 20 {THERE}")
+    run(guest, f"{rule} chain 0 flower skip_sw ip_proto icmp action goto chain 5")
+    run(guest, f"{rule} chain 5 flower skip_sw src_ip {THERE} action drop")
+    run(guest, no_ping)
+    assert in_hardware(guest, 4) == 4
+    run(guest, f"tc filter del dev eth0 ingress chain 5; ping -c 2 -W 20 {THERE}")
+    run(guest, "tc qdisc del dev eth0 ingress")
+    set_mode(guest, "legacy")
+    run(guest, f"ping -c 2 -W 20 {THERE}")
+
+
 def test_modes_change_under_traffic(guest):
     job = guest.popen(f"{IN_PEER}ping -i 0.05 -W 20 {HERE} -c 200 -q || true")
     for name in ("switchdev", "legacy") * 2:

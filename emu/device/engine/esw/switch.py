@@ -65,6 +65,11 @@ class EmbeddedSwitch:
             self._cable, self._alone, self._since = Passed(), Passed(), Passed()
             self.uplink.attach(node)
 
+    def detach(self, vhca: Vhca[Hca]) -> None:
+        """Nobody reaches it any more."""
+        self.changes += 1
+        self._segments.pop(vhca.vport_number, None)
+
     def vport_changed(self, node: Hca) -> None:
         """Tell the cable, which knows whether it is about the function that is plugged in."""
         self.changes += 1

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from emu.cli.commands.functions.models import command
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
+from emu.device.models.sub_functions import sub_function_of, with_sub_functions
 from emu.device.models.switching import can_switch, with_switch
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
 from layouts.enums import CapType, PortType
@@ -79,7 +80,12 @@ PLAIN = {
     f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()
 }
 EVERY = PLAIN | {
-    f"{name}-switch": with_switch(model) for name, model in PLAIN.items() if can_switch(model)
+    f"{name}-switch{'-sfs' * (most > 0)}": with_sub_functions(model, most)
+    if most
+    else with_switch(model)
+    for name, model in PLAIN.items()
+    if can_switch(model)
+    for most in (0, 64)
 }
 
 
@@ -99,6 +105,15 @@ def test_name_identity_and_title_agree_on_pf_and_vf(model):
     assert model.identity.is_vf == model.title.endswith(" VF")
     is_eth = model.port_type is PortType.ETH
     assert model.identity.class_code == (CLASS_ETHERNET if is_eth else CLASS_INFINIBAND)
+
+
+def test_a_sub_function_can_do_what_a_virtual_function_can():
+    """But for device memory: there is none in its part of BAR 2."""
+    for link, model in LINKS["connectx7"].items():
+        vf, sf = LINKS["connectx7-vf"][link], sub_function_of(model)
+        assert sf.general == {**vf.general, "device_memory": 0}
+        assert (sf.ethernet, sf.roce, sf.flow_table) == (vf.ethernet, vf.roce, vf.flow_table)
+        assert not sf.device_memory
 
 
 def test_longest_message_takes_fewer_than_half_of_all_psns(model):

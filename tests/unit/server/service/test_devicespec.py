@@ -59,6 +59,21 @@ def test_a_switch():
 def test_what_has_no_switch(name):
     with pytest.raises(DeviceSpecError, match="switch"):
         parse(f"{name},switch=1")
+    with pytest.raises(DeviceSpecError, match="sfs"):
+        parse(f"{name},sfs=1")
+
+
+@pytest.mark.parametrize("most", [1, 64, 256])
+def test_sub_functions_need_a_switch_and_have_it(most):
+    general = parse(f"connectx6dx,sfs={most}").model.general
+    assert (general["eswitch_manager"], general["sf"], general["max_num_sf"]) == (1, 1, most)
+    assert most <= 1 << general["log_max_sf"] < 2 * most
+    assert "sf" not in parse("connectx6dx,switch=1").model.general
+
+
+def test_more_sub_functions_than_there_can_be():
+    with pytest.raises(DeviceSpecError, match="sfs"):
+        parse("connectx6dx,sfs=257")
 
 
 def test_partitions():

@@ -1,0 +1,167 @@
+"""The sub-functions behind a physical function: parts of its BAR 2, each with an HCA of its own.
+
+They share the physical function's way to memory, its MSI-X vectors by number, its clock, and what
+host memory its guest may use. Whatever resets or ends it ends them. Faults, traces and the recovery
+from a failure are the physical function's alone.
+
+Source: PRM "Sub-Function (SF)"; core/sf/dev/dev.c: mlx5_sf_dev_add, core/sf/dev/driver.c.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from emu.device.cmdif.interface import CommandInterface
+from emu.device.cmdif.registry import Command
+from emu.device.engine import lifecycle
+from emu.device.engine.eth.roce_wire import RoceWire
+from emu.device.function.bar0 import Bar0
+from emu.device.models.sub_functions import sub_function_of
+from emu.device.ports import Buffer
+from emu.device.state.hca import Hca
+from emu.device.state.sub_functions import SubFunctions
+
+if TYPE_CHECKING:
+    from emu.device.models import Model
+    from emu.device.objects.remains import Remains
+
+log = logging.getLogger(__name__)
+
+_GUIDS_APART = 1 << 16
+
+
+def bar2_size(model: Model) -> int:
+    """Bytes of BAR 2: a part for each sub-function; 0 without any."""
+    most = int(model.general.get("max_num_sf", 0))
+    return sub_function_of(model).bar0_size << (most - 1).bit_length() if most else 0
+
+
+class _Behind:
+    """What is behind one part of BAR 2."""
+
+    def __init__(self, hca: Hca, commands: Mapping[int, Command]) -> None:
+        self.hca = hca
+        self.cmdif = CommandInterface(hca, commands)
+        self.bar = Bar0(hca, self.cmdif)
+
+    def on_failure(self) -> None:
+        """As for a function: it stops, and its driver finds why."""
+        lifecycle.quiesce(self.hca)
+        self.cmdif.forget()
+        lifecycle.take_down(self.hca)
+        self.bar.report_fatal()
+
+    def end(self) -> None:
+        """Stop it, and drop what its driver has made."""
+        if not self.hca.has_failed:
+            lifecycle.quiesce(self.hca)
+            self.cmdif.forget()
+        self.hca.drop_objects()
+
+    def run(self) -> bool:
+        """Do some of its pending work; True when there is more."""
+        hca = self.hca
+        if hca.has_failed:
+            return False
+        try:
+            if self.cmdif.busy and not hca.round.is_over:
+                self.cmdif.run()
+            return lifecycle.run(hca) or self.cmdif.busy
+        except Exception:
+            hca.fail()
+            return False
+
+
+class SubFunctionParts:
+    """The parts of BAR 2 of one physical function, from one of its resets to the next."""
+
+    def __init__(self, manager: Hca, commands: Mapping[int, Command], remains: Remains) -> None:
+        self._manager = manager
+        self._commands = commands
+        self._remains = remains
+        self._model = sub_function_of(manager.model)
+        general = manager.model.general
+        self._first = int(general["sf_base_id"])
+        self._behind: dict[int, _Behind] = {}
+        """By number, in the order of the next round."""
+        most = int(general["max_num_sf"])
+        self.all = SubFunctions(self._first, most, self._start, self._stop)
+
+    def __len__(self) -> int:
+        return len(self._behind)
+
+    def _start(self, number: int) -> Hca:
+        manager = self._manager
+        vhca = manager.adapter.add(number)
+        apart = (number - self._first + 1) * _GUIDS_APART
+        options = replace(manager.options, guid=manager.options.guid + apart, mac=0)
+        behind: list[_Behind] = []
+        hca = Hca(
+            self._model, options, manager.memory, manager.interrupts, manager.bare_clock,
+            RoceWire(manager.switch.segment_of(vhca)), vhca,
+            on_failure=lambda: behind[0].on_failure(), remains=self._remains,
+            host=manager.ledger,
+        )  # fmt: skip
+        behind.append(_Behind(hca, self._commands))
+        self._behind[number] = behind[0]
+        return hca
+
+    def _stop(self, hca: Hca) -> None:
+        number = hca.vhca.vport_number
+        self._behind.pop(number).end()
+        self._manager.adapter.remove(hca.vhca)
+
+    def _at(self, offset: int, length: int) -> tuple[_Behind, int] | None:
+        """What is behind an offset of BAR 2, and the offset in its part; None if nobody is."""
+        at, within = divmod(offset, self._model.bar0_size)
+        one = self.all.find(self._first + at)
+        if one is None or not one.is_there or within + length > self._model.bar0_size:
+            return None
+        return self._behind[one.number], within
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read BAR 2; all-ones where no sub-function is enabled."""
+        found = self._at(offset, length)
+        if found is None:
+            return b"\xff" * length
+        behind, within = found
+        try:
+            return behind.bar.read(within, length)
+        except Exception:
+            behind.hca.fail()
+            return b"\xff" * length
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Write BAR 2; nothing happens where no sub-function is enabled."""
+        found = self._at(offset, len(data))
+        if found is None or found[0].hca.has_failed:
+            return
+        behind, within = found
+        try:
+            behind.bar.write(within, data)
+        except Exception:
+            behind.hca.fail()
+
+    def run(self) -> bool:
+        """Do some of their pending work, as the round allows; True when there is more."""
+        more = False
+        for number, behind in [*self._behind.items()]:
+            if self._behind.get(number) is not behind:
+                continue
+            if self._manager.round.is_over:
+                # Those that have had no turn begin the next round.
+                rest = [*self._behind]
+                first = rest.index(number)
+                for late in rest[:first]:
+                    self._behind[late] = self._behind.pop(late)
+                return True
+            more |= behind.run()
+        return more
+
+    def forget_views(self) -> None:
+        """As for the physical function."""
+        for behind in self._behind.values():
+            behind.hca.forget_views()

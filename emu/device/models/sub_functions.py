@@ -1,0 +1,58 @@
+"""Adapters with sub-functions: what their manager and each of them can do.
+
+Sub-functions are an option of an adapter with an embedded switch, see :func:`with_sub_functions`.
+What the driver does with them: ``emu/device/adapter/README.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from emu.device.models.adapters import LINKS
+from emu.device.models.model import Model
+from emu.device.models.switching import with_switch
+
+MOST_SUB_FUNCTIONS = 256
+FIRST_NUMBER = 0x8000
+"""The number of the first one's vPort (sf_base_id)."""
+LOG_BYTES = 20
+"""Size of each one's part of BAR 2: an initialization segment and 254 UAR pages."""
+_LOG_PAGE = 12
+
+_EVENTS = ("allocated", "active", "in_use", "teardown_request")
+
+
+def with_sub_functions(model: Model, most: int) -> Model:
+    """The model with a switch and so many sub-functions, 1 to MOST_SUB_FUNCTIONS.
+
+    Raises ValueError for one that can have no switch.
+    """
+    model = with_switch(model)
+    general = {
+        **model.general,
+        "sf": 1,
+        "max_num_sf": most,
+        "log_max_sf": (most - 1).bit_length(),
+        "sf_base_id": FIRST_NUMBER,
+        "log_min_sf_size": LOG_BYTES - _LOG_PAGE,
+        "vhca_state": 1,
+        **{f"event_on_vhca_state_{state}": 1 for state in _EVENTS},
+    }
+    return replace(model, general=MappingProxyType(general))
+
+
+def sub_function_of(model: Model) -> Model:
+    """What each sub-function of an adapter can do: as much as a virtual function.
+
+    It has no device memory: there is none in its part of BAR 2.
+    """
+    found = LINKS[f"{model.name}-vf"][model.port_type]
+    return replace(
+        found,
+        name=f"{model.name}-sf",
+        title=f"{model.title} SF",
+        general=MappingProxyType({**found.general, "device_memory": 0}),
+        device_memory=MappingProxyType({}),
+        bar0_size=1 << LOG_BYTES,
+    )

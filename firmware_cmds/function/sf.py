@@ -1,0 +1,103 @@
+"""Sub-functions: making and ending them, and how far they have come.
+
+Source: PRM "ALLOC_SF", "MODIFY_VHCA_STATE"; core/sf/cmd.c, core/sf/vhca_event.c.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.cmdif.registry import command
+from emu.device.engine import vhca_state
+from emu.device.errors import CmdError
+from layouts.enums import Op, Status
+from layouts.eth_enums import VhcaState
+from layouts.function import sf as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from emu.device.state.sub_functions import SubFunction, SubFunctions
+
+
+def _all(hca: Hca) -> SubFunctions:
+    if hca.sub_functions is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "function manages no sub-functions")
+    return hca.sub_functions
+
+
+def _named(hca: Hca, number: int) -> SubFunction:
+    found = _all(hca).find(number)
+    if found is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "no sub-function has this number", f"function_id {number:#x}"
+        )
+    return found
+
+
+@command(Op.ALLOC_SF, layout.alloc_sf_in, layout.alloc_sf_out, privileged=True)
+def alloc_sf(hca: Hca, cmd: layout.AllocSfIn, out: layout.AllocSfOut) -> None:
+    """Make the sub-function of a number, with its vPort. Its driver cannot begin yet."""
+    one = _named(hca, cmd.function_id)
+    if one.state is not VhcaState.INVALID:
+        raise CmdError(
+            Status.BAD_RES_STATE_ERR, "sub-function exists", f"function_id {one.number:#x}"
+        )
+    _all(hca).start(one)
+    vhca_state.change(one, hca, VhcaState.ALLOCATED)
+
+
+@command(Op.DEALLOC_SF, layout.dealloc_sf_in, layout.dealloc_sf_out, privileged=True)
+def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> None:
+    """End a sub-function that is not active."""
+    one = _named(hca, cmd.function_id)
+    if one.state is not VhcaState.ALLOCATED:
+        raise CmdError(
+            Status.BAD_RES_STATE_ERR, "sub-function is not there, or active",
+            f"function_id {one.number:#x} is {one.state.name}",
+        )  # fmt: skip
+    _all(hca).stop(one)
+    one.sw_function_id = 0
+    vhca_state.change(one, hca, VhcaState.INVALID)
+
+
+@command(
+    Op.QUERY_VHCA_STATE, layout.query_vhca_state_in, layout.query_vhca_state_out,
+    privileged=True, of_vports=True,
+)  # fmt: skip
+def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVhcaStateOut) -> None:
+    """Return how far a sub-function has come, and what the driver calls it."""
+    one = _checked(hca, cmd)
+    one.told = one.state
+    context = out.vhca_state_context
+    context.vhca_state = one.state
+    context.sw_function_id = one.sw_function_id
+    context.arm_change_event = int(one.armed)
+
+
+@command(
+    Op.MODIFY_VHCA_STATE, layout.modify_vhca_state_in, layout.modify_vhca_state_out,
+    privileged=True, of_vports=True,
+)  # fmt: skip
+def modify_vhca_state(
+    hca: Hca, cmd: layout.ModifyVhcaStateIn, out: layout.ModifyVhcaStateOut
+) -> None:
+    """Give a sub-function the driver's own number, or ask for the event of its next change."""
+    one, chosen, context = _checked(hca, cmd), cmd.vhca_state_field_select, cmd.vhca_state_context
+    if chosen.sw_function_id:
+        if one.state is VhcaState.INVALID:
+            raise CmdError(
+                Status.BAD_RES_STATE_ERR, "sub-function is not there",
+                f"function_id {one.number:#x}",
+            )  # fmt: skip
+        one.sw_function_id = context.sw_function_id
+    if chosen.arm_change_event:
+        if context.arm_change_event:
+            vhca_state.arm(one, hca)
+        else:
+            one.armed = False
+
+
+def _checked(hca: Hca, cmd: layout.QueryVhcaStateIn | layout.ModifyVhcaStateIn) -> SubFunction:
+    if cmd.embedded_cpu_function:
+        raise CmdError(Status.BAD_PARAM_ERR, "there is no embedded CPU")
+    return _named(hca, cmd.function_id)

@@ -1,0 +1,366 @@
+"""Sub-functions: from their allocation to their end, and what ends them in between."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.models.sub_functions import FIRST_NUMBER, LOG_BYTES, with_sub_functions
+from emu.device.port.eth.frame import Frame
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar, PartBar
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import match_beside, to_tir, to_vport
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
+from emu.driver.world.tap_wire import TapWire
+from firmware_cmds import TABLE
+from layouts.enums import EventType, Op, PortType, Status
+from layouts.eth_enums import FlowTableType, VhcaState
+from layouts.rings.eqe import eqe_vhca_state
+
+MOST = 64
+MODEL = with_sub_functions(LINKS["connectx6dx"][PortType.ETH], MOST)
+GUID = 0x0002_C903_00AD_0000
+EVENTS = {
+    "vhca_state": 1,
+    **{
+        f"event_on_vhca_state_{state}": 1
+        for state in ("allocated", "active", "in_use", "teardown_request")
+    },
+}
+NUMBER = FIRST_NUMBER + 3
+FRAME = Packet(payload=b"from a sub-function").frame()
+
+
+class Manager:
+    """The physical function, with a driver that is told of its sub-functions."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.wire = TapWire()
+        self.memory, self.irqs = Memory(), IrqList()
+        options = HcaOptions(guid=GUID)
+        self.function = Function(
+            MODEL, options, TABLE, self.memory, self.irqs, clock, None, eth_wire=self.wire
+        )
+        self.probe()
+
+    def probe(self):
+        self.driver = Driver(FunctionBar(self.function), self.memory, self.irqs)
+        self.driver.probe(**EVENTS)
+        self.eqn = self.driver.create_eq(events=[EventType.VHCA_STATE_CHANGE])
+
+    @property
+    def hca(self):
+        return self.function.hca
+
+    def told(self):
+        """The numbers that events have named since the last call."""
+        entries = self.driver.eqs[self.eqn].drain()
+        return [eqe_vhca_state.view(bytearray(entry.data)).function_id for entry in entries]
+
+    def arm(self, number=NUMBER):
+        self.modify(number, arm_change_event=1)
+
+    def modify(self, number=NUMBER, **fields):
+        return self.driver.must(
+            Op.MODIFY_VHCA_STATE, function_id=number, vhca_state_context=fields,
+            vhca_state_field_select=dict.fromkeys(fields, 1),
+        )  # fmt: skip
+
+    def state(self, number=NUMBER):
+        answer = self.driver.must(Op.QUERY_VHCA_STATE, function_id=number)
+        return VhcaState(answer.vhca_state_context.vhca_state)
+
+    def active(self, number=NUMBER):
+        """A sub-function whose driver may begin."""
+        self.driver.must(Op.ALLOC_SF, function_id=number)
+        self.driver.must(Op.ENABLE_HCA, function_id=number)
+        return self
+
+    def bar(self, number=NUMBER):
+        return PartBar(self.function, number - FIRST_NUMBER << LOG_BYTES)
+
+    def driver_of(self, number=NUMBER):
+        """The sub-function's driver, after its probe."""
+        driver = Driver(self.bar(number), self.memory, self.irqs)
+        return driver.probe(is_vf=True)
+
+    def node_of(self, number=NUMBER):
+        driver = self.driver_of(number)
+        hca = self.hca.adapter.by_vport(number).node
+        return Node(SimpleNamespace(hca=hca, run=self.function.run), driver)
+
+
+@pytest.fixture
+def manager(clock):
+    return Manager(clock)
+
+
+def refused(status, driver, op, **fields):
+    assert driver.command(op, **fields).status == status
+
+
+def test_a_life(manager):
+    must, steps = manager.driver.must, []
+
+    def then(state):
+        assert manager.told() == [NUMBER]
+        assert manager.state() is state
+        manager.arm()
+        steps.append(state)
+
+    manager.arm()
+    assert manager.state() is VhcaState.INVALID
+    must(Op.ALLOC_SF, function_id=NUMBER)
+    then(VhcaState.ALLOCATED)
+    manager.modify(sw_function_id=88)
+    must(Op.ENABLE_HCA, function_id=NUMBER)
+    then(VhcaState.ACTIVE)
+    driver = manager.driver_of()
+    then(VhcaState.IN_USE)
+    must(Op.DISABLE_HCA, function_id=NUMBER)
+    then(VhcaState.TEARDOWN_REQUEST)
+    driver.remove()
+    then(VhcaState.ALLOCATED)
+    answer = must(Op.QUERY_VHCA_STATE, function_id=NUMBER).vhca_state_context
+    assert (answer.sw_function_id, answer.arm_change_event) == (88, 1)
+    must(Op.DEALLOC_SF, function_id=NUMBER)
+    assert manager.state() is VhcaState.INVALID
+    assert [*manager.hca.adapter.vhcas] == [0]
+    assert not manager.hca.ledger.accounts.get("sub-functions")
+
+
+def test_a_driver_that_goes_by_itself_may_come_back(manager):
+    manager.active()
+    for _ in range(2):
+        driver = manager.driver_of()
+        assert manager.state() is VhcaState.IN_USE
+        driver.remove()
+        assert manager.state() is VhcaState.ACTIVE
+    manager.driver.must(Op.DISABLE_HCA, function_id=NUMBER)
+    assert manager.state() is VhcaState.ALLOCATED
+
+
+def test_one_event_for_each_arming(manager):
+    manager.arm()
+    manager.active()
+    assert manager.told() == [NUMBER], "it looks, and arms again"
+    manager.arm()
+    assert manager.told() == [NUMBER], "it has not seen the present state"
+    manager.state()
+    manager.arm()
+    assert not manager.told()
+    manager.modify(arm_change_event=0)
+    manager.driver_of()
+    assert not manager.told()
+
+
+def test_without_the_capabilities_nobody_is_told(clock):
+    manager = Manager(clock)
+    manager.driver.remove()
+    manager.driver = Driver(FunctionBar(manager.function), manager.memory, manager.irqs)
+    manager.driver.probe(**dict.fromkeys(EVENTS, 0))
+    manager.eqn = manager.driver.create_eq(events=[EventType.VHCA_STATE_CHANGE])
+    manager.arm()
+    manager.active()
+    assert not manager.told()
+
+
+def test_its_part_of_the_bar_is_there_while_it_is_active(manager):
+    function, bar = manager.function, manager.bar()
+    gone = b"\xff" * 4
+    assert function.bar_sizes[2] == MOST << LOG_BYTES
+    assert bar.read(0, 4) == gone
+    manager.driver.must(Op.ALLOC_SF, function_id=NUMBER)
+    assert bar.read(0, 4) == gone
+    bar.write(0x14, bytes(4))
+    manager.driver.must(Op.ENABLE_HCA, function_id=NUMBER)
+    assert bar.read(0, 4) == function.bar_read(0, 0, 4), "the firmware's version"
+    assert manager.bar(NUMBER + 1).read(0, 4) == gone
+    assert bar.read((1 << LOG_BYTES) - 2, 4) == gone, "across the end of the part"
+    assert function.bar_read(2, (MOST << LOG_BYTES) - 2, 4) == gone
+    function.config_write(4, bytes(2))
+    assert bar.function.bar_read(2, NUMBER - FIRST_NUMBER << LOG_BYTES, 4) == gone
+
+
+def test_its_driver_waits_until_it_may_begin(manager):
+    manager.active()
+    driver = manager.driver_of()
+    manager.driver.must(Op.DISABLE_HCA, function_id=NUMBER)
+    refused(Status.BAD_SYS_STATE_ERR, driver, Op.ENABLE_HCA)
+    driver.remove()
+    assert manager.state() is VhcaState.ALLOCATED
+
+
+@pytest.mark.parametrize("number", [0x7FFF, FIRST_NUMBER + MOST, 1])
+@pytest.mark.parametrize(
+    "op",
+    [
+        *(Op.ALLOC_SF, Op.DEALLOC_SF, Op.QUERY_VHCA_STATE, Op.MODIFY_VHCA_STATE),
+        *(Op.ENABLE_HCA, Op.DISABLE_HCA),
+    ],
+)
+def test_numbers_that_are_no_sub_functions(manager, op, number):
+    refused(Status.BAD_PARAM_ERR, manager.driver, op, function_id=number)
+
+
+def test_what_its_state_does_not_allow(manager):
+    driver = manager.driver
+    refused(Status.BAD_RES_STATE_ERR, driver, Op.DEALLOC_SF, function_id=NUMBER)
+    refused(Status.BAD_PARAM_ERR, driver, Op.ENABLE_HCA, function_id=NUMBER)
+    refused(
+        Status.BAD_RES_STATE_ERR, driver, Op.MODIFY_VHCA_STATE, function_id=NUMBER,
+        vhca_state_field_select={"sw_function_id": 1},
+    )  # fmt: skip
+    manager.active()
+    refused(Status.BAD_RES_STATE_ERR, driver, Op.ALLOC_SF, function_id=NUMBER)
+    refused(Status.BAD_SYS_STATE_ERR, driver, Op.ENABLE_HCA, function_id=NUMBER)
+    for _ in range(3):  # active, in use, asked to leave
+        refused(Status.BAD_RES_STATE_ERR, driver, Op.DEALLOC_SF, function_id=NUMBER)
+        if manager.state() is VhcaState.ACTIVE:
+            manager.driver_of()
+        else:
+            driver.must(Op.DISABLE_HCA, function_id=NUMBER)
+
+
+def test_who_has_none(manager):
+    """A sub-function has no sub-functions of its own."""
+    driver = manager.active().driver_of()
+    for op in (Op.ALLOC_SF, Op.DEALLOC_SF, Op.QUERY_VHCA_STATE, Op.MODIFY_VHCA_STATE):
+        refused(Status.BAD_PARAM_ERR, driver, op, function_id=NUMBER)
+    refused(Status.BAD_PARAM_ERR, driver, Op.ENABLE_HCA, function_id=NUMBER)
+
+
+def test_the_manager_chooses_its_capabilities(manager):
+    """As `devlink port function set roce disable` does (core/eswitch_offloads.c)."""
+    manager.driver.must(Op.ALLOC_SF, function_id=NUMBER)
+    other = {"other_function": 1, "function_id": NUMBER}
+    page = bytearray(manager.driver.must(Op.QUERY_HCA_CAP, op_mod=0, **other).capability)
+    caps = type(manager.driver.caps)(page)
+    assert caps.roce
+    assert caps.vhca_id == manager.hca.adapter.by_vport(NUMBER).number
+    caps.roce = 0
+    manager.driver.must(Op.SET_HCA_CAP, op_mod=0, capability=bytes(page), **other)
+    manager.driver.must(Op.ENABLE_HCA, function_id=NUMBER)
+    assert not manager.driver_of().caps.roce
+
+
+def test_frames_between_it_and_the_cable(manager):
+    """By the forwarding database, as the slow path leads them."""
+    node = manager.active().node_of()
+    fdb = Flows(manager.driver, FlowTableType.FDB)
+    table = fdb.table(0)
+    criteria = match_beside(source_port=0xFFFF)
+    group = fdb.group(table, 0, 3, enable=2, match_criteria=criteria)
+    for index, (source, to) in enumerate(((NUMBER, 0xFFFF), (0xFFFF, NUMBER))):
+        value = match_beside(source_port=source)
+        fdb.entry(table, index, group, to_vport(to), value=value)
+    fdb.set_root(table)
+    rq = ReceiveQueue(node)
+    buffers = Buffers(rq)
+    flows = Flows(node.driver)
+    root = flows.table(1)
+    td = alloc_td(node.driver)
+    to = to_tir(create_direct_tir(node.driver, td, rq.rqn))
+    flows.entry(root, 0, flows.group(root, 0, 0), to)
+    flows.set_root(root)
+    SendQueue(node, tisn=create_tis(node.driver, td)).send(FRAME)
+    node.settle()
+    assert [frame.data for frame in manager.wire.sent()] == [FRAME]
+    manager.hca.switch.receive(Frame(FRAME))
+    node.settle()
+    assert node.hca.nic_vport.received.packets == 1
+    assert not manager.hca.nic_vport.received.packets
+    assert buffers
+
+
+def ended(manager):
+    assert [*manager.hca.adapter.vhcas] == [0]
+    assert not len(manager.function.parts)
+    assert not manager.hca.ledger.accounts.get("sub-functions")
+    assert manager.bar().read(0, 4) == b"\xff" * 4
+
+
+@pytest.mark.parametrize("is_in_use", [False, True])
+@pytest.mark.parametrize("how", ["reset", "flr", "teardown", "shut down", "failure"])
+def test_whatever_ends_the_manager_ends_them(manager, how, is_in_use, caplog):
+    manager.active()
+    if is_in_use:
+        node = manager.node_of()
+        node.region(1 << 16)
+    function = manager.function
+    if how == "reset":
+        function.reset()
+    elif how == "flr":
+        function.restart("flr")
+    elif how == "teardown":
+        manager.driver.must(Op.TEARDOWN_HCA)
+    elif how == "shut down":
+        manager.driver.must(Op.TEARDOWN_HCA, profile=1)
+    else:
+        try:
+            raise RuntimeError("a bug")
+        except RuntimeError:
+            function.hca.fail()
+        caplog.clear()
+        function.restart("firmware")
+    ended(manager)
+    function.run()
+    manager.probe()
+    manager.active()
+    manager.driver_of().remove()
+    assert manager.state() is VhcaState.ACTIVE
+
+
+def test_a_bug_in_one_stops_it_alone(manager, caplog):
+    node = manager.active().node_of()
+    try:
+        raise RuntimeError("a bug")
+    except RuntimeError:
+        node.hca.fail()
+    caplog.clear()
+    assert node.hca.has_failed
+    assert not manager.hca.has_failed
+    manager.driver.must(Op.DISABLE_HCA, function_id=NUMBER)
+    assert manager.state() is VhcaState.TEARDOWN_REQUEST
+    manager.active(NUMBER + 1)
+    manager.driver_of(NUMBER + 1).remove()
+
+
+def test_all_at_once(manager):
+    """Each with objects of its own, some in use; then they end in another order."""
+    numbers = range(FIRST_NUMBER, FIRST_NUMBER + MOST)
+    for number in numbers:
+        manager.active(number)
+    drivers = {number: manager.driver_of(number) for number in numbers[::8]}
+    pds = [driver.alloc_pd() for driver in drivers.values()]
+    assert len(set(pds)) == 1, "numbers are each function's own"
+    assert len(manager.hca.adapter.vhcas) == MOST + 1
+    for driver, pd in zip(drivers.values(), pds):
+        driver.must(Op.DEALLOC_PD, pd=pd)
+    for number in reversed(numbers):
+        manager.driver.must(Op.DISABLE_HCA, function_id=number)
+        if number in drivers:
+            drivers[number].remove()
+        manager.driver.must(Op.DEALLOC_SF, function_id=number)
+    ended(manager)
+
+
+def test_all_share_what_the_guest_may_use(manager):
+    manager.hca.ledger.limit = manager.hca.ledger.used + (1 << 20)
+    node = manager.active().node_of()
+    pds = 0
+    while node.driver.command(Op.ALLOC_PD).status == Status.OK:
+        pds += 1
+        assert pds < 1 << 14
+    assert manager.driver.command(Op.ALLOC_PD).status == Status.LIM_ERR
