@@ -60,3 +60,13 @@ def test_pings_are_answered(guest, mode, frames, said):
     assert out.startswith(said)
     assert "5 answered" in out
     assert "5 received" in out
+
+
+@pytest.mark.parametrize("mode", ["zero", "copy"])
+def test_packets_have_time_stamps(guest, mode):
+    """A program asks the driver for them, which Linux can since 6.3."""
+    if guest.run("grep -q bpf_xdp_metadata_rx_timestamp /proc/kallsyms").status:
+        pytest.skip("this suite's kernel has no metadata for such programs")
+    out = run(guest, ANSWERED.format(mode=f"{mode}+stamps", frames=4096))
+    assert "5 answered" in out
+    assert "5 received" in out
