@@ -53,6 +53,17 @@ KNOWN_ETH: tuple[Known, ...] = (
             """
         ),
     ),
+    Known(
+        (),
+        What.STRUCTURE,
+        _NO_TYPE,
+        _names(
+            """
+            destroy_scheduling_element_out modify_scheduling_element_out
+            query_scheduling_element_out set_pp_rate_limit_out
+            """
+        ),
+    ),
     Known(("6.1", "6.12"), What.STRUCTURE, _NO_TYPE, ("query_l2_table_entry_out",)),
     Known(("6.12",), What.STRUCTURE, "no field of it is read", ("shampo_cap",)),
     Known(
