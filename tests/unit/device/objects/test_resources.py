@@ -199,7 +199,7 @@ class TestManyNumbers:
         """With small bounds, so that the queue is full and the numbers run out often."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(table_module, "MOST_QUEUED", 3)
-            patch.setattr(table_module, "FOUND_AT_ONCE", 2)
+            patch.setattr(table_module, "MOST_LOOKED_FOR", 2)
             numbers, held = Numbers(5, 25), []
             for _ in range(200):
                 if held and (numbers.are_taken or data.draw(st.booleans())):
