@@ -28,7 +28,7 @@ def begin(task):
     else:
         raise AssertionError("the task closed a file twice")
 
-tracer = Tracer(begin, ended.append, stopped.append)
+tracer = TaskTracer(begin, ended.append, stopped.append)
 go, start = os.pipe()
 child = os.fork()
 if child == 0:
