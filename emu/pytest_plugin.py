@@ -115,7 +115,7 @@ def _parsed(kind: OptionKind, text: str) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; write TAP where that is wanted, and not in each of xdist's workers."""
+    """Declare the marker; write TAP where that is asked for, and not in each of xdist's workers."""
     path = config.getoption("--mlx5-tap")
     if path is not None and not hasattr(config, "workerinput"):
         from emu.guests.conformance.collected import TapFile
@@ -173,7 +173,7 @@ def _options(
     request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
 ) -> tuple[GuestOptions, bool]:
     """The guest that the command line and the test's markers ask for."""
-    from emu.guests.wanted import wanted
+    from emu.guests.requested import requested
 
     config = request.config
     # Of several suites each test has one, by its fixture.
@@ -186,7 +186,7 @@ def _options(
         chosen["suite"] = suite
     is_fresh = bool(chosen.pop("fresh", False))
     wants_trace = not config.getoption("--mlx5-no-trace") and chosen.get("trace") is None
-    made = wanted(chosen)
+    made = requested(chosen)
     if wants_trace and made.devices:
         directory = _directory(tmp_path_factory.getbasetemp(), chosen, is_fresh)
         made = dataclasses.replace(made, trace=directory / "trace.json")
@@ -227,10 +227,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     result = yield
     watched = item.stash.get(_WATCHED, None)
     if watched is not None:
-        found = _failures(item, watched)
-        if found:
-            lines = [f"{one.kind}: {one.title}" for one in found]
-            lines += [printable(f"  {line}") for line in found[0].lines]
+        failing = _failures(item, watched)
+        if failing:
+            lines = [f"{one.kind}: {one.title}" for one in failing]
+            lines += [printable(f"  {line}") for line in failing[0].lines]
             pytest.fail("\n".join(["the guest's kernel:", *lines]), pytrace=False)
     return result
 
@@ -244,8 +244,8 @@ def _failures(item: pytest.Item, watched: Watched) -> list[Finding]:
     if fail_on is FailOn.NEVER or any(not mark.args for mark in marks):
         return []
     allowed = [pattern for mark in marks for pattern in mark.args]
-    found = failures(watched.findings(), fail_on, is_emulated=watched.guest.is_emulated)
-    return [one for one in found if not any(fnmatchcase(one.title, each) for each in allowed)]
+    failing = failures(watched.findings(), fail_on, is_emulated=watched.guest.is_emulated)
+    return [one for one in failing if not any(fnmatchcase(one.title, each) for each in allowed)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -43,6 +43,6 @@ def _commands(main: click.Command, texts: dict[str, str]) -> Iterator[str]:
         if command is None or command.hidden:
             continue
         shows = re.compile(rf"mlx5emu {re.escape(name)}\b")
-        found = [page for page, text in texts.items() if shows.search(text)]
-        shown = " ".join(f"[{page.removesuffix('.md')}]({page})" for page in found)
+        pages = [page for page, text in texts.items() if shows.search(text)]
+        shown = " ".join(f"[{page.removesuffix('.md')}]({page})" for page in pages)
         yield f"| `{name}` | {command.get_short_help_str(120)} | {shown} |"

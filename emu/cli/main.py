@@ -34,12 +34,12 @@ INTERRUPTED = 130  # what a shell gives for a command that Ctrl-C ended
 @functools.cache
 def _modules() -> dict[str, str]:
     """The module of each command, which is not imported for it, by the command's name."""
-    found = {}
+    modules = {}
     for module in pkgutil.walk_packages(emu.cli.commands.__path__, "emu.cli.commands."):
         name = module.name.rpartition(".")[2]
         if not module.ispkg and not name.startswith("_"):
-            found[name.replace("_", "-")] = module.name
-    return found
+            modules[name.replace("_", "-")] = module.name
+    return modules
 
 
 class CommandGroup(click.Group):

@@ -61,9 +61,10 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     words = " ".join(command.collect_usage_pieces(context))
     yield f".SS {_plain(path)} {_plain(words)}\n{_paragraphs(command.help or '')}"
     for parameter in command.get_params(context):
-        told = parameter.get_help_record(context)
-        if told is not None and "--help" not in told[0]:
-            yield f".TP\n\\fB{_plain(told[0])}\\fR\n{_plain(told[1]) or 'No more to say.'}\n"
+        help_record = parameter.get_help_record(context)
+        if help_record is not None and "--help" not in help_record[0]:
+            words, about = map(_plain, help_record)
+            yield f".TP\n\\fB{words}\\fR\n{about or 'No more to say.'}\n"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)

@@ -40,7 +40,7 @@ class Check:
 
     part: str
     state: State
-    found: str
+    result: str
     remedy: str = ""
 
 
@@ -88,10 +88,10 @@ def _builders(needed: State) -> list[Check]:
     checks = []
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")):
-        found = shutil.which(program, path=path)
-        state = State.GOOD if found else needed
-        remedy = "" if found else f"apt-get install {package}"
-        checks.append(Check(package, state, found or f"no {program}", remedy))
+        program_path = shutil.which(program, path=path)
+        state = State.GOOD if program_path else needed
+        remedy = "" if program_path else f"apt-get install {package}"
+        checks.append(Check(package, state, program_path or f"no {program}", remedy))
     keyring = KEYRING.exists()
     checks.append(
         Check(
@@ -123,16 +123,16 @@ def _qemu() -> tuple[Qemu | None, Check]:
     except LabError as error:
         return None, Check("QEMU", State.BAD, str(error), "unset MLX5EMU_QEMU")
     if program is None:
-        found = "none with vfio-user-pci; Debian's is fetched when it is needed"
-        return None, Check("QEMU", State.NOTE, found)
-    found = f"{program.version_text} ({program.origin}): {qemu.program_path(program)}"
-    return program, Check("QEMU", State.GOOD, found)
+        result = "none with vfio-user-pci; Debian's is fetched when it is needed"
+        return None, Check("QEMU", State.NOTE, result)
+    result = f"{program.version_text} ({program.origin}): {qemu.program_path(program)}"
+    return program, Check("QEMU", State.GOOD, result)
 
 
 def _kvm(program: Qemu | None, built: Image | None) -> Check:
     if not accel.is_accessible():
-        found = "no /dev/kvm that may be used: guests run on emulated processors"
-        return Check("KVM", State.NOTE, found)
+        result = "no /dev/kvm that may be used: guests run on emulated processors"
+        return Check("KVM", State.NOTE, result)
     answer = accel.known_answer(program) if program else None
     if answer is None and program and built:
         answer = accel.kvm_boots(program, built)
@@ -148,20 +148,20 @@ def _images(images: dict[str, Image]) -> list[Check]:
     for suite in SUITES:
         built = images.get(suite)
         if built is None:
-            found = f"not built; mlx5emu guest build --suite {suite}"
-            checks.append(Check(f"guest {suite}", State.NOTE, found))
+            result = f"not built; mlx5emu guest build --suite {suite}"
+            checks.append(Check(f"guest {suite}", State.NOTE, result))
         else:
             size = decimal(cache.disk_usage(built.path))
-            found = f"Linux {built.release}, rdma-core {built.rdma_core}, {size}"
-            checks.append(Check(f"guest {suite}", State.GOOD, found))
+            result = f"Linux {built.release}, rdma-core {built.rdma_core}, {size}"
+            checks.append(Check(f"guest {suite}", State.GOOD, result))
     return checks
 
 
 def _cache(needed: State) -> Check:
     directory = cache.cache_dir()
     free = shutil.disk_usage(directory).free
-    found = f"{directory}: {decimal(cache.disk_usage(directory))}, {decimal(free)} free"
-    return Check("cache", State.GOOD if free > _ROOM else needed, found)
+    result = f"{directory}: {decimal(cache.disk_usage(directory))}, {decimal(free)} free"
+    return Check("cache", State.GOOD if free > _ROOM else needed, result)
 
 
 def _libvfio_user() -> Check:
@@ -172,8 +172,8 @@ def _libvfio_user() -> Check:
 
 
 def _passt() -> Check:
-    found = shutil.which("passt")
-    if found is None:
+    path = shutil.which("passt")
+    if path is None:
         absent = "absent; only --net user wants it"
         return Check("passt", State.NOTE, absent, "apt-get install passt")
-    return Check("passt", State.GOOD, found)
+    return Check("passt", State.GOOD, path)

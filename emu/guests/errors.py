@@ -92,9 +92,9 @@ def as_told(error: Exception) -> bytes:
 def told_failure(data: bytes) -> GuestError:
     """The error of another process; one that says so when ``data`` cannot be read."""
     try:
-        told = json.loads(data)
-        error = GuestError(printable(str(told["message"])), printable(str(told["console"])))
-        error.status = int(told["status"]) & 0xFF
+        table = json.loads(data)
+        error = GuestError(printable(str(table["message"])), printable(str(table["console"])))
+        error.status = int(table["status"]) & 0xFF
     except (ValueError, KeyError, TypeError, RecursionError):
         return GuestError("it has failed without a reason that can be read")
     return error

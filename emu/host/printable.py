@@ -24,11 +24,11 @@ def printable(text: str) -> str:
     return "".join(map(_shown, text))
 
 
-def one_line(text: str, most: int = LONGEST_LINE) -> str:
-    """Like :func:`printable`, on one line of at most ``most`` characters."""
-    short = text[:most]
+def one_line(text: str, limit: int = LONGEST_LINE) -> str:
+    """Like :func:`printable`, on one line of at most ``limit`` characters."""
+    short = text[:limit]
     line = printable(short).replace("\n", "\\n").replace("\t", "\\t")
-    return f"{line[:most]}..." if len(line) > most or len(text) > most else line
+    return f"{line[:limit]}..." if len(line) > limit or len(text) > limit else line
 
 
 def _shown(character: str) -> str:

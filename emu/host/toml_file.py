@@ -46,8 +46,8 @@ class TomlFile(Generic[M]):
         try:
             self.content: M = model.model_validate(table)
         except ValidationError as failure:
-            found = [(one["loc"], _said(one, model, tables)) for one in _causes(failure)]
-            raise self.mistakes(found) from None
+            mistakes = [(one["loc"], _said(one, model, tables)) for one in _causes(failure)]
+            raise self.mistakes(mistakes) from None
 
     def _text(self) -> str:
         try:
@@ -63,12 +63,12 @@ class TomlFile(Generic[M]):
         """The error to raise for something that is wrong at a place."""
         return self.mistakes([(place, why)])
 
-    def mistakes(self, found: Sequence[tuple[Place, object]]) -> UserError:
+    def mistakes(self, mistakes: Sequence[tuple[Place, object]]) -> UserError:
         """The error to raise for several things that are wrong."""
-        lines = sorted(((self.line(place), why) for place, why in found), key=lambda one: one[0])
-        told = [f"{self.path}:{line}: {why}" for line, why in lines]
-        more = [f"{self.path}: {len(told) - _MOST_SHOWN} more"] * (len(told) > _MOST_SHOWN)
-        return self._error("\n".join(told[:_MOST_SHOWN] + more))
+        lines = sorted(((self.line(place), why) for place, why in mistakes), key=lambda one: one[0])
+        texts = [f"{self.path}:{line}: {why}" for line, why in lines]
+        more = [f"{self.path}: {len(texts) - _MOST_SHOWN} more"] * (len(texts) > _MOST_SHOWN)
+        return self._error("\n".join(texts[:_MOST_SHOWN] + more))
 
 
 def _causes(failure: ValidationError) -> list[Any]:

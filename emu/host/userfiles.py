@@ -27,12 +27,12 @@ def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
     return os.open(path, flags, mode)
 
 
-def read_infile(path: Path, most: int) -> bytes:
-    """A file's content. Raises UserError when it has more than ``most`` bytes, and OSError."""
+def read_infile(path: Path, limit: int) -> bytes:
+    """A file's content. Raises UserError when it has more than ``limit`` bytes, and OSError."""
     with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise UserError(f"{path}: more than {most >> 20} MiB")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise UserError(f"{path}: more than {limit >> 20} MiB")
     return data
 
 

@@ -32,7 +32,7 @@ def lab():
     """The guests of all tests here; skips where the lab cannot run."""
     missing = [check for check in doctor.examine() if check.state is doctor.State.BAD]
     if missing:
-        pytest.skip("; ".join(f"{check.part}: {check.found}" for check in missing))
+        pytest.skip("; ".join(f"{check.part}: {check.result}" for check in missing))
     pool = GuestPool()
     yield pool
     pool.close()

@@ -43,7 +43,7 @@ from emu.guests.machine.launch import _config
 from emu.guests.named import topology
 from emu.guests.options import records
 from emu.guests.options.table import markdown
-from emu.guests.wanted import wanted
+from emu.guests.requested import requested
 from emu.host.user_error import UserError
 from emu.instruments.campaign import matrix
 
@@ -72,9 +72,9 @@ told["campaign"] = refused(matrix.read, work)
 parser = Parser(_ispytest=True)
 pytest_plugin.pytest_addoption(parser)
 told["pytest"] = parser.parse(["--mlx5-rng", "2"]).mlx5_rng
-told["marker"] = wanted({"rng": 4}).rng
+told["marker"] = requested({"rng": 4}).rng
 told["python"] = GuestOptions().rng
-told["record"] = wanted(records.told(records.recorded(GuestOptions(rng=5)))).rng
+told["record"] = requested(records.options_of(records.recorded(GuestOptions(rng=5)))).rng
 told["init"] = _config(GuestOptions(rng=6), "6.12", None)["rng"]
 told["manual"] = "\\\\-\\\\-rng N" in page()
 told["page"] = "| `--rng` N | `rng` * | `rng` | 7 | Sources of random numbers. |" in markdown()

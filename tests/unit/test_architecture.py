@@ -33,7 +33,7 @@ ORDER = (
     *below("emu.server", "net vfio control service"),
     *below("emu.driver", "nodes transport"),
     *below("emu.guests", "errors workdir cache archive options timeline channel inside kernel"),
-    *below("emu.guests", "wanted image machine guest named conformance"),
+    *below("emu.guests", "requested image machine guest named conformance"),
     "emu.guests",
     *below("emu.instruments", "outcome coverage traceview smallest campaign fuzz testing"),
     "emu.pytest_plugin",

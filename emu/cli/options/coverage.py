@@ -37,7 +37,7 @@ def _modules(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 
 
 @dataclass
-class Wanted:
+class CoverageRequest:
     """What the options say."""
 
     modules: tuple[str, ...]
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def coverage_options(function: F) -> F:
-    """Add the options; the command gets them as ``coverage``, a :class:`Wanted`."""
+    """Add the options; the command gets them as ``coverage``, a :class:`CoverageRequest`."""
 
     @functools.wraps(function)
     def collected(
@@ -59,12 +59,12 @@ def coverage_options(function: F) -> F:
         coverage_kcov: bool,
         **rest: Any,
     ) -> Any:
-        wanted = Wanted(coverage, coverage_file, coverage_blocks, coverage_kcov)
+        requested = CoverageRequest(coverage, coverage_file, coverage_blocks, coverage_kcov)
         try:
-            return function(*args, coverage=wanted, **rest)
+            return function(*args, coverage=requested, **rest)
         finally:
-            if wanted.blocks is not None:
-                wanted.blocks.close()
+            if requested.blocks is not None:
+                requested.blocks.close()
 
     for option in (
         click.option(
@@ -96,47 +96,47 @@ def coverage_options(function: F) -> F:
     return cast("F", collected)
 
 
-def with_coverage(choices: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
+def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[str, Any]:
     """The guest's choices: with ``--coverage`` the driver is loaded after booting, by us."""
-    if (wanted.by_block or wanted.by_kcov) and not wanted.modules:
-        option = "--coverage-blocks" if wanted.by_block else "--coverage-kcov"
+    if (requested.by_block or requested.by_kcov) and not requested.modules:
+        option = "--coverage-blocks" if requested.by_block else "--coverage-kcov"
         raise click.UsageError(f"{option} is for --coverage")
-    if wanted.by_block and wanted.by_kcov:
+    if requested.by_block and requested.by_kcov:
         raise click.UsageError("--coverage-kcov counts blocks by itself: not --coverage-blocks")
-    if not wanted.modules:
+    if not requested.modules:
         return choices
     if not choices["probe"]:
         raise click.UsageError("--coverage loads the driver, which --no-probe forbids")
     choices = choices | {"probe": False}
-    if wanted.by_block:
+    if requested.by_block:
         if choices["accelerator"] == "kvm":
             raise click.UsageError("--coverage-blocks sees what QEMU translates: not with KVM")
         from emu.instruments.coverage.blocks import BlockMap
 
-        wanted.blocks = BlockMap()
-        arguments = wanted.blocks.arguments()
+        requested.blocks = BlockMap()
+        arguments = requested.blocks.arguments()
         choices |= {"accelerator": "tcg", "qemu_arguments": arguments}
     return choices
 
 
 @contextlib.contextmanager
-def covered(guest: Guest, wanted: Wanted) -> Iterator[None]:
+def covered(guest: Guest, requested: CoverageRequest) -> Iterator[None]:
     """Count calls in the guest while the body runs; nothing without modules.
 
     A body that raises leaves no file: a guest that has gone cannot tell.
     """
-    if not wanted.modules:
+    if not requested.modules:
         yield
         return
     from emu.instruments.coverage import data
 
-    session = _session(guest, wanted)
+    session = _session(guest, requested)
     session.start()
     yield
     coverage = session.finish()
-    if wanted.blocks is not None:
-        coverage = _with_blocks(coverage, session, wanted.blocks)
-    data.save(wanted.file, coverage)
+    if requested.blocks is not None:
+        coverage = _with_blocks(coverage, session, requested.blocks)
+    data.save(requested.file, coverage)
     for kernel in coverage.kernels.values():
         for name, module in kernel.modules.items():
             _say(f"{name}: {module.ran} of {len(module.functions)} functions ran")
@@ -144,33 +144,35 @@ def covered(guest: Guest, wanted: Wanted) -> Iterator[None]:
                 _say(f"{name}: {len(module.blocks.ran)} of {module.blocks.total} blocks ran")
         if kernel.missed:
             lost = (
-                "tasks' buffers were full or missing" if wanted.by_kcov else "calls were not seen"
+                "tasks' buffers were full or missing"
+                if requested.by_kcov
+                else "calls were not seen"
             )
             _say(f"{kernel.missed} {lost}: what is lost is not counted")
 
 
-def _session(guest: Guest, wanted: Wanted) -> CoverageSession:
-    if wanted.by_kcov:
+def _session(guest: Guest, requested: CoverageRequest) -> CoverageSession:
+    if requested.by_kcov:
         from emu.instruments.coverage.kcov import KcovSession
 
-        return KcovSession(guest, wanted.modules)
+        return KcovSession(guest, requested.modules)
     from emu.instruments.coverage.session import CoverageSession
 
-    return CoverageSession(guest, wanted.modules)
+    return CoverageSession(guest, requested.modules)
 
 
 def _with_blocks(coverage: Coverage, session: CoverageSession, shared: BlockMap) -> Coverage:
     from emu.instruments.coverage.blocks import measure
 
     with work_directory() as work:
-        found = measure(shared, session.files(work), session.bases)
+        counted = measure(shared, session.files(work), session.bases)
     if shared.lost:
         _say(f"{shared.lost} blocks found no room, and are not counted")
     kernels = {
         release: kernel.model_copy(
             update={
                 "modules": {
-                    name: module.model_copy(update={"blocks": found[name]})
+                    name: module.model_copy(update={"blocks": counted[name]})
                     for name, module in kernel.modules.items()
                 }
             }

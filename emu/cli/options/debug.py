@@ -69,15 +69,15 @@ def gdb_option(function: F) -> F:
     )(function)
 
 
-def with_debugging(choices: dict[str, Any], wanted: Debugging) -> dict[str, Any]:
+def with_debugging(choices: dict[str, Any], requested: Debugging) -> dict[str, Any]:
     """The guest's choices: who wants to see the first probe has it held back."""
-    if wanted.traces_kernel and choices["trace"] is None:
+    if requested.traces_kernel and choices["trace"] is None:
         raise click.UsageError("--dmesg and --ftrace add to the file of --trace")
-    holds = bool(wanted.ftrace) or wanted.gdb == "load"
+    holds = bool(requested.ftrace) or requested.gdb == "load"
     if holds and not choices["probe"]:
         raise click.UsageError("--ftrace and --gdb load see the driver's first probe themselves")
-    choices = choices | {"hold_probe": holds, "gdb": wanted.gdb is not None}
-    if wanted.gdb is not None:
+    choices = choices | {"hold_probe": holds, "gdb": requested.gdb is not None}
+    if requested.gdb is not None:
         choices["hang_timeout"] = _A_WEEK
     return choices
 
@@ -85,14 +85,14 @@ def with_debugging(choices: dict[str, Any], wanted: Debugging) -> dict[str, Any]
 class Debugger:
     """Does what the options say, around a command in the guest."""
 
-    def __init__(self, wanted: Debugging, trace: Path | None) -> None:
-        self._wanted = wanted
+    def __init__(self, requested: Debugging, trace: Path | None) -> None:
+        self._requested = requested
         self._trace = trace
         self._kernel: Any = None
-        if wanted.traces_kernel:
+        if requested.traces_kernel:
             from emu.guests.guest.kernel_trace import KernelTrace
 
-            self._kernel = KernelTrace(wanted.ftrace, _say)
+            self._kernel = KernelTrace(requested.ftrace, _say)
 
     @contextlib.contextmanager
     def watching(self, guest: Guest) -> Iterator[None]:
@@ -100,8 +100,8 @@ class Debugger:
         if self._kernel is not None:
             self._kernel.begin(guest)
         try:
-            if self._wanted.gdb is not None:
-                invite(self._wanted.gdb, await_gdb(guest, self._wanted.gdb))
+            if self._requested.gdb is not None:
+                invite(self._requested.gdb, await_gdb(guest, self._requested.gdb))
             if guest.options.hold_probe:
                 guest.probe()
             yield

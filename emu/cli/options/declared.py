@@ -41,8 +41,8 @@ class _Shared(click.Path):
         """The directory, and whether the guest may write there."""
         if isinstance(value, tuple):
             return value
-        found = Share().fields("share", value, Path())
-        return super().convert(found["share"], param, ctx), found["share_writable"]
+        fields = Share().fields("share", value, Path())
+        return super().convert(fields["share"], param, ctx), fields["share_writable"]
 
 
 def click_type(kind: OptionKind) -> Any:

@@ -12,7 +12,7 @@ from emu.cli.shared.progress import display
 from emu.guests.image import image
 from emu.guests.machine import qemu
 from emu.guests.options import GuestOptions, Use, options
-from emu.guests.wanted import wanted
+from emu.guests.requested import requested
 from emu.server.net.eth import passt
 from emu.server.net.eth.spec import parse as parse_net
 
@@ -47,19 +47,19 @@ def to_options(**choices: Any) -> GuestOptions:
     if any(parse_net(net).kind == "user" for net in choices.get("nets") or ()):
         passt.program()
     if not choices.get("kernel"):
-        return wanted(said(choices))
+        return requested(said(choices))
     with display() as (progress, on_wait):
-        return wanted(said(choices), progress=progress, on_wait=on_wait)
+        return requested(said(choices), progress=progress, on_wait=on_wait)
 
 
 def said(choices: dict[str, Any]) -> dict[str, Any]:
     """What the command line says, by the options' names."""
-    found = {name: value for name, value in choices.items() if value is not None and value != ()}
-    if found.pop("no_device", False):
-        found["devices"] = ()
-    if "share" in found:
-        found["share"], found["share_writable"] = found["share"]
-    return found
+    given = {name: value for name, value in choices.items() if value is not None and value != ()}
+    if given.pop("no_device", False):
+        given["devices"] = ()
+    if "share" in given:
+        given["share"], given["share_writable"] = given["share"]
+    return given
 
 
 def prepare(*options: GuestOptions) -> None:

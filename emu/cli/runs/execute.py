@@ -61,9 +61,9 @@ def _with_terminal(words: tuple[str, ...]) -> list[str]:
 
 
 @contextmanager
-def _raw_terminal(wanted: bool) -> Iterator[None]:
+def _raw_terminal(is_requested: bool) -> Iterator[None]:
     """Leave every key to the guest, Ctrl-C as well."""
-    if not wanted or not sys.stdin.isatty():
+    if not is_requested or not sys.stdin.isatty():
         yield
         return
     settings = termios.tcgetattr(sys.stdin)

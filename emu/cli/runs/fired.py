@@ -28,12 +28,14 @@ def tell_fired(path: Path) -> None:
 
     try:
         text = read_infile(path, record.MOST_BYTES).decode(errors="replace")
-        told = record.read(text, str(path))
+        recorded = record.read(text, str(path))
     except (OSError, UserError, record.RecordError):
         _say(f"the record of the faults cannot be read: {path}")
         return
-    fired = Counter(one.rule for one in told.fired)
-    for name, why in dict.fromkeys((one.rule, one.without_effect) for one in told.without_effect):
+    fired = Counter(one.rule for one in recorded.fired)
+    for name, why in dict.fromkeys(
+        (one.rule, one.without_effect) for one in recorded.without_effect
+    ):
         _say(f"{name} has had no effect: {why}")
     if fired:
         names = ", ".join(f"{name} {count} times" for name, count in fired.items())

@@ -127,16 +127,16 @@ class Judged:
     def concluded(self, guest: Guest, status: int) -> int:
         """Read the log, write the result; the status that the run ends with."""
         self._read(guest, None)
-        found = self._findings()
-        failed = failures(found, self._fail_on, is_emulated=guest.is_emulated)
-        for one in found:
+        reported = self._findings()
+        failed = failures(reported, self._fail_on, is_emulated=guest.is_emulated)
+        for one in reported:
             lines = one.lines[:1] if one in self._ends else ()
             click.echo(f"mlx5emu: {one_line(': '.join([one.title, *lines]))}", err=True)
         case = of_status(self._words, status, 0.0)
         if failed and case.verdict is not Verdict.FAIL:
-            self._write(Verdict.FAIL, failed[0].title, found)
+            self._write(Verdict.FAIL, failed[0].title, reported)
             return FOUND
-        self._write(case.verdict, case.detail, found)
+        self._write(case.verdict, case.detail, reported)
         return status
 
     def _findings(self) -> tuple[Finding, ...]:
@@ -154,9 +154,9 @@ class Judged:
         except GuestError:  # it has been stopped already, as it did not come up
             self._log = error.console if error is not None else ""
 
-    def _write(self, verdict: Verdict, why: str, found: Sequence[Finding]) -> None:
-        lines = [f"{one.kind}: {one.title}" for one in found]
-        lines += [f"  {line}" for one in found for line in one.lines]
+    def _write(self, verdict: Verdict, why: str, reported: Sequence[Finding]) -> None:
+        lines = [f"{one.kind}: {one.title}" for one in reported]
+        lines += [f"  {line}" for one in reported for line in one.lines]
         is_bad = verdict in (Verdict.FAIL, Verdict.ERROR)
         case = Case(
             "mlx5emu run",

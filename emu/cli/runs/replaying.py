@@ -71,16 +71,18 @@ def read_record(path: Path) -> FaultRecord:
         raise UserError(str(error)) from None
 
 
-def options_of(ctx: click.Context, told: FaultRecord, choices: Mapping[str, Any]) -> GuestOptions:
+def options_of(
+    ctx: click.Context, recorded: FaultRecord, choices: Mapping[str, Any]
+) -> GuestOptions:
     """The guest of a record, with what the command line says otherwise.
 
     Raises UserError for a record whose guest cannot be.
     """
     try:
-        of_record = records.told(told.head.get("run", {}))
+        of_record = records.options_of(recorded.head.get("run", {}))
     except ValueError as error:
         raise UserError(f"the record's guest: {error}") from None
-    if devices := told.head.get("devices"):
+    if devices := recorded.head.get("devices"):
         of_record["devices"] = tuple(devices)
     given = {name for name in choices if ctx.get_parameter_source(name) is COMMANDLINE}
     if "no_device" in given:
@@ -89,8 +91,8 @@ def options_of(ctx: click.Context, told: FaultRecord, choices: Mapping[str, Any]
     for name, other in (("kernel", "modules"), ("icount", "cpus")):
         if name in given:
             of_record.pop(other, None)
-    kept = {name: value for name, value in of_record.items() if name not in given}
-    return to_options(**{**choices, **kept})
+    retained = {name: value for name, value in of_record.items() if name not in given}
+    return to_options(**{**choices, **retained})
 
 
 def run_trial(
@@ -105,11 +107,11 @@ def run_trial(
     with work_directory() as directory, contextlib.ExitStack() as stack:
         path, fired = directory / "plan.toml", directory / "record"
         path.write_text(dump(plan))
-        kept = options.record or fired
+        record_path = options.record or fired
         why = ""
         progress, on_wait = stack.enter_context(display())
-        wanted = dataclasses.replace(options, faults=path, record=kept)
-        guest = Guest(wanted, progress=progress, on_wait=on_wait)
+        requested = dataclasses.replace(options, faults=path, record=record_path)
+        guest = Guest(requested, progress=progress, on_wait=on_wait)
         try:
             guest.start()
             stack.close()
@@ -123,7 +125,7 @@ def run_trial(
             status, why = error.status, str(error)
         finally:
             guest.stop()
-        count = len(record.read(kept.read_text()).fired)
+        count = len(record.read(record_path.read_text()).fired)
     return Ending(status, count, why)
 
 

@@ -82,9 +82,9 @@ def connect(path: Path | None, name: str | None = None) -> Client:
     if name is not None:
         return Client(attach.control_of(name))
     alive = []
-    for found in sockets():
+    for socket_path in sockets():
         try:
-            alive.append((found, Client(found)))
+            alive.append((socket_path, Client(socket_path)))
         except ControlError:
             continue
     if len(alive) == 1:
@@ -100,9 +100,9 @@ def connect(path: Path | None, name: str | None = None) -> Client:
 
 def _names() -> dict[Path, str]:
     """The names of the guests that run, by their servers' sockets; a lab has one for all."""
-    found = {}
+    names = {}
     for entry in running.entries():
         for guest in entry.guests[:1]:
             with contextlib.suppress(LabError):
-                found[attach.control_of(f"{entry.name}/{guest}")] = entry.name
-    return found
+                names[attach.control_of(f"{entry.name}/{guest}")] = entry.name
+    return names

@@ -88,13 +88,13 @@ def bootstrap_files(
     suite: str,
     sources: Sequence[str],
     target: Path,
-    kept: re.Pattern[str],
+    retained: re.Pattern[str],
     *,
     what: str,
     log: Path,
     progress: Progress | None = None,
 ) -> None:
-    """Unpack into ``target`` those files of a tree of mmdebstrap's whose names match ``kept``.
+    """Unpack into ``target`` those files of a tree of mmdebstrap's whose names match ``retained``.
 
     The names begin with ``./``. The tree gets to us as an archive, as in a user namespace
     mmdebstrap can reach no directory of ours. Raises :class:`LabError`.
@@ -103,7 +103,7 @@ def bootstrap_files(
     words = ["--format=tar", *arguments, suite, str(packed), *sources]
     bootstrap(words, what=what, log=log, progress=progress)
     with tarfile.open(packed) as tar:
-        members = [member for member in tar if kept.fullmatch(member.name)]
+        members = [member for member in tar if retained.fullmatch(member.name)]
         if hasattr(tarfile, "tar_filter"):
             tar.extractall(target, members, filter="tar")
         else:  # Python before 3.11.4, for example Debian 12's

@@ -84,13 +84,13 @@ def _fields(stanza: str) -> dict[str, str]:
 
 def read_sources(apt_dir: Path) -> list[AptSource]:
     """Every source that apt would read below ``apt_dir`` (``/etc/apt``), in apt's order."""
-    found: list[AptSource] = []
+    sources: list[AptSource] = []
     parts = apt_dir / "sources.list.d"
     for path in [apt_dir / "sources.list", *sorted(parts.glob("*.list"))]:
-        found += parse_one_line(_text(path))
+        sources += parse_one_line(_text(path))
     for path in sorted(parts.glob("*.sources")):
-        found += parse_deb822(_text(path))
-    return found
+        sources += parse_deb822(_text(path))
+    return sources
 
 
 def _text(path: Path) -> str:

@@ -84,10 +84,10 @@ class Job:
         if self.status is None:
             self._channel.send(frames.SIGNAL, self.number, bytes([signum]))
 
-    def pause(self, wanted: bool) -> None:
+    def pause(self, paused: bool) -> None:
         """Let the guest read no more of its output, or go on; a command that writes then waits."""
         if not self._is_over():
-            self._channel.send(frames.PAUSE, self.number, bytes([wanted]))
+            self._channel.send(frames.PAUSE, self.number, bytes([paused]))
 
     def _room(self) -> int:
         """Bytes of input that the guest can accept now."""

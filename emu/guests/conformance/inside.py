@@ -250,8 +250,8 @@ class Supervisor:
         if forced:
             os.killpg(pid, signal.SIGKILL)
         for _ in range(REAP_TENTHS):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
                 code = os.waitstatus_to_exitcode(status)
                 if forced or not code:
                     return ""

@@ -48,7 +48,7 @@ def wants(reason: str) -> Wants:
 
 def count_wants(reasons: Iterable[tuple[str, int]]) -> dict[Wants, int]:
     """How many tests want what, in the order of :class:`Wants`; what nobody wants is left out."""
-    found: Counter[Wants] = Counter()
+    counts: Counter[Wants] = Counter()
     for reason, count in reasons:
-        found[wants(reason)] += count
-    return {lack: found[lack] for lack in Wants if found[lack]}
+        counts[wants(reason)] += count
+    return {lack: counts[lack] for lack in Wants if counts[lack]}

@@ -166,20 +166,20 @@ def prepare(guest: Guest) -> None:
 
 def list_modules(guest: Guest) -> list[str]:
     """Names of the test modules in the guest's image, sorted."""
-    found = guest.run(["ls", DIRECTORY], timeout=_LIST_SECONDS).check().stdout.split()
+    names = guest.run(["ls", DIRECTORY], timeout=_LIST_SECONDS).check().stdout.split()
     return sorted(
         name.removesuffix(".py")
-        for name in found
+        for name in names
         if name.startswith("test_") and name.endswith(".py")
     )
 
 
-def choose(modules: list[str], wanted: tuple[str, ...]) -> list[str]:
-    """The ``wanted`` modules, or all of the image if empty. LabError for an unknown name."""
-    unknown = sorted(set(wanted) - set(modules))
+def choose(modules: list[str], requested: tuple[str, ...]) -> list[str]:
+    """The ``requested`` modules, or all of the image if empty. LabError for an unknown name."""
+    unknown = sorted(set(requested) - set(modules))
     if unknown:
         raise LabError(f"no test module {', '.join(unknown)}; there are {', '.join(modules)}")
-    return [name for name in modules if name in wanted] if wanted else modules
+    return [name for name in modules if name in requested] if requested else modules
 
 
 def run_module(guest: Guest, module: str, timeout: float, watch: Watcher) -> ModuleRun:

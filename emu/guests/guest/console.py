@@ -39,7 +39,7 @@ def tail(text: str) -> str:
 def panic(text: str) -> str | None:
     """The reason of the last kernel panic; None if there was none."""
     for line in reversed(text.splitlines()):
-        _, found, reason = line.partition(_PANIC)
-        if found:
+        _, mark, reason = line.partition(_PANIC)
+        if mark:
             return reason.strip()
     return None

@@ -162,8 +162,8 @@ class Vm:
         tail = console.tail(self.console)
         reason = console.panic(self.console)
         if reason is not None:
-            kept = f"; {self._watch.outcome}" if self._watch and self._watch.outcome else ""
-            return GuestPanicError(f"the guest panicked: {reason}{kept}", tail)
+            outcome = f"; {self._watch.outcome}" if self._watch and self._watch.outcome else ""
+            return GuestPanicError(f"the guest panicked: {reason}{outcome}", tail)
         if status == 0:
             return GuestStoppedError("the guest powered off or rebooted", tail)
         log = console.read(self.logs / "qemu.log").strip().splitlines()

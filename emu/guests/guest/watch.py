@@ -86,8 +86,8 @@ class Watch:
         if self._stay is None:
             qmp.execute("quit")
         elif reason is not None:
-            kept = f"; {self.outcome}" if self.outcome else ""
-            self._stay.on_end(GuestPanicError(f"the guest panicked: {reason}{kept}"))
+            suffix = f"; {self.outcome}" if self.outcome else ""
+            self._stay.on_end(GuestPanicError(f"the guest panicked: {reason}{suffix}"))
         elif about.get("reason") == "guest-reset":
             self._booted_at = len(said)
             self._stay.on_reboot()

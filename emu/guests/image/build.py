@@ -32,9 +32,9 @@ _EXPORTS = "/usr/lib/mlx5emu"  # where the recipe's scripts put files for the ho
 _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
 
-def build(wanted: Recipe, work: Path, progress: Progress | None) -> None:
+def build(recipe: Recipe, work: Path, progress: Progress | None) -> None:
     """Build a suite's plain image in ``work``, an empty directory. Raises :class:`LabError`."""
-    _make_disk(wanted, work, None, progress)
+    _make_disk(recipe, work, None, progress)
     disk = work / ROOT_DISK
     copy_out(disk, work, {f"{_EXPORTS}/{name}": name for name in _EXPORTED})
     release = (work / "release").read_text().strip()
@@ -43,54 +43,54 @@ def build(wanted: Recipe, work: Path, progress: Progress | None) -> None:
     if vmlinux is not None:
         (work / "vmlinux").write_bytes(vmlinux)
     rdma_core = (work / "rdma-core").read_text().strip()
-    told = {"suite": wanted.suite, "release": release, "rdma_core": rdma_core, "modules": modules}
-    _describe(wanted, work, told)
+    info = {"suite": recipe.suite, "release": release, "rdma_core": rdma_core, "modules": modules}
+    _describe(recipe, work, info)
 
 
-def extend(base: Path, wanted: Recipe, work: Path, progress: Progress | None) -> None:
+def extend(base: Path, recipe: Recipe, work: Path, progress: Progress | None) -> None:
     """Build an image in ``work`` from the one in ``base``, with the recipe's extra packages.
 
     Unchanged files are hard links, not copies. Raises :class:`LabError`.
     """
-    _make_disk(wanted, work, base / ROOT_DISK, progress)
+    _make_disk(recipe, work, base / ROOT_DISK, progress)
     for path in base.rglob("*"):
         target = work / path.relative_to(base)
         if path.is_dir():
             target.mkdir()
         elif path.name not in (ROOT_DISK, INFO):
             target.hardlink_to(path)
-    _describe(wanted, work, cache.load_json(base / INFO))
+    _describe(recipe, work, cache.load_json(base / INFO))
 
 
-def try_packages(wanted: Recipe, progress: Progress | None) -> None:
+def try_packages(recipe: Recipe, progress: Progress | None) -> None:
     """Check that the archive has the extra packages: takes seconds, a build takes a minute.
 
     Raises :class:`LabError` for a package that it does not have.
     """
-    extra = f"--include={','.join(wanted.extra)}"
-    words = ["--simulate", "--variant=custom", *_common(wanted), extra, *_where(wanted)]
-    _bootstrap(wanted, words, progress)
+    extra = f"--include={','.join(recipe.extra)}"
+    words = ["--simulate", "--variant=custom", *_common(recipe), extra, *_where(recipe)]
+    _bootstrap(recipe, words, progress)
 
 
-def _describe(wanted: Recipe, work: Path, told: Mapping[str, Any]) -> None:
+def _describe(recipe: Recipe, work: Path, image_info: Mapping[str, Any]) -> None:
     built = datetime.now(UTC).isoformat(timespec="seconds")
-    info = {"key": wanted.key, "built": built, "packages": wanted.extra}
-    cache.save_json(work / INFO, {**told, **info})
+    info = {"key": recipe.key, "built": built, "packages": recipe.extra}
+    cache.save_json(work / INFO, {**image_info, **info})
 
 
-def _make_disk(wanted: Recipe, work: Path, base: Path | None, progress: Progress | None) -> None:
+def _make_disk(recipe: Recipe, work: Path, base: Path | None, progress: Progress | None) -> None:
     """Run mmdebstrap, which leaves the root file system in ``work``."""
-    logger.info("building a guest image: %s", wanted.title)
+    logger.info("building a guest image: %s", recipe.title)
     with contextlib.ExitStack() as stack:
         # In a user namespace these steps run as another user, who may be unable to reach the cache.
         target = _opened(stack, work / ROOT_DISK, os.O_CREAT | os.O_RDWR)
         os.fchmod(target, 0o666)
         if base is None:
-            _bootstrap(wanted, _arguments(wanted, target), progress, [target])
+            _bootstrap(recipe, _arguments(recipe, target), progress, [target])
         else:
             source = _opened(stack, base, os.O_RDONLY)
-            words = _extension(wanted, source, target)
-            _bootstrap(wanted, words, progress, [source, target])
+            words = _extension(recipe, source, target)
+            _bootstrap(recipe, words, progress, [source, target])
         os.fchmod(target, 0o444)
 
 
@@ -101,56 +101,56 @@ def _opened(stack: contextlib.ExitStack, path: Path, flags: int) -> int:
 
 
 def _bootstrap(
-    wanted: Recipe,
+    recipe: Recipe,
     arguments: list[str],
     progress: Progress | None,
     pass_fds: Sequence[int] = (),
 ) -> None:
     bootstrap(
         arguments,
-        what=f"guest image {wanted.title}",
-        log=cache.cache_dir() / f"build-{wanted.suite}.log",
+        what=f"guest image {recipe.title}",
+        log=cache.cache_dir() / f"build-{recipe.suite}.log",
         progress=progress,
         pass_fds=pass_fds,
     )
 
 
-def _arguments(wanted: Recipe, target: int) -> list[str]:
+def _arguments(recipe: Recipe, target: int) -> list[str]:
     """mmdebstrap's arguments for a suite's plain image; ``target`` is the disk's descriptor."""
     return [
         "--variant=minbase",
-        *_common(wanted),
-        f"--include={','.join(wanted.packages)}",
-        f"--customize-hook={wanted.finalize}",
-        f"--customize-hook={_filled(wanted.pack, IMAGE=target)}",
-        *_where(wanted),
+        *_common(recipe),
+        f"--include={','.join(recipe.packages)}",
+        f"--customize-hook={recipe.finalize}",
+        f"--customize-hook={_filled(recipe.pack, IMAGE=target)}",
+        *_where(recipe),
     ]
 
 
-def _extension(wanted: Recipe, source: int, target: int) -> list[str]:
+def _extension(recipe: Recipe, source: int, target: int) -> list[str]:
     """mmdebstrap's arguments for an image with extra packages, given both disks' descriptors."""
     return [
         "--variant=custom",
-        *_common(wanted),
-        f"--setup-hook={_filled(wanted.restore, BASE=source)}",
-        f"--customize-hook={wanted.install}",
-        f"--customize-hook={_filled(wanted.pack, IMAGE=target)}",
-        *_where(wanted),
+        *_common(recipe),
+        f"--setup-hook={_filled(recipe.restore, BASE=source)}",
+        f"--customize-hook={recipe.install}",
+        f"--customize-hook={_filled(recipe.pack, IMAGE=target)}",
+        *_where(recipe),
     ]
 
 
-def _common(wanted: Recipe) -> list[str]:
+def _common(recipe: Recipe) -> list[str]:
     return [
         "--format=null",
         "--dpkgopt=force-unsafe-io",
-        *(f"--dpkgopt=path-exclude={path}" for path in wanted.excluded),
-        *(f"--dpkgopt=path-include={path}" for path in wanted.included),
-        *(f"--aptopt={option}" for option in wanted.apt_options),
+        *(f"--dpkgopt=path-exclude={path}" for path in recipe.excluded),
+        *(f"--dpkgopt=path-include={path}" for path in recipe.included),
+        *(f"--aptopt={option}" for option in recipe.apt_options),
     ]
 
 
-def _where(wanted: Recipe) -> list[str]:
-    return [wanted.suite, "/dev/null", source_line(wanted.suite)]
+def _where(recipe: Recipe) -> list[str]:
+    return [recipe.suite, "/dev/null", source_line(recipe.suite)]
 
 
 def _filled(script: str, **descriptors: int) -> str:

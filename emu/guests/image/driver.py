@@ -27,6 +27,8 @@ def driver_binaries(image: Image, directory: Path) -> tuple[list[Path], Path]:
     if missing:
         raise LabError(f"the kernel of {image.suite} has no module {' and no '.join(missing)}")
     tree = f"/usr/lib/modules/{image.release}"
-    wanted = [paths[name] for name in DRIVER]
-    copy_out(image.root_disk, directory, {f"{tree}/{path}": Path(path).name for path in wanted})
-    return [directory / Path(path).name for path in wanted], image.kernel
+    driver_paths = [paths[name] for name in DRIVER]
+    copy_out(
+        image.root_disk, directory, {f"{tree}/{path}": Path(path).name for path in driver_paths}
+    )
+    return [directory / Path(path).name for path in driver_paths], image.kernel

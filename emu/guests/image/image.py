@@ -72,37 +72,37 @@ def ensure(
     want the same image, one builds it and the other calls ``on_wait`` and waits. Raises
     :class:`LabError`.
     """
-    wanted = recipe(suite, packages)
-    target = cache.subdir("images") / wanted.name
+    needed = recipe(suite, packages)
+    target = cache.subdir("images") / needed.name
     image = _load(target)
     if image is None:
-        base = _base(wanted, progress, on_wait) if wanted.extra else None
+        base = _base(needed, progress, on_wait) if needed.extra else None
         with cache.lock(f"image-{suite}", on_wait):
             image = _load(target)
             if image is None:
                 with cache.building(target) as work:
                     if base is None:
-                        build(wanted, work, progress)
+                        build(needed, work, progress)
                     else:
-                        extend(base.path, wanted, work, progress)
+                        extend(base.path, needed, work, progress)
                 image = _load(target)
     if image is None:
         raise LabError(f"the image in {target} is damaged: remove it with mlx5emu guest clean")
     return image
 
 
-def _base(wanted: Recipe, progress: Progress | None, on_wait: Callable[[], None] | None) -> Image:
+def _base(needed: Recipe, progress: Progress | None, on_wait: Callable[[], None] | None) -> Image:
     """The image that an image with extra packages is built from."""
-    if _load(cache.subdir("images") / wanted.base.name) is None:
+    if _load(cache.subdir("images") / needed.base.name) is None:
         # A build takes a minute; checking first that the archive has the packages takes seconds.
-        try_packages(wanted, progress)
-    return ensure(wanted.suite, (), progress, on_wait)
+        try_packages(needed, progress)
+    return ensure(needed.suite, (), progress, on_wait)
 
 
 def cached() -> list[Image]:
     """Every image in the cache, including those of older recipes."""
-    found = [_load(path) for path in sorted(cache.subdir("images").iterdir())]
-    return [image for image in found if image is not None]
+    images = [_load(path) for path in sorted(cache.subdir("images").iterdir())]
+    return [image for image in images if image is not None]
 
 
 def remove(image: Image) -> None:

@@ -145,13 +145,13 @@ class Runner:
         for fd in job.outputs:
             self._watch(fd, select.POLLIN, self._output_handler(job, fd))
 
-    def _pause(self, job: Job, wanted: bool) -> None:
+    def _pause(self, job: Job, paused: bool) -> None:
         """Leave the output in its pipes, so that the command waits when they are full."""
-        if wanted == job.is_paused:
+        if paused == job.is_paused:
             return
-        job.is_paused = wanted
+        job.is_paused = paused
         for fd in job.outputs:
-            if wanted:
+            if paused:
                 del self._handlers[fd]
                 self._poll.unregister(fd)
             else:

@@ -77,8 +77,8 @@ def _no_name(name: str) -> str:
 
 def _no_kernel(name: str, suites: Sequence[str], log: str) -> str:
     """What to say of a name without a kernel; ``log`` has the names that the archive has."""
-    found = {match[1] for match in _KNOWN.finditer(log)}
-    there = sorted(found | {".".join(one.split(".")[:2]) for one in found}, key=_numbers)
+    names = {match[1] for match in _KNOWN.finditer(log)}
+    there = sorted(names | {".".join(one.split(".")[:2]) for one in names}, key=_numbers)
     near = sorted(there, key=lambda one: _distance(one, name))[:_FEW]
     words = ", ".join(f"{PREFIX}{one}" for one in sorted(near, key=_numbers))
     return f"no kernel {PREFIX}{name} in {', '.join(suites)}" + f"; near it: {words}" * bool(words)

@@ -49,16 +49,16 @@ def configure(tree: Path, debug: Iterable[str], output: Path | None) -> list[str
     ``output`` is where the build is, by default in ``tree``. Raises :class:`LabError`.
     """
     check_tree(tree)
-    wanted = kconfig.smallest(debug)
+    requested = kconfig.smallest(debug)
     check_tools()
     where = output or tree
     where.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".config") as fragment:
-        fragment.writelines(f"CONFIG_{name}={value}\n" for name, value in wanted.items())
+        fragment.writelines(f"CONFIG_{name}={value}\n" for name, value in requested.items())
         fragment.flush()
         _make(tree, output, "-s", "allnoconfig", f"KCONFIG_ALLCONFIG={fragment.name}")
     got = kconfig.parse((where / ".config").read_text())
-    return [name for name, value in wanted.items() if got.get(name) != value]
+    return [name for name, value in requested.items() if got.get(name) != value]
 
 
 def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ()) -> Path:

@@ -34,11 +34,11 @@ def staged(tree: Path, release: str) -> Path:
     with cache.lock(f"kernel-tree-{name}"):
         target = root / "lib" / "modules" / release
         target.mkdir(parents=True, exist_ok=True)
-        wanted = _built(tree)
+        built = _built(tree)
         for path in target.rglob("*.ko"):
-            if path.relative_to(target / "kernel") not in wanted:
+            if path.relative_to(target / "kernel") not in built:
                 path.unlink()
-        for path in wanted:
+        for path in built:
             _strip(tree / path, target / "kernel" / path)
         for table in _TABLES:
             with contextlib.suppress(FileNotFoundError):
@@ -49,14 +49,14 @@ def staged(tree: Path, release: str) -> Path:
 
 def _built(tree: Path) -> set[Path]:
     """The modules that the build made, relative to ``tree``."""
-    found = set()
+    modules = set()
     for line in (tree / "modules.order").read_text(errors="replace").splitlines():
         # Up to 6.1 the path begins with "kernel/"; from 6.4 on it names the object.
         for word in (line, line.removeprefix("kernel/")):
             path = Path(word).with_suffix(".ko")
             if not path.is_absolute() and ".." not in path.parts and (tree / path).is_file():
-                found.add(path)
-    return found
+                modules.add(path)
+    return modules
 
 
 def _strip(source: Path, target: Path) -> None:

@@ -23,10 +23,10 @@ def module_name(path: str) -> str:
     return _SUFFIX.sub("", path.rsplit("/", 1)[-1]).replace("-", "_")
 
 
-def load_order(modules_dep: str, builtin: str, wanted: Iterable[str] = ROOT_DISK) -> list[str]:
+def load_order(modules_dep: str, builtin: str, needed: Iterable[str] = ROOT_DISK) -> list[str]:
     """Paths relative to the module tree in loading order: dependencies come first.
 
-    Raises :class:`LabError` for a wanted module that is neither a file nor built in.
+    Raises :class:`LabError` for a needed module that is neither a file nor built in.
     """
     needs: dict[str, list[str]] = {}
     for line in modules_dep.splitlines():
@@ -44,7 +44,7 @@ def load_order(modules_dep: str, builtin: str, wanted: Iterable[str] = ROOT_DISK
             add(need, (*chain, path))
         order.append(path)
 
-    for name in (*CHECKSUMS, *wanted):
+    for name in (*CHECKSUMS, *needed):
         if name in paths:
             add(paths[name])
         elif name not in built_in and name not in CHECKSUMS:

@@ -60,7 +60,7 @@ class StackTraceDecoder:
 
     def _locate(self, frames: Iterable[re.Match[str]]) -> dict[str, str]:
         """Source lines by the frames' text; one call of addr2line for each section."""
-        wanted: dict[tuple[Path, str], dict[str, int]] = defaultdict(dict)
+        addresses: dict[tuple[Path, str], dict[str, int]] = defaultdict(dict)
         for frame in frames:
             path = self._binary(frame["module"])
             if path is None:
@@ -68,11 +68,11 @@ class StackTraceDecoder:
             key = (frame["symbol"], int(frame["length"], 16))
             section, start = self._table(path).get(key, ("", -1))
             if start >= 0:
-                wanted[path, section][frame[0]] = start + int(frame["offset"], 16)
-        found: dict[str, str] = {}
-        for (path, section), places in wanted.items():
-            found |= self._source_lines(path, section, places)
-        return found
+                addresses[path, section][frame[0]] = start + int(frame["offset"], 16)
+        located: dict[str, str] = {}
+        for (path, section), places in addresses.items():
+            located |= self._source_lines(path, section, places)
+        return located
 
     def _binary(self, module: str | None) -> Path | None:
         if module is None:
@@ -106,16 +106,16 @@ class StackTraceDecoder:
 
 def _functions(path: Path) -> Symbols:
     """The functions of a binary. Raises :class:`LabError`."""
-    found: Symbols = {}
+    symbols: Symbols = {}
     try:
         with path.open("rb") as file:
             elf = ELFFile(file)
             for table in elf.iter_sections():
                 if isinstance(table, SymbolTableSection):
-                    found |= _of_table(elf, table)
+                    symbols |= _of_table(elf, table)
     except (ELFError, OSError, ValueError) as error:
         raise LabError(f"cannot read the symbols of {path}: {error}") from None
-    return found
+    return symbols
 
 
 def _of_table(elf: ELFFile, table: SymbolTableSection) -> Symbols:
@@ -125,7 +125,7 @@ def _of_table(elf: ELFFile, table: SymbolTableSection) -> Symbols:
         index = symbol["st_shndx"]
         if isinstance(index, int) and symbol["st_info"]["type"] in ("STT_FUNC", "STT_NOTYPE"):
             by_section[index].append((symbol["st_value"], symbol.name))
-    found: Symbols = {}
+    table_symbols: Symbols = {}
     for index, symbols in by_section.items():
         section = elf.get_section(index)
         if not section["sh_flags"] & _SHF_EXECINSTR:
@@ -136,8 +136,8 @@ def _of_table(elf: ELFFile, table: SymbolTableSection) -> Symbols:
         # In a module every section begins at 0, so the name of the section is needed as well.
         where = section.name if elf["e_type"] == "ET_REL" else ""
         for address, name in symbols:
-            found[name, following.get(address, address) - address] = where, address
-    return found
+            table_symbols[name, following.get(address, address) - address] = where, address
+    return table_symbols
 
 
 def _short(line: str) -> str:

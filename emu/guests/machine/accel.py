@@ -30,10 +30,10 @@ poweroff -f
 """
 
 
-def choose(wanted: str, qemu: Qemu, image: Image) -> str:
-    """``kvm`` or ``tcg`` for ``wanted``, which may be ``auto``."""
-    if wanted != "auto":
-        return wanted
+def choose(requested: str, qemu: Qemu, image: Image) -> str:
+    """``kvm`` or ``tcg`` for ``requested``, which may be ``auto``."""
+    if requested != "auto":
+        return requested
     return "kvm" if kvm_boots(qemu, image) else "tcg"
 
 

@@ -51,8 +51,8 @@ def machine_for(
     """
     program = qemu.ensure(progress, on_wait)
     root = image.ensure(options.suite, options.packages, progress, on_wait)
-    wanted = options.accelerator if options.icount is None else "tcg"
-    accelerator = accel.choose(wanted, program, root)
+    requested = options.accelerator if options.icount is None else "tcg"
+    accelerator = accel.choose(requested, program, root)
     if options.kernel is None:
         kernel = BootKernel(root.kernel, root.release, root.boot_modules())
     else:

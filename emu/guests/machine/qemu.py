@@ -53,37 +53,37 @@ def find() -> Qemu | None:
     """
     named = os.environ.get("MLX5EMU_QEMU")
     if named:
-        found = _examine(Path(named), "MLX5EMU_QEMU")
-        if found is None:
+        qemu = _examine(Path(named), "MLX5EMU_QEMU")
+        if qemu is None:
             raise LabError(f"MLX5EMU_QEMU={named} is no QEMU {_minimum()} with vfio-user-pci")
-        return found
+        return qemu
     system = shutil.which(_PROGRAM)
     return (_examine(Path(system), "system") if system else None) or _cached()
 
 
 def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None = None) -> Qemu:
     """A suitable QEMU; fetch one if there is none."""
-    found = find()
-    if found is None:
+    qemu = find()
+    if qemu is None:
         with cache.lock("qemu", on_wait):
             if _cached() is None:
                 with cache.building(_directory()) as work:
                     _fetch(work, progress)
-        found = _cached()
-    if found is None:
+        qemu = _cached()
+    if qemu is None:
         raise LabError(f"the QEMU in {_directory()} does not run here: remove that directory")
-    return found
+    return qemu
 
 
-def program_path(found: Qemu) -> Path:
+def program_path(qemu: Qemu) -> Path:
     """One file to start this QEMU by, for those who want to: itself, or a script in the cache.
 
     The cached one takes its own dynamic loader, libraries and firmware, which the script names.
     """
-    if len(found.command) == 1:
-        return Path(found.command[0])
+    if len(qemu.command) == 1:
+        return Path(qemu.command[0])
     path = _directory().parent / _PROGRAM
-    script = f'#!/bin/sh\nexec {shlex.join(found.command)} "$@"\n'
+    script = f'#!/bin/sh\nexec {shlex.join(qemu.command)} "$@"\n'
     if not path.exists() or path.read_text() != script:
         cache.save_text(path, script, 0o755)
     return path

@@ -57,10 +57,10 @@ class Qmp:
         count as well.
         """
         self._connection.settimeout(None)
-        while (told := self._next()).get("event") != event:
+        while (message := self._next()).get("event") != event:
             pass
         self._connection.settimeout(self._timeout)
-        data = told.get("data")
+        data = message.get("data")
         return data if isinstance(data, dict) else {}
 
     def close(self) -> None:

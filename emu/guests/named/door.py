@@ -158,13 +158,13 @@ class _Visit:
     def _send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
         self._outbox.put(frames.encode(kind, job, payload))
 
-    def _hold(self, wanted: bool) -> None:
+    def _hold(self, paused: bool) -> None:
         """The client does not read: its commands wait, and nobody else's."""
         with self._hold_lock:
-            self._is_held = wanted
+            self._is_held = paused
             for job, _ in list(self._jobs.values()):
                 with contextlib.suppress(GuestError):
-                    job.pause(wanted)
+                    job.pause(paused)
 
     def _handle(self, frame: frames.ChannelFrame) -> None:
         known = self._jobs.get(frame.job)

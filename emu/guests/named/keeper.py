@@ -66,13 +66,13 @@ def launch(
     claim.hand_over()
     try:
         with meanwhile or contextlib.nullcontext(), open(reader, "rb") as report:
-            told = report.read(_MOST_OF_A_REPORT)
+            answer = report.read(_MOST_OF_A_REPORT)
     except BaseException:
         _end(pid)
         raise
-    if told != UP:
+    if answer != UP:
         os.waitpid(pid, 0)
-        raise told_failure(told)
+        raise told_failure(answer)
 
 
 def end(entry: running.RunningEntry) -> GuestError | None:
@@ -85,8 +85,8 @@ def end(entry: running.RunningEntry) -> GuestError | None:
     with _heard(entry.path / _LAST_WORDS) as words:
         if not _end(entry.pid, lambda: not running.is_held(entry.name)):
             raise LabError(f"process {entry.pid}, which keeps {entry.name}, does not end")
-        told = words.read(_MOST_OF_A_REPORT) if words is not None else None
-    return told_failure(told) if told else None
+        answer = words.read(_MOST_OF_A_REPORT) if words is not None else None
+    return told_failure(answer) if answer else None
 
 
 def _end(pid: int, is_gone: Callable[[], bool] | None = None) -> bool:

@@ -30,7 +30,7 @@ class Outbox:
         self._hold = hold
         self._waiting: deque[bytes] = deque()
         self._size = 0
-        self._is_full = self._told = self._ended = False
+        self._is_full = self._is_held = self._ended = False
         self._changed = threading.Condition()
         for work in (self._work, self._govern):
             threading.Thread(target=work, name="outbox", daemon=True).start()
@@ -80,8 +80,8 @@ class Outbox:
         """Not in the threads that put and send: a pause may have to wait for the guest."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_full != self._told or self._ended)
+                self._changed.wait_for(lambda: self._is_full != self._is_held or self._ended)
                 if self._ended:
                     return
-                self._told = self._is_full
-            self._hold(self._told)
+                self._is_held = self._is_full
+            self._hold(self._is_held)

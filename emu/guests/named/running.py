@@ -130,8 +130,8 @@ class Claim:
                     return lock
             except BlockingIOError:
                 lock.close()
-                taken = f"{self._name} runs already: mlx5emu down {self._name} ends it"
-                raise LabError(taken) from None
+                why = f"{self._name} runs already: mlx5emu down {self._name} ends it"
+                raise LabError(why) from None
             except FileNotFoundError:
                 pass
             lock.close()
@@ -154,13 +154,13 @@ def _sweep() -> None:
 
 def entries() -> list[RunningEntry]:
     """What runs, by name."""
-    found = []
+    result = []
     for lock in sorted(directory().glob(f"*{_LOCK_SUFFIX}")):
         name = lock.name.removesuffix(_LOCK_SUFFIX)
         if _NAME.fullmatch(name) and is_held(name):
             path = directory() / name
-            found.append(RunningEntry(name, path, cache.load_json(path / INFO)))
-    return found
+            result.append(RunningEntry(name, path, cache.load_json(path / INFO)))
+    return result
 
 
 def find(name: str) -> RunningEntry:

@@ -17,7 +17,7 @@ from emu.guests.errors import LabError
 from emu.guests.named import running
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, server_words
 from emu.guests.options.tables import OptionTable, has_options
-from emu.guests.wanted import wanted
+from emu.guests.requested import requested
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.toml_lines import Place
@@ -108,20 +108,20 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
     file = TomlFile(path, TopologyFile, {"guest": LabGuestTable, "server": ServerTable}, LabError)
     base = path.resolve().parent
     nodes: list[LabNode] = []
-    found: list[tuple[Place, object]] = []
+    mistakes: list[tuple[Place, object]] = []
     for number, guest in enumerate(file.content.guest):
         try:
             nodes += _nodes(guest, base)
             _check_names(nodes)
         except OptionError as error:
-            found.append((("guest", number, option_named(error.name).word), error))
+            mistakes.append((("guest", number, option_named(error.name).word), error))
         except (LabError, OSError) as error:
-            found.append((("guest", number), _told(error)))
+            mistakes.append((("guest", number), _sentence(error)))
     if checks is not None:
-        found += _of_devices(file.content, checks)
-        found += _of_server(file.content.server, base, checks)
-    if found:
-        raise file.mistakes(found)
+        mistakes += _of_devices(file.content, checks)
+        mistakes += _of_server(file.content.server, base, checks)
+    if mistakes:
+        raise file.mistakes(mistakes)
     name = file.content.name or path.stem
     running.check_name(name)
     return Topology(name, nodes, file.content.server, base)
@@ -169,11 +169,11 @@ def _refused(check: Callable[..., object], *words: object) -> str | None:
     try:
         check(*words)
     except (ValueError, UserError, OSError) as error:
-        return _told(error)
+        return _sentence(error)
     return None
 
 
-def _told(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
@@ -187,7 +187,7 @@ def _nodes(guest: LabGuestTable, base: Path) -> Iterator[LabNode]:
         running.check_name(name)
 
         said = {key: _filled(value, number) for key, value in guest.given().items()}
-        yield LabNode(name, wanted(said, base), _filled(guest.commands, number))
+        yield LabNode(name, requested(said, base), _filled(guest.commands, number))
 
 
 def _filled(value: Any, number: int) -> Any:

@@ -61,7 +61,7 @@ class Kernel(Words):
         )
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """The words; :func:`emu.guests.wanted.wanted` chooses by them."""
+        """The words; :func:`emu.guests.requested.requested` chooses by them."""
         return {name: self.placed(said, base)}
 
 

@@ -14,7 +14,7 @@ def recorded(chosen: GuestOptions) -> dict[str, Any]:
     return {one.word: plain(getattr(chosen, one.name)) for one in options() if one.is_recorded}
 
 
-def told(run: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(run: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a record's guest by their names, as far as it has them.
 
     Raises :class:`ValueError` for values that no option has.

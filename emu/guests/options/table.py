@@ -56,10 +56,10 @@ def _words(one: Option) -> str:
 
 def _refusals() -> Iterator[str]:
     """One row for the options and uses that have the same reason."""
-    found: dict[tuple[tuple[Use, ...], str], list[str]] = {}
+    refusals: dict[tuple[tuple[Use, ...], str], list[str]] = {}
     for one in options():
         for why in dict.fromkeys(one.refused.values()):
             uses = tuple(use for use in Use if one.why_not(use) == why)
-            found.setdefault((uses, why), []).append(f"`{one.flag}`")
-    for (uses, why), names in found.items():
+            refusals.setdefault((uses, why), []).append(f"`{one.flag}`")
+    for (uses, why), names in refusals.items():
         yield f"| {', '.join(names)} | {', '.join(f'`{use.value}`' for use in uses)} | {why} |\n"

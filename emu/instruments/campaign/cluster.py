@@ -130,8 +130,8 @@ class Cluster:
             client.wait_for_workers(1, timeout=WORKERS_SECONDS)
         except TimeoutError:
             raise ClusterError(f"the scheduler at {self._address} has no workers") from None
-        told = _asked(client)
-        for worker, answer in sorted(told.items()):
+        answers = _asked(client)
+        for worker, answer in sorted(answers.items()):
             if isinstance(answer, BaseException):
                 why = one_line(f"{type(answer).__name__}: {answer}")
                 raise ClusterError(f"the worker {worker} cannot run mlx5emu: {why}")

@@ -22,11 +22,11 @@ class RunExecutor(Protocol):
         ...
 
 
-Told = Callable[[int, int, RunResult | None], None]
+OnProgress = Callable[[int, int, RunResult | None], None]
 """Called with how many runs have a result, how many there are, and the last result."""
 
 
-def drive(store: Store, executor: RunExecutor, tell: Told) -> None:
+def drive(store: Store, executor: RunExecutor, tell: OnProgress) -> None:
     """Carry out the runs that have no result. Raises UserError, and OSError on a full disk.
 
     Whatever it raises, or is interrupted by: what was finished has been kept.

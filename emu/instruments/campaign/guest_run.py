@@ -9,7 +9,7 @@ from emu.device.faults.plan import LOADED, LOADING
 from emu.device.faults.record import RecordError, read
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions
 from emu.guests.conformance.results import KSFT_SKIP
-from emu.guests.wanted import wanted
+from emu.guests.requested import requested
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
 from emu.instruments.campaign.description import (
@@ -94,7 +94,7 @@ def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
         said["faults"].write_text(run.plan)
     if run.plan:
         said["record"] = record
-    return wanted(said)
+    return requested(said)
 
 
 def _work(guest: Guest, run: Description, trial: _Trial) -> None:
@@ -149,8 +149,8 @@ def _console(guest: Guest, error: GuestError) -> str:
 
 def _result(run: Description, trial: _Trial, record: str) -> RunResult:
     wrong = None if trial.status is None else of_status(trial.status)
-    found = together(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
-    ended = _ended(trial.status, bool(found))
+    all_findings = together(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
+    ended = _ended(trial.status, bool(all_findings))
     is_good = ended in (Ended.PASSED, Ended.SKIPPED)
     return RunResult(
         name=run.name,
@@ -160,7 +160,7 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
         release=one_line(trial.release, 100),
         output=printable(trial.output.decode(errors="replace")[-LONGEST_OUTPUT:]),
         fired=_count(record),
-        findings=tuple(RunFinding.of(one) for one in found),
+        findings=tuple(RunFinding.of(one) for one in all_findings),
         record="" if is_good else record,
     )
 

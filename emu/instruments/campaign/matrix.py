@@ -205,7 +205,7 @@ def _check_options(said: Mapping[str, Any]) -> None:
 
 def _plans(file: TomlFile[Matrix]) -> dict[str, tuple[Path | None, When | None]]:
     """The plans' files by their names, and when they begin as far as the matrix says it."""
-    found: dict[str, tuple[Path | None, When | None]] = {}
+    plans: dict[str, tuple[Path | None, When | None]] = {}
     base = file.path.resolve().parent
     for number, table in enumerate(file.content.plan):
         place = ("plan", number)
@@ -219,10 +219,10 @@ def _plans(file: TomlFile[Matrix]) -> dict[str, tuple[Path | None, When | None]]
                 raise file.mistake((*place, "name"), f"{len(paths)} plans have their own names")
         for path in paths:
             name = table.name or (path.stem.lower() if path is not None else NO_PLAN)
-            if name in found:
+            if name in plans:
                 raise file.mistake(place, f"{name!r} is the name of another plan")
-            found[name] = path, table.when
-    return found
+            plans[name] = path, table.when
+    return plans
 
 
 def _runs(

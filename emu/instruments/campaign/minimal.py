@@ -35,17 +35,17 @@ def minimal(
     """
     try:
         # Trials begin their plan when the run did: what came during the run is there at once.
-        told = replace(read(record, run.name), spans={})
+        recorded = replace(read(record, run.name), spans={})
     except RecordError as error:
         logger.warning("%s", error)
         return None
 
     def shows(faults: Sequence[One]) -> bool:
-        result = carry_out(run.model_copy(update={"plan": dump(told.replayed(faults))}))
+        result = carry_out(run.model_copy(update={"plan": dump(recorded.replayed(faults))}))
         return any(one.title == title for one in result.findings)
 
     search = Search[list[One]](shows, frozenset, MOST_TRIALS)
-    best = search.run(partial(faults_of, told))
+    best = search.run(partial(faults_of, recorded))
     if search.is_cut:
         logger.warning("%s: not the smallest plan, as %d trials were made", title, MOST_TRIALS)
-    return None if best is None else dump(told.replayed(best))
+    return None if best is None else dump(recorded.replayed(best))

@@ -21,29 +21,30 @@ pre { background: #f6f6f6; padding: .6em; overflow-x: auto } summary { cursor: p
 MOST_RUNS_SHOWN = 20
 
 
-def page(told: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
+def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
     """The page, in parts; ``has_file`` tells whether a file lies beside it."""
-    name = escape(told.name)
+    name = escape(report.name)
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Campaign {name}</h1>\n"
-    yield f"<p>{len(told.results)} of {len(told.runs)} runs, {len(told.groups)} findings</p>\n"
-    yield from _counts(told)
-    if told.groups:
+    runs = f"{len(report.results)} of {len(report.runs)} runs"
+    yield f"<p>{runs}, {len(report.groups)} findings</p>\n"
+    yield from _counts(report)
+    if report.groups:
         yield "<h2>Findings</h2>\n"
-    for group in told.groups:
+    for group in report.groups:
         yield from _group(group, has_file)
     yield "<h2>Runs that did not pass</h2>\n<table><tr><th>run<th>ended<th>why</tr>\n"
-    for result in told.results.values():
+    for result in report.results.values():
         if result.ended not in (Ended.PASSED, Ended.SKIPPED):
             yield _row(result)
     yield "</table>\n</html>\n"
 
 
-def _counts(told: CampaignReport) -> Iterator[str]:
+def _counts(report: CampaignReport) -> Iterator[str]:
     heads = "".join(f"<th>{ended.value}" for ended in Ended)
     for axis in AXES:
         yield f"<table><tr><th>{axis}{heads}</tr>\n"
-        for name, counter in told.counts(axis).items():
+        for name, counter in report.counts(axis).items():
             yield f"<tr><td>{escape(name)}{_cells(counter)}</tr>\n"
         yield "</table>\n"
 

@@ -67,12 +67,12 @@ class CampaignReport:
 
     def counts(self, axis: str = "") -> dict[str, Counter[Ended]]:
         """How runs have ended, by the names on one of :data:`AXES`, or all together."""
-        found: dict[str, Counter[Ended]] = {}
+        counts: dict[str, Counter[Ended]] = {}
         for name, run in self.runs.items():
-            counter = found.setdefault(value_of(run, axis) if axis else "all", Counter())
+            counter = counts.setdefault(value_of(run, axis) if axis else "all", Counter())
             if name in self.results:
                 counter[self.results[name].ended] += 1
-        return found
+        return counts
 
 
 def value_of(run: Description, axis: str) -> str:
@@ -92,8 +92,8 @@ def report(
     ordered = {name: results[name] for name in runs if name in results}
     by_title: dict[str, list[tuple[Description, RunFinding]]] = defaultdict(list)
     for run_name, result in ordered.items():
-        for found in result.findings:
-            by_title[found.title].append((runs[run_name], found))
+        for finding in result.findings:
+            by_title[finding.title].append((runs[run_name], finding))
     groups = sorted(
         (_group(title, members) for title, members in by_title.items()),
         key=lambda group: (_SEVERITY.index(group.kind), -len(group.runs), group.title),
@@ -102,7 +102,7 @@ def report(
 
 
 def _group(title: str, members: Sequence[tuple[Description, RunFinding]]) -> FindingGroup:
-    first, told = members[0]
+    first, finding = members[0]
     runs = [run for run, _ in members]
     kernels, devices, plans = (
         tuple(dict.fromkeys(value_of(run, axis) for run in runs))
@@ -110,23 +110,33 @@ def _group(title: str, members: Sequence[tuple[Description, RunFinding]]) -> Fin
     )
     names = tuple(run.name for run in runs)
     return FindingGroup(
-        told.kind, title, told.function, names, kernels, devices, plans, first.name, told.lines
+        finding.kind,
+        title,
+        finding.function,
+        names,
+        kernels,
+        devices,
+        plans,
+        first.name,
+        finding.lines,
     )
 
 
-def cases(told: CampaignReport) -> list[Case]:
+def cases(campaign: CampaignReport) -> list[Case]:
     """The results for JUnit: a suite for each kernel."""
     return [
         Case(
-            f"{told.name}.{run.kernel}",
+            f"{campaign.name}.{run.kernel}",
             name.partition(".")[2],
-            _VERDICTS[told.results[name].ended],
-            _detail(told.results[name]),
-            told.results[name].seconds,
-            output=normal_text(told.results[name].output) if _is_bad(told.results[name]) else "",
+            _VERDICTS[campaign.results[name].ended],
+            _detail(campaign.results[name]),
+            campaign.results[name].seconds,
+            output=normal_text(campaign.results[name].output)
+            if _is_bad(campaign.results[name])
+            else "",
         )
-        for name, run in told.runs.items()
-        if name in told.results
+        for name, run in campaign.runs.items()
+        if name in campaign.results
     ]
 
 
@@ -137,26 +147,26 @@ def _is_bad(result: RunResult) -> bool:
 def _detail(result: RunResult) -> str:
     words = [] if result.status in (None, 0) else [f"status {result.status}"]
     words += [normal_text(result.why)] if result.why else []
-    found = _ordered(result.findings)
-    lines = [f"{one.kind}: {one.title}" for one in found] or [": ".join(words)]
-    return "\n".join([*lines, *(line for one in found for line in normal_lines(one.lines))])
+    findings = _ordered(result.findings)
+    lines = [f"{one.kind}: {one.title}" for one in findings] or [": ".join(words)]
+    return "\n".join([*lines, *(line for one in findings for line in normal_lines(one.lines))])
 
 
-def _ordered(found: Sequence[RunFinding]) -> list[RunFinding]:
+def _ordered(findings: Sequence[RunFinding]) -> list[RunFinding]:
     """Findings of one run, the worst first: their order in a log differs from run to run."""
-    return sorted(found, key=lambda one: (_SEVERITY.index(one.kind), one.title))
+    return sorted(findings, key=lambda one: (_SEVERITY.index(one.kind), one.title))
 
 
-def summary(told: CampaignReport) -> dict[str, Any]:
+def summary(campaign: CampaignReport) -> dict[str, Any]:
     """All of it as plain values."""
     return {
-        "campaign": told.name,
-        "runs": len(told.runs),
-        "missing": told.missing,
+        "campaign": campaign.name,
+        "runs": len(campaign.runs),
+        "missing": campaign.missing,
         "ended": {
             axis or "all": {
                 name: {ended.value: count for ended, count in sorted(counter.items())}
-                for name, counter in told.counts(axis).items()
+                for name, counter in campaign.counts(axis).items()
             }
             for axis in ("", *AXES)
         },
@@ -173,7 +183,7 @@ def summary(told: CampaignReport) -> dict[str, Any]:
                 "first": group.first,
                 "lines": list(normal_lines(group.lines)),
             }
-            for group in told.groups
+            for group in campaign.groups
         ],
         "results": [
             result.model_dump(mode="json", exclude={"record", "findings", TIMES})
@@ -182,7 +192,7 @@ def summary(told: CampaignReport) -> dict[str, Any]:
                 "output": normal_text(result.output),
                 "why": normal_text(result.why),
             }
-            for result in told.results.values()
+            for result in campaign.results.values()
         ],
-        TIMES: {name: result.seconds for name, result in told.results.items()},
+        TIMES: {name: result.seconds for name, result in campaign.results.items()},
     }

@@ -98,14 +98,14 @@ class Store:
 
     def results(self) -> dict[str, RunResult]:
         """The results by name, in the order of the runs; a damaged file counts as none."""
-        found = {}
+        results = {}
         for name in self.runs:
             with contextlib.suppress(OSError, ValidationError, UserError):
                 data = read_infile(self._result(name), _MOST_RESULT)
                 result = RunResult.model_validate_json(data)
                 if result.name == name:
-                    found[name] = result
-        return found
+                    results[name] = result
+        return results
 
     def pending(self) -> list[Description]:
         """The runs without a result, and those that could not be carried out."""

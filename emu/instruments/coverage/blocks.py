@@ -116,10 +116,10 @@ def leaders(module: Path) -> list[int]:
     command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", str(module)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        found = leaders_of(process.stdout)
-    if process.returncode or not found:
+        starts = leaders_of(process.stdout)
+    if process.returncode or not starts:
         raise LabError(f"objdump does not read {module.name}")
-    return found
+    return starts
 
 
 def leaders_of(listing: Iterable[str]) -> list[int]:
@@ -151,11 +151,11 @@ def measure(
 ) -> dict[str, Blocks]:
     """The blocks of modules that ran, of their files and where their ``.text`` is."""
     executed = shared.executed()
-    found = {}
+    result = {}
     for module, path in files.items():
         begins = leaders(path)
-        found[module] = Blocks(total=len(begins), ran=list(ran(begins, executed, bases[module])))
-    return found
+        result[module] = Blocks(total=len(begins), ran=list(ran(begins, executed, bases[module])))
+    return result
 
 
 def ran(begins: list[int], blocks: Iterable[tuple[int, int]], base: int) -> Iterator[int]:

@@ -48,30 +48,30 @@ def sites(module: Path) -> Sites:
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            found = sites_of(process.stdout)
+            result = sites_of(process.stdout)
     except FileNotFoundError:
         raise LabError("coverage by KCOV needs objdump: install the package binutils") from None
     if process.returncode:
         raise LabError(f"objdump does not read {module.name}")
-    if not found.blocks:
+    if not result.blocks:
         raise LabError(f"{module.name} is not built for KCOV: set CONFIG_KCOV_INSTRUMENT_ALL")
-    return found
+    return result
 
 
 def sites_of(listing: Iterable[str]) -> Sites:
     """The same, of objdump's listing."""
-    found = Sites()
+    result = Sites()
     name, offset = "", None
     for line in listing:
         if label := _LABEL.match(line):
             name, offset = label[2], int(label[1], 16)
         elif call := _CALL.match(line):
             block = int(call[1], 16) + _RELOCATED_BYTES
-            found.blocks.append(block)
+            result.blocks.append(block)
             if offset is not None:
-                found.functions.append((name, offset, block))
+                result.functions.append((name, offset, block))
                 offset = None
-    return found
+    return result
 
 
 class KcovSession(CoverageSession):
@@ -82,27 +82,27 @@ class KcovSession(CoverageSession):
 
     def finish(self) -> Coverage:
         """Stop counting. Raises GuestError when the guest cannot tell, LabError of its files."""
-        told = self._end()
+        answer = self._end()
         with work_directory() as work:
             known = {name: sites(path) for name, path in self.files(work).items()}
         try:
-            return coverage(told, known)
+            return coverage(answer, known)
         except (KeyError, TypeError, ValueError) as error:
             raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
 
 
-def coverage(told: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
+def coverage(answer: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
     """The counts of one run, from the guest's answer.
 
     Raises KeyError, TypeError or ValueError when it is none.
     """
-    if len(told["places"]) > _MOST_PLACES:
+    if len(answer["places"]) > _MOST_PLACES:
         raise ValueError(f"more than {_MOST_PLACES} places")
-    places = {int(address): int(times) for address, times in told["places"]}
-    modules = {name: _module(told["modules"][name], places, known[name]) for name in known}
-    missed = int(told["full"]) + int(told["without"])
+    places = {int(address): int(times) for address, times in answer["places"]}
+    modules = {name: _module(answer["modules"][name], places, known[name]) for name in known}
+    missed = int(answer["full"]) + int(answer["without"])
     kernel = CoveredKernel(runs=1, missed=missed, modules=modules)
-    return Coverage(mlx5emu_coverage=VERSION, kernels={told["release"]: kernel})
+    return Coverage(mlx5emu_coverage=VERSION, kernels={answer["release"]: kernel})
 
 
 def _module(about: Mapping[str, Any], places: Mapping[int, int], known: Sites) -> CoveredModule:

@@ -49,8 +49,10 @@ def rows(coverage: Coverage, tree: Tree | None) -> list[CoverageRow]:
         for name, module in kernel.modules.items():
             for directory, functions in _by_directory(module, tree).items():
                 groups[name, directory][release] = functions
-    table = [CoverageRow(*key, _shares([found])) for key, found in sorted(groups.items())]
-    parts = [found for _, found in sorted(groups.items())]
+    table = [
+        CoverageRow(*key, _shares([in_directory])) for key, in_directory in sorted(groups.items())
+    ]
+    parts = [in_directory for _, in_directory in sorted(groups.items())]
     return [*table, CoverageRow("all", "", _shares(parts))] if len(parts) > 1 else table
 
 
@@ -66,12 +68,12 @@ def _by_directory(module: CoveredModule, tree: Tree | None) -> dict[str, list[Co
 def _shares(parts: list[dict[str, list[CoveredFunction]]]) -> dict[str, CoveredShare]:
     shares: dict[str, CoveredShare] = {}
     for release in sorted({release for part in parts for release in part}):
-        found = [function for part in parts for function in part.get(release, ())]
-        shares[release] = CoveredShare(sum(one.calls > 0 for one in found), len(found))
+        functions = [function for part in parts for function in part.get(release, ())]
+        shares[release] = CoveredShare(sum(one.calls > 0 for one in functions), len(functions))
     if len(shares) > 1:
         ran: dict[tuple[int, str], bool] = {}
         for number, part in enumerate(parts):
-            for one in (one for found in part.values() for one in found):
+            for one in (one for functions in part.values() for one in functions):
                 ran[number, one.name] = ran.get((number, one.name), False) or one.calls > 0
         shares[ALL_KERNELS] = CoveredShare(sum(ran.values()), len(ran))
     return shares
@@ -109,14 +111,14 @@ def lcov(coverage: Coverage, tree: Tree) -> Iterator[str]:
             for function, place in tree.places(module.directory, module.functions).items():
                 if place.line:
                     files[place.file].append((place.line, function))
-            for file, found in sorted(files.items()):
-                yield from _record(test, str(tree.root / file), found)
+            for file, functions in sorted(files.items()):
+                yield from _record(test, str(tree.root / file), functions)
 
 
-def _record(test: str, path: str, found: list[tuple[int, CoveredFunction]]) -> Iterator[str]:
+def _record(test: str, path: str, functions: list[tuple[int, CoveredFunction]]) -> Iterator[str]:
     calls: dict[tuple[int, str], int] = defaultdict(int)
     lines: dict[int, int] = defaultdict(int)
-    for line, function in found:
+    for line, function in functions:
         calls[line, function.name] += function.calls
         lines[line] += function.calls
     yield f"TN:{test}"

@@ -57,10 +57,10 @@ class CoverageSession:
 
     def finish(self) -> Coverage:
         """Stop counting. Raises GuestError when the guest cannot tell."""
-        told = self._end()
+        answer = self._end()
         try:
-            self.bases = {name: int(about["base"]) for name, about in told["modules"].items()}
-            return _coverage(told)
+            self.bases = {name: int(about["base"]) for name, about in answer["modules"].items()}
+            return _coverage(answer)
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
 
@@ -85,36 +85,36 @@ class CoverageSession:
         """The line of that number. Raises GuestError when it tells of an error, or is missing."""
         lines = bytes(self._output).split(b"\n")
         try:
-            told = json.loads(lines[number])
+            answer = json.loads(lines[number])
         except (ValueError, LookupError, RecursionError):
             last = self._stderr.decode(errors="replace").strip().splitlines()[-1:]
             raise GuestError(": ".join(["coverage: the guest gave no answer", *last])) from None
-        if not isinstance(told, dict):
+        if not isinstance(answer, dict):
             raise GuestError("coverage: the guest sent what is no answer")
-        if "error" in told:
-            raise GuestError(f"coverage: {told['error']}")
-        return told
+        if "error" in answer:
+            raise GuestError(f"coverage: {answer['error']}")
+        return answer
 
     def files(self, directory: Path) -> dict[str, Path]:
         """Copies of the modules' files, uncompressed. Raises GuestError."""
-        found = {}
+        copies = {}
         for module in self._modules:
             name = self._guest.run(["modinfo", "-n", module], timeout=READ_SECONDS).check().stdout
             job = self._guest.popen(["cat", name.strip()])
             if self._guest.wait(job, READ_SECONDS):
                 raise GuestError(f"coverage: the guest does not show {module}")
-            found[module] = directory / f"{module}.ko"
-            found[module].write_bytes(unpack_module(name.strip(), bytes(job.stdout)))
-        return found
+            copies[module] = directory / f"{module}.ko"
+            copies[module].write_bytes(unpack_module(name.strip(), bytes(job.stdout)))
+        return copies
 
 
-def _coverage(told: dict[str, Any]) -> Coverage:
+def _coverage(answer: dict[str, Any]) -> Coverage:
     """The counts of one run, from the guest's answer."""
     loading: dict[str, set[str]] = defaultdict(set)
-    for name, module in told["loading"]:
+    for name, module in answer["loading"]:
         loading[module].add(name)
     modules = {}
-    for name, about in told["modules"].items():
+    for name, about in answer["modules"].items():
         rest = loading[name] - {function for function, _, _ in about["functions"]}
         functions = [
             CoveredFunction(name=function, offset=offset, calls=calls + (function in loading[name]))
@@ -124,5 +124,5 @@ def _coverage(told: dict[str, Any]) -> Coverage:
             CoveredFunction(name=function, offset=None, calls=1) for function in sorted(rest)
         ]
         modules[name] = CoveredModule(directory=about["directory"], functions=functions)
-    kernel = CoveredKernel(runs=1, missed=told["missed"], modules=modules)
-    return Coverage(mlx5emu_coverage=1, kernels={told["release"]: kernel})
+    kernel = CoveredKernel(runs=1, missed=answer["missed"], modules=modules)
+    return Coverage(mlx5emu_coverage=1, kernels={answer["release"]: kernel})

@@ -62,19 +62,19 @@ class Tree:
         if directory not in self._known:
             self._known[directory] = self._scan(directory)
         known = self._known[directory]
-        found: dict[CoveredFunction, SourcePlace] = {}
+        places: dict[CoveredFunction, SourcePlace] = {}
         file = ""
         for function in sorted(functions, key=lambda one: (one.offset is None, one.offset or 0)):
             candidates = known.get(_SUFFIX.sub("", function.name), [])
             same = [one for one in candidates if one.file == file]
             place = (same or candidates or [SourcePlace(file, 0)])[0]
-            found[function] = place
+            places[function] = place
             if len(candidates) == 1 and place.file.endswith(".c"):
                 file = place.file
-        return found
+        return places
 
     def _scan(self, directory: str) -> Mapping[str, list[SourcePlace]]:
-        found: dict[str, list[SourcePlace]] = defaultdict(list)
+        definitions: dict[str, list[SourcePlace]] = defaultdict(list)
         for path in sorted((self.root / directory).rglob("*.[ch]")):
             if not path.is_file() or path.stat().st_size > _MOST_FILE_BYTES:
                 continue
@@ -82,5 +82,5 @@ class Tree:
             name = path.relative_to(self.root).as_posix()
             for match in _DEFINITION.finditer(text):
                 line = text.count(b"\n", 0, match.start(1)) + 1
-                found[match[1].decode()].append(SourcePlace(name, line))
-        return found
+                definitions[match[1].decode()].append(SourcePlace(name, line))
+        return definitions

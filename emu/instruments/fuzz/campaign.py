@@ -59,7 +59,7 @@ class FuzzCampaign:
         before = self._progress[-1].seconds if self._progress else 0.0
         self._begun = time.monotonic() - before
         self._earlier = len(self._progress)
-        self._told = 0.0
+        self._told_at = 0.0
         self._targets = targets
         self._workloads = workloads
         self._seed = f"{seed}/{self._earlier}"
@@ -95,9 +95,9 @@ class FuzzCampaign:
             else:
                 loop.try_later(entry.input)
         for name in self._corpus.findings():
-            found = self._corpus.finding(name).input
-            loop.learn(found)
-            loop.maker.culprits.blame(found.rules)
+            failing = self._corpus.finding(name).input
+            loop.learn(failing)
+            loop.maker.culprits.blame(failing.rules)
         for plan in self._plans:
             for workload in self._workloads:
                 loop.try_later(Input(plan, workload))
@@ -112,7 +112,7 @@ class FuzzCampaign:
             )  # fmt: skip
             self._corpus.add(CorpusEntry(step.input, about))
         made = step.input
-        if step.feedback.titles and self._found(made, step.feedback):
+        if step.feedback.titles and self._note_finding(made, step.feedback):
             self._say(f"found: {step.feedback.titles[0]}")
             if not step.feedback.is_stuck:
                 made = self._smaller(made, step.feedback.titles[0]) or made
@@ -120,13 +120,13 @@ class FuzzCampaign:
             loop.maker.culprits.blame(made.rules)
         self._count(loop)
 
-    def _found(self, made: Input, feedback: Feedback) -> bool:
+    def _note_finding(self, made: Input, feedback: Feedback) -> bool:
         """Keep what an input has brought up; whether nothing had before."""
         about = FindingAbout(
             title=feedback.titles[0], workload=made.workload, kernel=self._kernel,
             device=list(self._options.devices),
         )  # fmt: skip
-        return self._corpus.found(about, dump(made.plan), feedback.log)
+        return self._corpus.note_finding(about, dump(made.plan), feedback.log)
 
     def _smaller(self, made: Input, title: str) -> Input | None:
         """The smallest part of an input that brings ``title`` up; None when it does not again.
@@ -135,10 +135,10 @@ class FuzzCampaign:
         """
 
         def shows(one: Input) -> bool:
-            told = self._executor.run(one)
-            if told.titles:
-                self._found(one, told)
-            return title in told.titles
+            feedback = self._executor.run(one)
+            if feedback.titles:
+                self._note_finding(one, feedback)
+            return title in feedback.titles
 
         return minimal(made, shows)
 
@@ -150,8 +150,8 @@ class FuzzCampaign:
                 len(self._corpus.findings()),
             )
         )  # fmt: skip
-        if seconds - self._told > _TOLD_SECONDS:
-            self._told = seconds
+        if seconds - self._told_at > _TOLD_SECONDS:
+            self._told_at = seconds
             self._tell()
 
     def _tell(self) -> None:
@@ -175,11 +175,11 @@ def progress_of(corpus: Corpus) -> list[Progress]:
     path = corpus.path / "progress.jsonl"
     if not path.exists():
         return []
-    found = []
+    result = []
     for number, line in enumerate(read_infile(path, _MOST_PROGRESS).splitlines(), 1):
         try:
             table = json.loads(line)
-            found.append(
+            result.append(
                 Progress(
                     float(table["seconds"]), int(table["blocks"]), int(table["kept"]),
                     int(table["findings"]),
@@ -187,4 +187,4 @@ def progress_of(corpus: Corpus) -> list[Progress]:
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, RecursionError):
             raise UserError(f"{path}:{number}: no line of a run's progress") from None
-    return found
+    return result

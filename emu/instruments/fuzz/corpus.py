@@ -152,14 +152,19 @@ class Corpus:
 
     def finding(self, name: str) -> CorpusEntry:
         """The input of a finding."""
-        found = self.findings().get(name)
-        if found is None:
+        about_finding = self.findings().get(name)
+        if about_finding is None:
             raise UserError(f"{self.path}: no finding {name}")
-        about = About(workload=found.workload, kernel=found.kernel, device=found.device, new=[])
+        about = About(
+            workload=about_finding.workload,
+            kernel=about_finding.kernel,
+            device=about_finding.device,
+            new=[],
+        )
         plan = _plan(self.path / "findings" / name / "plan.toml")
-        return CorpusEntry(Input(plan, found.workload), about)
+        return CorpusEntry(Input(plan, about_finding.workload), about)
 
-    def found(self, what: FindingAbout, plan_text: str, log: str) -> bool:
+    def note_finding(self, what: FindingAbout, plan_text: str, log: str) -> bool:
         """Note a finding; whether it is the first of its title. The shortest plan is kept."""
         folder = self.path / "findings" / name_of(what.title)
         known = self.findings().get(folder.name)
@@ -179,17 +184,17 @@ class Corpus:
         if not path.exists() or kernel not in (table := _table(path)):
             return Counter(), set()
         try:
-            told = Hits.model_validate(table[kernel])
+            stored = Hits.model_validate(table[kernel])
         except ValidationError as error:
             raise UserError(f"{path}: {error.errors(include_url=False)[0]['msg']}") from None
         counts = Counter(
             {
                 (module, offset): count
-                for module, offsets in told.modules.items()
+                for module, offsets in stored.modules.items()
                 for offset, count in offsets.items()
             }
         )
-        return counts, set(told.workloads)
+        return counts, set(stored.workloads)
 
     def kernels(self) -> list[str]:
         """Those of which blocks are known."""
@@ -203,8 +208,8 @@ class Corpus:
         modules: dict[str, dict[int, int]] = {}
         for (module, offset), count in sorted(hits.items()):
             modules.setdefault(module, {})[offset] = count
-        told = Hits(workloads=sorted(workloads), modules=modules)
-        write_outfile(path, json.dumps(table | {kernel: told.model_dump()}) + "\n")
+        stored = Hits(workloads=sorted(workloads), modules=modules)
+        write_outfile(path, json.dumps(table | {kernel: stored.model_dump()}) + "\n")
 
     def merge(self, other: Corpus) -> tuple[int, int]:
         """Take over what another corpus has; how many inputs and titles were new."""
@@ -216,7 +221,7 @@ class Corpus:
         for name, what in other.findings().items():
             folder = other.path / "findings" / name
             log = read_infile(folder / "log.txt", _MOST_ABOUT).decode(errors="replace")
-            titles += self.found(what, dump(_plan(folder / "plan.toml")), log)
+            titles += self.note_finding(what, dump(_plan(folder / "plan.toml")), log)
         return len(new), titles
 
 

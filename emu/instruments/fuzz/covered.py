@@ -27,20 +27,20 @@ def covered(known: Coverage, release: str, hits: Mapping[Block, int]) -> Coverag
     if kernel is None:
         raise UserError(f"there is no coverage of {release} to take the functions from")
     modules = {name: _module(name, module, hits) for name, module in kernel.modules.items()}
-    found = CoveredKernel(runs=max(hits.values(), default=0), missed=0, modules=modules)
-    return Coverage(mlx5emu_coverage=VERSION, kernels={release: found})
+    kernel_coverage = CoveredKernel(runs=max(hits.values(), default=0), missed=0, modules=modules)
+    return Coverage(mlx5emu_coverage=VERSION, kernels={release: kernel_coverage})
 
 
 def _module(name: str, module: CoveredModule, hits: Mapping[Block, int]) -> CoveredModule:
     begins = sorted({one.offset for one in module.functions if one.offset is not None})
-    most: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for (where, offset), times in hits.items():
         at = bisect_right(begins, offset) - 1
         if where == name and at >= 0:
-            most[begins[at]] = max(most[begins[at]], times)
+            counts[begins[at]] = max(counts[begins[at]], times)
     functions = [
         CoveredFunction(
-            name=one.name, offset=one.offset, calls=0 if one.offset is None else most[one.offset]
+            name=one.name, offset=one.offset, calls=0 if one.offset is None else counts[one.offset]
         )
         for one in module.functions
     ]

@@ -95,8 +95,8 @@ class GuestExecutor:
                 said = guest.run(words, timeout=limit).stdout
             except CommandTimeoutError:
                 self.stuck += 1
-                told = self._ended(booted, control, self._waiting(guest))
-                return dataclasses.replace(told, is_stuck=True)
+                feedback = self._ended(booted, control, self._waiting(guest))
+                return dataclasses.replace(feedback, is_stuck=True)
             except GuestPanicError:
                 return self._ended(booted, control, _of_turn(guest.console))
             except GuestError as error:
@@ -142,8 +142,8 @@ class GuestExecutor:
             guest.start()
             self.boots += 1
             guest.run(INSTALL, stdin=program().encode(), timeout=_INSTALL_SECONDS).check()
-            told = guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
-            return _Booted(guest, blocks, Sections(told.splitlines(), self._modules))
+            listing = guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
+            return _Booted(guest, blocks, Sections(listing.splitlines(), self._modules))
         except BaseException:
             guest.stop()
             blocks.close()
@@ -173,14 +173,14 @@ class Sections:
 
     def __init__(self, lines: Iterable[str], modules: frozenset[str]) -> None:
         """``lines`` are ``MODULE SECTION ADDRESS``. Raises LabError when a module is not there."""
-        found = []
+        sections = []
         for line in lines:
             if said := _SECTION.fullmatch(line.strip()):
-                found.append((int(said[3], 16), said[1], said[2]))
-        self._found = sorted(found)
-        self._starts = [start for start, _, _ in self._found]
+                sections.append((int(said[3], 16), said[1], said[2]))
+        self._sections = sorted(sections)
+        self._starts = [start for start, _, _ in self._sections]
         self._modules = modules
-        there = {module for _, module, section in self._found if section == ".text"}
+        there = {module for _, module, section in self._sections if section == ".text"}
         if missing := sorted(modules - there):
             raise LabError(f"the guest does not tell where {', '.join(missing)} is")
 
@@ -190,7 +190,7 @@ class Sections:
             at = bisect_right(self._starts, address) - 1
             if at < 0:
                 continue
-            start, module, section = self._found[at]
+            start, module, section = self._sections[at]
             if section == ".text" and module in self._modules:
                 yield module, address - start
 
@@ -210,10 +210,10 @@ class _Booted:
 
 
 def _feedback(booted: _Booted, said: str, counts: _Counts, why: str = "") -> Feedback:
-    found = [one for one in findings(said) if one.kind not in _NO_BUG]
-    if any(one.kind is Kind.OOPS for one in found):
-        found = [one for one in found if one.kind is not Kind.PANIC]
-    titles = tuple(one.title for one in _worst_first(found))
+    bugs = [one for one in findings(said) if one.kind not in _NO_BUG]
+    if any(one.kind is Kind.OOPS for one in bugs):
+        bugs = [one for one in bugs if one.kind is not Kind.PANIC]
+    titles = tuple(one.title for one in _worst_first(bugs))
     if why and not titles:
         titles = (why,)
     blocks = frozenset(booted.sections.blocks(booted.blocks.executed()))
@@ -238,6 +238,6 @@ def _of_turn(console: str) -> str:
     return console.rpartition(MARK)[2]
 
 
-def _worst_first(found: Sequence[Finding]) -> list[Finding]:
+def _worst_first(bugs: Sequence[Finding]) -> list[Finding]:
     order = list(Kind)
-    return sorted(found, key=lambda one: order.index(one.kind))
+    return sorted(bugs, key=lambda one: order.index(one.kind))

@@ -57,8 +57,8 @@ def key_of(point: str, match: Mapping[str, Any]) -> str:
 
     Of several values that a field may have it is the first.
     """
-    told = (f"{name}={_first(match[name])}" for name in _TOLD if name in match)
-    return " ".join([point, *told])
+    words = (f"{name}={_first(match[name])}" for name in _TOLD if name in match)
+    return " ".join([point, *words])
 
 
 def _first(value: Any) -> Any:
@@ -113,13 +113,13 @@ def _opened(command: Command) -> Iterator[FaultTarget]:
 
 def _events() -> Iterator[FaultTarget]:
     for kind in EventType:
-        found = dict.fromkeys(
+        event_targets = dict.fromkeys(
             leaf
             for sub_type in _SUB_TYPES
             if (layout := event_layout(kind, sub_type)) is not None
             for leaf in leaves(layout, "data.")
         )
-        yield FaultTarget("event", "eqe", (("type", name_of(kind)),), tuple(found))
+        yield FaultTarget("event", "eqe", (("type", name_of(kind)),), tuple(event_targets))
 
 
 def _completions() -> Iterator[FaultTarget]:

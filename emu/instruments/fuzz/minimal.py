@@ -20,7 +20,7 @@ MOST_TRIALS = 12
 _TIMES = ("probability", "space", "index", "times")
 
 
-def minimal(one: Input, shows: Callable[[Input], bool], most: int = MOST_TRIALS) -> Input | None:
+def minimal(one: Input, shows: Callable[[Input], bool], limit: int = MOST_TRIALS) -> Input | None:
     """Rules are left out, then fields that they set, then conditions on when they fire.
 
     ``shows`` tries an input; at most so many are tried, and what was smallest by then is returned.
@@ -30,10 +30,10 @@ def minimal(one: Input, shows: Callable[[Input], bool], most: int = MOST_TRIALS)
     def made(rules: list[Table]) -> Input:
         return Input(from_table({"seed": one.plan.seed, "rule": rules}), one.workload)
 
-    search = Search[list[Table]](lambda rules: shows(made(rules)), repr, most)
+    search = Search[list[Table]](lambda rules: shows(made(rules)), repr, limit)
     best = search.run(partial(_smaller, one.rules))
     if search.is_cut:
-        logger.info("not the smallest plan, as %d trials were made", most)
+        logger.info("not the smallest plan, as %d trials were made", limit)
     return None if best is None else made(best)
 
 

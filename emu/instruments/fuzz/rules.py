@@ -55,8 +55,8 @@ class Maker:
 
     def census(self) -> Plan:
         """A plan that changes nothing, and counts the events of each target."""
-        found = [target for family in self._by_family.values() for target in family]
-        about = [(target.point, dict(target.match)) for target in found]
+        every = [target for family in self._by_family.values() for target in family]
+        about = [(target.point, dict(target.match)) for target in every]
         about += [(point, {}) for point in _MOMENTS]
         rules = [
             {"name": f"rule-{at}", "point": point, "match": match}
@@ -97,17 +97,17 @@ class Maker:
 
     def target(self, family: str) -> FaultTarget | None:
         """One of a family of which there are events; None when the workload brings none."""
-        found = self._by_family[family]
-        weights = [self._seen.weight(self.workload, one.key) for one in found]
-        return self._random.choices(found, weights)[0] if any(weights) else None
+        family_targets = self._by_family[family]
+        weights = [self._seen.weight(self.workload, one.key) for one in family_targets]
+        return self._random.choices(family_targets, weights)[0] if any(weights) else None
 
     def leaves_of(self, rule: Mapping[str, Any]) -> Sequence[Leaf]:
         """What a rule of ours can set; nothing for an action that sets nothing."""
         if rule["action"] == "registers":
             return SEGMENT
         key = _key(rule)
-        for found in self._by_family.values():
-            for target in found:
+        for family_targets in self._by_family.values():
+            for target in family_targets:
                 if target.key == key and "set" in rule:
                     return target.leaves
         return ()
@@ -165,8 +165,8 @@ class Maker:
         rule = {**self._moment(), "action": "event", "event": kind}
         rule["sub_type"] = random.choice([0, 0, 0, 1, 2, random.randint(0, 255)])
         if about.leaves and random.random() < 0.8:
-            most = random.choice([1, 2, len(about.leaves)])
-            chosen = random.sample(about.leaves, min(most, len(about.leaves)))
+            limit = random.choice([1, 2, len(about.leaves)])
+            chosen = random.sample(about.leaves, min(limit, len(about.leaves)))
             return rule | {"set": {leaf.name: self.value(leaf) for leaf in chosen}}
         return rule | {"data": random.randbytes(28).hex()}
 

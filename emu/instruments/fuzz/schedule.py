@@ -42,10 +42,10 @@ class Schedule:
         Raises IndexError without any.
         """
         weights = [
-            1 / max(1, min((self.hits[block] for block in new), default=self._most()))
+            1 / max(1, min((self.hits[block] for block in new), default=self._unseen_hits()))
             for _, new in self._entries
         ]
         return random.choices([entry for entry, _ in self._entries], weights)[0]
 
-    def _most(self) -> int:
+    def _unseen_hits(self) -> int:
         return max(self.hits.values(), default=1) + 1

@@ -62,25 +62,25 @@ def known_numbers(name: str) -> Iterable[int]:
 
 def interesting(width: int) -> list[int]:
     """Edges of a field of ``width`` bits: the ends, both halves, powers of two and beside them."""
-    most = (1 << width) - 1
-    found = [0, 1, 2, most, most - 1, most >> 1, (most >> 1) + 1]
+    largest = (1 << width) - 1
+    values = [0, 1, 2, largest, largest - 1, largest >> 1, (largest >> 1) + 1]
     for power in range(2, width):
-        found += [(1 << power) - 1, 1 << power, (1 << power) + 1]
-    return list(dict.fromkeys(value for value in found if 0 <= value <= most))
+        values += [(1 << power) - 1, 1 << power, (1 << power) + 1]
+    return list(dict.fromkeys(value for value in values if 0 <= value <= largest))
 
 
 def choose(random: Random, name: str, width: int, dictionary: Dictionary) -> int:
     """A value for a field: learnt, of its enumeration, an edge, or anything."""
-    most = (1 << width) - 1
-    learnt = [value for value in dictionary.of(name) if value <= most]
-    named = [value for value in known_numbers(name) if value <= most]
+    largest = (1 << width) - 1
+    learnt = [value for value in dictionary.of(name) if value <= largest]
+    named = [value for value in known_numbers(name) if value <= largest]
     draw = random.random()
     if learnt and draw < 0.2:
         return random.choice(learnt)
     if named and draw < 0.4:
         return random.choice(named)
     if draw < 0.6:
-        return random.choice([0, 1, most, most >> 1])
+        return random.choice([0, 1, largest, largest >> 1])
     if draw < 0.9:
         return random.choice(interesting(width))
-    return random.randint(0, most)
+    return random.randint(0, largest)

@@ -48,11 +48,11 @@ def of_status(status: int) -> Finding | None:
     return None
 
 
-def together(told: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
+def together(logged: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
     """A log's findings and those of the run's end, without the ends that a crash explains."""
-    is_explained = any(one.kind in _CRASHES for one in told)
+    is_explained = any(one.kind in _CRASHES for one in logged)
     rest = [one for one in ends if not (is_explained and one.kind in _EXPLAINED)]
-    found: dict[str, Finding] = {}
-    for one in (*told, *rest):
-        found.setdefault(one.title, one)
-    return tuple(found.values())
+    by_title: dict[str, Finding] = {}
+    for one in (*logged, *rest):
+        by_title.setdefault(one.title, one)
+    return tuple(by_title.values())

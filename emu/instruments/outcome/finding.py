@@ -63,9 +63,9 @@ class Finding:
 
 def made(kind: Kind, title: str, function: str = "", lines: Iterable[str] = ()) -> Finding:
     """A finding of texts that a guest may have written: they are cut and made printable."""
-    kept = tuple(one_line(line, LONGEST_LINE) for line, _ in zip(lines, range(MOST_LINES)))
+    shown = tuple(one_line(line, LONGEST_LINE) for line, _ in zip(lines, range(MOST_LINES)))
     name = one_line(function, LONGEST_TITLE)
-    return Finding(kind, one_line(title.strip(), LONGEST_TITLE), name, kept)
+    return Finding(kind, one_line(title.strip(), LONGEST_TITLE), name, shown)
 
 
 def plain_function(name: str) -> str:

@@ -35,13 +35,13 @@ def findings(log: str) -> tuple[Finding, ...]:
     ``log`` is dmesg's output, raw or not, or what a console has shown.
     """
     lines = [_plain(line) for line in log.splitlines()[-_MOST_LINES:]]
-    found: dict[str, Finding] = {}
+    by_title: dict[str, Finding] = {}
     for header, match, report in _reports(lines):
         one = _finding(header, match, report)
-        found.setdefault(one.title, one)
-        if len(found) >= MOST_FINDINGS:
+        by_title.setdefault(one.title, one)
+        if len(by_title) >= MOST_FINDINGS:
             break
-    return tuple(found.values())
+    return tuple(by_title.values())
 
 
 def _plain(line: str) -> str:
@@ -92,6 +92,6 @@ def _finding(header: Header, match: re.Match[str], report: Sequence[str]) -> Fin
     if not function and "{function}" in header.title:
         function = function_of(report)
     words = {key: plain_text(value or "") for key, value in match.groupdict().items()}
-    access = next((found[1] for line in report if (found := _KASAN_ACCESS.match(line))), "")
+    access = next((matched[1] for line in report if (matched := _KASAN_ACCESS.match(line))), "")
     words |= {"function": function, "access": f" {access}" if access else ""}
     return made(header.kind, header.title.format_map(words), function, report)

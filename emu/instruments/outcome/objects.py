@@ -48,11 +48,11 @@ def left(counts: Sequence[Counts]) -> tuple[Finding, ...]:
 
     The first are those after the turn that has warmed the driver's caches up.
     """
-    found = []
+    result = []
     for kind in sorted({kind for one in counts for kind in one}):
         numbers = [one.get(kind, 0) for one in counts]
         if len(numbers) > 1 and all(before < after for before, after in pairwise(numbers)):
             turns, more = len(numbers) - 1, numbers[-1] - numbers[0]
             line = f"{kind}: {more} more in {turns} turns ({', '.join(map(str, numbers))})"
-            found.append(made(Kind.LEAK, f"objects left in the device: {kind}", "", [line]))
-    return tuple(found)
+            result.append(made(Kind.LEAK, f"objects left in the device: {kind}", "", [line]))
+    return tuple(result)

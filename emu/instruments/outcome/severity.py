@@ -32,7 +32,7 @@ _STALLS = ("INFO: rcu detected stall", "BUG: soft lockup", "BUG: workqueue locku
 
 
 def failures(
-    found: Iterable[Finding], fail_on: FailOn, *, is_emulated: bool
+    reported: Iterable[Finding], fail_on: FailOn, *, is_emulated: bool
 ) -> tuple[Finding, ...]:
     """The findings that are failures.
 
@@ -42,6 +42,6 @@ def failures(
     kinds = {FailOn.WARNING: _WARNINGS, FailOn.ERROR: _ERRORS}.get(fail_on, frozenset())
     return tuple(
         one
-        for one in found
+        for one in reported
         if one.kind in kinds and not (is_emulated and one.title.startswith(_STALLS))
     )

@@ -14,13 +14,13 @@ used; healthy guests have shown up to 294 more after one turn."""
 
 def objects(slabinfo: str) -> dict[str, int]:
     """Active objects by cache, of a text of /proc/slabinfo (version 2.1); other lines are left."""
-    found = {}
+    counts = {}
     for line in slabinfo.splitlines()[:_MOST_LINES]:
         name, _, rest = line.partition(" ")
         number = rest.split(maxsplit=1)[:1]
         if number and number[0].isdecimal() and len(number[0]) < 16:
-            found[name] = int(number[0])
-    return found
+            counts[name] = int(number[0])
+    return counts
 
 
 def growth(before: str, after: str, turns: int) -> tuple[Finding, ...]:

@@ -60,15 +60,15 @@ def is_generic(name: str) -> bool:
 def _named(lines: Sequence[str]) -> Iterator[str]:
     """The register's function, then those of the first stack; guessed frames (``?``) are left."""
     for line in lines:
-        if found := _RIP.search(line):
-            yield found[1]
+        if match := _RIP.search(line):
+            yield match[1]
             break
     in_trace = False
     for line in lines:
         if _TRACE.search(line):
             in_trace = True
         elif in_trace:
-            if found := _FRAME.match(line):
-                yield found[1]
+            if match := _FRAME.match(line):
+                yield match[1]
             elif _USER_RIP.search(line):
                 break

@@ -29,12 +29,12 @@ class Search(Generic[T]):
     """Trials, each made once, at most so many; what was smallest by then is the result."""
 
     def __init__(
-        self, shows: Shows[T], key: Callable[[T], Hashable], most: int | None = None
+        self, shows: Shows[T], key: Callable[[T], Hashable], limit: int | None = None
     ) -> None:
         """``shows`` makes a trial; candidates with equal keys are the same one."""
         self._shows = shows
         self._key = key
-        self._most = most
+        self._limit = limit
         self._known: dict[Hashable, bool] = {}
         self._best: T | None = None
         self.is_cut = False
@@ -54,7 +54,7 @@ class Search(Generic[T]):
     def _try(self, candidate: T) -> bool:
         key = self._key(candidate)
         if key not in self._known:
-            if len(self._known) == self._most:
+            if len(self._known) == self._limit:
                 raise _EnoughError
             self._known[key] = self._shows(candidate)
             if self._known[key]:
@@ -62,14 +62,14 @@ class Search(Generic[T]):
         return self._known[key]
 
 
-def faults(told: FaultRecord, shows: Shows[list[One]]) -> None:
+def faults(recorded: FaultRecord, shows: Shows[list[One]]) -> None:
     """The strategy for a run's faults: rules are left out, then the single times that others fired.
 
     Nothing is tried when none has fired, and nothing else when all of them do not show it.
     """
-    everything = [(one.function, one.rule, one.n) for one in told.fired]
+    everything = [(one.function, one.rule, one.n) for one in recorded.fired]
     if not everything or not shows(everything):
         return
     rules = list(dict.fromkeys((function, rule) for function, rule, _ in everything))
-    kept = ddmin(rules, lambda some: shows([one for one in everything if one[:2] in some]))
-    ddmin([one for one in everything if one[:2] in kept], shows)
+    needed = ddmin(rules, lambda some: shows([one for one in everything if one[:2] in some]))
+    ddmin([one for one in everything if one[:2] in needed], shows)

@@ -61,5 +61,5 @@ class Leaks:
         for _ in range(turns + 1):
             turn()
             counts.append(settled(self._control))
-        if found := left(counts):
-            pytest.fail("\n".join(f"{one.title}: {one.lines[0]}" for one in found), pytrace=False)
+        if leaks := left(counts):
+            pytest.fail("\n".join(f"{one.title}: {one.lines[0]}" for one in leaks), pytrace=False)

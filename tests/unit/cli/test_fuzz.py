@@ -28,7 +28,7 @@ def corpus(tmp_path):
     what = FindingAbout(
         title="BUG: it is [red]gone[/red]", workload="probe", kernel="6.12", device=["connectx6"]
     )
-    made.found(what, RULE, "log")
+    made.note_finding(what, RULE, "log")
     lines = [
         {"seconds": second, "blocks": 100 + second, "kept": 1, "findings": 1}
         for second in (1, 2, 4)

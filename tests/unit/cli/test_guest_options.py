@@ -17,7 +17,7 @@ from emu.guests.named import topology
 from emu.guests.options import Use, options, records
 from emu.guests.options.kinds import Choice, Flag, Seconds, Share, Whole, Words
 from emu.guests.options.table import markdown
-from emu.guests.wanted import wanted
+from emu.guests.requested import requested
 from emu.host.user_error import UserError
 from emu.instruments.campaign import matrix
 from emu.instruments.campaign.description import Description
@@ -164,7 +164,7 @@ def test_nothing_said_is_the_same_guest_everywhere(tmp_path):
     campaign.write_text(MAPS[Use.CAMPAIGN])
     (node,) = topology.read(lab).nodes
     (one,) = matrix.read(campaign).runs
-    assert wanted(said(names)) == node.options == wanted(one.guest.given()) == GuestOptions()
+    assert requested(said(names)) == node.options == requested(one.guest.given()) == GuestOptions()
     assert (GuestOptions().memory_mib, GuestOptions().cpus) == (2048, 2)
     assert GuestOptions(icount=1).cpus == 1
 
@@ -177,14 +177,14 @@ def test_options_in_files_are_those_of_the_command_line(use, tmp_path):
     path.write_text(MAPS[use] + text + ("probe = false\n" if use is Use.LAB else ""))
     if use is Use.CAMPAIGN:
         path.write_text(path.read_text().replace('run = "x"', 'run = "x"\nprobe = false'))
-        found = wanted(matrix.read(path).runs[0].guest.given())
+        found = requested(matrix.read(path).runs[0].guest.given())
     else:
         found = topology.read(path).nodes[0].options
     words = ["--icount", "3", "--accel", "tcg", "--memory", "1024", "--network", "--no-probe",
              "--share", f"{tmp_path}/src:rw", "true"]  # fmt: skip
     run = command_of(Use.RUN).make_context("run", words).params
     names = {name: value for name, value in run.items() if name in (*OPTIONS, "no_device")}
-    assert found == wanted(said(names))
+    assert found == requested(said(names))
     assert (found.cpus, found.share_writable) == (1, True)
 
 
@@ -203,13 +203,13 @@ class TestShare:
     def test_in_all_uses(self, tmp_path, word, name, is_writable):
         for directory in ("d", "e:rw"):
             (tmp_path / directory).mkdir()
-        found = [wanted({"share": word}, tmp_path)]
+        found = [requested({"share": word}, tmp_path)]
         for use in FILES:
             path = tmp_path / "file.toml"
             path.write_text(f'{MAPS[use]}share = "{word}"\n')
             told = read(use, path)
             found.append(
-                told.nodes[0].options if use is Use.LAB else wanted(told.runs[0].guest.given())
+                told.nodes[0].options if use is Use.LAB else requested(told.runs[0].guest.given())
             )
         kind = parameter(Use.RUN, OPTIONS["share"]).type
         path, writable = kind.convert(str(tmp_path / word), None, None)
@@ -220,12 +220,12 @@ class TestShare:
 
     def test_a_path_with_a_field_beside_it(self, tmp_path):
         """As tests' markers have always had it."""
-        made = wanted({"share": tmp_path, "share_writable": True})
+        made = requested({"share": tmp_path, "share_writable": True})
         assert (made.share, made.share_writable) == (tmp_path, True)
 
     def test_a_directory_that_is_not_there(self, tmp_path):
         with pytest.raises(LabError, match="share: no directory"):
-            wanted({"share": "x:rw"}, tmp_path)
+            requested({"share": "x:rw"}, tmp_path)
 
 
 def test_kinds_of_fields_are_those_of_the_share():
@@ -240,19 +240,19 @@ class TestRecord:
             suite="sid", packages=("bc",), memory_mib=1024, icount=2, probe=False, network=True,
             kernel_arguments=("quiet",), hugepages=8,
         )  # fmt: skip
-        told = records.told(json.loads(json.dumps(records.recorded(made))))
-        assert wanted(told) == made
+        told = records.options_of(json.loads(json.dumps(records.recorded(made))))
+        assert requested(told) == made
 
     def test_one_of_old(self):
         run = {"suite": "sid", "packages": ["bc"], "kernel": None, "modules": None}
-        assert wanted(records.told(run)) == GuestOptions(suite="sid", packages=("bc",))
+        assert requested(records.options_of(run)) == GuestOptions(suite="sid", packages=("bc",))
 
     @pytest.mark.hostile
     @pytest.mark.parametrize("run", [{"memory": "x"}, {"cpus": 1e99}, {"kernel_args": 1},
                                      {"suite": []}, {"packages": [1]}])  # fmt: skip
     def test_what_no_option_has(self, run):
         with pytest.raises(ValueError, match=next(iter(run))):
-            records.told(run)
+            records.options_of(run)
 
 
 def test_a_campaign_that_was_begun_earlier_goes_on(tmp_path):

@@ -64,15 +64,15 @@ def explain(refusal: Refusal) -> None:
     The driver prints it as: CREATE_CQ(0x400) op_mod(0x0) failed, status bad resource(0x5),
     syndrome (0x1b2c3d). In a shell, a line wants quotation marks.
     """
-    found = [
+    reasons = [
         reason for reason in collect(emu, firmware_cmds) if reason.syndrome == refusal.syndrome
     ]
-    if not found:
+    if not reasons:
         raise UserError(_unknown(refusal))
-    found = _said_by(refusal, found)
-    for text, status in dict.fromkeys((reason.text, reason.status) for reason in found):
+    reasons = _said_by(refusal, reasons)
+    for text, status in dict.fromkeys((reason.text, reason.status) for reason in reasons):
         click.echo(f"{refusal.syndrome:#08x} {status or 'any status'}: {text}")
-        for reason in found:
+        for reason in reasons:
             if (reason.text, reason.status) == (text, status):
                 click.echo(f"  {_place(reason, refusal)}")
 

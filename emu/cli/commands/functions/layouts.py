@@ -77,9 +77,9 @@ def check(
 
 def _of_suite(suite: str) -> BtfReport:
     with display() as (progress, on_wait):
-        found = image.ensure(suite, progress=progress, on_wait=on_wait)
+        built = image.ensure(suite, progress=progress, on_wait=on_wait)
     with work_directory() as directory:
-        return _of_files(*driver_binaries(found, directory))
+        return _of_files(*driver_binaries(built, directory))
 
 
 def _of_files(modules: list[Path], kernel: Path) -> BtfReport:

@@ -44,36 +44,41 @@ def objects(
     if kind is not None:
         choice["kind"] = kind
     with connect(control, name) as client:
-        told = client.objects(**choice)
+        answer = client.objects(**choice)
     if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo(json.dumps(answer, indent=1))
         return
     screen = console()
-    for one in told["functions"]:
-        for found, table in one["objects"].items():
+    for one in answer["functions"]:
+        for kind_name, table in one["objects"].items():
             if table["total"]:
-                _show(screen, f"function {one['function']}: {found}", table)
-    for segment in told["segments"]:
+                _show(screen, f"function {one['function']}: {kind_name}", table)
+    for segment in answer["segments"]:
         if segment["addresses"]:
             _show_segment(screen, segment)
 
 
-def _show_segment(screen: Console, told: Mapping[str, Any]) -> None:
+def _show_segment(screen: Console, segment: Mapping[str, Any]) -> None:
     table = Table(
-        title=f"{told['segment']}: addresses", title_justify="left", box=None, header_style="bold"
+        title=f"{segment['segment']}: addresses",
+        title_justify="left",
+        box=None,
+        header_style="bold",
     )
     for name in ("address", "port"):
         table.add_column(name)
-    for port in told["ports"]:
+    for port in segment["ports"]:
         for address in port["addresses"]:
             table.add_row(one_line(address), one_line(port["port"]))
     screen.print(table)
     screen.print()
 
 
-def _show(screen: Console, title: str, told: Mapping[str, Any]) -> None:
-    items: Sequence[Mapping[str, Any]] = told["items"]
-    shown = f"{len(items)} of {told['total']}" if len(items) < told["total"] else told["total"]
+def _show(screen: Console, title: str, listing: Mapping[str, Any]) -> None:
+    items: Sequence[Mapping[str, Any]] = listing["items"]
+    shown = (
+        f"{len(items)} of {listing['total']}" if len(items) < listing["total"] else listing["total"]
+    )
     names = [name for name in (items[0] if items else {}) if name != "below"]
     rows = [[_word(name, item.get(name)) for name in names] for item in items]
     widths = [max(map(len, column)) for column in zip(names, *rows)]

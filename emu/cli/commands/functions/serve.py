@@ -223,10 +223,14 @@ def example(sockets: Sequence[Path]) -> str:
     from emu.guests.machine import qemu
 
     try:
-        found = qemu.find()
+        system_qemu = qemu.find()
     except UserError:
-        found = None
-    program = '"$(mlx5emu qemu)"' if found is None else shlex.quote(str(qemu.program_path(found)))
+        system_qemu = None
+    program = (
+        '"$(mlx5emu qemu)"'
+        if system_qemu is None
+        else shlex.quote(str(qemu.program_path(system_qemu)))
+    )
     memory = f"-m {_MEMORY} -object memory-backend-memfd,id=ram,size={_MEMORY},share=on"
     ports = [
         f"-device pcie-root-port,id=port{number},chassis={number},slot={number}"

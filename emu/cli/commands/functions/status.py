@@ -71,22 +71,22 @@ def status(
     Without NAME it is about the only guest or server that runs.
     """
     with connect(control, name) as client:
-        told = client.status()
+        answer = client.status()
         if as_prometheus:
-            click.echo(prometheus.text(told), nl=False)
+            click.echo(prometheus.text(answer), nl=False)
             return
         if rate:
             time.sleep(interval)
-            told = rates(told, client.status())
+            answer = rates(answer, client.status())
     if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo(json.dumps(answer, indent=1))
         return
     screen = console()
     for names in _TABLES:
-        screen.print(_functions(told["functions"], names))
-    for segment in told["segments"]:
+        screen.print(_functions(answer["functions"], names))
+    for segment in answer["segments"]:
         screen.print(_segment(segment))
-    for one in told["functions"]:
+    for one in answer["functions"]:
         if lost := one["counts"].get("lost_events"):
             screen.print(f"function {one['function']}: {lost:,.0f} events lost, EQ overrun")
         screen.print(f"function {one['function']}: {_ledger(one['ledger'])}")
@@ -109,13 +109,13 @@ def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
     return table
 
 
-def _segment(told: Mapping[str, Any]) -> Table:
+def _segment(segment: Mapping[str, Any]) -> Table:
     """The ports of a segment, and what was dropped there."""
-    table = Table(title=told["segment"], title_justify="left", box=None, header_style="bold")
+    table = Table(title=segment["segment"], title_justify="left", box=None, header_style="bold")
     for name in _PORT:
         justify: JustifyMethod = "right" if name in _PORT_COUNTS else "left"
         table.add_column(_PORT_TITLES.get(name, name), justify=justify)
-    for port in told["ports"]:
+    for port in segment["ports"]:
         dropped = ", ".join(f"{count:,} {why}" for why, count in port["dropped"].items())
         counts = (f"{port[name]:,}" for name in _PORT_COUNTS)
         up = "up" if port["up"] else "down"
@@ -127,8 +127,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     """What the host holds for a function, the most first."""
     accounts = sorted(ledger["accounts"].items(), key=lambda account: -account[1])
     parts = ", ".join(f"{kind} {units.size(used)}" for kind, used in accounts)
-    held = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
-    return held + f" ({parts})" * bool(parts)
+    total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
+    return total + f" ({parts})" * bool(parts)
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,8 +104,8 @@ def _table(*words: str, **numbers: str) -> Table:
 def _objects(one: Mapping[str, Any]) -> Text:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in one["objects"].items() if count)
     ledger = one["ledger"]
-    held = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
-    return Text(one_line(f"function {one['function']}: {held}; {kinds or 'no objects'}"))
+    total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
+    return Text(one_line(f"function {one['function']}: {total}; {kinds or 'no objects'}"))
 
 
 def _alarming(count: int) -> Text:

@@ -105,7 +105,7 @@ def trace() -> None:
 @click.option("--since", type=click.FloatRange(min=0), metavar="S", help="Not before this second.")
 @click.option("--until", type=click.FloatRange(min=0), metavar="S", help="Not after this second.")
 @click.option("--json", "as_json", is_flag=True, help="The lines as they are stored.")
-def show(file: str, as_json: bool, **wanted: Any) -> None:
+def show(file: str, as_json: bool, **criteria: Any) -> None:
     """Print a trace, or a choice from it.
 
     FILE is what --trace has written in its JSON form; - is standard input, so this follows a
@@ -113,7 +113,7 @@ def show(file: str, as_json: bool, **wanted: Any) -> None:
 
     Seconds count from the first line of the trace.
     """
-    choice, form = EventChoice(**wanted), TextForm()
+    choice, form = EventChoice(**criteria), TextForm()
     say = _json_line if as_json else _printer(form)
     with working(f"reading {file}") as end:
         for line, event in stored_events(file):
@@ -131,13 +131,13 @@ def count(file: str) -> None:
 
     FILE is what --trace has written in its JSON form; - is standard input.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     with working(f"reading {file}"):
         for _, event in stored_events(file):
-            found[kind_of(event)] += 1
+            counts[kind_of(event)] += 1
     table = Table("point", "kind")
     table.add_column("number", justify="right")
-    for (point, kind), number in sorted(found.items()):
+    for (point, kind), number in sorted(counts.items()):
         table.add_row(Text(point), Text(kind), str(number))
     Console().print(table)
 
@@ -154,8 +154,8 @@ def export(file: str, perfetto: Path | None, html: Path | None) -> None:
     length. The page has the same time line, filters, a search, and every field of what is clicked
     on; it needs nothing but itself.
     """
-    wanted = [(perfetto, perfetto_form.export), (html, page.export)]
-    chosen = [(path, form) for path, form in wanted if path is not None]
+    requested = [(perfetto, perfetto_form.export), (html, page.export)]
+    chosen = [(path, form) for path, form in requested if path is not None]
     if not chosen or (file == "-" and len(chosen) > 1):
         raise click.UsageError("--perfetto FILE or --html FILE; of standard input, one of them")
     for path, form in chosen:

@@ -36,12 +36,12 @@ def up(file: Path) -> None:
 
     One server has the functions of all guests. examples/lab has files to begin with.
     """
-    wanted = topology.read(file, _checks())
-    prepare(*(node.options for node in wanted.nodes))
-    info = {"lab": True, "file": str(file), "devices": wanted.devices}
-    waiting = working(f"booting {len(wanted.nodes)} guests")
-    keeper.launch(wanted.name, info, lambda stack: hosts.start(wanted, stack), waiting)
-    click.echo(f"{wanted.name} is up: {', '.join(node.name for node in wanted.nodes)}")
+    requested = topology.read(file, _checks())
+    prepare(*(node.options for node in requested.nodes))
+    info = {"lab": True, "file": str(file), "devices": requested.devices}
+    waiting = working(f"booting {len(requested.nodes)} guests")
+    keeper.launch(requested.name, info, lambda stack: hosts.start(requested, stack), waiting)
+    click.echo(f"{requested.name} is up: {', '.join(node.name for node in requested.nodes)}")
 
 
 @lab.command("exec", context_settings={"allow_interspersed_args": False})

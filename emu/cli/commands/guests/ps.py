@@ -20,14 +20,14 @@ def ps() -> None:
     A guest is up or booting. One that has panicked or is off stays until `mlx5emu down`, for
     `dmesg` and `dump`.
     """
-    found = running.entries()
-    if not found:
+    entries = running.entries()
+    if not entries:
         click.echo("no guests; mlx5emu up NAME starts one")
         return
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("name", "guests", "state", "suite", "functions", "minutes", "process"):
         table.add_column(heading, overflow="fold")
-    for entry in found:
+    for entry in entries:
         since = entry.info.get("since")
         minutes = (time.time() - since) / 60 if isinstance(since, float) else 0.0
         guests = " ".join(entry.guests) or "starting"

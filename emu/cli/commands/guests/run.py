@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from emu.cli.options.coverage import (
-    Wanted,
+    CoverageRequest,
     coverage_options,
     covered,
     with_coverage,
@@ -56,7 +56,7 @@ def run(
     timeout: float | None,
     name: str | None,
     stdin: bool,
-    coverage: Wanted,
+    coverage: CoverageRequest,
     debugging: Debugging,
     junit_file: Path | None,
     tap_file: Path | None,

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from emu.cli.options.coverage import (
-    Wanted,
+    CoverageRequest,
     coverage_options,
     covered,
     with_coverage,
@@ -59,7 +59,7 @@ def suite(
     names: tuple[str, ...],
     timeout: float,
     json_file: Path | None,
-    coverage: Wanted,
+    coverage: CoverageRequest,
     junit_file: Path | None,
     tap_file: Path | None,
     **choices: Any,
@@ -97,8 +97,8 @@ def suite(
     # What stands in square brackets is text, not markup: tests say what they like.
     console = Console(markup=False, emoji=False, highlight=False)
     console.print(_table(runs))
-    if found := count_wants(reason for run in runs for reason in run.skip_reasons()):
-        listed = ", ".join(f"{count} {lack.value}" for lack, count in found.items())
+    if missing := count_wants(reason for run in runs for reason in run.skip_reasons()):
+        listed = ", ".join(f"{count} {lack.value}" for lack, count in missing.items())
         console.print(f"Skipped tests want: {listed}.")
     _print_broken(console, runs)
     sys.exit(1 if any(run.count(*BROKEN) for run in runs) else 0)

@@ -38,6 +38,6 @@ def _table(checks: list[Check]) -> Table:
     table = Table("part", "state", "what was found")
     for check in checks:
         style = _STYLES[check.state]
-        found = Text(printable(check.found))
-        table.add_row(check.part, Text(check.state.value, style), found)
+        result = Text(printable(check.result))
+        table.add_row(check.part, Text(check.state.value, style), result)
     return table

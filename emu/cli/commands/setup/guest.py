@@ -41,12 +41,12 @@ def guest() -> None:
 )
 def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
     """Build images that the cache lacks, and fetch QEMU when the system's is too old."""
-    wanted = [recipe(suite, packages) for suite in suites or (DEFAULT_SUITE,)]
+    recipes = [recipe(suite, packages) for suite in suites or (DEFAULT_SUITE,)]
     with display() as (progress, on_wait):
         program = qemu.ensure(progress, on_wait)
-        images = [image.ensure(one.suite, one.extra, progress, on_wait) for one in wanted]
+        images = [image.ensure(one.suite, one.extra, progress, on_wait) for one in recipes]
     click.echo(f"QEMU {program.version_text} ({program.origin})")
-    for one, built in zip(wanted, images, strict=True):
+    for one, built in zip(recipes, images, strict=True):
         click.echo(f"{one.title}: Linux {built.release}, rdma-core {built.rdma_core}")
 
 
@@ -56,12 +56,12 @@ def list_images() -> None:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("suite", "kernel", "rdma-core", "built", "size", "state"):
         table.add_column(heading, overflow="fold")
-    for found in image.cached():
-        state = "current" if found.is_current else "old"
-        size = decimal(cache.disk_usage(found.path))
-        built = found.built.partition("T")[0]
-        name = "\n+\N{NO-BREAK SPACE}".join((found.suite, *found.packages))
-        words = (printable(word) for word in (name, found.release, found.rdma_core))
+    for entry in image.cached():
+        state = "current" if entry.is_current else "old"
+        size = decimal(cache.disk_usage(entry.path))
+        built = entry.built.partition("T")[0]
+        name = "\n+\N{NO-BREAK SPACE}".join((entry.suite, *entry.packages))
+        words = (printable(word) for word in (name, entry.release, entry.rdma_core))
         table.add_row(*words, built, size, state)
     if table.row_count:
         Console(markup=False, emoji=False, highlight=False).print(table)
@@ -86,10 +86,10 @@ def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
     if everything and (suites or old):
         raise click.UsageError("--all leaves no choice")
     freed = 0
-    for found in image.cached():
-        if (not suites or found.suite in suites) and not (old and found.is_current):
-            freed += cache.disk_usage(found.path)
-            image.remove(found)
+    for entry in image.cached():
+        if (not suites or entry.suite in suites) and not (old and entry.is_current):
+            freed += cache.disk_usage(entry.path)
+            image.remove(entry)
     if everything:
         for name in ("images", "kernels", "qemu", "runs"):
             directory = cache.subdir(name)

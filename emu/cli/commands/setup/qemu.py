@@ -16,5 +16,5 @@ def command() -> None:
     its own libraries. For `mlx5emu serve`, and other tools: vng --qemu "$(mlx5emu qemu)".
     """
     with display() as (progress, on_wait):
-        found = qemu.ensure(progress, on_wait)
-    click.echo(qemu.program_path(found))
+        path = qemu.ensure(progress, on_wait)
+    click.echo(qemu.program_path(path))

@@ -86,8 +86,10 @@ def run(matrix: Path, out: Path | None, jobs: int | None, dask: str | None, mini
     Results are kept as they come: after Ctrl-C, a full disk or a scheduler that has gone, the same
     command goes on. The status is 1 when a run has failed or has found something.
     """
-    told = read(matrix)
-    store = Store.create(out or Path(f"{told.name}.campaign"), told.name, told.runs)
+    campaign_file = read(matrix)
+    store = Store.create(
+        out or Path(f"{campaign_file.name}.campaign"), campaign_file.name, campaign_file.runs
+    )
     _carry_on(store, jobs, dask, minimize)
 
 
@@ -176,10 +178,10 @@ def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
 
 def _minimize(store: Store) -> None:
     """Smallest plans of the findings that have a record and no plan yet."""
-    told = report(store.name, store.runs, store.results())
+    outcome = report(store.name, store.runs, store.results())
     child = Child(GUEST_RUN)
     try:
-        for group in told.groups:
+        for group in outcome.groups:
             path = store.path / "minimized" / f"{slug(group.title)}.toml"
             # The runs of a group show the same: the first with a record will do.
             name = next((one for one in group.runs if store.record(one).exists()), None)
@@ -198,20 +200,20 @@ def _minimize(store: Store) -> None:
 
 def _conclude(store: Store) -> int:
     """Print and write the report; the exit status."""
-    told = report(store.name, store.runs, store.results())
+    outcome = report(store.name, store.runs, store.results())
     console = Console(markup=False, emoji=False, highlight=False)
-    _print(console, told)
-    store.write("report.json", as_json(summary(told)))
+    _print(console, outcome)
+    store.write("report.json", as_json(summary(outcome)))
     for name, form in (("report.xml", junit), ("report.tap", tap)):
-        store.write(name, form(cases(told)))
-    html = "".join(page(told, lambda name: (store.path / name).exists()))
+        store.write(name, form(cases(outcome)))
+    html = "".join(page(outcome, lambda name: (store.path / name).exists()))
     console.print(f"{store.write('report.html', html)}", soft_wrap=True)
-    return 0 if told.is_good else 1
+    return 0 if outcome.is_good else 1
 
 
-def _print(console: Console, told: CampaignReport) -> None:
+def _print(console: Console, outcome: CampaignReport) -> None:
     for axis in AXES:
-        counts = told.counts(axis)
+        counts = outcome.counts(axis)
         if len(counts) == 1 and axis != AXES[0]:
             continue
         table = Table(axis)
@@ -220,9 +222,9 @@ def _print(console: Console, told: CampaignReport) -> None:
         for name, counter in counts.items():
             table.add_row(name, *(str(counter[ended] or "") for ended in Ended))
         console.print(table)
-    if told.groups:
+    if outcome.groups:
         table = Table("finding", "kind", "runs", "kernels", "plans", "record")
-        for group in told.groups:
+        for group in outcome.groups:
             table.add_row(
                 one_line(group.title, 120),
                 group.kind.value,
@@ -232,10 +234,9 @@ def _print(console: Console, told: CampaignReport) -> None:
                 group.first,
             )
         console.print(table)
-    missing = f", {told.missing} missing" if told.missing else ""
-    console.print(
-        f"{len(told.results)} of {len(told.runs)} runs{missing}, {len(told.groups)} findings"
-    )
+    missing = f", {outcome.missing} missing" if outcome.missing else ""
+    runs = f"{len(outcome.results)} of {len(outcome.runs)} runs"
+    console.print(f"{runs}{missing}, {len(outcome.groups)} findings")
 
 
 def _few(names: tuple[str, ...]) -> str:

@@ -57,22 +57,22 @@ def show(
     By module, and with --source by the directories of the kernel's source. Of several kernels, each
     has a column, and another one counts what ran in any of them.
     """
-    found = data.merge(map(data.load, files))
+    merged = data.merge(map(data.load, files))
     tree = Tree(source) if source is not None else None
     if lcov_file is not None:
         if tree is None:
             raise UserError("--lcov names lines of the kernel's source: give its tree by --source")
-        write_parts(lcov_file, (f"{line}\n" for line in lcov(found, tree)))
+        write_parts(lcov_file, (f"{line}\n" for line in lcov(merged, tree)))
     if html_file is not None:
-        write_parts(html_file, page(found, tree))
+        write_parts(html_file, page(merged, tree))
     if as_json:
-        click.echo(json.dumps(summary(found, tree), indent=1))
+        click.echo(json.dumps(summary(merged, tree), indent=1))
         return
-    console().print(_table(found, tree))
+    console().print(_table(merged, tree))
     if any(
-        module.blocks for kernel in found.kernels.values() for module in kernel.modules.values()
+        module.blocks for kernel in merged.kernels.values() for module in kernel.modules.values()
     ):
-        console().print(_blocks(found))
+        console().print(_blocks(merged))
 
 
 @coverage.command()
@@ -83,26 +83,26 @@ def merge(files: tuple[Path, ...], out: Path) -> None:
     data.save(out, data.merge(map(data.load, files)))
 
 
-def _table(found: data.Coverage, tree: Tree | None) -> Table:
+def _table(coverage: data.Coverage, tree: Tree | None) -> Table:
     table = Table(box=None, header_style="bold")
-    kernels = [*sorted(found.kernels), *([ALL_KERNELS] if len(found.kernels) > 1 else [])]
+    kernels = [*sorted(coverage.kernels), *([ALL_KERNELS] if len(coverage.kernels) > 1 else [])]
     for name in ("module", "directory"):
         table.add_column(name)
     for release in kernels:
         table.add_column(Text(one_line(release)), justify="right")
-    for row in rows(found, tree):
+    for row in rows(coverage, tree):
         shares = [str(row.shares.get(release, "-")) for release in kernels]
         table.add_row(one_line(row.module), one_line(row.directory), *shares)
     return table
 
 
-def _blocks(found: data.Coverage) -> Table:
+def _blocks(coverage: data.Coverage) -> Table:
     """Basic blocks of the modules whose blocks have been counted."""
     table = Table(box=None, header_style="bold")
     for name in ("kernel", "module"):
         table.add_column(name)
     table.add_column("basic blocks", justify="right")
-    for release, kernel in sorted(found.kernels.items()):
+    for release, kernel in sorted(coverage.kernels.items()):
         for name, module in sorted(kernel.modules.items()):
             if module.blocks is not None:
                 share = CoveredShare(len(module.blocks.ran), module.blocks.total)

@@ -76,10 +76,10 @@ def run(
     _check_emulated(choices)
     read = [read_plan(path) for path in plans]
     options = to_options(**choices)
-    kept = Corpus(corpus, create=True)
-    with kept.claimed():
+    stored = Corpus(corpus, create=True)
+    with stored.claimed():
         works = workloads or _DEFAULT_WORKLOADS
-        campaign = FuzzCampaign(kept, options, works, seed, _targets(), _say, read)
+        campaign = FuzzCampaign(stored, options, works, seed, _targets(), _say, read)
         campaign.run(seconds, runs)
 
 
@@ -89,20 +89,20 @@ def show(corpus: Path) -> None:
     """Print what a corpus has found, and how its run went."""
     from emu.instruments.fuzz.campaign import progress_of
 
-    kept = Corpus(corpus)
+    stored = Corpus(corpus)
     table = Table(box=None, header_style="bold")
     for name in ("finding", "kernel", "workload"):
         table.add_column(name, overflow="fold")
     table.add_column("times", justify="right")
-    for found in kept.findings().values():
-        cells = (found.title, found.kernel, found.workload, str(found.times))
+    for finding in stored.findings().values():
+        cells = (finding.title, finding.kernel, finding.workload, str(finding.times))
         table.add_row(*map(one_line, cells))
     if table.row_count:
         console().print(table)
-    kernels = Counter(entry.about.kernel for entry in kept.entries())
+    kernels = Counter(entry.about.kernel for entry in stored.entries())
     for kernel, count in sorted(kernels.items()):
         click.echo(f"{one_line(kernel)}: {count} inputs are kept")
-    lines = progress_of(kept)
+    lines = progress_of(stored)
     if lines:
         seconds, count = lines[-1].seconds, len(lines)
         rate = f"{count / seconds:.2f} a second" if seconds else "at once"
@@ -114,9 +114,9 @@ def show(corpus: Path) -> None:
 @click.argument("other", metavar="OTHER", type=_OLD_CORPUS)
 def merge(corpus: Path, other: Path) -> None:
     """Take over into DIR what OTHER has and DIR has not."""
-    kept = Corpus(corpus)
-    with kept.claimed():
-        inputs, titles = kept.merge(Corpus(other))
+    stored = Corpus(corpus)
+    with stored.claimed():
+        inputs, titles = stored.merge(Corpus(other))
     click.echo(f"{inputs} inputs and {titles} findings are new")
 
 
@@ -132,8 +132,8 @@ def coverage(corpus: Path, coverage: Path, out: Path) -> None:
     from emu.instruments.coverage import data
     from emu.instruments.fuzz.covered import covered
 
-    known, kept = data.load(coverage), Corpus(corpus)
-    parts = [covered(known, kernel, kept.hits(kernel)[0]) for kernel in kept.kernels()]
+    known, stored = data.load(coverage), Corpus(corpus)
+    parts = [covered(known, kernel, stored.hits(kernel)[0]) for kernel in stored.kernels()]
     data.save(out, data.merge(parts))
 
 
@@ -149,8 +149,8 @@ def replay(which: Path, **choices: Any) -> None:
     from emu.instruments.fuzz.executor import GuestExecutor
 
     _check_emulated(choices)
-    kept, name = Corpus.around(which)
-    wanted, entry, devices = _named(kept, name)
+    stored, name = Corpus.around(which)
+    expected, entry, devices = _named(stored, name)
     choices["devices"] = choices["devices"] or devices
     executor = GuestExecutor(to_options(**choices))
     try:
@@ -162,16 +162,16 @@ def replay(which: Path, **choices: Any) -> None:
         click.echo(one_line(title))
     if feedback.titles:
         click.echo(printable(feedback.log), err=True)
-    if wanted and wanted not in feedback.titles:
-        raise UserError(f"it did not come up: {wanted}")
+    if expected and expected not in feedback.titles:
+        raise UserError(f"it did not come up: {expected}")
 
 
-def _named(kept: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]]:
+def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]]:
     """The title of a finding, the input, its functions."""
-    found = kept.findings().get(name)
-    if found is not None:
-        return found.title, kept.finding(name), tuple(found.device)
-    entry = kept.entry(name)
+    finding = corpus.findings().get(name)
+    if finding is not None:
+        return finding.title, corpus.finding(name), tuple(finding.device)
+    entry = corpus.entry(name)
     return "", entry, tuple(entry.about.device)
 
 

@@ -51,22 +51,22 @@ def minimize(
     First rules are left out, then the single times that the others fired, as long as COMMAND ends
     with another status than 0, takes too long or loses its guest. Each trial boots a guest anew.
     """
-    told = read_record(source)
-    options, words = options_of(ctx, told, choices), command_words(words, "RECORD")
-    if not told.fired:
+    recorded = read_record(source)
+    options, words = options_of(ctx, recorded, choices), command_words(words, "RECORD")
+    if not recorded.fired:
         raise UserError(f"{source}: no fault has fired")
     numbers = count(1)
 
     def fails(faults: Sequence[One]) -> bool:
-        ending = run_trial(options, told.replayed(faults), words, timeout, is_loud=False)
+        ending = run_trial(options, recorded.replayed(faults), words, timeout, is_loud=False)
         _tell(next(numbers), faults, "fails" if ending.status else "succeeds")
         return ending.status != 0
 
-    rest = Search[list[One]](fails, frozenset).run(partial(smallest.faults, told))
+    rest = Search[list[One]](fails, frozenset).run(partial(smallest.faults, recorded))
     if rest is None:
         raise UserError("COMMAND succeeds although every fault has fired again")
-    text = dump(told.replayed(rest))
-    click.echo(f"mlx5emu: {len(rest)} of {len(told.fired)} faults matter", err=True)
+    text = dump(recorded.replayed(rest))
+    click.echo(f"mlx5emu: {len(rest)} of {len(recorded.fired)} faults matter", err=True)
     if output is None:
         sys.stdout.write(text)
     else:

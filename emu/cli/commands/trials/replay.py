@@ -36,17 +36,17 @@ def replay(
     and functions are those of the record unless options say otherwise. Ends with COMMAND's status,
     and says when a fault did not come up again.
     """
-    told = read_record(source)
+    recorded = read_record(source)
     ending = run_trial(
-        options_of(ctx, told, choices),
-        told.replayed(),
+        options_of(ctx, recorded, choices),
+        recorded.replayed(),
         command_words(words, "RECORD"),
         timeout,
         is_loud=True,
     )
     if ending.why:
         click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
-    if ending.fired < len(told.fired):
-        missing = len(told.fired) - ending.fired
-        click.echo(f"mlx5emu: {missing} of {len(told.fired)} faults did not come up", err=True)
+    if ending.fired < len(recorded.fired):
+        missing = len(recorded.fired) - ending.fired
+        click.echo(f"mlx5emu: {missing} of {len(recorded.fired)} faults did not come up", err=True)
     sys.exit(ending.status)

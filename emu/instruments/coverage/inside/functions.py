@@ -138,8 +138,8 @@ def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[i
         if rest and rest[0][1:-1] in names:
             names[rest[0][1:-1]].add(name)
     return {
-        module: sorted((address, name) for address, name in found if name in names[module])
-        for module, found in known.items()
+        module: sorted((address, name) for address, name in functions if name in names[module])
+        for module, functions in known.items()
     }
 
 
@@ -202,10 +202,12 @@ def main(modules: list[str]) -> None:
     finally:
         end_trace()
     known = symbols(modules)
-    loading = owned(ran, {module: {name for _, name in found} for module, found in known.items()})
+    loading = owned(
+        ran, {module: {name for _, name in offsets} for module, offsets in known.items()}
+    )
     functions = traceable(known)
     try:
-        counters = Counters([address for found in functions.values() for address, _ in found])
+        counters = Counters([address for offsets in functions.values() for address, _ in offsets])
     except OSError as error:
         raise CoverageError(
             f"the kernel does not attach BPF to functions (CONFIG_FPROBE, CONFIG_BPF): {error}"
@@ -215,7 +217,7 @@ def main(modules: list[str]) -> None:
     tell(ready=True)
     wait_for_end()
     counts = iter(counters.read())
-    found = {
+    offsets = {
         module: {
             "directory": directory(module),
             "base": places[module],
@@ -226,4 +228,4 @@ def main(modules: list[str]) -> None:
         }
         for module in modules
     }
-    tell(release=os.uname().release, modules=found, loading=loading, missed=counters.missed())
+    tell(release=os.uname().release, modules=offsets, loading=loading, missed=counters.missed())

@@ -67,11 +67,11 @@ class Buffer:
         Its task is stopped, or asleep: when it goes on meanwhile, all is left for the next time.
         """
         count = self._memory[0]
-        taken = memoryview(self._memory[1 : count + 1].tobytes()).cast("Q")
+        addresses = memoryview(self._memory[1 : count + 1].tobytes()).cast("Q")
         if self._memory[0] != count:
             return False
         self._memory[0] = 0
-        places.update(taken)
+        places.update(addresses)
         return count + 1 >= self._words
 
     def close(self) -> None:

@@ -23,11 +23,11 @@ class CoverageError(Exception):
 
 def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
     """Address and name of the symbols of each module."""
-    found: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
+    result: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
     for address, _, name, *rest in map(str.split, lines(Path("/proc/kallsyms"))):
-        if rest and rest[0][1:-1] in found:
-            found[rest[0][1:-1]].append((int(address, 16), name))
-    return found
+        if rest and rest[0][1:-1] in result:
+            result[rest[0][1:-1]].append((int(address, 16), name))
+    return result
 
 
 def lines(path: Path) -> Iterator[str]:

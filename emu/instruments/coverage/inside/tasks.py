@@ -161,14 +161,16 @@ def main(modules: list[str]) -> None:
     tell(ready=True)
     loop.until_readable(sys.stdin.fileno())
     tasks.end()
-    found = {module: {"directory": directory(module), "base": places[module]} for module in modules}
+    modules_info = {
+        module: {"directory": directory(module), "base": places[module]} for module in modules
+    }
     moved = moved_by()
     low, high = min(places.values()) - moved, max(places.values()) - moved + MOST_TEXT
-    told = {
+    answer = {
         "release": os.uname().release,
-        "modules": found,
+        "modules": modules_info,
         "places": [(at + moved, n) for at, n in tasks.places.items() if low <= at < high],
         "full": tasks.full,
         "without": tasks.without,
     }
-    loop.write(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+    loop.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")

@@ -40,9 +40,9 @@ def test_an_input_comes_back_as_it_was(corpus):
 
 
 def test_a_title_is_found_once_and_counted_and_its_shortest_plan_kept(corpus):
-    assert corpus.found(finding(), "long plan text", "first log")
-    assert not corpus.found(finding(), "plan", "second log")
-    assert not corpus.found(finding(), "a longer plan", "third log")
+    assert corpus.note_finding(finding(), "long plan text", "first log")
+    assert not corpus.note_finding(finding(), "plan", "second log")
+    assert not corpus.note_finding(finding(), "a longer plan", "third log")
     (name,) = corpus.findings()
     assert corpus.findings()[name].times == 3
     folder = corpus.path / "findings" / name
@@ -79,7 +79,7 @@ def test_merge_takes_over_what_is_new(corpus, tmp_path):
     corpus.add(entry("ALLOC_PD"))
     for op in ("ALLOC_PD", "CREATE_CQ"):
         other.add(entry(op))
-    other.found(finding(), RULE.format("CREATE_EQ"), "log")
+    other.note_finding(finding(), RULE.format("CREATE_EQ"), "log")
     assert corpus.merge(other) == (1, 1)
     assert corpus.merge(other) == (0, 0)
     assert len(list(corpus.entries())) == 2

@@ -108,5 +108,5 @@ def test_a_smaller_input_is_none_when_it_does_not_come_up_again():
 
 def test_a_smaller_input_is_what_was_smallest_when_trials_are_used_up():
     one = an_input(PULSE, CQ, PULSE, PULSE)
-    found = minimal(one, lambda tried: any("set" in rule for rule in tried.rules), most=2)
+    found = minimal(one, lambda tried: any("set" in rule for rule in tried.rules), limit=2)
     assert len(found.rules) == 2

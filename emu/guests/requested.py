@@ -13,7 +13,7 @@ from emu.guests.options import GuestOptions, options
 _HERE = Path()
 
 
-def wanted(
+def requested(
     said: Mapping[str, Any],
     base: Path = _HERE,
     progress: Progress | None = None,
