@@ -86,6 +86,8 @@ class CommandInterface:
 
         All that belongs to one driver's command queue: another line is another driver's."""
         self._finished = 0
+        self.busy = False
+        """Whether slots wait to be served, or to be finished."""
         self._is_left = False
         """The driver has disabled the interface."""
         self.executed = 0
@@ -112,6 +114,7 @@ class CommandInterface:
     def _drop(self) -> None:
         """Drop all pending commands without an answer."""
         self._waiting = self._working = self._finished = 0
+        self.busy = False
         for work in self.line:
             work.close()
         self.line.clear()
@@ -127,11 +130,7 @@ class CommandInterface:
             )
             return
         self._waiting |= vector & ~self._working
-
-    @property
-    def busy(self) -> bool:
-        """True while slots wait to be served, or to be finished."""
-        return bool(self._waiting or self.line)
+        self.busy = bool(self._waiting or self.line)
 
     def run(self) -> None:
         """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report."""
@@ -145,6 +144,7 @@ class CommandInterface:
             self._working |= 1 << slot
             self._hca.round.charge(STEPS_PER_COMMAND)
             self.begin(self._serve(slot))
+        self.busy = bool(self._waiting or self.line)
         self.report()
 
     def _first_in_line(self) -> None:
@@ -159,6 +159,7 @@ class CommandInterface:
         line = self.line
         if goes_on(work):
             line.append(work)
+            self.busy = bool(self._waiting or self.line)
 
     def _serve(self, slot: int) -> Portions[None]:
         """Process a slot's command from its entry to its completion."""

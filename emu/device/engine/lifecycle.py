@@ -21,6 +21,7 @@ from emu.device.engine.rc import dynamic
 from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.costs import STEPS_PER_STOP
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
@@ -45,7 +46,7 @@ def run(hca: Hca) -> bool:
     round_.gather()
     try:
         for _ in range(min(len(ready), QUEUES_PER_ROUND)):
-            if round_.is_over:
+            if round_.steps > STEPS_PER_ROUND:
                 break
             queue = ready.popleft()
             queue.is_ready = False

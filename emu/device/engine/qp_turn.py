@@ -19,7 +19,7 @@ from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.flush import flush
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc import dynamic
-from emu.device.engine.rc.exchange import exchange
+from emu.device.engine.rc.direct import exchange
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.engine.ud import datagram as ud
@@ -74,7 +74,10 @@ def turn(hca: Hca, qp: Qp) -> bool:
     try:
         if qp.connection is not None or hca.wire.reaches(qp.destination):
             return connection_of(hca, qp).requester.turn() or more
-        return qp.timer is None and not _waits_for_page(qp) and _send_share(hca, qp, sq)
+        node = hca.wire.node(qp.destination) if qp.destination else None
+        if qp.timer is not None or _waits_for_page(qp):
+            return False
+        return _send_share(hca, qp, sq, node)
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more
@@ -85,8 +88,10 @@ def _waits_for_page(qp: Qp) -> bool:
     return qp.held_by is not None or (bool(qp.page_faults) and Side.REQUESTER in qp.page_faults)
 
 
-def _send_share(hca: Hca, qp: Qp, sq: SendRing) -> bool:
+def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     """Do a share of the requests that need no packets; True when there are more.
+
+    ``node`` is the peer's function, None when it is not in this process.
 
     Raises BadWqeError or DmaError when the ring is broken.
     """
@@ -97,7 +102,7 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing) -> bool:
             return False
         moving = qp.moving
         wqe = sq.fetch(waiting) if moving is None or moving.wqe is None else moving.wqe
-        sent = _one(hca, qp, wqe)
+        sent = _one(hca, qp, node, wqe)
         if sent is None:
             return False
         waiting -= wqe.blocks
@@ -109,13 +114,16 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing) -> bool:
     return True
 
 
-def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
+def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
     """Do one request. Returns the bytes moved, or None when the queue pair has to stop or wait."""
     work = qp.moving or send_requests.parse(hca, qp, wqe)
     outcome, length = None, 0
     if isinstance(work, Message):
         length = work.length
-        outcome = (dynamic.exchange if qp.st is _DCI else exchange)(hca, qp, wqe, work)
+        if qp.st is _DCI:
+            outcome = dynamic.exchange(hca, qp, wqe, work)
+        else:
+            outcome = exchange(hca, qp, node, wqe, work)
     elif isinstance(work, Datagram):
         length = work.length
         delivery.send(hca, work, ud.origin_of(hca.link, qp, work.to))

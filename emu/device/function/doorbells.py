@@ -139,9 +139,8 @@ class Doorbells:
         queue = self._hca.queues.holders.get(number)
         if isinstance(queue, Queue):
             memic = self._hca.memic
-            if queue.send_ring is not None:
-                is_used = memic is not None and memic.is_used
-                queue.send_ring.rung = announced(offset, data) if is_used else None
+            if memic is not None and memic.was_used and (ring := queue.send_ring) is not None:
+                ring.rung = announced(offset, data) if memic.is_used else None
             self._hca.schedule(queue)
         else:
             log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
@@ -65,7 +67,7 @@ class QCounter(Object):
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: dict[str, int] = {}
+        self.values: defaultdict[str, int] = defaultdict(int)
 
 
 class Uctx(Object):

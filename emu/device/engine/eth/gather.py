@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import access, listed_length, walk
 from emu.device.engine.mr.rights import LOCAL_READ
-from emu.device.engine.wqe.segments import data_segments, inline_segment
+from emu.device.engine.wqe.messages import data_segments, inline_segment
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH
 

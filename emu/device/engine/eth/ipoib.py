@@ -21,7 +21,7 @@ from emu.device.engine.events import completions
 from emu.device.engine.ud import datagram as ud
 from emu.device.engine.ud import delivery
 from emu.device.engine.wqe import ipoib as requests
-from emu.device.engine.wqe.segments import read_av
+from emu.device.engine.wqe.messages import read_av
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.views import copy
 from emu.device.port.datagram import GRH_BYTES, Datagram, Origin

@@ -22,7 +22,7 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
-from emu.device.engine.wqe import segments
+from emu.device.engine.wqe import messages
 from emu.device.engine.wqe.registry import WQE_OPS, Work
 from emu.device.engine.wqe.umr import BindError
 from emu.device.objects.memory.views import Views
@@ -153,7 +153,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | 
     """
     need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
-        return segments.piece(hca, qp, wqe, message, need, message.done, length)
+        return messages.piece(hca, qp, wqe, message, need, message.done, length)
     except AccessError as error:
         if error.violation is IN_PIECES:
             return InPieces(error.most)

@@ -1,48 +1,107 @@
-"""Requests to a responder in this process: a whole message in one call, or its shares.
+"""Messages to a queue pair in this process: handed to its responder, as a whole or in shares.
 
-The steps are those of ``emu.device.engine.rc.responder``. The caller, the requester, knows that the
-two agree (``agreement.py``); a message that it made itself has no opcode sequence and no length to
-check.
+The responder's steps are those of ``emu.device.engine.rc.responder``. The two agree
+(``agreement.py``), and a message that we made ourselves has no opcode sequence and no length to
+check. What becomes of the request is the requester's business (``emu.device.engine.qp_turn``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.qp.events import establish
+from emu.device.engine.mr.rights import PIECE_BYTES
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
-from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc import shares
+from emu.device.engine.rc.agreement import agree
 from emu.device.engine.rc.receive import check_resource, keep
-from emu.device.engine.rc.responder import (
-    begin_pieces,
-    begin_rdma,
-    complete,
-    execute,
-    execute_atomic,
-    execute_read,
-)
+from emu.device.engine.rc.remote import begin_rdma
+from emu.device.engine.rc.responder import complete, execute, execute_atomic
 from emu.device.engine.wqe.atomic import reply_word
-from emu.device.objects.memory.views import Views, copy
-from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.outcome import Dropped, InPieces, Outcome
-from emu.device.objects.queues.page_fault import Held, Side
+from emu.device.objects.memory.views import copy
+from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.queues.outcome import NEEDS_PACKETS, Dropped, InPieces, Nak, Outcome, RnrNak
+from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import Wqe
+from emu.device.rounds.budget import STEPS_PER_ROUND
+from layouts.enums import QpType
+from layouts.wire import bth
+from layouts.wire.bth import PSN_MASK
 
 if TYPE_CHECKING:
+    from emu.device.port.base import Link
     from emu.device.state.hca import Hca
 
 _SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
+_UC = QpType.UC
+
+
+def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> Outcome | None:
+    """Hand a message to the responder and take its response; None when it is acknowledged.
+
+    ``node`` is the peer's function, None when it is not in this process. The two queue pairs agree
+    (``agreement.py``). NEEDS_PACKETS when the peer has to see packets: it is in no state to
+    receive, expects another one, or takes only so many at once.
+    """
+    if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
+        return NEEDS_PACKETS
+    if peer.state not in RECEIVING:
+        return NEEDS_PACKETS
+    ours, theirs = hca.link, node.link
+    if qp.agreed != (peer.revision, ours.attributes, theirs.attributes) and not agree(
+        hca, qp, node, peer
+    ):
+        return NEEDS_PACKETS
+    if qp.reads_ahead and message.op in WITH_RESPONSE_DATA:
+        return NEEDS_PACKETS
+    # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
+    if qp.psn != peer.epsn and qp.st is not _UC:
+        return NEEDS_PACKETS
+    packets = -(-message.length // qp.mtu_bytes) or 1
+    if theirs.is_up and ours.is_up:
+        outcome = pass_on(hca, qp, wqe, node, peer, message)
+    else:
+        outcome = Dropped("a link is down")
+    # UC is done with a message that it has sent.
+    if outcome is not None and not (qp.st is _UC and isinstance(outcome, Dropped)):
+        return outcome
+    qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
+    qp.retries = qp.rnr_retries = 0
+    count(ours, theirs, qp, message, packets)
+    return None
+
+
+def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
+    """Have the responder take all of a message, or one turn's share: UNFINISHED."""
+    if hca.round.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
+        message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
+    outcome: Outcome | None = None
+    if not message.most:
+        try:
+            outcome = respond(node, peer, message, hca.link.lid)
+        except Exception:  # a bug in the peer stops only the peer: no response
+            node.fail()
+            return Dropped("the peer has failed")
+        if outcome is None:
+            return None
+    if message.most and (outcome is None or isinstance(outcome, InPieces)):
+        qp.moving, message.wqe = message, wqe
+        outcome = shares.move(hca, qp, node, peer, message)
+    if isinstance(outcome, (Nak, RnrNak)):
+        packets = -(-message.length // qp.mtu_bytes) or 1
+        count(hca.link, node.link, qp, message, packets, is_refused=True)
+    return outcome
 
 
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """Take one whole message; None when it is acknowledged.
 
     InPieces when the message has begun but is too much for one call: then ``message.most`` is set,
-    and the caller has to pass it by ``take_share``. Nak or RnrNak; Dropped when there is no
+    and the caller has to pass it by ``shares.move``. Nak or RnrNak; Dropped when there is no
     response; Held when a page is absent: the caller has to pass the message again.
     """
     if qp.state not in ESTABLISHED or qp.page_faults:
-        refused = _check_ready(hca, qp)
+        refused = shares.check_ready(hca, qp)
         if refused is not None:
             return refused
     op = message.op
@@ -53,7 +112,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if op is _READ:
         data = begin_rdma(hca, qp, message)
         if isinstance(data, Outcome):
-            return _divided(hca, qp, message, data)
+            return shares.divided(hca, qp, message, data)
         copy(message.reply, data)
         return None
     old = execute_atomic(hca, qp, message)
@@ -63,19 +122,10 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     return None
 
 
-def _check_ready(hca: Hca, qp: Qp) -> Outcome | None:
-    if qp.state not in ESTABLISHED:
-        if qp.state not in RECEIVING:
-            return Dropped(f"{qp!r} is in {qp.state.name}")
-        establish(hca, qp)
-    fault = qp.page_faults.get(Side.RESPONDER)
-    return None if fault is None else Held(fault)
-
-
 def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
-        return _divided(hca, qp, message, target)
+        return shares.divided(hca, qp, message, target)
     if message.immediate is None:
         copy(target, message.data)
         return None
@@ -91,77 +141,34 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if isinstance(refused, Held):
         qp.kept = message.taken
         keep(hca, qp, message)
-    return _divided(hca, qp, message, refused)
+    return shares.divided(hca, qp, message, refused)
 
 
-# A message that is too much for one call.
+_BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
+_RETH_BYTES, _AETH_BYTES = bth.reth.size, bth.aeth.size
 
 
-def _divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
-    """The message has begun if it is only too much for one call."""
-    if isinstance(outcome, InPieces):
-        message.most = outcome.most
-        _begin(hca, qp, message)
-    return outcome
+def count(
+    ours: Link, theirs: Link, qp: Qp, message: Message, packets: int, *, is_refused: bool = False
+) -> None:
+    """Count what a wire would have carried, without padding: ``packets`` with the message's data.
 
-
-def _begin(hca: Hca, qp: Qp, message: Message) -> None:
-    """Remember that a message has begun; if the QP stops, its receive WQE is flushed."""
-    if message.begun is None:
-        message.begun = object()
-    qp.begun = message.begun
-    if message.has_wqe:
-        qp.kept = message.taken
-        keep(hca, qp, message)
-
-
-def is_begun(qp: Qp, message: Message) -> bool:
-    """Whether the message has begun at this responder and still has its receive WQE.
-
-    A responder that was reset since, or another one with its number, has not begun it.
+    A message that is not answered by data has one ACK, or a NAK when it is refused; on UC none.
     """
-    return message.begun is qp.begun and (message.op is not _SEND or message.taken is qp.kept)
-
-
-def take_share(
-    hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
-) -> Outcome | None:
-    """Take the next ``length`` bytes of a message, or of a READ give them.
-
-    ``local`` is the requester's memory. As ``respond``; InPieces when they are too much for one
-    call.
-    """
-    refused = _check_ready(hca, qp)
-    if refused is None and message.begun is None:
-        refused = begin_pieces(hca, qp, message)
-        if refused is None:
-            _begin(hca, qp, message)
-    if refused is not None:
-        return refused
-    if message.op is _SEND and not message.has_wqe:
-        return invalid_request(hca, qp, "the message's receive queue was destroyed")
-    if message.op is _READ:
-        data = execute_read(hca, qp, message, message.done, length)
-        if isinstance(data, Outcome):
-            return data
-        copy(local, data)
-        return None
-    if message.done + length < message.length:
-        return execute(hca, qp, message, message.done, local, length)
-    return _take_last(hca, qp, message, local, length, slid)
-
-
-def _take_last(
-    hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
-) -> Outcome | None:
-    """The last share of a SEND or WRITE, after which it is complete."""
-    refused = None
-    if message.immediate is not None and not message.has_wqe:
-        refused = check_resource(hca, qp, message)
-    if refused is None:
-        _begin(hca, qp, message)
-        refused = execute(hca, qp, message, message.done, local, length)
-    if refused is not None:
-        return refused
-    qp.kept = None if qp.kept is message.taken else qp.kept
-    return complete(hca, qp, message, slid)
+    each, marks = qp.header_bytes + _BTH_AND_ICRC_BYTES, qp.marks
+    octets = packets * each + message.length
+    back, back_octets = 1, each + _AETH_BYTES
+    if message.op in WITH_RESPONSE_DATA:
+        if not is_refused:
+            back, back_octets = packets, octets
+        packets, octets = 1, each + _RETH_BYTES
+    is_answered = qp.st is not _UC
+    ours.count_sent(packets, octets, marks)
+    theirs.count_received(packets, octets, marks)
+    if is_answered:
+        theirs.count_sent(back, back_octets, marks)
+        ours.count_received(back, back_octets, marks)
+    if ours is theirs:
+        ours.count_looped(packets, octets, marks)
+        if is_answered:
+            ours.count_looped(back, back_octets, marks)

@@ -1,7 +1,8 @@
-"""Check rkey: how a responder checks and maps the (va, rkey, length) of a request.
+"""Remote memory: whether a request may access it, and the views of its (va, rkey, length).
 
-IBTA 9.7.4.1.5, 10.6.5.2; rxe_resp.c: check_rkey. The key is checked after the queue pair's own
-rights (``validation.check_op_valid``). When a page is absent the responder waits.
+check_op_valid asks for the queue pair's own rights, check_rkey for those of the key (IBTA
+9.7.4.1.5, 10.6.5.2; rxe_resp.c: check_op_valid, check_rkey). When a page is absent the responder
+waits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from emu.device.engine.mr.rights import (
     AccessError,
 )
 from emu.device.engine.qp.transitions import RECEIVING
-from emu.device.engine.rc.fatal_nak import access_violation
+from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
 from emu.device.engine.rc.receive import shared_queue
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
@@ -40,6 +41,7 @@ LOOK_AHEAD = 1 << 18
 """How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
 fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
 _XRC = QpType.XRC
+_WRITE, _READ = MsgOp.WRITE, MsgOp.READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,37 @@ REMOTE: Mapping[MsgOp, RemoteAccess] = {
     ),
 }
 """By operation; a SEND names no remote memory."""
+
+
+def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
+    """Before the first byte of a WRITE, READ or atomic: check_op_valid, check_rkey.
+
+    Returns the views of all of its range, as ``map_piece`` does. A request that has to wait is
+    repeated, and counted only then.
+    """
+    counter = REMOTE[message.op].counter
+    if qp.counter is not None:
+        qp.counter.values[counter] += 1
+    refused = check_op_valid(hca, qp, message)
+    if refused is not None:
+        return refused
+    found = map_piece(hca, qp, message, 0, message.length)
+    if isinstance(found, Held):
+        qp.count(counter, -1)
+    return found
+
+
+def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
+    """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
+
+    To IBTA it is an opcode for a function that the queue pair is not set up for, which an RC
+    responder answers by "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c:
+    nack_inv). A remote access error is about keys.
+    """
+    op = message.op
+    if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
+        return invalid_request(hca, qp, "queue pair does not allow it")
+    return None
 
 
 def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:

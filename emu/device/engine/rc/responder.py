@@ -5,7 +5,7 @@ packet (``packets/responder.py``):
 
     check_psn        validation.py   expected, after a gap, or a duplicate (packets only)
     check_op_seq     validation.py   does the packet continue what went before (packets only)
-    check_op_valid   validation.py   does the queue pair allow the operation
+    check_op_valid   remote.py       does the queue pair allow the operation
     check_resource   receive.py      take a receive WQE, for a SEND and for immediate data
     check_length     validation.py   as long as the MTU and the RETH say (packets only)
     check_rkey       remote.py       key, range, pages of remote memory
@@ -35,40 +35,22 @@ from emu.device.engine.rc.receive import (
 )
 from emu.device.engine.rc.remote import (
     REMOTE,
+    begin_rdma,
+    check_op_valid,
     check_rkey_only,
     domain_of,
     map_next_piece,
-    map_piece,
 )
-from emu.device.engine.rc.validation import check_op_valid
 from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome
-from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _SEND, _WRITE = MsgOp.SEND, MsgOp.WRITE
-
-
-def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
-    """Before the first byte of a WRITE, READ or atomic: check_op_valid, check_rkey.
-
-    Returns the views of all of its range, as ``map_piece`` does. A request that has to wait is
-    repeated, and counted only then.
-    """
-    counter = REMOTE[message.op].counter
-    qp.count(counter)
-    refused = check_op_valid(hca, qp, message)
-    if refused is not None:
-        return refused
-    found = map_piece(hca, qp, message, 0, message.length)
-    if isinstance(found, Held):
-        qp.count(counter, -1)
-    return found
 
 
 def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:

@@ -10,15 +10,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.qp import send_requests
-from emu.device.engine.rc import direct
+from emu.device.engine.qp.events import establish
+from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
+from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.receive import check_resource, keep
+from emu.device.engine.rc.responder import begin_pieces, complete, execute, execute_read
+from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import UNFINISHED, Dropped, InPieces, Outcome
+from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+_SEND, _READ = MsgOp.SEND, MsgOp.READ
 DIVISIBLE = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
 """Operations that can be moved in shares; an atomic cannot."""
 
@@ -29,7 +36,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
     UNFINISHED when there are more: the message goes on after ``done`` bytes in its next turn. All
     else is what has gone wrong at the requester, or the responder's response.
     """
-    if message.begun is not None and not direct.is_begun(peer, message):
+    if message.begun is not None and not _is_begun(peer, message):
         message.done, message.begun, message.taken = 0, None, None
     round_ = hca.round
     limit = round_.share()
@@ -55,7 +62,87 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
     if isinstance(local, Outcome):
         return local
     try:
-        return direct.take_share(node, peer, message, local, length, hca.link.lid)
+        return _take_share(node, peer, message, local, length, hca.link.lid)
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
         return Dropped("the peer has failed")
+
+
+def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
+    """Whether the responder can take a request now; what is to be answered when it cannot."""
+    if qp.state not in ESTABLISHED:
+        if qp.state not in RECEIVING:
+            return Dropped(f"{qp!r} is in {qp.state.name}")
+        establish(hca, qp)
+    fault = qp.page_faults.get(Side.RESPONDER)
+    return None if fault is None else Held(fault)
+
+
+def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
+    """The message has begun if it is only too much for one call."""
+    if isinstance(outcome, InPieces):
+        message.most = outcome.most
+        _begin(hca, qp, message)
+    return outcome
+
+
+def _begin(hca: Hca, qp: Qp, message: Message) -> None:
+    """Remember that a message has begun; if the QP stops, its receive WQE is flushed."""
+    if message.begun is None:
+        message.begun = object()
+    qp.begun = message.begun
+    if message.has_wqe:
+        qp.kept = message.taken
+        keep(hca, qp, message)
+
+
+def _is_begun(qp: Qp, message: Message) -> bool:
+    """Whether the message has begun at this responder and still has its receive WQE.
+
+    A responder that was reset since, or another one with its number, has not begun it.
+    """
+    return message.begun is qp.begun and (message.op is not _SEND or message.taken is qp.kept)
+
+
+def _take_share(
+    hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
+) -> Outcome | None:
+    """Take the next ``length`` bytes of a message, or of a READ give them.
+
+    ``local`` is the requester's memory. As ``respond``; InPieces when they are too much for one
+    call.
+    """
+    refused = check_ready(hca, qp)
+    if refused is None and message.begun is None:
+        refused = begin_pieces(hca, qp, message)
+        if refused is None:
+            _begin(hca, qp, message)
+    if refused is not None:
+        return refused
+    if message.op is _SEND and not message.has_wqe:
+        return invalid_request(hca, qp, "the message's receive queue was destroyed")
+    if message.op is _READ:
+        data = execute_read(hca, qp, message, message.done, length)
+        if isinstance(data, Outcome):
+            return data
+        copy(local, data)
+        return None
+    if message.done + length < message.length:
+        return execute(hca, qp, message, message.done, local, length)
+    return _take_last(hca, qp, message, local, length, slid)
+
+
+def _take_last(
+    hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
+) -> Outcome | None:
+    """The last share of a SEND or WRITE, after which it is complete."""
+    refused = None
+    if message.immediate is not None and not message.has_wqe:
+        refused = check_resource(hca, qp, message)
+    if refused is None:
+        _begin(hca, qp, message)
+        refused = execute(hca, qp, message, message.done, local, length)
+    if refused is not None:
+        return refused
+    qp.kept = None if qp.kept is message.taken else qp.kept
+    return complete(hca, qp, message, slid)

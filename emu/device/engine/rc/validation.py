@@ -88,19 +88,6 @@ def follows(packet: Packet, message: Message | None) -> bool:
     return not op.is_first and MSG_OPS[op.kind] is message.op
 
 
-def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
-    """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
-
-    To IBTA it is an opcode for a function that the queue pair is not set up for, which an RC
-    responder answers by "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c:
-    nack_inv). A remote access error is about keys.
-    """
-    op = message.op
-    if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
-        return invalid_request(hca, qp, "queue pair does not allow it")
-    return None
-
-
 def check_length(
     hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int
 ) -> Outcome | None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from struct import Struct
 
 from emu.device.engine.mr.rights import LOCAL_WRITE
+from emu.device.engine.wqe.messages import listed, need_segment, remote_address
 from emu.device.engine.wqe.registry import RELIABLE, Work, wqe_op
-from emu.device.engine.wqe.segments import listed, need_segment, remote_address
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe

@@ -5,8 +5,8 @@ from __future__ import annotations
 from emu.device.engine.mr.access import listed_length
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, PACKET_BYTES, AccessError
 from emu.device.engine.wqe import ipoib
+from emu.device.engine.wqe.messages import SOLICITED, data_segments, gather, read_av
 from emu.device.engine.wqe.registry import DATAGRAM, Work, wqe_op
-from emu.device.engine.wqe.segments import SOLICITED, data_segments, gather, read_av
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe

@@ -60,8 +60,8 @@ class MemicArea:
         """Where memory begins in BAR 0."""
         self._bytes = bytearray(MEMIC_BYTES)
         self._owners: list[Memic | None] = [None] * (MEMIC_BYTES // MEMIC_PAGE)
-        self.is_used = False
-        """Whether anybody has pages."""
+        self.is_used = self.was_used = False
+        """Whether anybody has pages; whether anybody has or had some."""
 
     def is_free(self, start: int, length: int) -> bool:
         """Whether these pages exist and nobody has them; ``start`` is an offset in BAR 0."""
@@ -84,6 +84,7 @@ class MemicArea:
         for page in range(memic.start // MEMIC_PAGE, (memic.start + memic.length) // MEMIC_PAGE):
             self._owners[page] = owner
         self.is_used = any(self._owners)
+        self.was_used = True
 
     def owner(self, start: int, length: int) -> Memic | None:
         """Who has all of this range; ``start`` is an offset in BAR 0."""

@@ -70,7 +70,7 @@ class Queue(Object):
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter of the queue's set."""
         if self.counter is not None:
-            self.counter.values[name] = self.counter.values.get(name, 0) + by
+            self.counter.values[name] += by
 
 
 class ReservedQpn(Object):

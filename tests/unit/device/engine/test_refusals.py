@@ -21,9 +21,9 @@ from emu.device.engine.mr.rights import (
 from emu.device.engine.mr.signature import Signature
 from emu.device.engine.mr.signed_stream import SignedStream
 from emu.device.engine.qp import flush
-from emu.device.engine.rc import direct, duplicates, receive, responder
+from emu.device.engine.rc import duplicates, receive, responder, shares
 from emu.device.engine.ud import datagram
-from emu.device.engine.wqe import registry, segments, umr
+from emu.device.engine.wqe import messages, registry, umr
 from emu.device.objects.queues.outcome import Dropped, InPieces
 from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
@@ -84,11 +84,11 @@ class TestDataSegments:
 
     def gather(self, hca, *lengths):
         wqe, lists = some(buf=b"", scattered=None), self.lists(*lengths)
-        return segments.gather(hca, self.QP, wqe, lists, LOCAL_READ)[1]
+        return messages.gather(hca, self.QP, wqe, lists, LOCAL_READ)[1]
 
     def piece(self, hca, offset, length, *lengths):
         wqe, message = some(buf=b"", scattered=None), some(segments=self.lists(*lengths))
-        views = segments.piece(hca, self.QP, wqe, message, LOCAL_READ, offset, length)
+        views = messages.piece(hca, self.QP, wqe, message, LOCAL_READ, offset, length)
         return [*map(len, views)]
 
     def test_too_long(self, cost):
@@ -144,7 +144,7 @@ class TestDataSegments:
         inline = (INLINE | 13).to_bytes(4, "big") + b"thirteen bytes"[:13] + bytes(15)
         empty = INLINE.to_bytes(4, "big") + bytes(12)
         buf = inline + empty + DATA.pack(0, 8, 0)
-        listed = segments.data_segments(some(ds=len(buf) // 16, buf=buf), 0)
+        listed = messages.data_segments(some(ds=len(buf) // 16, buf=buf), 0)
         assert listed == [(13, access.INLINE_KEY, 4), (0, 8, 0)]
         span = 1, 12, LOCAL_READ
         (view,), left = access.walk(self.hca(), None, 5, listed, span, None, buf)
@@ -154,7 +154,7 @@ class TestDataSegments:
     def test_inline_segments_that_are_refused(self, length, need):
         wqe = some(ds=1, buf=(INLINE | length).to_bytes(4, "big") + bytes(12))
         with pytest.raises(BadWqeError):
-            segments.data_segments(wqe, 0, need)
+            messages.data_segments(wqe, 0, need)
 
 
 class TestKeys:
@@ -273,7 +273,7 @@ class TestReceiver:
         [(QpState.INIT, {}, Dropped), (QpState.RTS, {Side.RESPONDER: some()}, Held)],
     )
     def test_one_that_is_not_ready(self, state, faults, why):
-        assert isinstance(direct._check_ready(some(), some(state=state, page_faults=faults)), why)
+        assert isinstance(shares.check_ready(some(), some(state=state, page_faults=faults)), why)
 
     def test_reads_that_are_not_allowed_any_more(self, monkeypatch):
         """A READ's response goes on in later turns; MODIFY_QP may come between them."""

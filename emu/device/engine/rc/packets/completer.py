@@ -18,7 +18,7 @@ from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.engine.wqe.atomic import reply_word
-from emu.device.engine.wqe.segments import piece
+from emu.device.engine.wqe.messages import piece
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode

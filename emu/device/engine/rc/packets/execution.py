@@ -16,9 +16,9 @@ from emu.device.engine.rc.duplicates import may_read_again
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.responses import ResponseQueue
 from emu.device.engine.rc.receive import check_resource, keep
+from emu.device.engine.rc.remote import begin_rdma
 from emu.device.engine.rc.responder import (
     begin_pieces,
-    begin_rdma,
     complete,
     execute,
     execute_atomic,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.rc.packets.window import WindowRequest
 from emu.device.engine.rc.validation import KINDS
-from emu.device.engine.wqe.segments import piece
+from emu.device.engine.wqe.messages import piece
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp

@@ -1,4 +1,7 @@
-"""Segments that several send opcodes have behind the control segment."""
+"""SEND, RDMA WRITE and RDMA READ of connected services, and NOP (PRM "Send WQE format").
+
+Other opcodes have some of their segments behind the control segment, too.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections.abc import Sequence
 
 from emu.device.engine.mr.access import INLINE_KEY, listed_length, walk
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, LOCAL_WRITE, AccessError, Violation
+from emu.device.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.memory.views import Views
-from emu.device.objects.queues.message import Message
+from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -16,7 +20,7 @@ from emu.device.port.base import Link
 from emu.device.port.datagram import Destination
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.state.hca import Hca
-from layouts.enums import QpType
+from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 
 SOLICITED = 1 << 1
@@ -30,9 +34,65 @@ _ALL = 1 << 62
 _AV_EXTENDED = 1 << 31
 _AV_BASE_BYTES = DS
 _AV_KEY = slice(DS, DS + 8)
+_SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
 _XRC, _DCI = QpType.XRC, QpType.DCI
 _NAMING = frozenset({QpType.XRC, QpType.DCI})
 """Services whose requests say which receiver they are for."""
+
+
+@wqe_op(Opcode.NOP, CONNECTED | DATAGRAM | {QpType.REG_UMR})
+def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Nothing but a completion."""
+    return None
+
+
+@wqe_op(Opcode.SEND, CONNECTED)
+def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, [xrc or av], data."""
+    message = Message(_SEND, 0)
+    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
+
+
+@wqe_op(Opcode.SEND_IMM, CONNECTED)
+def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As SEND; the immediate is in the control segment."""
+    message = Message(_SEND, 0)
+    message.immediate = wqe.imm
+    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
+
+
+@wqe_op(Opcode.SEND_INVAL, RELIABLE)
+def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As SEND; the rkey to invalidate is in the control segment."""
+    message = Message(_SEND, 0)
+    message.inv_rkey = wqe.imm
+    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
+
+
+@wqe_op(Opcode.RDMA_WRITE, CONNECTED)
+def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, [xrc or av], raddr, data."""
+    message = Message(_WRITE, 0)
+    at = remote_address(hca, qp, wqe, message)
+    return outgoing(hca, qp, wqe, message, at)
+
+
+@wqe_op(Opcode.RDMA_WRITE_IMM, CONNECTED)
+def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As RDMA_WRITE; the peer's receive request takes the immediate."""
+    message = Message(_WRITE, 0)
+    message.immediate = wqe.imm
+    at = remote_address(hca, qp, wqe, message)
+    return outgoing(hca, qp, wqe, message, at)
+
+
+@wqe_op(Opcode.RDMA_READ, RELIABLE)
+def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, [xrc or av], raddr, data: where the response data go."""
+    message = Message(_READ, 0)
+    at = remote_address(hca, qp, wqe, message)
+    message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
+    return message
 
 
 def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
