@@ -61,7 +61,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     more = False
     if qp.connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is one of them.
-        more = qp.connection.respond()
+        more = qp.connection.responder.turn()
     sq = qp.sq
     if sq is None:
         return more
@@ -73,7 +73,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
         return more
     try:
         if qp.connection is not None or hca.wire.reaches(qp.destination):
-            return connection_of(hca, qp).requester.turn() or more
+            return (qp.connection or connection_of(hca, qp)).requester.turn() or more
         node = hca.wire.node(qp.destination) if qp.destination else None
         if qp.timer is not None or _waits_for_page(qp):
             return False

@@ -303,8 +303,9 @@ class Function:
             if self.remains.tables and not round_.is_over:
                 round_.charge(self.remains.free_some())
             more = self.parts.run() if self.parts else False
+            has_turns = hca.ready or hca.broken_cqs or hca.stopping is not None
             return (
-                lifecycle.run(hca)
+                (bool(has_turns) and lifecycle.run(hca))
                 or more
                 or self.cmdif.busy
                 or bool(self.remains.tables)

@@ -63,9 +63,6 @@ class HeldPackets:
         self._room = room
         self.packets: deque[Packet] = deque()
 
-    def __len__(self) -> int:
-        return len(self.packets)
-
     def add(self, packet: Packet) -> bool:
         """Keep a packet, with a copy of its payload; False when there is no room."""
         if len(self.packets) >= MOST_HELD or not self._room.admit(packet):
@@ -98,9 +95,6 @@ class EarlyPackets:
     def __init__(self, room: HeldRoom) -> None:
         self._room = room
         self.packets: dict[int, Packet] = {}
-
-    def __len__(self) -> int:
-        return len(self.packets)
 
     def add(self, packet: Packet) -> None:
         """Keep a packet, with a copy of its payload, if there is room and it is not here yet."""

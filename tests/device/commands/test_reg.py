@@ -8,7 +8,7 @@ from firmware_cmds.regs import ib_regs
 from firmware_cmds.regs import reg as common
 from firmware_cmds.regs.components import InfoType
 from firmware_cmds.regs.reg import READ, WRITE
-from layouts.enums import CapMask1, Op, PhysState, RegId, Status
+from layouts.enums import CapMask1, Op, RegId, Status
 from layouts.eth_enums import CountersGroup
 from layouts.regs import component_regs, nv_regs, port_regs, reg
 from layouts.regs.port_counters import phys_layer_cntrs
@@ -56,7 +56,7 @@ def test_speed_that_the_port_has_not(driver, speeds, proto):
 
 
 def test_link_that_is_down_has_no_speed(driver, function):
-    function.hca.port.phys_state = PhysState.POLLING
+    function.hca.port.is_up = False
     ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=IB)
     assert (ptys.ib_link_width_oper, ptys.ib_proto_oper) == (0, 0)
     assert ptys.ib_proto_capability

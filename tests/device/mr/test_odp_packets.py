@@ -299,7 +299,7 @@ class TestResponder:
         for _ in range(2 * MOST_HELD):
             packet_wire.arrive(frames[1])
         link = channel.right.hca.qps.get(channel.receiver.qpn).connection
-        assert len(link.responder._held) == MOST_HELD
+        assert len(link.responder._held.packets) == MOST_HELD
         far.bring_in()
         pagers[1].must_resume(event)
         assert far.read() == plain[0].read()

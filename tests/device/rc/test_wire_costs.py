@@ -151,7 +151,7 @@ def links(channels):
 
 
 def kept(channels):
-    return sum(len(link.responder._held) for link in links(channels))
+    return sum(len(link.responder._held.packets) for link in links(channels))
 
 
 def test_all_queue_pairs_share_the_room(packet_pair, monkeypatch, clock):

@@ -38,6 +38,13 @@ _MAY_MIGRATE = {int(state): state for state in (PmState.ARMED, PmState.REARM)}
 _revisions = count(1)
 
 
+class ConnectionEnd(Protocol):
+    """The requester or the responder of a queue pair that sends packets."""
+
+    def turn(self) -> bool:
+        """Do a share of its work; True when there is more."""
+
+
 class Connection(Protocol):
     """The part of a connected queue pair that only packets need (``engine.rc.packets``)."""
 
@@ -60,8 +67,13 @@ class Connection(Protocol):
     def is_awaiting(self) -> bool:
         """Whether any requests still wait for a response that completes them."""
 
-    def respond(self) -> bool:
-        """Execute and answer some of the requests that have arrived; True when there are more."""
+    @property
+    def requester(self) -> ConnectionEnd:
+        """Sends requests."""
+
+    @property
+    def responder(self) -> ConnectionEnd:
+        """Executes and answers requests that have arrived."""
 
 
 class Steer(Protocol):

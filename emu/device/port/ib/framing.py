@@ -47,8 +47,13 @@ class Route:
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
         """The packet's bytes, with ``length`` bytes of ``payload``."""
-        size, parts = build_transport(packet, self.pkey, payload, length)
-        return b"".join((_front(self, size), *parts))
+        inner, parts = build_transport(packet, self.pkey, payload, length)
+        if self.grh is not None:
+            return b"".join((*_global(self, self.grh, inner), *parts))
+        words = (wire.lrh.size + inner) >> 2
+        sl_lnh = self.sl << wire.SL_SHIFT | wire.LNH_LOCAL
+        front = wire.LRH.pack(0, sl_lnh, self.dlid, words, self.slid)
+        return b"".join((front, *parts))
 
 
 def parse(frame: memoryview) -> Packet:
@@ -98,14 +103,11 @@ def grh_of(datagram: Datagram, origin: Origin) -> bytes:
     )  # fmt: skip
 
 
-def _front(route: Route, inner: int) -> bytes:
+def _global(route: Route, grh: GlobalHeader, inner: int) -> tuple[bytes, bytes]:
     """The local and the global header in front of ``inner`` bytes of transport packet."""
-    grh, sl = route.grh, route.sl << wire.SL_SHIFT
-    if grh is None:
-        words = (wire.lrh.size + inner) >> 2
-        return wire.LRH.pack(0, sl | wire.LNH_LOCAL, route.dlid, words, route.slid)
     words = (wire.lrh.size + wire.grh.size + inner) >> 2
+    sl_lnh = route.sl << wire.SL_SHIFT | wire.LNH_GLOBAL
     first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label
-    return wire.LRH.pack(0, sl | wire.LNH_GLOBAL, route.dlid, words, route.slid) + wire.GRH.pack(
+    return wire.LRH.pack(0, sl_lnh, route.dlid, words, route.slid), wire.GRH.pack(
         first, inner, wire.GRH_NEXT_IBA, grh.hop_limit, grh.sgid, grh.dgid
     )

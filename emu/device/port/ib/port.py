@@ -43,7 +43,6 @@ _NO_GRH = bytes(GRH_BYTES)
 CQE_GRH, CQE_SL_SHIFT = 1 << 28, 24
 _CASTS = ("unicast", "multicast")
 
-_LINK_UP = PhysState.LINK_UP
 _RECOVERY = LossRecovery()
 
 # What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
@@ -84,7 +83,8 @@ class IbPort:
     """The PCI device ID of its function, which NodeInfo carries."""
     mtu: int = 4096
     state: PortState = PortState.ACTIVE
-    phys_state: PhysState = PhysState.LINK_UP
+    is_up: bool = True
+    """Whether the physical link is there."""
     lid: int = 1
     sm_lid: int = SM_LID
     subnet_timeout: int = 18
@@ -119,13 +119,18 @@ class IbPort:
     @property
     def has_cable(self) -> bool:
         """Whether the cable is plugged in."""
-        return self.phys_state == PhysState.LINK_UP
+        return self.is_up
+
+    @property
+    def phys_state(self) -> PhysState:
+        """The state of the physical link."""
+        return PhysState.LINK_UP if self.is_up else PhysState.POLLING
 
     def set_link(self, *, up: bool) -> None:
         """The cable is plugged in and the subnet manager has set up the port; or it is pulled."""
         if self.is_up and not up:
             self.link_downed += 1
-        self.phys_state = PhysState.LINK_UP if up else PhysState.POLLING
+        self.is_up = up
         self.state = PortState.ACTIVE if up else PortState.DOWN
 
     def count_sent(
@@ -172,11 +177,6 @@ class IbPort:
             for way, casts in ways.items()
             for cast, traffic in zip(_CASTS, casts)
         } | {"local_loopback": _sum(self.looped)}
-
-    @property
-    def is_up(self) -> bool:
-        """True while the physical link is there."""
-        return self.phys_state is _LINK_UP
 
     @property
     def address(self) -> str:

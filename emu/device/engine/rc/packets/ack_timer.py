@@ -39,7 +39,7 @@ class AckTimer:
 
     __slots__ = (
         "_clock", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_owner", "_pause",
-        "_since_ns", "_timeout_ns", "_timer", "round_trip",
+        "_since_ns", "_timeout_ns", "_timer", "is_paused", "round_trip",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, owner: AckWaiter) -> None:
@@ -50,17 +50,14 @@ class AckTimer:
         self._due_ns = 0
         """When the timer fires."""
         self._pause: Timer | None = None
+        self.is_paused = False
+        """Whether the pause after an RNR NAK is not over yet."""
         self._is_due = False
         """A response is due."""
         self._since_ns = self._timeout_ns = 0
         self._has_moved = False
         """The time to wait has begun anew since the timer was set."""
         self._is_overdue = False
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the pause after an RNR NAK is not over yet."""
-        return self._pause is not None
 
     def watch(self, code: int, psn: int) -> None:
         """A response is due; ``code`` is the queue pair's timeout, 0 for none.
@@ -95,6 +92,7 @@ class AckTimer:
     def pause(self, code: int) -> None:
         """RNR NAK: pause for the time of this timer code (9.7.5.2.8)."""
         self._pause = self._clock.call_later(RNR_NAK_NS[code], self._go_on)
+        self.is_paused = True
         self.restart(RNR_NAK_NS[code])
 
     def stop(self) -> None:
@@ -103,11 +101,13 @@ class AckTimer:
             if timer is not None:
                 timer.cancel()
         self._pause = self._timer = None
+        self.is_paused = False
         self._is_due = self._is_overdue = False
         self.round_trip.forget_packets()
 
     def _go_on(self) -> None:
         self._pause = None
+        self.is_paused = False
         self._owner.go_on()
 
     # -- when

@@ -69,8 +69,8 @@ class PacketCompleter:
 
     def take(self, packet: Packet) -> None:
         """Take a response packet."""
-        window = self.window
-        if window.distance(packet.psn) < window.distance(window.sent):
+        una, sent = self.window.una, self.window.sent
+        if packet.psn - una & PSN_MASK < sent - una & PSN_MASK:
             _RESPONSES[packet.op.kind](self, packet)
 
     def acknowledged(self, packet: Packet) -> None:

@@ -133,10 +133,6 @@ class PacketConnection:
         """Whether there are outstanding requests that no response has completed."""
         return bool(self.completer.window.requests)
 
-    def respond(self) -> bool:
-        """Execute and acknowledge a share of the received requests; True when there are more."""
-        return self.responder.turn()
-
     def unfinished(self) -> list[TakenWqe]:
         """Receive WQEs that no message has filled yet."""
         return self.responder.execution.unfinished()

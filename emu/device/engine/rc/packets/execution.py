@@ -32,7 +32,7 @@ from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.port.packet import Packet, precedes
 from layouts.enums import CqeSyndrome, QpType
-from layouts.wire.bth import MSN_MASK, PSN_MASK, PacketKind
+from layouts.wire.bth import PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -119,7 +119,7 @@ class PacketExecution:
             if refused is not None:
                 return refused
             self.message = None
-            self._count_message()
+            self._responses.count_message()
         elif op.is_first:
             keep(hca, qp, message)
         qp.epsn = (packet.psn + 1) & PSN_MASK
@@ -175,7 +175,7 @@ class PacketExecution:
         # Duplicates do not count: their requester may have all that it wants by now.
         if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
             return invalid_request(hca, qp, "more READs than the queue pair takes")
-        self._count_message()
+        self._responses.count_message()
         qp.epsn = self._after_data = self._responses.data(packet.psn, message).end
         return None
 
@@ -185,16 +185,13 @@ class PacketExecution:
         old = execute_atomic(self._connection.hca, qp, _message_of(packet))
         if isinstance(old, Outcome):
             return old
-        self._count_message()
+        self._responses.count_message()
         qp.epsn = self._after_data = (packet.psn + 1) & PSN_MASK
         self._atomics.append((packet.psn, old))
         while len(self._atomics) > 1 << qp.ctx.log_rra_max:
             self._atomics.popleft()
         self._responses.value(packet.psn, old)
         return None
-
-    def _count_message(self) -> None:
-        self._responses.msn = (self._responses.msn + 1) & MSN_MASK
 
     # -- duplicates (9.7.5.1.4)
 

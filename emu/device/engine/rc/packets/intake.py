@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.qp.events import establish
 from emu.device.engine.rc.headers import WRONG_PKEY, objection
 from emu.device.engine.rc.packets.congestion import answer_mark, obey
-from emu.device.engine.rc.packets.connection import connection_of
+from emu.device.engine.rc.packets.connection import PacketConnection, connection_of
 from emu.device.engine.rc.packets.migration import judge
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import STEPS_PER_PACKET
@@ -67,7 +67,9 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
             return
         if packet.is_marked:
             answer_mark(hca, qp, congestion)
-    connection = connection_of(hca, qp)
+    connection = qp.connection
+    if not isinstance(connection, PacketConnection):
+        connection = connection_of(hca, qp)
     if packet.op.kind in RESPONSES:
         if qp.state is _RTS:
             connection.completer.take(packet)

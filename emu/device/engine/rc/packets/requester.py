@@ -69,7 +69,7 @@ class PacketRequester:
         while budget > 0 and qp.state is _RTS and not self._is_held_up:
             if self._connection.hca.round.steps > STEPS_PER_ROUND:
                 return True
-            if window.has_unsent(qp.psn):
+            if window.requests and window.next != qp.psn:  # some of it is unsent
                 sent = self._send(min(budget, WINDOW_PACKETS - window.flying))
                 if not sent:
                     return False
@@ -92,8 +92,10 @@ class PacketRequester:
         """
         window, qp = self._window, self._connection.qp
         assert qp.sq is not None
+        if qp.is_draining or not self._has_room() or _REQUESTER in qp.page_faults:
+            return False
         waiting = qp.sq.waiting() - window.ahead
-        if waiting <= 0 or qp.is_draining or not self._has_room() or _REQUESTER in qp.page_faults:
+        if waiting <= 0:
             return False
         wqe = qp.sq.fetch(waiting, window.ahead)
         if self._is_fenced(wqe):
@@ -101,7 +103,8 @@ class PacketRequester:
         if not window.requests:
             window.restart(qp.psn)
         request = WindowRequest(wqe, qp.psn)
-        work = self._parse(wqe)
+        work = send_requests.parse(self._connection.hca, qp, wqe)
+        assert not isinstance(work, (Datagram, LargeSend))  # no work of connected services
         if isinstance(work, AbsentPage):
             self._wait_for_page(request, work.error, lambda why: self._admit_failed(request, why))
             return False
@@ -110,7 +113,8 @@ class PacketRequester:
         elif isinstance(work, Message) and not self._number(request, work):
             return False
         window.append(request)
-        self._completer.retire()
+        if request.message is None:  # it is done, or has failed
+            self._completer.retire()
         return True
 
     def _has_room(self) -> bool:
@@ -124,12 +128,6 @@ class PacketRequester:
         if fence == _STRONG:
             return bool(self._window.requests)
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
-
-    def _parse(self, wqe: Wqe) -> Message | Outcome | None:
-        """The WQE's message, None for a local request."""
-        work = send_requests.parse(self._connection.hca, self._connection.qp, wqe)
-        assert not isinstance(work, (Datagram, LargeSend))
-        return work
 
     def _number(self, request: WindowRequest, message: Message) -> bool:
         """Give the request its PSNs; False when it has to wait for earlier ones."""

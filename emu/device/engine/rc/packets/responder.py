@@ -92,7 +92,7 @@ class PacketResponder:
     def turn(self) -> bool:
         """Take a share of the held packets and send responses; True when there is more."""
         budget, hca = PACKETS_PER_TURN, self._connection.hca
-        while self._held and budget and not self._is_waiting and not self.responses.is_full:
+        while self._held.packets and budget and not self._is_waiting and not self.responses.is_full:
             if hca.round.has_enough:
                 break
             budget -= 1
@@ -105,19 +105,19 @@ class PacketResponder:
                 self.wait_for(held.page_fault)
                 self._set_patience()
         more = self.responses.turn()
-        return more or (bool(self._held) and not self._is_waiting)
+        return more or (bool(self._held.packets) and not self._is_waiting)
 
     def _catch_up(self) -> None:
         """All held packets are taken: acknowledge those that had been kept, name the next gap.
 
         There is one, too, if packets were dropped for lack of room.
         """
-        if self._held:
+        if self._held.packets:
             return
         if self._has_kept:
             self._has_kept = False
             self.responses.acknowledge(self._connection.qp.epsn - 1 & PSN_MASK)
-            if self._early:
+            if self._early.packets:
                 self._nak_gap()
         if self._has_missed:
             self._has_missed = False
@@ -147,7 +147,7 @@ class PacketResponder:
             held = self._expected(packet)
             if held is not None:
                 return held
-            if self._early:
+            if self._early.packets:
                 self._fill_gap()
         elif found is GAP:
             self._nak_gap()
@@ -168,7 +168,7 @@ class PacketResponder:
         """Hold a packet until the page is present; without room for it, send an RNR NAK."""
         if not self._held.add(packet):
             self._has_missed = True
-            if not self._held and not self._has_naked:
+            if not self._held.packets and not self._has_naked:
                 self._ask_for_time()
         else:
             self._set_patience()
@@ -211,7 +211,7 @@ class PacketResponder:
                 self.responses.stop_data(outcome)
         elif isinstance(outcome, Nak):
             self.responses.nak(qp.epsn, bth.KIND_NAK | outcome.code)
-        elif outcome is not None and self._held:
+        elif outcome is not None and self._held.packets:
             self._held.pop()
             self.execution.break_off()
         self._connection.hca.schedule(qp)
@@ -271,7 +271,7 @@ class PacketResponder:
             self._connection.hca.schedule(self._connection.qp)
             return
         self._early.forget_before(psn)
-        if self._early:
+        if self._early.packets:
             self._nak_gap()
 
     def _unreliable(self, packet: Packet) -> Held | None:

@@ -21,7 +21,7 @@ from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts.enums import QpState
 from layouts.wire import bth
-from layouts.wire.bth import PSN_HALF, PSN_MASK, PacketKind
+from layouts.wire.bth import MSN_MASK, PSN_HALF, PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -80,6 +80,10 @@ class ResponseQueue:
             for response in self._responses
             if response.kind is _READ and response.is_replay is is_replay
         ]
+
+    def count_message(self) -> None:
+        """One more message has been completed."""
+        self.msn = (self.msn + 1) & MSN_MASK
 
     def acknowledge(self, psn: int) -> None:
         """Acknowledge everything up to and including ``psn``."""

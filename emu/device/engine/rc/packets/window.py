@@ -78,10 +78,6 @@ class SendWindow:
         """How far ``psn`` is ahead of ``una``; at least PSN_HALF when it is behind."""
         return psn - self.una & PSN_MASK
 
-    def has_unsent(self, end: int) -> bool:
-        """Whether anything is unsent; ``end`` is the first PSN that no request has."""
-        return bool(self.requests) and self.next != end
-
     def append(self, request: WindowRequest) -> None:
         """One more request, whose PSNs follow the last one's."""
         if self.requests:
