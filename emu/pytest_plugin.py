@@ -79,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _add(group: pytest.OptionGroup, one: Option) -> None:
     """An option of the guests, or the reason why they have none."""
     flag = f"--mlx5-{'no-' if one.default is True else ''}{one.flag}"
-    about: dict[str, Any] = {"dest": f"mlx5_{one.name}", "help": one.help}
+    about: dict[str, object] = {"dest": f"mlx5_{one.name}", "help": one.help}
     if why := one.why_not(Use.PYTEST):
         about |= {"help": SUPPRESS, "nargs": "?", "const": ""}
         group.addoption(flag, type=partial(_refuse, why), **about)
@@ -152,7 +152,7 @@ def mlx5_suite(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture
 def mlx5_guest(
-    request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: Any
+    request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guest]:
     """A guest whose driver has probed its functions; see the plugin's documentation."""
     from emu.guests import Guest, GuestPool
@@ -193,7 +193,7 @@ def _options(
     return made, is_fresh
 
 
-def _directory(base: Path, chosen: dict[str, Any], is_fresh: bool) -> Path:
+def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
     """Where the files of a guest with these options go: other options, another directory."""
     words = "-".join(f"{name}-{value}" for name, value in chosen.items())
     name = "".join(letter if letter.isalnum() else "-" for letter in words)

@@ -103,7 +103,7 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
             whole = whole[: len(whole) - (len(whole) - self.size) % step]
         return c.Bitwise(c.Struct(*self.subcons)).parse(whole)
 
-    def build(self, obj: Mapping[str, Any], **_contextkw: Any) -> bytes:
+    def build(self, obj: Mapping[str, object], **_contextkw: Any) -> bytes:
         """Encode with construct: every named field must be given."""
         built: bytes = c.Bitwise(c.Struct(*self.subcons)).build(obj)
         return built

@@ -52,12 +52,12 @@ def coverage_options(function: F) -> F:
 
     @functools.wraps(function)
     def collected(
-        *args: Any,
+        *args: object,
         coverage: tuple[str, ...],
         coverage_file: Path,
         coverage_blocks: bool,
         coverage_kcov: bool,
-        **rest: Any,
+        **rest: object,
     ) -> Any:
         requested = CoverageRequest(coverage, coverage_file, coverage_blocks, coverage_kcov)
         try:
@@ -96,7 +96,7 @@ def coverage_options(function: F) -> F:
     return cast("F", collected)
 
 
-def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[str, Any]:
+def with_coverage(choices: dict[str, object], requested: CoverageRequest) -> dict[str, object]:
     """The guest's choices: with ``--coverage`` the driver is loaded after booting, by us."""
     if (requested.by_block or requested.by_kcov) and not requested.modules:
         option = "--coverage-blocks" if requested.by_block else "--coverage-kcov"

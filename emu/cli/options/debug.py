@@ -40,7 +40,7 @@ def debug_options(function: F) -> F:
 
     @functools.wraps(function)
     def collected(
-        *args: Any, gdb: str | None, dmesg: bool, ftrace: tuple[str, ...], **rest: Any
+        *args: object, gdb: str | None, dmesg: bool, ftrace: tuple[str, ...], **rest: object
     ) -> Any:
         return function(*args, debugging=Debugging(gdb, dmesg, ftrace), **rest)
 
@@ -69,7 +69,7 @@ def gdb_option(function: F) -> F:
     )(function)
 
 
-def with_debugging(choices: dict[str, Any], requested: Debugging) -> dict[str, Any]:
+def with_debugging(choices: dict[str, object], requested: Debugging) -> dict[str, object]:
     """The guest's choices: who wants to see the first probe has it held back."""
     if requested.traces_kernel and choices["trace"] is None:
         raise click.UsageError("--dmesg and --ftrace add to the file of --trace")

@@ -37,7 +37,9 @@ class _Shared(click.Path):
     def __init__(self) -> None:
         super().__init__(exists=True, file_okay=False, path_type=Path, resolve_path=True)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         """The directory, and whether the guest may write there."""
         if isinstance(value, tuple):
             return value
@@ -82,7 +84,7 @@ def offered(one: Option) -> Callable[[F], F]:
 def refused(one: Option, why: str) -> Callable[[F], F]:
     """The option for a use in which it has none: it says so."""
 
-    def refuse(ctx: click.Context, param: click.Parameter, _value: Any) -> None:
+    def refuse(ctx: click.Context, param: click.Parameter, _value: object) -> None:
         assert param.name is not None
         if ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{one.flag}: {why}", ctx)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from typing import Any
 
 import click
 
 from emu.host.user_error import UserError
 
 
-def table_of(words: tuple[str, ...], what: str) -> dict[str, Any]:
+def table_of(words: tuple[str, ...], what: str) -> dict[str, object]:
     """The table that words describe; a value is TOML, or plain text. ``what`` it should be."""
     lines = []
     for word in words:

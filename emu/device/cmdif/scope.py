@@ -17,6 +17,7 @@ from typing import Any
 
 from emu.device.errors import CmdError
 from emu.device.state.hca import Hca
+from layouts.codec import View
 from layouts.enums import Status
 from layouts.prm import Prm
 
@@ -112,7 +113,7 @@ def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...
     return tuple(resolve for name, resolve in _BY_FIELD.items() if name in names)
 
 
-def meant(hca: Hca, view: Any, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
+def meant(hca: Hca, view: View, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
     """The function that a command or register means. Raises CmdError when there is none.
 
     ``of_others``: it may be another one than the sender.

@@ -7,7 +7,6 @@ declarations, so that a typing error is reported when the plan is read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from emu.device.faults import declare
 from emu.device.faults.declare import DeclaredPoint, Problem
@@ -47,7 +46,7 @@ def _those_of(point: DeclaredPoint) -> str:
 
 
 def _parameter(
-    action: Action, use: declare.PointAction, name: str, given: Mapping[str, Any]
+    action: Action, use: declare.PointAction, name: str, given: Mapping[str, object]
 ) -> Iterator[Problem]:
     """What is wrong with a parameter, at this point or at any other that has the action."""
     declared = [one for one in use.parameters if one.name == name] or [
@@ -58,7 +57,7 @@ def _parameter(
         yield from min(found, key=len)
 
 
-def _match(point: DeclaredPoint, match: Mapping[str, Any]) -> Iterator[Problem]:
+def _match(point: DeclaredPoint, match: Mapping[str, object]) -> Iterator[Problem]:
     for name, value in match.items():
         if (field := point.fields.get(name)) is not None:
             for one in value if isinstance(value, list) else [value]:
@@ -69,13 +68,13 @@ def _match(point: DeclaredPoint, match: Mapping[str, Any]) -> Iterator[Problem]:
             yield from ((f"match.{name}", why) for why in _opened(point.opened, name, match))
 
 
-def _opened(opened: Opened, name: str, match: Mapping[str, Any]) -> Iterator[str]:
+def _opened(opened: Opened, name: str, match: Mapping[str, object]) -> Iterator[str]:
     layout = opened.layout(match)
     if layout is not None and not has_field(layout, name.removeprefix(opened.prefix)):
         yield f"no field of {layout.prm_name}{near(name, names_in(layout))}"
 
 
-def _value(field: EventField, value: Any) -> Iterator[str]:
+def _value(field: EventField, value: object) -> Iterator[str]:
     """What is wrong with a name; numbers, ranges and patterns that never occur are allowed."""
     if not isinstance(value, str) or any(mark in value for mark in "*?[") or _is_range(value):
         return

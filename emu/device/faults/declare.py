@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 Problem = tuple[str, str]
 """A key of a rule, and what is wrong with it."""
 
-Check = Callable[[Any, Mapping[str, Any]], Iterator[Problem]]
+Check = Callable[[Any, Mapping[str, object]], Iterator[Problem]]
 """What is wrong with a parameter's value, in a rule given as its table."""
 
 

@@ -162,7 +162,7 @@ class Event(Generic[Result]):
         return {name: name_of(value) for name, value in told if value is not MISSING}
 
 
-def field_of(view: Any, path: str) -> Any:
+def field_of(view: object, path: str) -> Any:
     """The value at a dotted path of a view, or MISSING."""
     for name in path.split("."):
         if not isinstance(view, View) or name not in {field.name for field in view.prm.fields}:
@@ -177,7 +177,7 @@ def change_fields(views: Iterable[Any], values: Mapping[str, Any]) -> None:
         raise NoEffectError(f"it has no field {', '.join(values)} that takes the value")
 
 
-def set_fields(view: Any, values: Mapping[str, Any]) -> list[str]:
+def set_fields(view: object, values: Mapping[str, Any]) -> list[str]:
     """Set fields of a view; returns the names of those that could not be set."""
     refused = []
     for path, value in values.items():

@@ -193,7 +193,7 @@ class Injector:
 
     # -- listing
 
-    def listing(self) -> list[dict[str, Any]]:
+    def listing(self) -> list[dict[str, object]]:
         """Each rule as plain values: its name, point and action, and its counts."""
         return [
             {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
@@ -201,7 +201,7 @@ class Injector:
             for state in self.states
         ]
 
-    def told(self, state: RuleState) -> dict[str, Any]:
+    def told(self, state: RuleState) -> dict[str, object]:
         """A rule's counts at this function, as plain values."""
         name = state.rule.name
         return {

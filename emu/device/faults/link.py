@@ -40,7 +40,7 @@ _RATES = {
 """As in tc(8), where "bps" stands for bytes per second."""
 
 
-def _quantity(value: Any, units: Mapping[str, int], example: str) -> int:
+def _quantity(value: object, units: Mapping[str, int], example: str) -> int:
     match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) and len(value) < 40 else None
     unit = units.get(match[2].lower()) if match is not None else None
     if match is None or unit is None:
@@ -51,15 +51,15 @@ def _quantity(value: Any, units: Mapping[str, int], example: str) -> int:
         raise ValueError(f"no number like {example!r}") from None
 
 
-def _time(value: Any) -> int:
+def _time(value: object) -> int:
     return _quantity(value, _TIMES, "10ms")
 
 
-def _rate(value: Any) -> int:
+def _rate(value: object) -> int:
     return _quantity(value, _RATES, "1gbit")
 
 
-def _percent(value: Any) -> Any:
+def _percent(value: object) -> Any:
     return value[:-1] if isinstance(value, str) and value.endswith("%") else value
 
 
@@ -155,11 +155,11 @@ class PlannedLink(BaseModel):
         """Whether it does nothing to packets."""
         return not self.properties()
 
-    def properties(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, object]:
         """What it does to packets, as in a plan."""
         table = self.to_table()
         return {key: table[key] for key in table if key not in ("function", "direction", "after")}
 
-    def to_table(self) -> dict[str, Any]:
+    def to_table(self) -> dict[str, object]:
         """The entry as in a plan, without the keys that have their defaults."""
         return self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

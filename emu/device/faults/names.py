@@ -24,12 +24,12 @@ def names_of(kind: type | tuple[str, ...]) -> list[str]:
     return [name.lstrip("_") for name in kind.__members__] if issubclass(kind, Enum) else []
 
 
-def name_of(value: Any) -> Any:
+def name_of(value: object) -> Any:
     """The name of an enumeration's member; other values as they are."""
     return value.name.lstrip("_") if isinstance(value, Enum) else value
 
 
-def agrees(wanted: Any, value: Any) -> bool:
+def agrees(wanted: object, value: object) -> bool:
     """Whether a field's value is one that ``match`` wants.
 
     Wanted are a number, a range (``"4..7"``), a name or a pattern of one (``"CREATE_*"``), bytes as
@@ -42,7 +42,7 @@ def agrees(wanted: Any, value: Any) -> bool:
     return isinstance(value, int) and value == wanted
 
 
-def _agrees_text(wanted: str, value: Any) -> bool:
+def _agrees_text(wanted: str, value: object) -> bool:
     if isinstance(value, bytes):
         return value.hex() == wanted.lower()
     name = name_of(value)

@@ -31,7 +31,7 @@ DATA = Parameter(
 def one_of(name: str, kind: type[IntEnum], most: int | None = None) -> Parameter:
     """A name or a number of an enumeration; with ``most``, any number up to that."""
 
-    def check(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+    def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
         yield from ((name, why) for why in _unknown(value, kind, most))
 
     return Parameter(name, NameOrNumber, check)
@@ -40,7 +40,7 @@ def one_of(name: str, kind: type[IntEnum], most: int | None = None) -> Parameter
 def number(name: str, bits: int, what: str) -> Parameter:
     """A number of so many bits, where other actions may have a name."""
 
-    def check(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+    def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
         if not isinstance(value, int) or not 0 <= value < 1 << bits:
             yield name, f"{what} is a number of {bits} bits"
 
@@ -52,7 +52,7 @@ def set_of(known: Iterable[str], is_known: Callable[[str], bool] | None = None) 
     names = list(known)
     takes = is_known or names.__contains__
 
-    def check(values: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+    def check(values: Any, _rule: Mapping[str, object]) -> Iterator[Problem]:
         for name in values:
             if not takes(name):
                 yield "set", f"no field {name!r} here{near(name, names)}"

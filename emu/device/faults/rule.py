@@ -19,7 +19,7 @@ Value = bool | int | str
 """A value of a field: a number, an enumeration's name, or bytes as hexadecimal digits."""
 
 
-def _flat(table: Any) -> Any:
+def _flat(table: object) -> Any:
     """``{"a": {"b": 1}}`` as ``{"a.b": 1}``: TOML's dotted keys come as tables."""
     return dict(_leaves(table, "")) if isinstance(table, Mapping) else table
 
@@ -32,7 +32,7 @@ def _leaves(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield prefix + key, value
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     return value if isinstance(value, list) else [value]
 
 

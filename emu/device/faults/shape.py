@@ -100,9 +100,9 @@ def header_name(text: str, start: int) -> str:
     return header[1] if header is not None else ""
 
 
-def unfit(value: Any) -> str:
+def unfit(value: object) -> str:
     """Why no plan can have such values, which JSON or TOML has given; empty when it may be one."""
-    level: list[Any] = [value]
+    level: list[object] = [value]
     for _ in range(MOST_DEPTH + 1):
         if any(isinstance(one, int) and one.bit_length() > MOST_BITS for one in level):
             return "a number is too large"
@@ -112,7 +112,7 @@ def unfit(value: Any) -> str:
     return "nested too deep"
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: object) -> Iterable[Any]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list) else ()

@@ -69,12 +69,12 @@ def _parsed(text: str, found: Sequence[int]) -> Portions[dict[str, Any]]:
     return table
 
 
-def from_table(table: Any, source: str = "plan") -> Plan:
+def from_table(table: object, source: str = "plan") -> Plan:
     """The plan in what TOML or JSON has given. Raises :class:`PlanError`."""
     return finish(_made(table, source))
 
 
-def _made(table: Any, source: str, text: str = "") -> Portions[Plan]:
+def _made(table: object, source: str, text: str = "") -> Portions[Plan]:
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     plan = yield from _checked(table, source, text)
@@ -96,7 +96,7 @@ def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
     raise PlanError("\n".join(shown))
 
 
-def rule_from_table(table: Any, source: str = "rule") -> Rule:
+def rule_from_table(table: object, source: str = "rule") -> Rule:
     """One rule, which may have no name. Raises :class:`PlanError`."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
@@ -107,7 +107,7 @@ def rule_from_table(table: Any, source: str = "rule") -> Rule:
     return rule
 
 
-def link_from_table(table: Any, source: str = "link") -> PlannedLink:
+def link_from_table(table: object, source: str = "link") -> PlannedLink:
     """One link. Raises :class:`PlanError`."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
@@ -134,7 +134,7 @@ def _named(plan: Plan) -> Plan:
     return named
 
 
-def _validated(table: Any) -> tuple[Plan | None, list[tuple[Place, str]]]:
+def _validated(table: object) -> tuple[Plan | None, list[tuple[Place, str]]]:
     """The plan if every part is of its type, or else the mistakes."""
     if not isinstance(table, Mapping):
         return None, [((), "a plan is a table")]

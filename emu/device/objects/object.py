@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from emu.device.objects.numbering import Numbering
 
@@ -43,7 +43,7 @@ class Object:
         """What it costs the host now, including all of its own lists."""
         return self.BASE_BYTES
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """What ``mlx5emu objects`` tells of it besides its handle: plain values by name.
 
         Of what may be a long list, the first :data:`MOST_CHILDREN`.

@@ -232,7 +232,7 @@ class Caps:
             raise CmdError(Status.BAD_PARAM_ERR, "unknown capability mode", f"{mode}") from None
 
 
-def _holder(view: Any, path: str) -> tuple[Any, str]:
+def _holder(view: object, path: str) -> tuple[Any, str]:
     """The view that contains the last component of a dotted path, and that component."""
     *way, name = path.split(".")
     for step in way:

@@ -14,7 +14,7 @@ point's name and the types of what it shows there.
 
 from __future__ import annotations
 
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Generic, ParamSpec, Protocol, TypeVar
 
 Shown = ParamSpec("Shown")
 Told = TypeVar("Told")
@@ -60,7 +60,7 @@ class FaultPoints(Protocol):
     def in_force(self) -> int:
         """How many effects on the device have begun and not ended."""
 
-    def listing(self) -> list[dict[str, Any]]:
+    def listing(self) -> list[dict[str, object]]:
         """Each rule as plain values: its name, point, action and current state."""
 
 

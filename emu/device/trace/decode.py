@@ -6,7 +6,7 @@ bytes are cut after ``MOST_BYTES``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -97,12 +97,12 @@ class Inner:
     """The value that is about to be replaced; only fields that differ from it are shown."""
 
 
-def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, Any]:
+def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, object]:
     """The fields of a command's input or output, or its bytes if too short for the layout."""
     if len(data) < layout.named_size(inner.field if inner is not None else ""):
         return unknown(data)
     view = layout.view(bytes(data).ljust(layout.size, b"\0"))
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     for field in layout.fields:
         if inner is not None and field.name == inner.field:
             found = _inside(view, field, inner)
@@ -114,12 +114,12 @@ def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str
     return shown
 
 
-def fields(view: Any) -> dict[str, Any]:
+def fields(view: Any) -> dict[str, object]:
     """The fields of a view that are not zero."""
     return {field.name: value for field in view.prm.fields if (value := _shown(view, field))}
 
 
-def unknown(data: Buffer) -> dict[str, Any]:
+def unknown(data: Buffer) -> dict[str, object]:
     """Data that cannot be decoded: its bytes as the field ``data``."""
     return {"data": found} if (found := octets(data)) else {}
 
@@ -146,7 +146,7 @@ def event_layout(event: EventType, sub_type: int) -> Prm | None:
     return _EVENT_DATA.get(event)
 
 
-def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, Any]:
+def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, object]:
     """The fields of an event's own data, which may be shorter than the entry has room for."""
     layout = event_layout(event, sub_type)
     if layout is None:
@@ -154,7 +154,7 @@ def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, Any]:
     return fields(layout.view(bytes(data).ljust(_EVENT_DATA_BYTES, b"\0")))
 
 
-def completion(entry: Buffer) -> dict[str, Any]:
+def completion(entry: Buffer) -> dict[str, object]:
     """The keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry.
 
     Data that are scattered to it, or stand in 64 bytes before it, have a key of their own.
@@ -168,7 +168,7 @@ def completion(entry: Buffer) -> dict[str, Any]:
     view = layout.view(entry)
     is_packet = kind is CqeOpcode.RESP_SEND and view.hds_ip_ext & CqeChecked.L2
     number = getattr(view, holder) & _QPN_MASK
-    shown: dict[str, Any] = {"flow_tag" if is_packet else "qpn": number}
+    shown: dict[str, object] = {"flow_tag" if is_packet else "qpn": number}
     shown["type"] = opcode if kind is None else kind.name
     if layout is err_cqe:
         syndrome = _member(CqeSyndrome, view.syndrome)
@@ -196,7 +196,7 @@ def _member(enum: type[_Named], value: int) -> _Named | None:
     return enum(value) if value in enum._value2member_map_ else None
 
 
-def _inside(view: View, field: Field, inner: Inner) -> dict[str, Any] | None:
+def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
     """The inner structure's fields; None when the bytes are too few for it."""
     held = _raw(view, field)
     if len(held) < inner.layout.size:
@@ -207,9 +207,9 @@ def _inside(view: View, field: Field, inner: Inner) -> dict[str, Any] | None:
     return _changes(now, inner.layout.view(inner.before))
 
 
-def _changes(now: Any, before: Any) -> dict[str, Any]:
+def _changes(now: Any, before: Any) -> dict[str, object]:
     """The fields whose value has changed, including those that are now zero."""
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     for field in now.prm.fields:
         value, was = getattr(now, field.name), getattr(before, field.name)
         if isinstance(value, View):
@@ -231,7 +231,7 @@ def _shown(view: View, field: Field) -> Any:
     return _plain(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, View):
         return fields(value)
     if isinstance(value, ArrayView):
@@ -239,7 +239,7 @@ def _plain(value: Any) -> Any:
     return octets(value) if isinstance(value, bytes) else value
 
 
-def shortened(items: list[Any]) -> Any:
+def shortened(items: Sequence[object]) -> Any:
     """A list as it is shown: whole, or as its length and its first items."""
     if len(items) <= MOST_ITEMS:
         return items

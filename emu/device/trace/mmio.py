@@ -85,7 +85,7 @@ def _registers(prm: Prm, prefix: str = "", base: int = 0) -> Iterator[_NamedRegi
 _ISEG = tuple(_registers(init_seg))
 
 
-def describe(offset: int, data: Buffer) -> dict[str, Any]:
+def describe(offset: int, data: Buffer) -> dict[str, object]:
     """The keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR 0."""
     if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * MSIX_ENTRY_BYTES:
         vector, at = divmod(offset - MSIX_TABLE, MSIX_ENTRY_BYTES)
@@ -96,7 +96,7 @@ def describe(offset: int, data: Buffer) -> dict[str, Any]:
     return {"value": _value(data, "big")} | _place(offset, data)
 
 
-def _place(offset: int, data: Buffer) -> dict[str, Any]:
+def _place(offset: int, data: Buffer) -> dict[str, object]:
     if offset < init_seg.size:
         return _in_segment(offset, data)
     if offset >= _MEMIC:
@@ -110,12 +110,12 @@ def _value(data: Buffer, order: Any) -> int | str:
     return decode.octets(data) or "0x0"
 
 
-def _in_segment(offset: int, data: Buffer) -> dict[str, Any]:
+def _in_segment(offset: int, data: Buffer) -> dict[str, object]:
     start, end = offset * 8, (offset + len(data)) * 8
     found = [item for item in _ISEG if item.offset < end and start < item.offset + item.width]
     if not found:
         return {}
-    shown: dict[str, Any] = {"register": "/".join(item.name for item in found)}
+    shown: dict[str, object] = {"register": "/".join(item.name for item in found)}
     first = found[0]
     inside = start <= first.offset and first.offset + first.width <= end
     if len(found) == 1 and inside and isinstance(first.kind, Prm):
@@ -133,9 +133,9 @@ def _sent(at: int) -> tuple[str, Prm | None]:
     return "SEND_DB" if within == 4 else "BF", None
 
 
-def _in_uar(offset: int, data: Buffer) -> dict[str, Any]:
+def _in_uar(offset: int, data: Buffer) -> dict[str, object]:
     index, at = divmod(offset, PAGE)
-    shown: dict[str, Any] = {"uar": index}
+    shown: dict[str, object] = {"uar": index}
     name, layout = _sent(at) if at >= UAR_SEND else _DOORBELLS.get(at, ("", None))
     if name:
         shown["register"] = name

@@ -153,7 +153,7 @@ class Recorder:
             fields["out"] = decode.structure(command.layout_out, request.out, inner)
         self._record(TracePoint.CMD, fields)
 
-    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
+    def undelivered(self, slot: int, entry: object, error: DeliveryError) -> None:
         """A command that was not taken."""
         inline = getattr(entry, "in")
         fields = _named(slot, int.from_bytes(inline[:2], "big"))

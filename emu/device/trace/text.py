@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 
@@ -66,11 +65,11 @@ def body(event: TraceEvent) -> str:
     return " ".join(words(event.fields) if words else _pairs(event.fields)).rstrip()
 
 
-def _reset(fields: Mapping[str, Any]) -> Iterator[str]:
+def _reset(fields: Mapping[str, object]) -> Iterator[str]:
     yield _word(fields.get("model"))
 
 
-def _cmd(fields: Mapping[str, Any]) -> Iterator[str]:
+def _cmd(fields: Mapping[str, object]) -> Iterator[str]:
     yield f"slot {_word(fields.get('slot'))} {_word(fields.get('op'))} ->"
     if "delivery" in fields:
         yield f"not delivered, {_word(fields['delivery'])}: {_word(fields.get('reason'))}"
@@ -87,7 +86,7 @@ def _cmd(fields: Mapping[str, Any]) -> Iterator[str]:
         yield from _pairs(fields["out"])
 
 
-def _mmio(fields: Mapping[str, Any]) -> Iterator[str]:
+def _mmio(fields: Mapping[str, object]) -> Iterator[str]:
     yield f"{_word(fields.get('access')):5}"
     if "uar" in fields:
         yield f"uar {_value('', fields['uar'])}"
@@ -101,25 +100,25 @@ def _mmio(fields: Mapping[str, Any]) -> Iterator[str]:
         yield f"= {_value(_word(register), fields.get('value'))}"
 
 
-def _eqe(fields: Mapping[str, Any]) -> Iterator[str]:
+def _eqe(fields: Mapping[str, object]) -> Iterator[str]:
     yield f"eqn {_value('', fields.get('eqn'))} {_word(fields.get('type'))}"
     if "sub_type" in fields:
         yield _word(fields["sub_type"])
     yield from _pairs(fields.get("data"))
 
 
-def _irq(fields: Mapping[str, Any]) -> Iterator[str]:
+def _irq(fields: Mapping[str, object]) -> Iterator[str]:
     yield f"vector {_word(fields.get('vector'))} eqn {_value('', fields.get('eqn'))}"
 
 
-def _wqe(fields: Mapping[str, Any]) -> Iterator[str]:
+def _wqe(fields: Mapping[str, object]) -> Iterator[str]:
     yield f"qpn {_value('', fields.get('qpn'))} {_word(fields.get('index'))}"
     yield _word(fields.get("op"))
     named = ("qpn", "index", "op")
     yield from _pairs({name: value for name, value in fields.items() if name not in named})
 
 
-def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
+def _cqe(fields: Mapping[str, object]) -> Iterator[str]:
     whose = "flow_tag" if "flow_tag" in fields else "qpn"
     yield f"cqn {_value('', fields.get('cqn'))} {whose} {_value('', fields.get(whose))}"
     yield _word(fields.get("type"))
@@ -131,23 +130,23 @@ def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
     yield from _pairs({name: fields[name] for name in ("scattered",) if name in fields})
 
 
-def _fault(fields: Mapping[str, Any]) -> Iterator[str]:
+def _fault(fields: Mapping[str, object]) -> Iterator[str]:
     yield f"token {_value('', fields.get('token'))} qpn {_value('', fields.get('qpn'))}"
     yield f"{_word(fields.get('side'))} {_word(fields.get('kind'))} ->"
     yield f"{_word(fields.get('outcome'))} {_word(fields.get('duration_us'))}us"
     yield from _pairs({name: fields[name] for name in ("key", "va", "length") if name in fields})
 
 
-def _log(fields: Mapping[str, Any]) -> Iterator[str]:
+def _log(fields: Mapping[str, object]) -> Iterator[str]:
     yield _word(fields.get("text"))
 
 
-def _call(fields: Mapping[str, Any]) -> Iterator[str]:
+def _call(fields: Mapping[str, object]) -> Iterator[str]:
     yield f"{_word(fields.get('name'))} <- {_word(fields.get('caller'))}"
     yield f"{_word(fields.get('task'))}-{_word(fields.get('pid'))} cpu {_word(fields.get('cpu'))}"
 
 
-_WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+_WORDS: Mapping[str, Callable[[Mapping[str, object]], Iterator[str]]] = {
     TracePoint.RESET: _reset,
     TracePoint.CMD: _cmd,
     TracePoint.MMIO: _mmio,
@@ -161,7 +160,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
 }
 
 
-def _pairs(fields: Any, depth: int = 0) -> Iterator[str]:
+def _pairs(fields: object, depth: int = 0) -> Iterator[str]:
     if not isinstance(fields, Mapping):
         return
     for name, value in fields.items():
@@ -169,7 +168,7 @@ def _pairs(fields: Any, depth: int = 0) -> Iterator[str]:
         yield f"{_word(name)}{opening}{_value(name, value, depth)}"
 
 
-def _value(name: str, value: Any, depth: int = 0) -> str:
+def _value(name: str, value: object, depth: int = 0) -> str:
     if depth > _MOST_NESTED:
         return "..."
     if isinstance(value, Mapping):
@@ -181,7 +180,7 @@ def _value(name: str, value: Any, depth: int = 0) -> str:
     return f"{value:#x}"
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     """A value as it is, or quoted if it contains anything that could affect a terminal."""
     if isinstance(value, (Mapping, list)):
         return _value("", value)

@@ -226,7 +226,7 @@ def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
     return shown
 
 
-def _context(ctx: Any, mask: int) -> dict[str, Any]:
+def _context(ctx: object, mask: int) -> dict[str, Any]:
     """The fields that the mask selects, zero or not."""
     names = (_MKC_FIELDS.get(flag, (str(flag.name).lower(),)) for flag in MkeyMask if flag & mask)
     return {name: getattr(ctx, name) for group in names for name in group}

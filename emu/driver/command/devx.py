@@ -48,7 +48,7 @@ class Devx:
         }.get(op, dict)
         return self._driver.command(op, _uid=self.uid, **in_user_memory(fields))
 
-    def must(self, op: Op, **fields: Any) -> Answer:
+    def must(self, op: Op, **fields: object) -> Answer:
         """The same for what has to succeed. Raises DriverCommandError."""
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:

@@ -29,7 +29,7 @@ class Driver(BringUp):
         pdn: int = self.must(Op.ALLOC_PD).pd
         return pdn
 
-    def create_mkey(self, pd: int, **context: Any) -> int:
+    def create_mkey(self, pd: int, **context: object) -> int:
         """A key over all memory for local access; returns its index, the key without variant."""
         context = {"pd": pd, "length64": 1, "lr": 1, "lw": 1, "qpn": 0xFFFFFF} | context
         index: int = self.must(Op.CREATE_MKEY, memory_key_mkey_entry=context).mkey_index
@@ -37,7 +37,7 @@ class Driver(BringUp):
 
     # -- completion queues and queue pairs
 
-    def cq_fields(self, eqn: int, *, log_size: int = 4, **context: Any) -> Fields:
+    def cq_fields(self, eqn: int, *, log_size: int = 4, **context: object) -> Fields:
         """What CREATE_CQ takes, with a buffer for entries of 64 bytes."""
         fields = {
             "log_cq_size": log_size, "c_eqn_or_apu_element": eqn, "uar_page": self.uar,
@@ -55,7 +55,7 @@ class Driver(BringUp):
 
     def qp_fields(
         self, pdn: int, cqn: int, *, st: int = 0, log_sq_size: int = 2, log_rq_size: int = 2,
-        **context: Any,
+        **context: object,
     ) -> Fields:  # fmt: skip
         """What CREATE_QP takes; receive requests have ``16 << log_rq_stride`` bytes."""
         fields: Fields = {
@@ -75,7 +75,7 @@ class Driver(BringUp):
 
     def rmp_fields(
         self, pdn: int, *, log_wq_sz: int = 2, log_wq_stride: int = 5,
-        basic_cyclic_rcv_wqe: int = 0, **context: Any,
+        basic_cyclic_rcv_wqe: int = 0, **context: object,
     ) -> Fields:  # fmt: skip
         """What CREATE_RMP takes; the stride is log2 of bytes, ``context`` is of the wq."""
         wq = {
@@ -92,7 +92,7 @@ class Driver(BringUp):
 
     def xrc_srq_fields(
         self, pdn: int, xrcd: int, cqn: int, /, *, log_size: int = 2, log_rq_stride: int = 1,
-        **context: Any,
+        **context: object,
     ) -> Fields:  # fmt: skip
         """What CREATE_XRC_SRQ takes; the stride is ``16 << log_rq_stride`` bytes."""
         record = self._record()
@@ -111,7 +111,7 @@ class Driver(BringUp):
         return srqn
 
     def srq_fields(
-        self, pdn: int, *, log_size: int = 2, log_rq_stride: int = 1, **context: Any
+        self, pdn: int, *, log_size: int = 2, log_rq_stride: int = 1, **context: object
     ) -> Fields:
         """What CREATE_SRQ takes: the form of ISSI 0; the stride is ``16 << log_rq_stride``."""
         fields = {

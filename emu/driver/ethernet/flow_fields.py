@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from emu.driver.command.driver import Fields
 from layouts.eth_enums import FlowAction, FlowDestination, FlowSource, ModifyAction, TableMissAction
@@ -72,7 +71,9 @@ def miss_fields(miss: int | None) -> Fields:
     return {"table_miss_action": TableMissAction.FWD, "table_miss_id": miss}
 
 
-def table_fields(level: int, log_size: int = 4, miss: int | None = None, **context: Any) -> Fields:
+def table_fields(
+    level: int, log_size: int = 4, miss: int | None = None, **context: object
+) -> Fields:
     """What CREATE_FLOW_TABLE takes."""
     fields = {"level": level, "log_size": log_size, **miss_fields(miss), **context}
     return {"flow_table_context": fields}

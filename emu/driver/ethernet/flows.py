@@ -33,7 +33,9 @@ class Flows:
         self._type: Fields = {"table_type": table_type}
         self._of: Fields = {**self._type, "vport_number": vport, "other_vport": int(vport > 0)}
 
-    def table(self, level: int, log_size: int = 4, miss: int | None = None, **context: Any) -> int:
+    def table(
+        self, level: int, log_size: int = 4, miss: int | None = None, **context: object
+    ) -> int:
         """A new table of ``1 << log_size`` entries."""
         fields = table_fields(level, log_size, miss, **context)
         return int(self.driver.must(Op.CREATE_FLOW_TABLE, **self._of, **fields).table_id)
@@ -81,7 +83,7 @@ class Flows:
         """No root any more."""
         self.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, **self._of)
 
-    def query_entry(self, table: int, index: int, room: int = 8) -> tuple[Any, list[Any]]:
+    def query_entry(self, table: int, index: int, room: int = 8) -> tuple[Any, list[object]]:
         """The flow_context, and the 8-byte items of its lists as far as there is room."""
         answer = self.driver.must(
             Op.QUERY_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, out_extra=8 * room,

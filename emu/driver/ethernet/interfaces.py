@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from emu.driver.command.driver import Driver, Fields
 from emu.driver.ethernet.rings import rq_fields
@@ -22,7 +21,7 @@ def alloc_td(driver: Driver) -> int:
     return int(driver.must(Op.ALLOC_TRANSPORT_DOMAIN).transport_domain)
 
 
-def create_tis(driver: Driver, td: int, **context: Any) -> int:
+def create_tis(driver: Driver, td: int, **context: object) -> int:
     """The number of a TIS (en_common.c: mlx5e_create_tises)."""
     return int(driver.must(Op.CREATE_TIS, ctx={"transport_domain": td, **context}).tisn)
 
@@ -35,14 +34,16 @@ def create_rq(driver: Driver) -> int:
 
 
 def rqt_context(
-    rqns: Sequence[int], most: int | None = None, **context: Any
+    rqns: Sequence[int], most: int | None = None, **context: object
 ) -> tuple[Fields, bytes]:
     """What CREATE_RQT and MODIFY_RQT take: the fields, and what is behind them."""
     fields = {"rqt_max_size": most or len(rqns), "rqt_actual_size": len(rqns), **context}
     return fields, b"".join(bytes(rq_num.new(rq_num=rqn)) for rqn in rqns)
 
 
-def create_rqt(driver: Driver, rqns: Sequence[int], most: int | None = None, **context: Any) -> int:
+def create_rqt(
+    driver: Driver, rqns: Sequence[int], most: int | None = None, **context: object
+) -> int:
     """The number of an RQT with room for ``most`` RQs (en/rqt.c: mlx5e_rqt_init)."""
     fields, extra = rqt_context(rqns, most, **context)
     return int(driver.must(Op.CREATE_RQT, rqt_context=fields, extra=extra).rqtn)
@@ -63,7 +64,7 @@ def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[i
     return found.rqt_max_size, size, [found.rq_num[n].rq_num for n in range(min(size, room))]
 
 
-def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: Any) -> Fields:
+def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: object) -> Fields:
     """A TIR's fields for the hash of these packets (en/tir.c: mlx5e_tir_builder_build_rss)."""
     return {
         "rx_hash_fn": RxHashFn.TOEPLITZ, "rx_hash_symmetric": 1, "rx_hash_toeplitz_key": KEY,
@@ -74,13 +75,13 @@ def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: A
     } | context  # fmt: skip
 
 
-def create_direct_tir(driver: Driver, td: int, rqn: int, **context: Any) -> int:
+def create_direct_tir(driver: Driver, td: int, rqn: int, **context: object) -> int:
     """The number of a TIR to one RQ (qp.c: create_raw_packet_qp_tir)."""
     fields = {"disp_type": DispType.DIRECT, "transport_domain": td, "inline_rqn": rqn, **context}
     return int(driver.must(Op.CREATE_TIR, ctx=fields).tirn)
 
 
-def create_indirect_tir(driver: Driver, td: int, rqtn: int, **context: Any) -> int:
+def create_indirect_tir(driver: Driver, td: int, rqtn: int, **context: object) -> int:
     """The number of a TIR to an RQT (en/tir.c: mlx5e_tir_builder_build_rqt)."""
     fields = {
         "disp_type": DispType.INDIRECT, "transport_domain": td, "indirect_table": rqtn, **context,

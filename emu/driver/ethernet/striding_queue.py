@@ -39,7 +39,7 @@ class StridingQueue(ReceiveQueue):
     def __init__(
         self, node: Node, *, log_size: int = 3, log_count: int = 3, log_stride_size: int = 6,
         is_cyclic: bool = False, headroom: int = 0, is_shifted: bool = False,
-        more: Mapping[str, Any] | None = None, **options: Any,
+        more: Mapping[str, object] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         """A request has ``1 << log_count`` strides of ``1 << log_stride_size`` bytes.
 
@@ -74,7 +74,9 @@ class StridingQueue(ReceiveQueue):
         self.posted += count
         self.tell()
 
-    def modify(self, state: RqState, ctx: Mapping[str, Any] | None = None, **fields: Any) -> None:
+    def modify(
+        self, state: RqState, ctx: Mapping[str, object] | None = None, **fields: object
+    ) -> None:
         """To another state; back in RST requests are those of the beginning."""
         super().modify(state, ctx, **fields)
         if state is RqState.RST and hasattr(self, "consumed"):

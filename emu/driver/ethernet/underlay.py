@@ -68,7 +68,7 @@ class Interface:
         self.node.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, underlay_qpn=self.qpn)
         self.node.driver.must(Op._2RST_QP, qpn=self.qpn)
 
-    def vector(self, to: Interface, **fields: Any) -> dict[str, Any]:
+    def vector(self, to: Interface, **fields: object) -> dict[str, Any]:
         """The address vector of another interface."""
         return {
             "dqp_dct": to.qpn | _EXTENDED, "key": QKEY << 32, **self.node.vector_to(to.node),
@@ -86,7 +86,7 @@ class Interface:
         return self.sq.post(opcode, body + b"".join(data_segments(sges)))
 
 
-def underlay_context(**fields: Any) -> dict[str, Any]:
+def underlay_context(**fields: object) -> dict[str, Any]:
     """The qpc that an underlay is made with (mlx5i_create_underlay_qp)."""
     return {
         "st": QpType.UD, "pm_state": 3,

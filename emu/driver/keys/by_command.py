@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from emu.driver.keys.umr import ANY_QPN
 from emu.driver.verbs.endpoint import Endpoint
@@ -13,7 +12,7 @@ from layouts.rings.wqe import KLM
 
 
 def indirect_key(
-    node: Endpoint, mode: AccessMode, entries: Sequence[Sge], length: int, **context: Any
+    node: Endpoint, mode: AccessMode, entries: Sequence[Sge], length: int, **context: object
 ) -> int:
     """A key over ``length`` bytes of other keys, from address 0 on: KLMS or KSM."""
     xlt = b"".join(KLM.pack(*entry) for entry in entries)

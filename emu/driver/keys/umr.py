@@ -115,7 +115,7 @@ class MemoryWindow:
 
     def bind(
         self, qp: WorkRequests, region: Region, at: int, length: int, *, start: int | None = None,
-        **rights: Any,
+        **rights: object,
     ) -> int:  # fmt: skip
         """Bind to a part of a region; the tag advances. ``start`` 0 makes it zero-based."""
         old, self.key = self.key, self.index << 8 | (self.key + 1) & 0xFF

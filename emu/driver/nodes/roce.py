@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from emu.device.function.function import Function
 from emu.device.models import MODELS, Model
@@ -46,7 +45,7 @@ V1, V2 = RoceVersion.VERSION_1, RoceVersion.VERSION_2
 
 def set_address(
     driver: Driver, index: int, gid: bytes, mac: bytes = bytes(6), vlan: int | None = None,
-    version: RoceVersion = V2, **fields: Any,
+    version: RoceVersion = V2, **fields: object,
 ) -> Answer:  # fmt: skip
     """SET_ROCE_ADDRESS as mlx5_core_roce_gid_set sends it; returns the answer."""
     number = int.from_bytes(mac, "big")

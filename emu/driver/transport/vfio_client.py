@@ -12,7 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emu.server.vfio.protocol import (
     DEVICE_INFO,
@@ -112,9 +112,9 @@ class VfioClient:
 
     def negotiate(
         self,
-        capabilities: Any = QEMU_CAPABILITIES,
+        capabilities: object = QEMU_CAPABILITIES,
         version: tuple[int, int] = (0, 0),
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Exchange VERSION and return the server's capabilities."""
         data = json.dumps({"capabilities": capabilities}).encode() + b"\0"
         reply = self.call(VfioCommand.VERSION, VERSION.pack(*version) + data)
@@ -122,7 +122,7 @@ class VfioClient:
         assert major == version[0]
         assert minor <= version[1]
         assert reply[-1] == 0
-        agreed: dict[str, Any] = json.loads(reply[VERSION.size : -1])["capabilities"]
+        agreed: dict[str, object] = json.loads(reply[VERSION.size : -1])["capabilities"]
         return agreed
 
     def device_info(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ class Channel:
         """RDMA_WRITE."""
         return self.sender.write(remote, *sges, xrc_srqn=self.srqn, **options)
 
-    def read(self, remote: Remote, *sges: Sge | bytes, **options: Any) -> int:
+    def read(self, remote: Remote, *sges: Sge | bytes, **options: object) -> int:
         """RDMA_READ."""
         return self.sender.read(remote, *sges, xrc_srqn=self.srqn, **options)
 

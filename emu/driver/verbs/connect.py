@@ -8,7 +8,7 @@ from emu.driver.verbs.queue_pair import QueuePair
 
 
 def connect(
-    one: QueuePair, two: QueuePair, *, psns: tuple[int, int] = (0x10, 0xFFFFF0), **options: Any
+    one: QueuePair, two: QueuePair, *, psns: tuple[int, int] = (0x10, 0xFFFFF0), **options: object
 ) -> None:
     """Two queue pairs to RTS, with each other; ``options`` go to both, each by its step.
 

@@ -32,7 +32,7 @@ class Target:
         self.srq = node.shared_queue()
         self.dctn: int = node.driver.must(Op.CREATE_DCT, **self.fields(**context)).dctn
 
-    def fields(self, **context: Any) -> dict[str, Any]:
+    def fields(self, **context: object) -> dict[str, Any]:
         """What CREATE_DCT takes."""
         return {
             "dct_context_entry": {

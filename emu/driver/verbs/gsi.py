@@ -122,7 +122,9 @@ class Gsi:
         return answer
 
 
-def joined(node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER, **fields: Any) -> int:
+def joined(
+    node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER, **fields: object
+) -> int:
     """Have a node's port join a multicast group, which is made if there is none; its MLID."""
     record = {
         "mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state, "pkey": 0xFFFF,

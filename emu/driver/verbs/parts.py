@@ -51,7 +51,7 @@ class Parts:
         """What CREATE_QP takes."""
         return self.driver.qp_fields(self.pdn, self.cqn, **context)
 
-    def make(self, state: QpState = QpState.RST, **context: Any) -> int:
+    def make(self, state: QpState = QpState.RST, **context: object) -> int:
         """The number of a new queue pair, taken as far as ``state``."""
         qpn = self.driver.create_qp(self.pdn, self.cqn, **context)
         if state is QpState.ERR:

@@ -61,7 +61,7 @@ class QueuePair(WorkRequests):
 
     def to_rtr(
         self, lid: int = 0, qpn: int = 0, psn: int = 0,
-        path: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **qpc: Any,
+        path: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **qpc: object,
     ) -> Self:  # fmt: skip
         """INIT to RTR: the peer's LID, number and first PSN, and other fields of its path."""
         qpc = {

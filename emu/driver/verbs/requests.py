@@ -115,7 +115,7 @@ class WorkRequests:
 
     def write(
         self, remote: Remote, *sges: Sge | bytes, imm: int | None = None,
-        xrc_srqn: int | None = None, **options: Any,
+        xrc_srqn: int | None = None, **options: object,
     ) -> int:  # fmt: skip
         """RDMA_WRITE; with an immediate it takes a receive request of the peer's."""
         opcode = Opcode.RDMA_WRITE

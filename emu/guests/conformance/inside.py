@@ -49,7 +49,7 @@ class Reporter(unittest.TestResult):
         self._outcome = ""
         self._detail = ""
 
-    def _say(self, **event: Any) -> None:
+    def _say(self, **event: object) -> None:
         os.write(self._out, json.dumps(event).encode() + b"\n")
 
     def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802  # unittest's name

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from emu.guests.errors import LabError, ServerError
 from emu.guests.guest import console
@@ -41,7 +40,7 @@ class DeviceServer:
         trace: Path | None = None,
         faults: Path | None = None,
         record: Path | None = None,
-        run: Mapping[str, Any] | None = None,
+        run: Mapping[str, object] | None = None,
         options: Sequence[str] = (),
         on_end: Callable[[ServerError], None],
     ) -> None:

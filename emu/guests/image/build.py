@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap
@@ -72,7 +71,7 @@ def try_packages(recipe: Recipe, progress: Progress | None) -> None:
     _bootstrap(recipe, words, progress)
 
 
-def _describe(recipe: Recipe, work: Path, image_info: Mapping[str, Any]) -> None:
+def _describe(recipe: Recipe, work: Path, image_info: Mapping[str, object]) -> None:
     built = datetime.now(UTC).isoformat(timespec="seconds")
     info = {"key": recipe.key, "built": built, "packages": recipe.extra}
     cache.save_json(work / INFO, {**image_info, **info})

@@ -30,7 +30,7 @@ class Qmp:
         self._connection = connection
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._early: deque[dict[str, Any]] = deque(maxlen=_MOST_EARLY)
+        self._early: deque[dict[str, object]] = deque(maxlen=_MOST_EARLY)
         self._lines = connection.makefile("rb")
         self._receive()  # its greeting
         self.execute("qmp_capabilities")
@@ -50,7 +50,7 @@ class Qmp:
             raise GuestError(f"QEMU refuses {command}: {why}")
         return reply["return"]
 
-    def wait_for(self, event: str) -> dict[str, Any]:
+    def wait_for(self, event: str) -> dict[str, object]:
         """Wait until QEMU tells of that event, however long it takes, and return what it says.
 
         Raises OSError at QEMU's end. Events that came between the last commands and their answers
@@ -68,7 +68,7 @@ class Qmp:
         self._lines.close()
         self._connection.close()
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self) -> dict[str, object]:
         for _ in range(_MOST_EVENTS):
             reply = self._receive()
             if "return" in reply or "error" in reply:
@@ -76,10 +76,10 @@ class Qmp:
             self._early.append(reply)
         raise ConnectionResetError("it tells of events only")
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self) -> dict[str, object]:
         return self._early.popleft() if self._early else self._receive()
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self) -> dict[str, object]:
         line = self._lines.readline(_MOST_OF_A_LINE)
         if not line:
             raise ConnectionResetError("it has ended")

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 from emu.guests import cache
 from emu.guests.errors import GuestError, LabError, as_told, told_failure
@@ -34,7 +34,7 @@ Start = Callable[[contextlib.ExitStack], Mapping[str, Inhabitant]]
 
 @contextlib.contextmanager
 def open_doors(
-    claim: running.Claim, info: Mapping[str, Any], guests: Mapping[str, Inhabitant]
+    claim: running.Claim, info: Mapping[str, object], guests: Mapping[str, Inhabitant]
 ) -> Iterator[None]:
     """Let other processes reach the guests; the claim is that of their name."""
     with contextlib.ExitStack() as stack:
@@ -47,7 +47,7 @@ def open_doors(
 
 def launch(
     name: str,
-    info: Mapping[str, Any],
+    info: Mapping[str, object],
     start: Start,
     meanwhile: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
@@ -137,11 +137,11 @@ def _say(path: Path, guests: Iterable[Inhabitant]) -> None:
             words.write(as_told(failures[0]))
 
 
-def _self(info: Mapping[str, Any]) -> dict[str, Any]:
+def _self(info: Mapping[str, object]) -> dict[str, object]:
     return {"pid": os.getpid(), "since": time.time(), **info}
 
 
-def _keep(claim: running.Claim, info: Mapping[str, Any], start: Start, report: int) -> NoReturn:
+def _keep(claim: running.Claim, info: Mapping[str, object], start: Start, report: int) -> NoReturn:
     """The process in the background; ``report`` is where its start's outcome goes."""
     status = 1
     try:

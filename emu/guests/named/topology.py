@@ -190,7 +190,7 @@ def _nodes(guest: LabGuestTable, base: Path) -> Iterator[LabNode]:
         yield LabNode(name, requested(said, base), _filled(guest.commands, number))
 
 
-def _filled(value: Any, number: int) -> Any:
+def _filled(value: object, number: int) -> Any:
     """A value of a file with a guest's number in its texts."""
     if isinstance(value, str):
         return value.replace("{n}", str(number))

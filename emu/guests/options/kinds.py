@@ -27,15 +27,15 @@ class OptionKind:
         """Whether it is the name of a file that will be written."""
         return False
 
-    def placed(self, said: Any, base: Path) -> Any:
+    def placed(self, said: object, base: Path) -> Any:
         """What a user has said, with paths that no longer depend on ``base``."""
         return said
 
-    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+    def fields(self, name: str, said: object, base: Path) -> dict[str, Any]:
         """The fields of :class:`GuestOptions` for what a user has said; ``base`` is for paths."""
         return {name: said}
 
-    def wrong(self, value: Any) -> str:
+    def wrong(self, value: object) -> str:
         """What is wrong with a field's value; empty when nothing is."""
         return ""
 
@@ -60,7 +60,7 @@ class Kernel(Words):
             word if word.startswith("debian:") else str(base / word) for word in map(str, words)
         )
 
-    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+    def fields(self, name: str, said: object, base: Path) -> dict[str, Any]:
         """The words; :func:`emu.guests.requested.requested` chooses by them."""
         return {name: self.placed(said, base)}
 
@@ -71,7 +71,7 @@ class Choice(OptionKind):
 
     among: tuple[str, ...]
 
-    def wrong(self, value: Any) -> str:
+    def wrong(self, value: object) -> str:
         """It is none of them."""
         return "" if value in self.among else f"{value!r} is not one of {', '.join(self.among)}"
 
@@ -163,7 +163,7 @@ class Share(Directory):
         return {name: path, f"{name}_writable": is_writable}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A field's value as JSON has it."""
     if isinstance(value, tuple):
         return list(value)

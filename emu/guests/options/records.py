@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from emu.guests.options.guest import GuestOptions, options
 from emu.guests.options.kinds import plain
 
 
-def recorded(chosen: GuestOptions) -> dict[str, Any]:
+def recorded(chosen: GuestOptions) -> dict[str, object]:
     """What a record says of a guest, by the words of the options that make it what it is."""
     return {one.word: plain(getattr(chosen, one.name)) for one in options() if one.is_recorded}
 
 
-def options_of(run: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(run: Mapping[str, object]) -> dict[str, object]:
     """The options of a record's guest by their names, as far as it has them.
 
     Raises :class:`ValueError` for values that no option has.

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import emu
 from emu.host.printable import one_line
@@ -205,9 +205,9 @@ def _result_of(name: str, future: Future) -> RunResult:
     return RunResult(name=name, ended=Ended.ERROR, why=why)
 
 
-def _asked(client: Client) -> dict[str, Any]:
+def _asked(client: Client) -> dict[str, object]:
     """Each worker's fingerprint, or the exception that it has raised instead."""
-    answers: dict[str, Any] = client.run(fingerprint, on_error="return")
+    answers: dict[str, object] = client.run(fingerprint, on_error="return")
     return answers
 
 

@@ -61,7 +61,7 @@ class Description(_Value):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_old(cls, said: Any) -> Any:
+    def _of_old(cls, said: object) -> Any:
         """In campaigns that were begun earlier some of the guest's options stand beside it."""
         if not isinstance(said, dict):
             return said

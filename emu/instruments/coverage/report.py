@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredModule
 from emu.instruments.coverage.source import Tree
@@ -79,7 +78,7 @@ def _shares(parts: list[dict[str, list[CoveredFunction]]]) -> dict[str, CoveredS
     return shares
 
 
-def summary(coverage: Coverage, tree: Tree | None) -> dict[str, Any]:
+def summary(coverage: Coverage, tree: Tree | None) -> dict[str, object]:
     """The table and each function's calls, as plain values."""
     return {
         "runs": {release: kernel.runs for release, kernel in coverage.kernels.items()},

@@ -237,7 +237,7 @@ def _plan(path: Path) -> Any:
         raise UserError(str(error)) from None
 
 
-def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, Any]:
+def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, object]:
     """The table in a JSON file. Raises UserError."""
     try:
         table = json.loads(read_infile(path, _MOST_ABOUT))

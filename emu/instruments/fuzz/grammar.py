@@ -61,7 +61,7 @@ def key_of(point: str, match: Mapping[str, Any]) -> str:
     return " ".join([point, *words])
 
 
-def _first(value: Any) -> Any:
+def _first(value: object) -> Any:
     return value[0] if isinstance(value, list) and value else value
 
 

@@ -220,5 +220,5 @@ def _key(rule: Mapping[str, Any]) -> str:
     return key_of(str(rule["point"]), rule.get("match", {}))
 
 
-def _table(target: FaultTarget, action: str, **more: Any) -> Table:
+def _table(target: FaultTarget, action: str, **more: object) -> Table:
     return {"point": target.point, "action": action, "match": dict(target.match), **more}

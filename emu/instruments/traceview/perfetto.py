@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, owner, span
@@ -33,7 +32,9 @@ def export(events: Iterable[TraceEvent]) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _naming(function: int, track: str, number: int, event: TraceEvent) -> Iterator[dict[str, Any]]:
+def _naming(
+    function: int, track: str, number: int, event: TraceEvent
+) -> Iterator[dict[str, object]]:
     """What names a track that is new, and its function (again, which does no harm)."""
     pid, tid = _process(function), number + 1
     yield _metadata("process_name", pid, 0, {"name": owner(function)})
@@ -41,7 +42,7 @@ def _naming(function: int, track: str, number: int, event: TraceEvent) -> Iterat
     yield _metadata("thread_sort_index", pid, tid, {"sort_index": order_of(event)})
 
 
-def _entries(event: TraceEvent, number: int) -> Iterator[dict[str, Any]]:
+def _entries(event: TraceEvent, number: int) -> Iterator[dict[str, object]]:
     pid, tid = _process(event.function), number + 1
     about = {"name": name_of(event), "cat": event.point, "pid": pid, "tid": tid}
     when = span(event)
@@ -60,5 +61,5 @@ def _process(function: int) -> int:
     return _KERNEL_PROCESS if function == KERNEL else function + 1
 
 
-def _metadata(name: str, pid: int, tid: int, values: dict[str, Any]) -> dict[str, Any]:
+def _metadata(name: str, pid: int, tid: int, values: dict[str, object]) -> dict[str, object]:
     return {"ph": "M", "name": name, "pid": pid, "tid": tid, "args": values}

@@ -51,7 +51,7 @@ def fields_of(event: TraceEvent) -> Any:
     return _plain(dict(event.fields))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -70,7 +70,7 @@ def owner(function: int) -> str:
     return "guest's kernel" if function == KERNEL else f"function {function}"
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return f"{value:#x}" if isinstance(value, int) and value > 9 else str(value)
 
 

@@ -71,7 +71,7 @@ class Client:
         """State, port and counts of every function."""
         return self.call("status")
 
-    def objects(self, **choice: Any) -> dict[str, Any]:
+    def objects(self, **choice: object) -> dict[str, Any]:
         """The objects of every function; ``function``, ``kind`` and ``limit`` restrict them."""
         return self.call("objects", **choice)
 
@@ -100,7 +100,7 @@ class Client:
         rules = [rule for rule in self.rules() if name in (None, rule["name"])]
         return sum(count[what] for rule in rules for count in rule["counts"])
 
-    def add(self, rule: Mapping[str, Any] | None = None, **fields: Any) -> str:
+    def add(self, rule: Mapping[str, Any] | None = None, **fields: object) -> str:
         """Add a rule, given as in a plan; return its name."""
         return str(self.call("fault.add", rule={**(rule or {}), **fields})["name"])
 
@@ -121,11 +121,11 @@ class Client:
         links: list[dict[str, Any]] = self.call("net.show")["links"]
         return links
 
-    def set_link(self, link: Mapping[str, Any] | None = None, **fields: Any) -> None:
+    def set_link(self, link: Mapping[str, Any] | None = None, **fields: object) -> None:
         """Set links, given as in a plan; without properties they are cleared."""
         self.call("net.set", link={**(link or {}), **fields})
 
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
+    def call(self, method: str, **params: object) -> dict[str, Any]:
         """Call any method of the protocol."""
         self._number += 1
         try:

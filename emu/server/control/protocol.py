@@ -47,7 +47,7 @@ class MessageError(ValueError):
     """Bytes that are not a valid message of the protocol."""
 
 
-def encode(message: Mapping[str, Any]) -> bytes:
+def encode(message: Mapping[str, object]) -> bytes:
     """A message's line."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
@@ -55,13 +55,13 @@ def encode(message: Mapping[str, Any]) -> bytes:
 CLOSING: Final = b"}\n"
 
 
-def opening(head: Mapping[str, Any]) -> bytes:
+def opening(head: Mapping[str, object]) -> bytes:
     """The start of an answer whose result follows in parts; CLOSING ends it."""
     text = json.dumps(dict(head), separators=(",", ":"))[:-1].encode()
     return text + (b"," if head else b"") + b'"result":'
 
 
-def decode(line: bytes) -> dict[str, Any]:
+def decode(line: bytes) -> dict[str, object]:
     """The message in a line. Raises :class:`MessageError`."""
     try:
         message = json.loads(line)
@@ -75,20 +75,20 @@ def decode(line: bytes) -> dict[str, Any]:
     return message
 
 
-def _is_too_deep(value: Any) -> bool:
+def _is_too_deep(value: object) -> bool:
     level = [value]
     for _ in range(MOST_DEPTH):
         level = [part for one in level for part in _parts(one)]
     return any(isinstance(one, dict | list) for one in level)
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: object) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def request(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def request(message: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     """Method and parameters of a request. Raises :class:`MessageError`."""
     method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from emu.device.rounds.costs import LOG_ANSWER_BYTES_PER_STEP, STEPS_PER_REQUEST
 from emu.device.rounds.portions import Portions
@@ -25,10 +25,10 @@ from emu.version import version
 
 logger = logging.getLogger(__name__)
 
-Result = Mapping[str, Any]
+Result = Mapping[str, object]
 Streamed = Generator[bytes, None, None]
 """A long result: the parts of its JSON text, one for each round of the loop."""
-Method = Callable[[dict[str, Any]], Result | Portions[Result] | Streamed]
+Method = Callable[[dict[str, object]], Result | Portions[Result] | Streamed]
 """Takes the params and returns the result, or works it out in portions, one for each round.
 
 Raises :class:`ControlRequestError`; a streamed result only before its first part.
@@ -99,17 +99,17 @@ class ControlServer:
             self._loop.remove_reader(client.sock.fileno())
             client.sock.close()
 
-    def begin(self, message: Mapping[str, Any]) -> Generator[bytes | None, None, None]:
+    def begin(self, message: Mapping[str, object]) -> Generator[bytes | None, None, None]:
         """Execute a request in portions; each yields a part of the answer's line, if there is one.
 
         Raises MessageError for an invalid request.
         """
         method, params = protocol.request(message)
-        head: dict[str, Any] = {"id": message["id"]} if "id" in message else {}
+        head: dict[str, object] = {"id": message["id"]} if "id" in message else {}
         return self._execute(method, params, head)
 
     def _execute(
-        self, method: str, params: dict[str, Any], head: dict[str, Any]
+        self, method: str, params: dict[str, object], head: dict[str, object]
     ) -> Generator[bytes | None, None, None]:
         has_begun = False
         try:
@@ -254,7 +254,7 @@ class _ControlClient:
         self._turn(work)
         self._go_on()
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, object]) -> None:
         """Send a message, now or later as the client reads."""
         self._send(protocol.encode(message))
 

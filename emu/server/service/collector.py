@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from emu.device.function.function import Function
 
@@ -30,7 +29,7 @@ class GarbageCollector:
         self._functions = functions
         self._restarts = 0
 
-    def called(self, phase: str, info: Mapping[str, Any]) -> None:
+    def called(self, phase: str, info: Mapping[str, object]) -> None:
         """Called when a collection begins or ends (:data:`gc.callbacks`)."""
         if info["generation"] != _OLDEST:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,5 +15,5 @@ class FaultOptions:
     record: Path | None = None
     devices: tuple[str, ...] = ()
     """The functions' specifications, as given by the user."""
-    run: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, object] = field(default_factory=dict)
     """What the record should contain about the guest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.function.function import Function
 from emu.device.ports import Clock
@@ -82,7 +82,7 @@ class Links:
         else:
             links[lid] = direction
 
-    def listing(self) -> Iterator[dict[str, Any]]:
+    def listing(self) -> Iterator[dict[str, object]]:
         """Each link that is or was set, with its counts."""
         for (index, way), direction in sorted(self._found.items()):
             yield {"function": index, "direction": way, **direction.about()}

@@ -6,7 +6,6 @@ import logging
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pydantic
 
@@ -36,7 +35,7 @@ class RecordFile:
         """Add a fault that has fired."""
         self._write(fired.to_line())
 
-    def changed(self, change: Mapping[str, Any], commands: Sequence[int]) -> None:
+    def changed(self, change: Mapping[str, object], commands: Sequence[int]) -> None:
         """Add a change of rules or links, and how many commands each function had run."""
         self._write(record.line({**change, "commands": [*commands]}))
 

@@ -83,7 +83,7 @@ class Context:
         self._function = function
         self._memory = memory
         self._interrupts = interrupts
-        self._callbacks: list[Any] = []  # kept alive for the library's pointers
+        self._callbacks: list[object] = []  # kept alive for the library's pointers
         self._serving = False
         self._error_in_callback: Exception | None = None
         """ctypes cannot pass it on to the caller of the library, so :meth:`run` does."""
@@ -199,7 +199,7 @@ class Context:
     def _error(self, function: str) -> TransportError:
         return TransportError(f"{self._name}: {function}: {os.strerror(ctypes.get_errno())}")
 
-    def _keep(self, callback: Any) -> Any:
+    def _keep(self, callback: object) -> Any:
         self._callbacks.append(callback)
         return callback
 

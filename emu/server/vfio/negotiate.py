@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
-from typing import Any, Final
+from typing import Final
 
 from emu.server.vfio.protocol import (
     MAJOR,
@@ -46,7 +46,7 @@ def negotiate(payload: bytes) -> bytes:
     return reply + agreed.encode() + b"\0"
 
 
-def _parse(data: bytes) -> dict[str, Any]:
+def _parse(data: bytes) -> dict[str, object]:
     """The capabilities that the client proposes."""
     if len(data) > MAX_VERSION_DATA or data[-1]:
         raise _invalid("the version data are too long or do not end in NUL")
@@ -60,7 +60,7 @@ def _parse(data: bytes) -> dict[str, Any]:
     return capabilities
 
 
-def _agree(proposed: dict[str, Any]) -> dict[str, int | bool]:
+def _agree(proposed: dict[str, object]) -> dict[str, int | bool]:
     """Our values of the capabilities that the client proposed and we support."""
     agreed: dict[str, int | bool] = {}
     for name, ours in _NUMBERS.items():

@@ -144,7 +144,7 @@ _HEX = frozenset(
 )  # fmt: skip
 
 
-def _word(name: str, value: Any) -> str:
+def _word(name: str, value: object) -> str:
     if value is None:
         return "-"
     if name in _HEX and isinstance(value, int):

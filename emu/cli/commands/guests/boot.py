@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from emu.cli.options.guest import guest_options, to_options
@@ -15,7 +13,7 @@ from emu.guests.options import Use
 @click.command()
 @guest_options(Use.BOOT)
 @click.option("-v", "--verbose", is_flag=True, help="Show all that the kernel says.")
-def boot(**choices: Any) -> None:
+def boot(**choices: object) -> None:
     """Boot a guest with emulated functions and give a root shell on its console.
 
     The guest ends with the shell; Ctrl-A x ends it at once.

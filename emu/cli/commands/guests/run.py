@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -63,7 +62,7 @@ def run(
     fail_on: str,
     check_leaks: bool,
     turns: int | None,
-    **choices: Any,
+    **choices: object,
 ) -> None:
     """Run COMMAND as root in a guest with emulated functions.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -62,7 +61,7 @@ def suite(
     coverage: CoverageRequest,
     junit_file: Path | None,
     tap_file: Path | None,
-    **choices: Any,
+    **choices: object,
 ) -> None:
     """Run rdma-core's tests in a guest with an emulated function.
 

@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -39,7 +38,7 @@ logger = logging.getLogger(__name__)
 @click.argument("name")
 @guest_options(Use.UP)
 @gdb_option
-def up(name: str, gdb: str | None, **choices: Any) -> None:
+def up(name: str, gdb: str | None, **choices: object) -> None:
     """Start a guest that runs in the background until `mlx5emu down NAME`.
 
     When it panics, `dmesg` and `dump` still work; when it reboots, it comes back.

@@ -62,7 +62,7 @@ def run(
     seed: int,
     seconds: float | None,
     runs: int | None,
-    **choices: Any,
+    **choices: object,
 ) -> None:
     """Make plans, carry them out, keep those that make new blocks of the driver run.
 
@@ -140,7 +140,7 @@ def coverage(corpus: Path, coverage: Path, out: Path) -> None:
 @fuzz.command()
 @guest_options(Use.FUZZ_REPLAY)
 @click.argument("which", metavar="PATH", type=click.Path(path_type=Path))
-def replay(which: Path, **choices: Any) -> None:
+def replay(which: Path, **choices: object) -> None:
     """Carry out one input of a corpus in a fresh guest, and print what goes wrong.
 
     PATH is one of an input's files, a finding's folder, or DIR/ID with an input's ID or the name of
@@ -175,7 +175,7 @@ def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]
     return "", entry, tuple(entry.about.device)
 
 
-def _check_emulated(choices: Mapping[str, Any]) -> None:
+def _check_emulated(choices: Mapping[str, object]) -> None:
     if choices["accelerator"] == "kvm":
         raise click.UsageError("blocks are seen by what QEMU translates: not with KVM")
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -44,7 +43,7 @@ def minimize(
     words: tuple[str, ...],
     timeout: float | None,
     output: Path | None,
-    **choices: Any,
+    **choices: object,
 ) -> None:
     """Find a smallest plan with which COMMAND fails as it did when RECORD was made.
 

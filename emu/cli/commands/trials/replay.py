@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -28,7 +27,7 @@ def replay(
     source: Path,
     words: tuple[str, ...],
     timeout: float | None,
-    **choices: Any,
+    **choices: object,
 ) -> None:
     """Run COMMAND in a guest as RECORD's was, and fire the same faults.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field as Bounds
 from pydantic import StrictBool, StrictStr
@@ -79,7 +79,7 @@ def _flag(name: str) -> Parameter:
     return Parameter(name, StrictBool)
 
 
-def _error(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+def _error(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
     names = [*Correctable.__members__, *Uncorrectable.__members__]
     if value not in names:
         yield "error", f"no error {value!r}; there are {', '.join(names)}"
@@ -96,7 +96,7 @@ def _error(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
 def health(effects: Effects, rule: Rule) -> Ending:
     """Report bad health."""
     bar0 = effects.faults.function.bar0
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     if rule["syndrome"] is not None:
         values["health.synd"] = int(rule["syndrome"])
     if rule["fatal"] is not None:
@@ -126,7 +126,7 @@ def registers(effects: Effects, rule: Rule) -> Ending:
     return _assign(effects.faults.function.bar0.segment, rule["set"])
 
 
-def _assign(segment: Any, values: Mapping[str, Any]) -> Ending:
+def _assign(segment: object, values: Mapping[str, object]) -> Ending:
     before = {name: field_of(segment, name) for name in values}
     refused = set_fields(segment, values)
     if len(refused) == len(values):

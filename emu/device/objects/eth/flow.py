@@ -138,7 +138,7 @@ class FlowTable(Object):
         self.groups: list[FlowGroup] = []
         """By index."""
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         told = {
             "type": self.table_type.name, "level": self.level, "size": self.size,
             "groups": len(self.groups),
@@ -192,7 +192,7 @@ class FlowGroup(Object):
     def __lt__(self, other: FlowGroup) -> bool:
         return self.first < other.first
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {
             "table": self.table.handle, "first": self.first, "last": self.last,
             "entries": len(self.entries), "masks": self.criteria.masks,
@@ -270,7 +270,7 @@ class FlowEntry(Object):
         lists = len(self.action.destinations) + len(self.action.counters)
         return self.BASE_BYTES + self.DESTINATION_BYTES * lists
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         action = self.action
         return {
             "table": self.group.table.handle, "index": self.index,

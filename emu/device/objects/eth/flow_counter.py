@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 
@@ -25,5 +23,5 @@ class FlowCounter(Object):
         super().__init__()
         self.packets = self.octets = 0
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {"packets": self.packets, "octets": self.octets}

@@ -69,7 +69,7 @@ class Tis(Object):
         """The priority of its packets; mlx5e writes twice the traffic class."""
         return int(self.ctx.prio)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         underlay = self.underlay.handle if self.underlay is not None else None
         return {"td": self.td.handle, "prio": self.prio, "underlay": underlay}
 
@@ -100,7 +100,7 @@ class Rqt(Object):
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.ENTRY_BYTES * len(self.rqs)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {
             "size": len(self.rqs), "max_size": self.ctx.rqt_max_size,
             "rqs": [rq.handle for rq in self.rqs[:MOST_CHILDREN]],
@@ -162,7 +162,7 @@ class Tir(Object):
         rqs = target.rqs
         return rqs[value % len(rqs)], value, kind
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {
             "td": self.td.handle if self.td else None,
             "rqn": self.target.handle if isinstance(self.target, Rq) else None,

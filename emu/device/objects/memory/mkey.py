@@ -267,7 +267,7 @@ class Mkey(Object):
         self.ctx.free = 1
         self.decode()
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {
             "key": self.key, "mode": self.mode.name, "pd": self.pd.handle,
             "start": self.start, "bytes": self.end - self.start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
@@ -98,7 +98,7 @@ class Cq(Object):
         ctx.last_solicit_index = self.solicited_pi & 0xFFFFFF
         ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {
             "entries": self.entries, "pi": self.pi, "ci": self.ci, "eqn": self.eq.handle,
             "status": self.status.name, "notification": self.notification.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.numbering import Numbering
@@ -46,7 +46,7 @@ class Eq(Object):
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.buffer.host_bytes
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {
             "entries": 1 << self.log_size, "pi": self.pi, "ci": self.ci, "vector": self.vector,
             "armed": self.armed, "overruns": self.overruns,

@@ -292,7 +292,7 @@ class Qp(Queue):
         if self.rq is not None:
             self.rq.restart()
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {
             "service": self.st.name, "state": self.state.name, "remote_qpn": self.remote_qpn,
             "scq": self.scq.handle if self.scq else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
 
 from emu.device.objects.domains import Pd, Xrcd
@@ -94,7 +94,7 @@ class Srq(Object):
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.queue.host_bytes
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         return {"form": self.form.value, "pd": self.pd.handle, "in_error": self.is_in_error}
 
     def holds(self) -> tuple[Object, ...]:

@@ -7,7 +7,7 @@ the LID and the other numbers of a port, so nothing can be set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, IbPort
@@ -69,7 +69,7 @@ def port_pkeys(port: EndPort, block: int) -> bytes | None:
     return bytes(pkey_table.new(pkey=pkeys + [0] * (PKEYS_OF_A_BLOCK - len(pkeys))))
 
 
-def sl_to_vl(port: Any, attr_mod: int) -> bytes | None:
+def sl_to_vl(_port: object, attr_mod: int) -> bytes | None:
     """SLtoVLMappingTable, four bits for each service level: they share the lanes in turn."""
     return bytes(sl % _VLS << 4 | (sl + 1) % _VLS for sl in range(0, _SLS, 2))
 

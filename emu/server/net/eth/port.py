@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.frame import MIN_BYTES, Frame
@@ -61,7 +61,7 @@ class SegmentPort:
         """Let a frame out of the segment here; it may be lost, which is counted. Never raises."""
         raise NotImplementedError
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The port's counts, as values."""
         return {
             "port": self.name,

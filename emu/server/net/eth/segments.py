@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from emu.host.listening import OWNER_ONLY
 from emu.server.net.eth.function_port import FunctionPort
@@ -58,7 +57,7 @@ class Segments:
             else:
                 self._uplinks.append(Tap(spec.what, switch, poller))
 
-    def about(self) -> list[dict[str, Any]]:
+    def about(self) -> list[dict[str, object]]:
         """Every segment with its ports, as values."""
         return [switch.about() for _, switch in sorted(self._switches.items())]
 

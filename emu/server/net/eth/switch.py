@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS
@@ -139,7 +138,7 @@ class SegmentSwitch:
                 self.name, uplink.name, BLOCKED_NS // _NS_PER_S,
             )  # fmt: skip
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Ports, counts and addresses, as values."""
         return {
             "segment": self.name,
@@ -147,7 +146,7 @@ class SegmentSwitch:
             "ports": [port.about() | self._behind(port) for port in self._ports],
         }
 
-    def _behind(self, port: SegmentPort) -> dict[str, Any]:
+    def _behind(self, port: SegmentPort) -> dict[str, object]:
         """How many addresses are behind a port, and some of them."""
         behind = self._addresses.behind(port)
         shown = [address.hex(":") for address in islice(behind, MOST_SHOWN)]

@@ -10,7 +10,7 @@ import heapq
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.objects.ledger import Ledger
 from emu.device.ports import Clock, Timer
@@ -192,7 +192,7 @@ class LinkDirection:
             self._set_timer()
         self._wake()
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Properties and counts, as values."""
         return {
             "properties": self.link.properties(),
