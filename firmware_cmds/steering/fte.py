@@ -5,11 +5,14 @@ Source: PRM "Flow steering"; core/fs_cmd.c: mlx5_cmd_set_fte.
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import islice
-from typing import TYPE_CHECKING
+from operator import or_
+from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import vlan_tags
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
     ACLS,
@@ -21,6 +24,7 @@ from emu.device.objects.eth.flow import (
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.reshape import Step
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import UPLINK
 from firmware_cmds.options import first_set
@@ -46,9 +50,20 @@ _RDMA = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX)
 """Only RoCE packets can be allowed: the transport takes them, or the wire. TIRs do not."""
 _ALLOWING = frozenset({*_RDMA, *ACLS})
 """Where packets can be let pass: to what comes after the tables."""
-_BESIDE = FlowAction.COUNT | FlowAction.MOD_HDR
+_OPTIONAL = {
+    FlowAction.VLAN_POP: "pop_vlan",
+    FlowAction.VLAN_POP_2: "pop_vlan_2",
+    FlowAction.VLAN_PUSH: "push_vlan",
+    FlowAction.VLAN_PUSH_2: "push_vlan_2",
+}
+"""Actions of tables that have the property of this name, in the order in which they are done:
+headers change after tags have gone, and before others come."""
+_BESIDE = reduce(or_, _OPTIONAL, FlowAction.COUNT | FlowAction.MOD_HDR)
 """Actions that go with a verdict."""
 _BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | _BESIDE
+_POPS = (FlowAction.VLAN_POP, FlowAction.VLAN_POP_2)
+_PUSHES = {FlowAction.VLAN_PUSH: "push_vlan", FlowAction.VLAN_PUSH_2: "push_vlan_2"}
+"""And where the tag is."""
 _NOT_BUILT = ("extended_destination", "uplink_hairpin_en", "encrypt_decrypt_type")
 """Fields of flow_context whose features have capability bits, none of which is set."""
 _CHANGEABLE = SetFte.ACTION | SetFte.FLOW_TAG | SetFte.DESTINATION_LIST | SetFte.FLOW_COUNTERS
@@ -70,11 +85,15 @@ class _Lists:
         self.counters = list(items)
 
 
-def _check_options(ctx: layout.FlowContext) -> None:
+def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
+    """``caps``: the properties of the table."""
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
     for action in FlowAction:
-        if ctx.action & action & ~_BUILT:
+        is_there = action in _BUILT and (
+            action not in _OPTIONAL or getattr(caps, _OPTIONAL[action])
+        )
+        if ctx.action & action and not is_there:
             raise CmdError(Status.BAD_PARAM_ERR, "flow action not supported", f"{action.name}")
 
 
@@ -82,8 +101,8 @@ def _action(
     hca: Hca, table: FlowTable, ctx: layout.FlowContext, lists: _Lists, *, ignores_level: bool
 ) -> FteAction:
     """What a context says is done with the packets of an entry of this table."""
-    _check_options(ctx)
     caps = hca.caps.flow_properties(table.table_type)
+    _check_options(ctx, caps)
     verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
     if verdict is None or (verdict is FteVerdict.ALLOW and table.table_type not in _ALLOWING):
         raise CmdError(
@@ -109,17 +128,26 @@ def _action(
         tuple(_destination(hca, table, item) for item in lists.destinations),
         ctx.flow_tag,
         tuple(_counter(hca.flow_counters, item) for item in lists.counters),
-        _modify_header(hca.modify_headers, table, ctx),
+        _steps(hca, table, ctx),
     )
     steering.check_action(table, action, ignores_level=ignores_level)
     return action
 
 
+def _steps(hca: Hca, table: FlowTable, ctx: layout.FlowContext) -> tuple[Step, ...]:
+    """What is done with a packet, in order (core/steering/dr_action.c has the same one)."""
+    action = ctx.action
+    steps: list[Step] = []
+    steps += [vlan_tags.POP for pop in _POPS if action & pop]
+    if action & FlowAction.MOD_HDR:
+        steps.append(_modify_header(hca.modify_headers, table, ctx))
+    steps += [vlan_tags.push(getattr(ctx, tag)) for push, tag in _PUSHES.items() if action & push]
+    return tuple(steps)
+
+
 def _modify_header(
     contexts: Table[ModifyHeader], table: FlowTable, ctx: layout.FlowContext
-) -> ModifyHeader | None:
-    if not ctx.action & FlowAction.MOD_HDR:
-        return None
+) -> ModifyHeader:
     context = contexts.need(ctx.modify_header_id)
     if context.table_type is not table.table_type:
         raise CmdError(
@@ -231,6 +259,8 @@ def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
     if mask & SetFte.ACTION:
         ctx.action = given.action
         ctx.modify_header_id = given.modify_header_id
+        ctx.push_vlan = bytes(given.push_vlan)
+        ctx.push_vlan_2 = bytes(given.push_vlan_2)
     if mask & SetFte.FLOW_TAG:
         ctx.flow_tag = given.flow_tag
     if mask & SetFte.DESTINATION_LIST:

@@ -51,6 +51,7 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
         "fdb_multi_path_to_table": 1,
         "flow_table_properties_nic_esw_fdb": {
             **_SWITCHING, "ignore_flow_level": 1, "max_ft_level": 255,
+            "pop_vlan": 1, "pop_vlan_2": 1, "push_vlan": 1, "push_vlan_2": 1,
         },
         "flow_table_properties_esw_acl_ingress": _SWITCHING,
         "flow_table_properties_esw_acl_egress": _SWITCHING,

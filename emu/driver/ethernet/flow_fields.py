@@ -95,15 +95,18 @@ def group_fields(
 def entry_fields(
     table: int, index: int, group: int, *destinations: bytes, action: FlowAction | None = None,
     tag: int = 0, counters: Sequence[int] = (), modify: int = 0, value: bytes | None = None,
-    source: int = FlowSource.ANY, inner: Mapping[str, int] | None = None, **values: int,
+    source: int = FlowSource.ANY, inner: Mapping[str, int] | None = None,
+    also: FlowAction | None = None, beside: Fields | None = None, **values: int,
 ) -> Fields:  # fmt: skip
     """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards.
 
     ``counters`` and ``modify`` are numbers; ``values`` are of fields of the outer headers,
-    unless there is a whole ``value``.
+    unless there is a whole ``value``. ``also`` are more actions, with fields ``beside``.
     """
     if action is None:
         action = FlowAction.FWD_DEST
+    if also:
+        action |= also
     if counters:
         action |= FlowAction.COUNT
     if modify:
@@ -112,7 +115,7 @@ def entry_fields(
         "group_id": group, "flow_tag": tag, "action": action,
         "destination_list_size": len(destinations), "flow_counter_list_size": len(counters),
         "match_value": value or match(inner, **values), "modify_header_id": modify,
-        "flow_source": source,
+        "flow_source": source, **(beside or {}),
     }  # fmt: skip
     listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
     extra = b"".join((*destinations, *listed))

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.objects.eth.flow import Decision, FlowDomain, VportTarget
-from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import UPLINK, Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes
+from emu.device.port.eth.vlan import pad
 from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_REWRITE
 from layouts.eth_enums import ModifyField
 
 if TYPE_CHECKING:
-    from emu.device.objects.eth.modify_header import ModifyHeader
+    from emu.device.objects.eth.reshape import Step
     from emu.device.rounds.budget import Round
     from emu.device.state.eswitch import Eswitch
 
@@ -75,11 +76,11 @@ def passages(eswitch: Eswitch, source_port: int, frame: Frame, round_: Round) ->
     decision = _decide(eswitch.fdb, packet, headers, round_)
     for at, (target, _) in enumerate(decision.deliveries):
         assert isinstance(target, VportTarget)  # entries of the FDB lead to tables and vPorts only
-        contexts = decision.rewrites[at] if decision.rewrites else ()
-        sent = _changed(headers, contexts, round_)
+        steps = decision.rewrites[at] if decision.rewrites else ()
+        sent = _changed(headers, steps, round_)
         vport = eswitch.vport(target.number)
         got = _through(vport.egress, packet, sent, round_)
-        if got is not None:
+        if got is not None and len(got.frame) <= MAX_BYTES:
             yield Arrival(target.number, _frame(frame, got, vport.reg_c_id, target.number))
 
 
@@ -100,12 +101,12 @@ def _through(domain: FlowDomain, packet: _Packet, headers: Marked, round_: Round
     return headers if decision.missed else None
 
 
-def _changed(headers: Marked, contexts: tuple[ModifyHeader, ...], round_: Round) -> Marked:
-    if not contexts:
+def _changed(headers: Marked, steps: tuple[Step, ...], round_: Round) -> Marked:
+    if not steps:
         return headers
-    changes = sum(len(context.changes) for context in contexts)
+    changes = sum(len(step.changes) for step in steps)
     round_.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
-    return rewrite(headers, contexts)
+    return rewrite(headers, steps)
 
 
 def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:
@@ -118,6 +119,6 @@ def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:
             if number >= _REG_C_0 and reg_c_id >> number - _REG_C_0 & 1
         }
     return Frame(
-        headers.frame, frame.gso_size, frame.checked, frame.filled,
+        pad(headers.frame), frame.gso_size, frame.checked, frame.filled,
         source_port=headers.source_port, registers=registers,
     )  # fmt: skip

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
-from emu.device.objects.eth.modify_header import ModifyHeader, most
+from emu.device.objects.eth.modify_header import most
+from emu.device.objects.eth.reshape import Step
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import FlowSource, FlowTableType
@@ -82,14 +83,14 @@ class FteAction:
     tag: int = 0
     """What the completion tells of a packet, if no entry after this one has a tag; 0 is none."""
     counters: tuple[FlowCounter, ...] = ()
-    modify: ModifyHeader | None = None
-    """What is changed in a packet before it goes to the destinations."""
+    steps: tuple[Step, ...] = ()
+    """What is changed in a packet, in this order, before it goes to the destinations."""
 
     @property
     def held(self) -> tuple[Object, ...]:
         """All objects that it refers to."""
-        context = () if self.modify is None else (self.modify,)
-        return (*self.destinations, *self.counters, *context)
+        contexts = (step for step in self.steps if isinstance(step, Object))
+        return (*self.destinations, *self.counters, *contexts)
 
     @property
     def tables(self) -> list[FlowTable]:
@@ -297,9 +298,9 @@ class Decision:
     """A table's miss hands it to the next domain."""
     missed: bool
     """It came to an end without an entry: by a default miss, too many steps, or without a root."""
-    rewrites: tuple[tuple[ModifyHeader, ...], ...] = ()
-    """For each delivery the contexts that change the packet; empty when none of them does."""
-    allowed_rewrites: tuple[ModifyHeader, ...] = ()
+    rewrites: tuple[tuple[Step, ...], ...] = ()
+    """For each delivery the steps that change the packet; empty when none of them does."""
+    allowed_rewrites: tuple[Step, ...] = ()
     """Those that change the packet that has been let pass."""
 
 

@@ -42,6 +42,8 @@ class ModifyHeader(Object):
     numbering = Numbering(most("log_max_modify_header_context"))
     BASE_BYTES = 1024
     CHANGE_BYTES = 512
+    reshapes = False
+    """No header moves."""
 
     def __init__(
         self,

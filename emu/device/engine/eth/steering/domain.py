@@ -26,7 +26,7 @@ from emu.device.objects.eth.flow import (
     Miss,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
-from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.reshape import Step
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
@@ -98,17 +98,17 @@ class _Way(NamedTuple):
     tag: int = 0
     """Of the last entry that had one: the mark of a tc rule goes with its packets through the
     driver's own tables, whose entries have none (core/en_rx.c: mlx5e_build_rx_skb)."""
-    contexts: tuple[ModifyHeader, ...] = ()
+    steps: tuple[Step, ...] = ()
     changes: int = 0
-    """In all of the contexts."""
+    """In all of these steps."""
 
 
 def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decision:
     deliveries: list[tuple[Object, int]] = []
-    rewrites: list[tuple[ModifyHeader, ...]] = []
+    rewrites: list[tuple[Step, ...]] = []
     counters: list[FlowCounter] = []
     allowed = switched = False
-    passed: tuple[ModifyHeader, ...] = ()
+    passed: tuple[Step, ...] = ()
     missed = root is None
     ways = [_Way(root, headers)] if root else []
     tables = groups = fields = changes = 0
@@ -133,17 +133,17 @@ def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decis
         counters += action.counters
         if action.tag:
             way = way._replace(tag=action.tag)
-        if action.modify is not None:
-            way = _changed(way, action.modify)
-            changes += len(action.modify.changes)
+        if action.steps:
+            way, before = _changed(way, action.steps), way.changes
+            changes += way.changes - before
         if action.verdict is FteVerdict.ALLOW:
-            allowed, passed = True, way.contexts
+            allowed, passed = True, way.steps
         for target in action.destinations:
             if isinstance(target, FlowTable):
                 ways.append(way._replace(table=target))
             else:
                 deliveries.append((target, way.tag))
-                rewrites.append(way.contexts)
+                rewrites.append(way.steps)
                 changes += way.changes
         if changes > MAX_CHANGES:
             deliveries, rewrites, missed, allowed, passed = [], [], True, False, ()
@@ -156,12 +156,10 @@ def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decis
     )  # fmt: skip
 
 
-def _changed(way: _Way, context: ModifyHeader) -> _Way:
+def _changed(way: _Way, steps: tuple[Step, ...]) -> _Way:
     before = way.headers if isinstance(way.headers, Marked) else head(way.headers)
-    changes = way.changes + len(context.changes)
-    return way._replace(
-        headers=rewrite(before, (context,)), contexts=(*way.contexts, context), changes=changes
-    )
+    changes = way.changes + sum(len(step.changes) for step in steps)
+    return way._replace(headers=rewrite(before, steps), steps=(*way.steps, *steps), changes=changes)
 
 
 # -- checks before a change: each raises BAD_PARAM_ERR
@@ -292,7 +290,7 @@ def _sources(entry: FlowEntry) -> tuple[Part, ...]:
 
 def _copied(action: FteAction) -> frozenset[Part]:
     """The parts of a packet that decide what its fields or registers are after this."""
-    return action.modify.parts if action.modify is not None else frozenset()
+    return frozenset[Part]().union(*(step.parts for step in action.steps))
 
 
 def _use(domain: FlowDomain, parts: Iterable[Part]) -> None:

@@ -2,7 +2,7 @@
 
 Registers C are for the entries of later tables to match; register B goes into the completion. All
 are 0 in a packet that arrives. Checksums follow what changes, and a wrong one stays wrong. A field
-that the packet does not have is left alone. No change moves a header.
+that the packet does not have is left alone. What moves headers is a step of its own (``Reshape``).
 
 Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mappings.
 """
@@ -16,8 +16,9 @@ from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.errors import CmdError
 from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.reshape import Step
 from emu.device.port.eth.checksum import adjust
-from emu.device.port.eth.headers import TCP, UDP, Headers, Marked
+from emu.device.port.eth.headers import TCP, UDP, Headers, Marked, parse
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
@@ -267,8 +268,27 @@ def marked(headers: Headers, registers: Mapping[int, int], source_port: int = 0)
     return found
 
 
-def rewrite(headers: Headers, contexts: Sequence[ModifyHeader]) -> Marked:
-    """A packet after the changes of all contexts."""
+def rewrite(headers: Headers, steps: Sequence[Step]) -> Marked:
+    """A packet after all of these steps. Raises FrameError when one is impossible with it."""
+    if not any(step.reshapes for step in steps):
+        return _rewritten(headers, steps)
+    for step in steps:
+        headers = _reshaped(headers, step) if step.reshapes else _rewritten(headers, (step,))
+    return headers if isinstance(headers, Marked) else marked(headers, {})
+
+
+def _reshaped(headers: Headers, step: Any) -> Marked:
+    frame: bytes = step.changes[0](headers)
+    if frame is headers.frame:
+        return headers if isinstance(headers, Marked) else marked(headers, {})
+    found = parse(frame, whole=False)
+    found.sqn = headers.sqn
+    if isinstance(headers, Marked):
+        return marked(found, headers.registers, headers.source_port)
+    return marked(found, {})
+
+
+def _rewritten(headers: Headers, contexts: Sequence[Step]) -> Marked:
     packet = _Packet(headers)
     in_frame = any(context.in_frame for context in contexts)
     if in_frame:

@@ -12,7 +12,7 @@ from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.flow import Decision, FlowTable
-from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.reshape import Step
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
 from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, Marked, parse
@@ -39,7 +39,7 @@ class Delivery(NamedTuple):
     rss_hash_type: int
     flow_tag: int
     """Of the last flow table entry on the way that had one; 0 without."""
-    rewrites: tuple[ModifyHeader, ...] = ()
+    rewrites: tuple[Step, ...] = ()
     """What is changed in the frame before it is delivered."""
     merging: Merging | None = None
     """How packets that come together may be merged; None for a changed frame."""

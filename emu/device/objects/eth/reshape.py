@@ -1,0 +1,33 @@
+"""Changes that move the headers of a packet: what stands behind them is found anew.
+
+Source: PRM "Flow steering"; core/fs_cmd.c: mlx5_cmd_set_fte (push_vlan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from emu.device.objects.eth.modify_header import ModifyHeader
+
+
+class Reshape:
+    """One such change of an entry of a flow table."""
+
+    __slots__ = ("changes", "in_frame", "name", "parts", "reshapes")
+
+    def __init__(
+        self, name: str, change: Callable[[Any], bytes], parts: frozenset[Any] = frozenset()
+    ) -> None:
+        """``change`` makes the frame of a packet anew; ``parts`` as in :class:`ModifyHeader`."""
+        self.name = name
+        self.changes = (change,)
+        self.parts = parts
+        self.in_frame = self.reshapes = True
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Step = ModifyHeader | Reshape
+"""What an entry does with a packet before the packet goes to its destinations."""
