@@ -236,6 +236,23 @@ class FlowAction(IntFlag):
     EXECUTE_ASO = 0x4000
 
 
+class ReformatType(IntEnum):
+    """packet_reformat_context_in.reformat_type (MLX5_REFORMAT_TYPE_*), as far as it is built."""
+
+    L2_TO_VXLAN = 0x0
+    L2_TO_NVGRE = 0x1
+    L2_TO_L2_TUNNEL = 0x2
+    INSERT_HDR = 0xF
+    REMOVE_HDR = 0x10
+
+
+class ReformatAnchor(IntEnum):
+    """packet_reformat_context_in.reformat_param_0: from where param_1 counts
+    (MLX5_REFORMAT_CONTEXT_ANCHOR_*)."""
+
+    MAC_START = 0x1
+
+
 class FlowDestination(IntEnum):
     """dest_format_struct.destination_type (mlx5_ifc.h: MLX5_IFC_FLOW_DESTINATION_TYPE_*)."""
 

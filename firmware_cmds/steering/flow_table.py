@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 _SET, _DISCONNECT = 0, 1
 """op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""
 
-_NOT_BUILT = ("reformat_en", "decap_en", "sw_owner", "termination_table", "rtc_valid")
+_NOT_BUILT = ("sw_owner", "termination_table", "rtc_valid")
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
+
+_OPTIONAL = {"reformat_en": "reformat", "decap_en": "decap"}
+"""Those of tables that have a property."""
 
 
 class NamesType(Protocol):
@@ -120,10 +123,12 @@ def create_flow_table(
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
     if cmd.op_mod:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
-    if name := first_set(ctx, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
     table_type = FlowTableType(cmd.table_type)
-    if ctx.log_size > hca.caps.flow_properties(table_type).log_max_ft_size:
+    properties = hca.caps.flow_properties(table_type)
+    missing = [option for option, name in _OPTIONAL.items() if not getattr(properties, name)]
+    if name := first_set(ctx, (*_NOT_BUILT, *missing)):
+        raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
+    if ctx.log_size > properties.log_max_ft_size:
         raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
     miss = _miss(hca, cmd, ctx.level, vport)
     out.table_id = hca.flow_tables.add(FlowTable(ctx, miss, table_type, vport))

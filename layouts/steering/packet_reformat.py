@@ -6,17 +6,17 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 from __future__ import annotations
 
 from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
-from layouts.prm import Prm, bits, octets, rsvd
+from layouts.prm import Prm, bits, octets, rsvd, tail
 
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
-# reformat_data goes on behind the structure (more_reformat_data), reformat_data_size bytes in all.
+# reformat_data goes on in more_reformat_data, reformat_data_size bytes in all.
 packet_reformat_context_in = Prm(
     "packet_reformat_context_in",
     "reformat_type" / bits(8), rsvd(4), "reformat_param_0" / bits(4), rsvd(6),
     "reformat_data_size" / bits(10), "reformat_param_1" / bits(8), rsvd(8),
-    "reformat_data" / octets(2),
+    "reformat_data" / octets(2), "more_reformat_data" / tail(octets(2)),
 )
 
 alloc_packet_reformat_context_in = Prm(

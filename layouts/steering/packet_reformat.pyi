@@ -1,7 +1,7 @@
 # Written by scripts/gen-view-types from packet_reformat.py; a test fails when it is stale.
 
 from layouts.codec import View
-from layouts.fields import Nested, Octets
+from layouts.fields import Items, Nested, Octets
 from layouts.prm import Prm
 
 class PacketReformatContextIn(View):
@@ -10,6 +10,7 @@ class PacketReformatContextIn(View):
     reformat_data_size: int
     reformat_param_1: int
     reformat_data: Octets
+    more_reformat_data: Items[bytes]
 
 packet_reformat_context_in: Prm[PacketReformatContextIn]
 

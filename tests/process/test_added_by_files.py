@@ -145,7 +145,7 @@ LAYOUT = '''\
 """An event that software asks for (PRM "GEN_EQE")."""
 
 from layouts.cmd import CMD_IN, CMD_OUT
-from layouts.prm import Prm, bits, octets, rsvd
+from layouts.prm import Prm, bits, rsvd
 
 gen_eqe_in = Prm(
     "gen_eqe_in", *CMD_IN, rsvd(24), "eq_number" / bits(8), rsvd(32), "eqe" / octets(64)
@@ -215,29 +215,19 @@ told["refused"] = [
 """
 
 OBJECT_LAYOUT = '''\
-"""Packet reformat contexts (PRM "ALLOC_PACKET_REFORMAT_CONTEXT")."""
+"""Receive queues with tag matching (PRM "CREATE_XRQ")."""
 
 from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
-from layouts.prm import Prm, bits, octets, rsvd
+from layouts.prm import Prm, bits, rsvd
 
-alloc_packet_reformat_context_in = Prm(
-    "alloc_packet_reformat_context_in",
-    *CMD_IN_NO_UID, rsvd(160), "reformat_type" / bits(8), rsvd(14),
-    "reformat_data_size" / bits(10), rsvd(16), "reformat_data" / octets(2),
-)
-alloc_packet_reformat_context_out = Prm(
-    "alloc_packet_reformat_context_out", *CMD_OUT, "packet_reformat_id" / bits(32), rsvd(32)
-)
-dealloc_packet_reformat_context_in = Prm(
-    "dealloc_packet_reformat_context_in", *CMD_IN_NO_UID, "packet_reformat_id" / bits(32), rsvd(32)
-)
-dealloc_packet_reformat_context_out = Prm(
-    "dealloc_packet_reformat_context_out", *CMD_OUT, rsvd(64)
-)
+create_xrq_in = Prm("create_xrq_in", *CMD_IN_NO_UID, rsvd(96), "topology" / bits(8), rsvd(24))
+create_xrq_out = Prm("create_xrq_out", *CMD_OUT, rsvd(8), "xrqn" / bits(24), rsvd(32))
+destroy_xrq_in = Prm("destroy_xrq_in", *CMD_IN_NO_UID, rsvd(8), "xrqn" / bits(24), rsvd(32))
+destroy_xrq_out = Prm("destroy_xrq_out", *CMD_OUT, rsvd(64))
 '''
 
 OBJECT = '''\
-"""Packet reformat contexts: what is put before a packet."""
+"""Receive queues with tag matching."""
 
 from __future__ import annotations
 
@@ -247,61 +237,55 @@ from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
 
-class PacketReformat(Object):
-    """What flow table entries put before their packets."""
+class Xrq(Object):
+    """A receive queue that matches tags."""
 
-    __slots__ = ("reformat_type",)
-    kind = "packet reformat context"
-    numbering = Numbering(lambda made: 1 << made.caps.flow_table.log_max_packet_reformat_context)
+    __slots__ = ("topology",)
+    kind = "XRQ"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_xrq)
 
-    def __init__(self, reformat_type: int) -> None:
+    def __init__(self, topology: int) -> None:
         super().__init__()
-        self.reformat_type = reformat_type
+        self.topology = topology
 
     def about(self) -> dict[str, Any]:
-        return {"type": self.reformat_type}
+        return {"topology": self.topology}
 '''
 
 OBJECT_HANDLERS = '''\
-"""Packet reformat contexts."""
+"""Receive queues with tag matching."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
-from emu.device.objects.eth.packet_reformat import PacketReformat
-from layouts.steering import packet_reformat as layout
+from emu.device.objects.queues.xrq import Xrq
 from layouts.enums import Op
+from layouts.objects import xrq as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-@command(
-    Op.ALLOC_PACKET_REFORMAT_CONTEXT, layout.alloc_packet_reformat_context_in,
-    layout.alloc_packet_reformat_context_out,
-)  # fmt: skip
-def alloc_packet_reformat_context(hca: Hca, cmd: Any, out: Any) -> None:
-    """Make a context."""
-    out.packet_reformat_id = hca.objects[PacketReformat].add(PacketReformat(cmd.reformat_type))
+@command(Op.CREATE_XRQ, layout.create_xrq_in, layout.create_xrq_out)
+def create_xrq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a queue."""
+    out.xrqn = hca.objects[Xrq].add(Xrq(cmd.topology))
 
 
-@command(
-    Op.DEALLOC_PACKET_REFORMAT_CONTEXT, layout.dealloc_packet_reformat_context_in,
-    layout.dealloc_packet_reformat_context_out,
-)  # fmt: skip
-def dealloc_packet_reformat_context(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the context; refused while entries use it."""
-    hca.objects[PacketReformat].remove(cmd.packet_reformat_id)
+@command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
+def destroy_xrq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the queue."""
+    hca.objects[Xrq].remove(cmd.xrqn)
 '''
 
 ADVERTISED = (
     """\
-        "nic_rx_multi_path_tirs": 1,
+        "log_max_rq": 23,
 """,
     """\
-        "log_max_packet_reformat_context": 1,
+        "log_max_xrq": 1,
 """,
 )
 """The limit, in emu/device/models/ethernet.py, and what it stands behind."""
@@ -342,16 +326,16 @@ MAKE = (
 from click.testing import CliRunner
 from emu.cli.main import main
 
-KIND = "packet reformat context"
+KIND = "XRQ"
 before = census()[KIND]
-made = driver.command(Op.ALLOC_PACKET_REFORMAT_CONTEXT, reformat_type=3)
+made = driver.command(Op.CREATE_XRQ, topology=3)
 told["left"] = census()[KIND] - before
 told["objects"] = json.loads(b"".join(views.objects(function, KIND, 9)))[KIND]
 told["status"] = views.status(function, 0)["objects"][KIND]
-full = driver.command(Op.ALLOC_PACKET_REFORMAT_CONTEXT)
-number = made.packet_reformat_id
-driver.command(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, packet_reformat_id=number)
-gone = driver.command(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, packet_reformat_id=number)
+full = driver.command(Op.CREATE_XRQ)
+number = made.xrqn
+driver.command(Op.DESTROY_XRQ, xrqn=number)
+gone = driver.command(Op.DESTROY_XRQ, xrqn=number)
 told["refused"] = [full.status, gone.status]
 told["explained"] = [
     CliRunner().invoke(main, ["explain", f"{answer.syndrome:#x}"]).output.splitlines()[0]
@@ -558,19 +542,22 @@ def test_a_firmware_command(tree):
 
 def test_a_kind_of_object(tree):
     """Its class is the only place where it is declared; the capability says how many there are."""
-    (tree / "layouts/steering/packet_reformat.py").write_text(OBJECT_LAYOUT)
-    (tree / "emu/device/objects/eth/packet_reformat.py").write_text(OBJECT)
-    (tree / "firmware_cmds/steering/packet_reformat.py").write_text(OBJECT_HANDLERS)
+    (tree / "layouts/objects/xrq.py").write_text(OBJECT_LAYOUT)
+    (tree / "emu/device/objects/queues/xrq.py").write_text(OBJECT)
+    (tree / "firmware_cmds/objects/xrq.py").write_text(OBJECT_HANDLERS)
     insert_after(tree / "emu/device/models/ethernet.py", *ADVERTISED)
     assert_promised(tree, "Add a kind of object")
 
     told = carried_out(tree, MAKE)
 
     number = told["objects"]["items"][0]["handle"]
-    assert told.pop("objects") == {"total": 1, "items": [{"handle": number, "refs": 0, "type": 3}]}
+    assert told.pop("objects") == {
+        "total": 1,
+        "items": [{"handle": number, "refs": 0, "topology": 3}],
+    }
     full, gone = told.pop("explained")
-    assert full.endswith("NO_RES_ERR: out of packet reformat context handles")
-    assert gone.endswith("BAD_RES_STATE_ERR: no packet reformat context to change or destroy")
+    assert full.endswith("NO_RES_ERR: out of XRQ handles")
+    assert gone.endswith("BAD_RES_STATE_ERR: no XRQ to change or destroy")
     assert told == {"left": 1, "status": 1, "refused": [0x0F, 0x09], "after": 0}
 
 

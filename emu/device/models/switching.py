@@ -47,11 +47,16 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
         # mlx5_esw_vport_match_metadata_supported).
         "fdb_to_vport_reg_c_id": FdbToVport.REG_C_0 | FdbToVport.REG_C_1,
         "flow_source": 1,
+        "multi_fdb_encap": 1,
         "fdb_modify_header_fwd_to_table": 1,
         "fdb_multi_path_to_table": 1,
         "flow_table_properties_nic_esw_fdb": {
             **_SWITCHING, "ignore_flow_level": 1, "max_ft_level": 255,
             "pop_vlan": 1, "pop_vlan_2": 1, "push_vlan": 1, "push_vlan_2": 1,
+            # Tunnels, and what bridges need for VLANs (core/esw/bridge.c).
+            "reformat": 1, "decap": 1, "reformat_and_vlan_action": 1,
+            "reformat_and_modify_action": 1, "reformat_and_fwd_to_table": 1,
+            "reformat_insert": 1, "reformat_remove": 1,
         },
         "flow_table_properties_esw_acl_ingress": _SWITCHING,
         "flow_table_properties_esw_acl_egress": _SWITCHING,
@@ -60,7 +65,15 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
 """Group ESWITCH_FLOW_TABLE: the FDB, and the access control lists (ACL) on both sides of it."""
 
 ESWITCH: Capabilities = MappingProxyType(
-    {"esw_uplink_ingress_acl": 1, "nic_vport_node_guid_modify": 1}
+    {
+        "esw_uplink_ingress_acl": 1,
+        "nic_vport_node_guid_modify": 1,
+        "vxlan_encap_decap": 1,
+        "nvgre_encap_decap": 1,
+        "log_max_fdb_encap_uplink": 5,
+        "log_max_packet_reformat_context": 13,
+        "max_encap_header_size": 256,
+    }
 )
 """Group ESWITCH."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from layouts.function.caps import CmdHcaCap
-    from layouts.function.esw_caps import FlowTableEswitchCap
+    from layouts.function.esw_caps import ESwitchCap, FlowTableEswitchCap
     from layouts.function.eth_caps import FlowTableNicCap, QosCap
 
 
@@ -25,6 +25,8 @@ class Capabilities(Protocol):
     def flow_table(self) -> FlowTableNicCap: ...
     @property
     def eswitch_tables(self) -> FlowTableEswitchCap: ...
+    @property
+    def eswitch(self) -> ESwitchCap: ...
     @property
     def qos(self) -> QosCap: ...
 

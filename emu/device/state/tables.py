@@ -18,6 +18,7 @@ from emu.device.objects.eth.flow import ACLS, FlowDomain, FlowEntry, FlowGroup, 
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.pacing import SchedulingElement
+from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Rqt, Tir, Tis
@@ -108,6 +109,7 @@ class ObjectTables:
         self.flow_groups = self.objects[FlowGroup]
         self.flow_entries = self.objects[FlowEntry]
         self.modify_headers = self.objects[ModifyHeader]
+        self.packet_reformats = self.objects[PacketReformat]
         self.psvs = self.objects[Psv]
         self.uctxs = self.objects[Uctx]
         self.umems = self.objects[Umem]

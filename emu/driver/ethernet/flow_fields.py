@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from emu.driver.command.driver import Fields
 from layouts.eth_enums import FlowAction, FlowDestination, FlowSource, ModifyAction, TableMissAction
 from layouts.steering.flow_match import fte_match_param
-from layouts.steering.fte import dest_format_struct, flow_counter_list
+from layouts.steering.fte import dest_format_struct, extended_dest_format, flow_counter_list
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
 OUTER, INNER = 1, 4
@@ -64,6 +64,28 @@ def to_vport(number: int, vhca: int | None = None) -> bytes:
     )  # fmt: skip
 
 
+def with_reformat(to: bytes, number: int | None) -> bytes:
+    """A destination with a packet reformat context of its own, or with none, for an entry with
+    extended_destination."""
+    given = dest_format_struct.view(bytearray(to))
+    given.packet_reformat = int(number is not None)
+    return bytes(
+        extended_dest_format.new(destination_entry=bytes(given), packet_reformat_id=number or 0)
+    )
+
+
+def reformat_fields(
+    kind: int, data: bytes = b"", size: int | None = None, param_0: int = 1, param_1: int = 0
+) -> Fields:
+    """What ALLOC_PACKET_REFORMAT_CONTEXT takes; ``param_0`` is where ``param_1`` counts from."""
+    context = {
+        "reformat_type": kind, "reformat_data_size": len(data) if size is None else size,
+        "reformat_param_0": param_0, "reformat_param_1": param_1,
+        "reformat_data": data[:2].ljust(2, b"\0"),
+    }  # fmt: skip
+    return {"packet_reformat_context": context, "extra": data[2:]}
+
+
 def miss_fields(miss: int | None) -> Fields:
     """Where a table's miss goes: a table's number, or None for the default."""
     if miss is None:
@@ -117,7 +139,13 @@ def entry_fields(
         "match_value": value or match(inner, **values), "modify_header_id": modify,
         "flow_source": source, **(beside or {}),
     }  # fmt: skip
-    listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
+    size = (
+        extended_dest_format if destinations and len(destinations[0]) > 8 else flow_counter_list
+    ).size
+    listed = [
+        bytes(flow_counter_list.new(flow_counter_id=number)).ljust(size, b"\0")
+        for number in counters
+    ]
     extra = b"".join((*destinations, *listed))
     return {"table_id": table, "flow_index": index, "flow_context": context, "extra": extra}
 

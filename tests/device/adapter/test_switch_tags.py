@@ -1,7 +1,7 @@
 """The embedded switch takes VLAN tags off packets, and puts others in front."""
 
 import pytest
-from helpers.device.adapters import Member, made_with_switch
+from helpers.device.switches import UPLINK, Switch
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.driver.ethernet.flow_fields import (
@@ -12,13 +12,9 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import Packet
-from emu.driver.ethernet.interfaces import alloc_td, create_tis
-from emu.driver.ethernet.send_queue import SendQueue
-from emu.driver.world.tap_wire import TapWire
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowAction, FlowTableType, ModifyField
 
-UPLINK = 0xFFFF
 POP, POP_2 = FlowAction.VLAN_POP, FlowAction.VLAN_POP_2
 PUSH, PUSH_2 = FlowAction.VLAN_PUSH, FlowAction.VLAN_PUSH_2
 PLAIN = Packet(payload=bytes(64)).frame()
@@ -31,28 +27,6 @@ BESIDE = {
 
 def tagged(*tags):
     return PLAIN[:12] + b"".join(tags) + PLAIN[12:]
-
-
-class Switch:
-    def __init__(self, clock):
-        self.wire = TapWire()
-        self.manager = Member(made_with_switch(self.wire).manager, clock)
-        driver = self.manager.driver
-        self.fdb = Flows(driver, FlowTableType.FDB)
-        self.sq = SendQueue(self.manager.node, tisn=create_tis(driver, alloc_td(driver)))
-        self.first, self.second = self.fdb.table(0), self.fdb.table(1)
-        self.fdb.set_root(self.first)
-
-    def entry(self, *to, table=None, **options):
-        table = table or self.first
-        group = self.fdb.group(table, 0, 0)
-        self.fdb.entry(table, 0, group, *(to or [to_vport(UPLINK)]), beside=BESIDE, **options)
-
-    def passes(self, frame):
-        """What leaves by the cable when the manager has sent a frame."""
-        self.sq.send(frame)
-        self.manager.node.settle()
-        return [frame.data for frame in self.wire.sent()]
 
 
 @pytest.fixture
@@ -74,13 +48,13 @@ def switch(clock):
     ],
 )
 def test_tags_go_and_come(switch, action, before, after):
-    switch.entry(also=action)
+    switch.entry(also=action, beside=BESIDE)
     assert switch.passes(tagged(*before)) == [tagged(*after)]
 
 
 def test_headers_change_after_tags_have_gone_and_before_others_come(switch):
     context = switch.fdb.context(set_field(ModifyField.OUT_FIRST_VID, 9, 12))
-    switch.entry(also=POP | PUSH, modify=context)
+    switch.entry(also=POP | PUSH, modify=context, beside=BESIDE)
     changed = bytes.fromhex("88a8 0009")
     assert switch.passes(tagged(TAG, OTHER)) == [tagged(TAG, changed)]
 
@@ -100,7 +74,7 @@ def test_a_later_table_matches_what_the_packet_is_then(switch):
 def test_each_destination_gets_its_own(switch):
     """A mirror is before the change, as tc makes it."""
     switch.entry(to_table(switch.second), to_vport(UPLINK))
-    switch.entry(table=switch.second, also=PUSH)
+    switch.entry(table=switch.second, also=PUSH, beside=BESIDE)
     assert sorted(switch.passes(PLAIN)) == sorted([PLAIN, tagged(TAG)])
 
 
@@ -117,7 +91,7 @@ def test_short_and_long_frames(switch):
 
 
 def test_a_changed_entry_pushes_another_tag(switch):
-    switch.entry(also=PUSH)
+    switch.entry(also=PUSH, beside=BESIDE)
     group = switch.fdb.query_entry(switch.first, 0)[0].group_id
     other = {"push_vlan": BESIDE["push_vlan_2"]}
     switch.fdb.modify(switch.first, 0, group, to_vport(UPLINK), also=PUSH, beside=other)
@@ -126,7 +100,7 @@ def test_a_changed_entry_pushes_another_tag(switch):
 
 @pytest.mark.hostile
 def test_refused(switch):
-    fdb, driver = switch.fdb, switch.manager.driver
+    fdb, driver = switch.fdb, switch.driver
     group = fdb.group(switch.first, 0, 3)
 
     def status(kind=FlowTableType.FDB, table=switch.first, **options):

@@ -18,9 +18,9 @@ from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.objects.eth.flow import Decision, FlowDomain, VportTarget
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import UPLINK, Headers, Marked, parse
-from emu.device.port.eth.plain import header_bytes
+from emu.device.port.eth.plain import header_bytes, plain
 from emu.device.port.eth.vlan import pad
-from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_REWRITE
+from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, LOG_CUT_PER_STEP, STEPS_PER_REWRITE
 from layouts.eth_enums import ModifyField
 
 if TYPE_CHECKING:
@@ -51,14 +51,19 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     return packets, packets * header + payload
 
 
+MOST_CUT = 2048
+"""Packets that are cut out of one super-frame, over all that get them. More are lost."""
+
+
 class _Packet:
     """A frame in the switch, and what it stands for."""
 
-    __slots__ = ("headers", "octets", "packets")
+    __slots__ = ("frame", "headers", "octets", "packets")
 
     def __init__(self, frame: Frame, source_port: int) -> None:
         """Raises FrameError for one without complete headers."""
         headers = parse(frame.data, whole=False)
+        self.frame = frame
         self.headers = marked(headers, {}, source_port)
         self.headers.sqn = frame.sqn
         self.packets, self.octets = stands_for(frame, headers)
@@ -74,14 +79,45 @@ def passages(eswitch: Eswitch, source_port: int, frame: Frame, round_: Round) ->
     if headers is None:
         return
     decision = _decide(eswitch.fdb, packet, headers, round_)
+    left = MOST_CUT
     for at, (target, _) in enumerate(decision.deliveries):
         assert isinstance(target, VportTarget)  # entries of the FDB lead to tables and vPorts only
         steps = decision.rewrites[at] if decision.rewrites else ()
-        sent = _changed(headers, steps, round_)
-        vport = eswitch.vport(target.number)
-        got = _through(vport.egress, packet, sent, round_)
-        if got is not None and len(got.frame) <= MAX_BYTES:
-            yield Arrival(target.number, _frame(frame, got, vport.reg_c_id, target.number))
+        sent = [(packet, headers)]
+        if any(step.needs_whole for step in steps):
+            sent = _whole(packet, headers, left, round_)
+            left -= len(sent)
+        for one, before in sent:
+            arrival = _arrival(eswitch, one, target.number, _changed(before, steps, round_), round_)
+            if arrival is not None:
+                yield arrival
+
+
+def _arrival(
+    eswitch: Eswitch, packet: _Packet, number: int, headers: Marked, round_: Round
+) -> Arrival | None:
+    """What a vPort gets of a packet that the FDB leads there."""
+    vport = eswitch.vport(number)
+    got = _through(vport.egress, packet, headers, round_)
+    if got is None or len(got.frame) > MAX_BYTES:
+        return None
+    return Arrival(number, _frame(packet.frame, got, vport.reg_c_id, number))
+
+
+def _whole(
+    packet: _Packet, headers: Marked, most: int, round_: Round
+) -> list[tuple[_Packet, Marked]]:
+    """The packets that one stands for, with all their checksums; none when they are too many."""
+    if packet.packets > most:
+        return []
+    round_.charge(packet.packets >> LOG_CUT_PER_STEP)
+    now = packet.frame
+    found = []
+    for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
+        one = _Packet(Frame(data), headers.source_port)
+        one.headers.sqn, one.headers.registers = headers.sqn, headers.registers
+        found.append((one, one.headers))
+    return found
 
 
 def _decide(domain: FlowDomain, packet: _Packet, headers: Marked, round_: Round) -> Decision:

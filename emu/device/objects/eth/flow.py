@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import most
+from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.reshape import Step
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
@@ -90,7 +91,13 @@ class FteAction:
     def held(self) -> tuple[Object, ...]:
         """All objects that it refers to."""
         contexts = (step for step in self.steps if isinstance(step, Object))
-        return (*self.destinations, *self.counters, *contexts)
+        of_targets = (held for target in self.vports for held in target.holds())
+        return (*self.destinations, *self.counters, *contexts, *of_targets)
+
+    @property
+    def vports(self) -> list[VportTarget]:
+        """The vPorts among the destinations."""
+        return [target for target in self.destinations if isinstance(target, VportTarget)]
 
     @property
     def tables(self) -> list[FlowTable]:
@@ -101,12 +108,22 @@ class FteAction:
 class VportTarget(Object):
     """A vPort as a destination of an entry in a switch's tables, the cable's included."""
 
-    __slots__ = ("number",)
+    __slots__ = ("number", "reformat")
     kind = "vPort"
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, reformat: PacketReformat | None = None) -> None:
+        """``reformat`` is what is done with the packets of this destination alone."""
         super().__init__()
         self.number = number
+        self.reformat = reformat
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The same as steps."""
+        return () if self.reformat is None else (self.reformat,)
+
+    def holds(self) -> tuple[Object, ...]:
+        return () if self.reformat is None else (self.reformat,)
 
     def __repr__(self) -> str:
         return f"vPort {self.number:#x}"

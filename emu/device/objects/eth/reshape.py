@@ -9,25 +9,35 @@ from collections.abc import Callable
 from typing import Any
 
 from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.packet_reformat import PacketReformat
 
 
 class Reshape:
     """One such change of an entry of a flow table."""
 
-    __slots__ = ("changes", "in_frame", "name", "parts", "reshapes")
+    __slots__ = ("changes", "in_frame", "name", "needs_whole", "parts", "reshapes")
 
     def __init__(
-        self, name: str, change: Callable[[Any], bytes], parts: frozenset[Any] = frozenset()
+        self,
+        name: str,
+        change: Callable[[Any], bytes],
+        parts: frozenset[Any] = frozenset(),
+        *,
+        needs_whole: bool = False,
     ) -> None:
-        """``change`` makes the frame of a packet anew; ``parts`` as in :class:`ModifyHeader`."""
+        """``change`` makes the frame of a packet anew; ``parts`` as in :class:`ModifyHeader`.
+
+        ``needs_whole``: lengths and checksums of the packet have to be right before.
+        """
         self.name = name
         self.changes = (change,)
         self.parts = parts
         self.in_frame = self.reshapes = True
+        self.needs_whole = needs_whole
 
     def __repr__(self) -> str:
         return self.name
 
 
-Step = ModifyHeader | Reshape
+Step = ModifyHeader | PacketReformat | Reshape
 """What an entry does with a packet before the packet goes to its destinations."""

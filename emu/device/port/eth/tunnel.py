@@ -49,36 +49,44 @@ def inner_of(headers: Headers, vxlan_ports: Collection[int], whole: bool = True)
     None when it is no tunnel that the adapter knows, or its headers are incomplete. ``whole`` as in
     :func:`parse`.
     """
+    found = _payload(headers, vxlan_ports)
+    return None if found is None else _of_type(headers.frame, *found, whole)
+
+
+def inner_frame_at(headers: Headers, vxlan_ports: Collection[int]) -> int:
+    """Where the Ethernet frame inside begins; 0 when it is no tunnel of frames."""
+    found = _payload(headers, vxlan_ports)
+    return found[0] if found is not None and found[1] == _TEB else 0
+
+
+def _payload(headers: Headers, vxlan_ports: Collection[int]) -> tuple[int, int] | None:
+    """Where the tunnel's payload begins, and its Ethertype."""
     start, protocol = headers.l4, headers.protocol
     if protocol == UDP and start:
-        return _behind_udp(headers, start, vxlan_ports, whole)
+        return _behind_udp(headers.frame, start, vxlan_ports)
     if protocol == GRE and start:
-        return _behind_gre(headers, start, whole)
+        return _behind_gre(headers.frame, start)
     if protocol in (IPIP, IPV6_IN_IP) and start:
-        return parse_ip(headers.frame, start, ETH_IPV4 if protocol == IPIP else ETH_IPV6, whole)
+        return start, ETH_IPV4 if protocol == IPIP else ETH_IPV6
     return None
 
 
-def _behind_udp(
-    headers: Headers, start: int, vxlan_ports: Collection[int], whole: bool
-) -> Headers | None:
-    frame = headers.frame
+def _behind_udp(frame: bytes, start: int, vxlan_ports: Collection[int]) -> tuple[int, int] | None:
     (port,) = _u16.unpack_from(frame, start + 2)
     at = start + _UDP_BYTES
     if port in vxlan_ports:
-        return _ethernet(frame, at + _VXLAN_BYTES, whole)
+        return at + _VXLAN_BYTES, _TEB
     if port != GENEVE_PORT or len(frame) < at + _GENEVE_BYTES:
         return None
     end = at + _GENEVE_BYTES + (frame[at] & _GENEVE_WORDS) * _WORD
-    return _of_type(frame, end, _u16.unpack_from(frame, at + 2)[0], whole)
+    return end, _u16.unpack_from(frame, at + 2)[0]
 
 
-def _behind_gre(headers: Headers, start: int, whole: bool) -> Headers | None:
-    frame = headers.frame
+def _behind_gre(frame: bytes, start: int) -> tuple[int, int]:
     flags = frame[start]
     optional = (_GRE_CHECKSUM, _GRE_KEY, _GRE_SEQUENCE)
     end = start + _GRE_BYTES + _WORD * sum(bool(flags & bit) for bit in optional)
-    return _of_type(frame, end, _u16.unpack_from(frame, start + 2)[0], whole)
+    return end, _u16.unpack_from(frame, start + 2)[0]
 
 
 def _of_type(frame: bytes, at: int, kind: int, whole: bool) -> Headers | None:

@@ -24,6 +24,7 @@ from emu.device.objects.eth.flow import (
     FteAction,
     FteVerdict,
     Miss,
+    VportTarget,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.reshape import Step
@@ -143,8 +144,9 @@ def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decis
                 ways.append(way._replace(table=target))
             else:
                 deliveries.append((target, way.tag))
-                rewrites.append(way.steps)
-                changes += way.changes
+                own = target.steps if isinstance(target, VportTarget) else ()
+                rewrites.append((*way.steps, *own) if own else way.steps)
+                changes += way.changes + len(own)
         if changes > MAX_CHANGES:
             deliveries, rewrites, missed, allowed, passed = [], [], True, False, ()
             break

@@ -32,6 +32,9 @@ _CTAG, _STAG = ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "big")
 _L4_TYPE = {TCP: 1, UDP: 2}  # MLX5_PACKET_L4_TYPE_*
 _number = int.from_bytes
 _GRH_BYTES, _BTH_BYTES = grh.size, bth.size
+_UDP_BYTES, _GRE_KEYED_BYTES = 8, 12
+_TUNNEL_BYTES = 8
+"""As much of VXLAN's, Geneve's or a base transport header as is matched."""
 
 
 def base(headers: Headers) -> tuple[bytes, int]:
@@ -159,10 +162,23 @@ def _after_udp(headers: Headers, port: int, size: int) -> bytes:
 
 
 def _tunnel(headers: Headers) -> bytes:
-    """The bytes that determine the fields of tunnels, RoCE and ESP."""
+    """The bytes that determine the fields of tunnels, RoCE and ESP.
+
+    Lengths, checksums and sequence numbers are not among them: they differ between the packets of
+    one flow.
+    """
     if headers.ethertype == ETH_ROCE:
-        return _after_grh(headers)
-    return headers.frame[headers.l4 : min(headers.l4 + 20, headers.end)] if headers.l4 else b""
+        return _after_grh(headers)[:_TUNNEL_BYTES]
+    frame, l4, end = headers.frame, headers.l4, headers.end
+    if not l4:
+        return b""
+    if headers.protocol == UDP:
+        whole = min(end - l4, _UDP_BYTES + _BTH_BYTES)
+        tunnel = frame[l4 + _UDP_BYTES : min(l4 + _UDP_BYTES + _TUNNEL_BYTES, end)]
+        return frame[l4 + 2 : l4 + 4] + tunnel + bytes((whole,))
+    if headers.protocol == GRE:
+        return _gre(headers)[:_GRE_KEYED_BYTES]
+    return frame[l4 : l4 + 4] if headers.protocol == ESP else b""
 
 
 def _vxlan_vni(headers: Headers) -> int | None:

@@ -28,14 +28,14 @@ def _popped(headers: Headers) -> bytes:
     return frame[:_MACS] + frame[_MACS + TAG_BYTES :] if headers.tags else frame
 
 
-def _third_tag(headers: Headers) -> bytes:
+def third_tag(headers: Headers) -> bytes:
     """What comes to light behind two tags, when there are more."""
     if headers.tags < MAX_TAGS or headers.ethertype not in _TPIDS:
         return b""
     return headers.frame[headers.l3 : headers.l3 + _BEHIND_BYTES]
 
 
-POP = Reshape("pop a tag", _popped, frozenset({_third_tag}))
+POP = Reshape("pop a tag", _popped, frozenset({third_tag}))
 
 
 def push(tag: Vlan) -> Reshape:

@@ -1,0 +1,168 @@
+"""What packet reformat contexts do to packets, and the end of a tunnel (the flow action DECAP).
+
+A tunnel's headers come from the driver as a whole. What depends on the packet follows here:
+lengths, the IPv4 header's checksum, and UDP's source port, which tells the flows inside apart,
+where the driver has left it 0. UDP has no checksum then.
+
+Sources: PRM "Packet reformat"; core/en/tc_tun.c; core/esw/bridge.c:
+mlx5_esw_bridge_vlan_push_create; RFC 7348 5 (the source port).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from struct import Struct
+from zlib import crc32
+
+from emu.device.engine.eth.steering.fields import FIELDS, base
+from emu.device.engine.eth.steering.match_field import Part
+from emu.device.engine.eth.steering.vlan_tags import third_tag
+from emu.device.errors import CmdError
+from emu.device.objects.eth.packet_reformat import PacketReformat
+from emu.device.objects.eth.reshape import Reshape
+from emu.device.port.eth.checksum import insert
+from emu.device.port.eth.headers import UDP, VXLAN_PORT, FrameError, Headers, parse
+from emu.device.port.eth.tunnel import inner_frame_at
+from layouts.enums import Status
+from layouts.eth_enums import ReformatAnchor, ReformatType
+
+_VXLAN_PORTS = frozenset({VXLAN_PORT})
+_EPHEMERAL, _EPHEMERAL_BITS = 0xC000, 0x3FFF
+_IPV6_BYTES = 40
+_MATCHED_BYTES = 128
+_u16 = Struct(">H")
+
+_OUTER_PARTS: frozenset[Part] = frozenset(
+    field.part
+    for name, field in FIELDS.items()
+    if name.startswith("outer_headers.") and field.part is not None
+)
+_ALL_PARTS = tuple({field.part: None for field in FIELDS.values() if field.part is not None})
+
+
+# -- tunnels
+
+
+def _encap(data: bytes) -> Callable[[Headers], bytes]:
+    """Put a tunnel's headers, ``data``, before a packet. Raises BAD_PARAM_ERR for no such."""
+    outer = parse(data, whole=False) if len(data) >= 14 else None
+    if outer is None or not outer.version:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "reformat_data are not the headers of an IP tunnel",
+            f"{len(data)} bytes",
+        )  # fmt: skip
+    l3, l4, version = outer.l3, outer.l4, outer.version
+    is_udp = outer.protocol == UDP and l4 > 0
+    has_port = is_udp and data[l4 : l4 + 2] != b"\0\0"
+
+    def change(headers: Headers) -> bytes:
+        frame = bytearray(data + headers.frame)
+        length = len(frame) - l3
+        if length > 0xFFFF:
+            raise FrameError("packet in a tunnel is longer than IP allows")
+        if version == 4:
+            _u16.pack_into(frame, l3 + 2, length)
+        else:
+            _u16.pack_into(frame, l3 + 4, length - _IPV6_BYTES)
+        if is_udp:
+            if not has_port:
+                _u16.pack_into(frame, l4, _entropy(headers))
+            _u16.pack_into(frame, l4 + 4, len(frame) - l4)
+            _u16.pack_into(frame, l4 + 6, 0)
+        whole = Headers(bytes(frame), outer.ethertype, l3, version, outer.protocol, l4, len(frame))
+        return insert(whole, l3=True, l4=False)
+
+    return change
+
+
+def _entropy(headers: Headers) -> int:
+    """A source port that packets of one flow have in common."""
+    flow = headers.addresses + headers.ports if headers.version else headers.frame[:12]
+    return _EPHEMERAL | crc32(flow) & _EPHEMERAL_BITS
+
+
+def _inner(headers: Headers) -> bytes:
+    """The frame in a tunnel; empty when there is none."""
+    at = inner_frame_at(headers, _VXLAN_PORTS)
+    return headers.frame[at:] if at and len(headers.frame) >= at + 14 else b""
+
+
+def _decapped(headers: Headers) -> bytes:
+    inner = _inner(headers)
+    if not inner:
+        raise FrameError("packet is in no tunnel that could end")
+    return inner
+
+
+def _of_inner(headers: Headers) -> Hashable:
+    """All that decides what the packet inside matches behind the end of its tunnel."""
+    frame = _inner(headers)
+    if not frame:
+        return None
+    inner = parse(frame, whole=False)
+    return base(inner), third_tag(inner), *[part(inner) for part in _ALL_PARTS]
+
+
+DECAP = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_whole=True)
+
+
+# -- any headers
+
+
+def _place(anchor: int, offset: int, size: int, most: int) -> int:
+    if anchor != ReformatAnchor.MAC_START:
+        raise CmdError(Status.BAD_PARAM_ERR, "reformat anchor not supported", f"{anchor:#x}")
+    if offset + size > most or offset % 2 or size % 2:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "reformat is not within a packet's first headers",
+            f"{size} bytes at {offset}",
+        )  # fmt: skip
+    return offset
+
+
+def _insert(data: bytes, at: int) -> Callable[[Headers], bytes]:
+    return lambda headers: headers.frame[:at] + data + headers.frame[at:]
+
+
+def _remove(at: int, size: int) -> Callable[[Headers], bytes]:
+    def change(headers: Headers) -> bytes:
+        if len(headers.frame) < at + size + 2:
+            raise FrameError("packet is shorter than what is taken away")
+        return headers.frame[:at] + headers.frame[at + size :]
+
+    return change
+
+
+def _behind(at: int, size: int) -> Part:
+    """What decides the headers of a packet whose bytes there have moved."""
+
+    def part(headers: Headers) -> Hashable:
+        if at + size <= headers.l3 - 2:
+            return third_tag(headers)
+        return headers.frame[: max(headers.l3, at + size) + _MATCHED_BYTES]
+
+    return part
+
+
+MOST_OFFSET = 64
+"""Headers are inserted and removed in front of this place."""
+
+
+def context_of(
+    kind: int, anchor: int, offset: int, size: int, data: bytes, ctx: bytes
+) -> PacketReformat:
+    """The context of reformat_type ``kind``; ``data`` are the ``size`` bytes of reformat_data.
+
+    Raises BAD_PARAM_ERR for what is not built.
+    """
+    if kind in (ReformatType.L2_TO_VXLAN, ReformatType.L2_TO_NVGRE, ReformatType.L2_TO_L2_TUNNEL):
+        return PacketReformat(ReformatType(kind), _encap(data), _OUTER_PARTS, ctx)
+    if kind == ReformatType.INSERT_HDR:
+        at = _place(anchor, offset, 0, MOST_OFFSET)
+        parts = frozenset({_behind(at, 0)})
+        return PacketReformat(ReformatType.INSERT_HDR, _insert(data, at), parts, ctx)
+    if kind == ReformatType.REMOVE_HDR:
+        at = _place(anchor, offset, size, MOST_OFFSET)
+        parts = frozenset({_behind(at, size)})
+        return PacketReformat(ReformatType.REMOVE_HDR, _remove(at, size), parts, ctx)
+    raise CmdError(Status.BAD_PARAM_ERR, "reformat_type not supported", f"{kind:#x}")

@@ -1,0 +1,55 @@
+"""Packet reformat contexts: headers that entries of flow tables put before a packet, or take away.
+
+Source: PRM "Packet reformat"; core/fs_cmd.c: mlx5_cmd_packet_reformat_alloc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from emu.device.objects.numbering import Limits, Numbering
+from emu.device.objects.object import Object
+from layouts.eth_enums import ReformatType
+
+
+def _most(made: Limits) -> int:
+    number: int = made.caps.eswitch.log_max_packet_reformat_context
+    return 1 << number if made.caps.general.eswitch_manager else 1
+
+
+class PacketReformat(Object):
+    """A step of entries (``emu.device.objects.eth.reshape``) with a number of its own."""
+
+    __slots__ = ("changes", "ctx", "parts", "reformat_type")
+    kind = "packet reformat context"
+    numbering = Numbering(_most)
+    BASE_BYTES = 2048
+    in_frame = reshapes = True
+
+    def __init__(
+        self,
+        reformat_type: ReformatType,
+        change: Callable[[Any], bytes],
+        parts: frozenset[Any],
+        ctx: bytes,
+    ) -> None:
+        """``change`` and ``parts`` as in ``Reshape``; ``ctx`` is what a query returns."""
+        super().__init__()
+        self.reformat_type = reformat_type
+        self.changes = (change,)
+        self.parts = parts
+        self.ctx = ctx
+
+    @property
+    def needs_whole(self) -> bool:
+        """Whether lengths and checksums of the packet have to be right before."""
+        return self.reformat_type in _TUNNELS
+
+    def about(self) -> dict[str, Any]:
+        return {"type": self.reformat_type.name}
+
+
+_TUNNELS = frozenset(
+    {ReformatType.L2_TO_VXLAN, ReformatType.L2_TO_NVGRE, ReformatType.L2_TO_L2_TUNNEL}
+)

@@ -1,0 +1,218 @@
+"""What flow table entries do with their packets: the checks of a flow_context, and its lists.
+
+Source: PRM "Flow steering"; core/fs_cmd.c: mlx5_cmd_set_fte.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import islice
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import vlan_tags
+from emu.device.engine.eth.steering.reformat import DECAP
+from emu.device.errors import CmdError
+from emu.device.objects.eth.flow import (
+    ACLS,
+    FlowTable,
+    FteAction,
+    FteVerdict,
+    VportTarget,
+)
+from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.packet_reformat import PacketReformat
+from emu.device.objects.eth.reshape import Step
+from emu.device.objects.object import Object
+from emu.device.port.eth.headers import UPLINK
+from firmware_cmds.options import first_set
+from layouts.enums import Status
+from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType
+from layouts.steering import fte as layout
+
+if TYPE_CHECKING:
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
+
+_VERDICTS = {
+    FlowAction.DROP: FteVerdict.DROP,
+    FlowAction.FWD_DEST: FteVerdict.FORWARD,
+    FlowAction.ALLOW: FteVerdict.ALLOW,
+}
+_RDMA = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX)
+"""Only RoCE packets can be allowed: the transport takes them, or the wire. TIRs do not."""
+_ALLOWING = frozenset({*_RDMA, *ACLS})
+"""Where packets can be let pass: to what comes after the tables."""
+_WITHOUT_TIRS = _ALLOWING | {FlowTableType.FDB}
+_OPTIONAL = {
+    FlowAction.VLAN_POP: "pop_vlan",
+    FlowAction.VLAN_POP_2: "pop_vlan_2",
+    FlowAction.VLAN_PUSH: "push_vlan",
+    FlowAction.VLAN_PUSH_2: "push_vlan_2",
+    FlowAction.DECAP: "decap",
+    FlowAction.PACKET_REFORMAT: "reformat",
+}
+"""Actions of tables that have the property of this name."""
+_BESIDE = reduce(or_, _OPTIONAL, FlowAction.COUNT | FlowAction.MOD_HDR)
+"""Actions that go with a verdict."""
+_BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | _BESIDE
+_POPS = (FlowAction.VLAN_POP, FlowAction.VLAN_POP_2)
+_PUSHES = {FlowAction.VLAN_PUSH: "push_vlan", FlowAction.VLAN_PUSH_2: "push_vlan_2"}
+"""And where the tag is."""
+_NOT_BUILT = ("uplink_hairpin_en", "encrypt_decrypt_type")
+"""Fields of flow_context whose features have capability bits, none of which is set."""
+LIST_ITEM_BYTES = layout.dest_format_struct.size
+LONG = layout.extended_dest_format.size // LIST_ITEM_BYTES
+"""Places that an item takes with extended_destination."""
+
+
+class Lists:
+    """The destinations and counters behind a flow_context, as the driver lists them.
+
+    Each has the size of a destination; of a counter only the first 8 bytes count.
+    """
+
+    def __init__(self, table: FlowTable, ctx: layout.FlowContext) -> None:
+        if ctx.extended_destination and table.table_type is not FlowTableType.FDB:
+            raise CmdError(Status.BAD_PARAM_ERR, "extended_destination is for entries of an FDB")
+        destinations, counters = ctx.destination_list_size, ctx.flow_counter_list_size
+        places = LONG if ctx.extended_destination else 1
+        number = destinations + counters
+        if number * places > len(ctx.destination):
+            raise CmdError(
+                Status.BAD_INP_LEN_ERR, "input is too short for its list",
+                f"{destinations} destinations, {counters} counters",
+            )  # fmt: skip
+        pieces = [*islice(ctx.destination, number * places)]
+        items = [b"".join(pieces[at : at + places]) for at in range(0, number * places, places)]
+        self.destinations = items[:destinations]
+        self.counters = [item[:LIST_ITEM_BYTES] for item in items[destinations:]]
+
+
+def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
+    """``caps``: the properties of the table."""
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
+    for action in FlowAction:
+        is_there = action in _BUILT and (
+            action not in _OPTIONAL or getattr(caps, _OPTIONAL[action])
+        )
+        if ctx.action & action and not is_there:
+            raise CmdError(Status.BAD_PARAM_ERR, "flow action not supported", f"{action.name}")
+
+
+def action_of(
+    hca: Hca, table: FlowTable, ctx: layout.FlowContext, lists: Lists, *, ignores_level: bool
+) -> FteAction:
+    """What a context says is done with the packets of an entry of this table."""
+    caps = hca.caps.flow_properties(table.table_type)
+    _check_options(ctx, caps)
+    verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
+    if verdict is None or (verdict is FteVerdict.ALLOW and table.table_type not in _ALLOWING):
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow table entry must forward or drop, or allow in a table for RDMA or an ACL",
+            f"{ctx.action:#x}",
+        )
+    if len(lists.destinations) > 1 << caps.log_max_destination:
+        raise CmdError(
+            Status.LIM_ERR, "more destinations than log_max_destination",
+            f"{len(lists.destinations)}",
+        )  # fmt: skip
+    if len(lists.counters) > 1 << caps.log_max_flow_counter:
+        raise CmdError(
+            Status.LIM_ERR, "more counters than log_max_flow_counter", f"{len(lists.counters)}"
+        )
+    if bool(ctx.action & FlowAction.COUNT) != bool(lists.counters):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "flow counters must be listed if the action counts, and only then"
+        )
+    action = FteAction(
+        verdict,
+        tuple(_destination(hca, table, item) for item in lists.destinations),
+        ctx.flow_tag,
+        tuple(_counter(hca.flow_counters, item) for item in lists.counters),
+        _steps(hca, table, ctx),
+    )
+    if sum(bool(target.holds()) for target in action.vports) > _most_reformats(hca):
+        raise CmdError(Status.LIM_ERR, "more reformats than log_max_fdb_encap_uplink")
+    steering.check_action(table, action, ignores_level=ignores_level)
+    return action
+
+
+def _steps(hca: Hca, table: FlowTable, ctx: layout.FlowContext) -> tuple[Step, ...]:
+    """What is done with a packet, in order (core/steering/dr_action.c has the same one)."""
+    action = ctx.action
+    steps: list[Step] = [DECAP] if action & FlowAction.DECAP else []
+    steps += [vlan_tags.POP for pop in _POPS if action & pop]
+    if action & FlowAction.MOD_HDR:
+        steps.append(_modify_header(hca.modify_headers, table, ctx))
+    steps += [vlan_tags.push(getattr(ctx, tag)) for push, tag in _PUSHES.items() if action & push]
+    if action & FlowAction.PACKET_REFORMAT:
+        steps.append(hca.packet_reformats.need(ctx.packet_reformat_id))
+    return tuple(steps)
+
+
+def _modify_header(
+    contexts: Table[ModifyHeader], table: FlowTable, ctx: layout.FlowContext
+) -> ModifyHeader:
+    context = contexts.need(ctx.modify_header_id)
+    if context.table_type is not table.table_type:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "modify header context is for tables of another type",
+            f"{context!r}",
+        )  # fmt: skip
+    return context
+
+
+def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
+    given = layout.dest_format_struct.view(item[:LIST_ITEM_BYTES])
+    is_vport = given.destination_type in (FlowDestination.VPORT, FlowDestination.UPLINK)
+    is_own = is_vport and given.destination_eswitch_owner_vhca_id == hca.vhca.number
+    if given.destination_eswitch_owner_vhca_id_valid and not is_own:
+        raise CmdError(Status.BAD_PARAM_ERR, "destinations of other functions are not supported")
+    if table.table_type is FlowTableType.FDB and is_vport:
+        is_uplink = given.destination_type == FlowDestination.UPLINK
+        number = UPLINK if is_uplink else given.destination_id
+        return _vport_target(hca, number, _reformat(hca, item, given))
+    if given.packet_reformat:
+        raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat is for vPorts of an FDB")
+    if given.destination_type == FlowDestination.TIR and table.table_type not in _WITHOUT_TIRS:
+        return hca.tirs.need(given.destination_id)
+    if given.destination_type == FlowDestination.FLOW_TABLE:
+        target = hca.flow_tables.need(given.destination_id)
+        if target.table_type is not table.table_type:
+            raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{target!r}")
+        if target.vport != table.vport:
+            raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{target!r}")
+        return target
+    raise CmdError(
+        Status.BAD_PARAM_ERR, "destination_type not supported", f"{given.destination_type}"
+    )
+
+
+def _most_reformats(hca: Hca) -> int:
+    """Destinations of one entry that have a packet reformat context of their own."""
+    return 1 << hca.caps.eswitch.log_max_fdb_encap_uplink
+
+
+def _reformat(hca: Hca, item: bytes, given: layout.DestFormatStruct) -> PacketReformat | None:
+    """What is done with the packets of one destination; only a long item names it."""
+    if not given.packet_reformat:
+        return None
+    if len(item) < layout.extended_dest_format.size:
+        raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat without extended_destination")
+    number = layout.extended_dest_format.view(item).packet_reformat_id
+    return hca.packet_reformats.need(number)
+
+
+def _vport_target(hca: Hca, number: int, reformat: PacketReformat | None) -> VportTarget:
+    if not hca.vhca.sees(number):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+    return VportTarget(number, reformat)
+
+
+def _counter(counters: Table[FlowCounter], item: bytes) -> FlowCounter:
+    return counters.need(layout.flow_counter_list.view(item).flow_counter_id)

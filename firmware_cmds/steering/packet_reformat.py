@@ -1,0 +1,85 @@
+"""Packet reformat contexts: headers that entries put before a packet, or take away (core/fs_cmd.c).
+
+Tables of the embedded switch have them.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth.steering.reformat import context_of
+from emu.device.errors import CmdError
+from firmware_cmds.function.eswitch import eswitch_of
+from layouts.enums import Op, Status
+from layouts.eth_enums import ReformatType
+from layouts.steering import packet_reformat as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_PIECE_BYTES = 2
+_FIXED_BYTES = layout.packet_reformat_context_in.size - 2
+"""In front of reformat_data."""
+
+
+@command(
+    Op.ALLOC_PACKET_REFORMAT_CONTEXT, layout.alloc_packet_reformat_context_in,
+    layout.alloc_packet_reformat_context_out,
+)  # fmt: skip
+def alloc_packet_reformat_context(
+    hca: Hca, cmd: layout.AllocPacketReformatContextIn, out: layout.AllocPacketReformatContextOut
+) -> None:
+    """Make a context. What it takes away has a size, and no data."""
+    eswitch_of(hca)
+    ctx = cmd.packet_reformat_context
+    kind, size = ctx.reformat_type, ctx.reformat_data_size
+    most = hca.caps.eswitch.max_encap_header_size
+    if not 1 <= size <= most or size % _PIECE_BYTES:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "reformat_data_size is 0, odd, or above max_encap_header_size",
+            f"{size}",
+        )  # fmt: skip
+    data = b"".join(
+        (bytes(ctx.reformat_data), *islice(ctx.more_reformat_data, size // _PIECE_BYTES))
+    )
+    if kind != ReformatType.REMOVE_HDR and len(data) < size:
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "input is too short for its reformat_data", f"{size} bytes"
+        )
+    context = context_of(
+        kind, ctx.reformat_param_0, ctx.reformat_param_1, size, data[:size],
+        bytes(ctx)[: _FIXED_BYTES] + data,
+    )  # fmt: skip
+    out.packet_reformat_id = hca.packet_reformats.add(context)
+
+
+@command(
+    Op.QUERY_PACKET_REFORMAT_CONTEXT, layout.query_packet_reformat_context_in,
+    layout.query_packet_reformat_context_out,
+)  # fmt: skip
+def query_packet_reformat_context(
+    hca: Hca, cmd: layout.QueryPacketReformatContextIn, out: layout.QueryPacketReformatContextOut
+) -> None:
+    """Return a context, and as much of its data as the output has room for."""
+    ctx = hca.packet_reformats.need(cmd.packet_reformat_id).ctx
+    fixed = layout.packet_reformat_context_in.size
+    out.packet_reformat_context = ctx[:fixed]
+    places = out.packet_reformat_context.more_reformat_data
+    for number in range(min(len(places), (len(ctx) - fixed) // _PIECE_BYTES)):
+        at = fixed + number * _PIECE_BYTES
+        places[number] = ctx[at : at + _PIECE_BYTES]
+
+
+@command(
+    Op.DEALLOC_PACKET_REFORMAT_CONTEXT, layout.dealloc_packet_reformat_context_in,
+    layout.dealloc_packet_reformat_context_out,
+)  # fmt: skip
+def dealloc_packet_reformat_context(
+    hca: Hca,
+    cmd: layout.DeallocPacketReformatContextIn,
+    out: layout.DeallocPacketReformatContextOut,
+) -> None:
+    """Destroy the context; refused while entries use it."""
+    hca.packet_reformats.remove(cmd.packet_reformat_id)

@@ -1,0 +1,206 @@
+"""The embedded switch puts packets into tunnels, and takes them out."""
+
+from struct import pack
+
+import pytest
+from helpers.device.switches import UPLINK, Switch
+
+from emu.device.port.eth.checksum import insert
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.flow_fields import (
+    entry_fields,
+    match_beside,
+    reformat_fields,
+    to_table,
+    to_vport,
+    with_reformat,
+)  # fmt: skip
+from emu.driver.ethernet.frames import Packet
+from layouts.enums import Op, Status
+from layouts.eth_enums import FlowAction, FlowTableType, ReformatType
+
+MISC = 1 << 1
+VNI = 0x4242
+REFORMAT, DECAP = FlowAction.PACKET_REFORMAT, FlowAction.DECAP
+INNER = Packet(payload=b"inside" * 20).frame()
+ETHERNET = bytes.fromhex("020000000001 020000000002")
+UDP = bytes.fromhex("0000 12b5 0000 0000")
+VXLAN = b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0"
+IPV4 = bytes.fromhex("4500 0000 0000 0000 4011 0000 0a000001 0a000002")
+IPV6 = bytes.fromhex("60000000 0000 11 40") + bytes(15) + b"\1" + bytes(15) + b"\2"
+OVER_4 = ETHERNET + bytes.fromhex("0800") + IPV4 + UDP + VXLAN
+OVER_6 = ETHERNET + bytes.fromhex("86dd") + IPV6 + UDP + VXLAN
+GRE = (
+    ETHERNET
+    + bytes.fromhex("0800")
+    + IPV4.replace(b"\x40\x11", b"\x40\x2f")
+    + bytes.fromhex("2000 6558 00000007")
+)
+TAG = bytes.fromhex("8100 0007")
+
+
+@pytest.fixture
+def switch(clock):
+    return Switch(clock)
+
+
+def context(switch, data=b"", kind=ReformatType.L2_TO_VXLAN, **fields):
+    given = reformat_fields(kind, data, **fields)
+    return switch.driver.must(Op.ALLOC_PACKET_REFORMAT_CONTEXT, **given).packet_reformat_id
+
+
+def reformat(number):
+    return {"also": REFORMAT, "beside": {"packet_reformat_id": number}}
+
+
+@pytest.mark.parametrize("data", [OVER_4, OVER_6], ids=["IPv4", "IPv6"])
+def test_into_a_vxlan_tunnel(switch, data):
+    switch.entry(**reformat(context(switch, data)))
+    (sent,) = switch.passes(INNER)
+    headers = parse(sent)
+    assert sent[len(data) :] == INNER
+    assert headers.end == len(sent) == len(data) + len(INNER)
+    l4 = headers.l4
+    assert int.from_bytes(sent[l4 : l4 + 2], "big") >= 0xC000, "a port that tells flows apart"
+    assert int.from_bytes(sent[l4 + 4 : l4 + 6], "big") == len(sent) - l4
+    assert insert(headers, l3=True, l4=False) == sent
+    assert sent[l4 + 8 : l4 + 16] == VXLAN
+
+
+def test_packets_of_a_flow_have_one_port_and_flows_have_several(switch):
+    switch.entry(**reformat(context(switch, OVER_4)))
+    ports = [
+        {switch.passes(Packet(ports=pack(">HH", port, 7), payload=bytes(size)).frame())[0][34:36]
+         for size in (80, 90)}
+        for port in range(1000, 1008)
+    ]  # fmt: skip
+    assert all(len(one) == 1 for one in ports)
+    assert len(set.union(*ports)) > 4
+
+
+@pytest.mark.parametrize("data", [OVER_4, OVER_6, GRE], ids=["VXLAN", "VXLAN over IPv6", "GRE"])
+def test_out_of_a_tunnel(switch, data):
+    switch.entry(**reformat(context(switch, data, ReformatType.L2_TO_L2_TUNNEL)))
+    (packet,) = switch.passes(INNER)
+    fdb, table = switch.fdb, switch.second
+    fdb.set_root(table)
+    switch.entry(table=table, also=DECAP)
+    assert switch.passes(packet) == [INNER]
+    assert switch.passes(INNER) == [], "it is in no tunnel"
+
+
+def test_what_is_inside_decides_behind_the_tunnel(switch):
+    switch.entry(to_table(switch.second), also=DECAP)
+    fdb, table = switch.fdb, switch.second
+    group = fdb.group(table, 0, 3, udp_dport=0xFFFF, ip_protocol=0xFF)
+    fdb.entry(table, 0, group, to_vport(UPLINK), udp_dport=7, ip_protocol=17)
+    for port, passes in ((7, True), (8, False), (7, True)):
+        inner = Packet(protocol=17, ports=pack(">HH", 1, port), payload=bytes(99)).frame()
+        outer = Frame(b"".join((GRE, inner))).data
+        length = (len(outer) - 14).to_bytes(2, "big")
+        assert switch.passes(outer[:16] + length + outer[18:]) == [inner] * passes
+
+
+def test_a_key_of_the_tunnel_is_matched(switch):
+    fdb, table = switch.fdb, switch.first
+    group = fdb.group(table, 0, 3, enable=MISC, match_criteria=match_beside(vxlan_vni=0xFFFFFF))
+    fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=match_beside(vxlan_vni=VNI))
+    length = (len(OVER_4) - 14 + len(INNER)).to_bytes(2, "big")
+    udp = (16 + len(INNER)).to_bytes(2, "big")
+    packet = OVER_4[:16] + length + OVER_4[18:38] + udp + OVER_4[40:] + INNER
+    assert switch.passes(packet) == [INNER]
+    assert switch.passes(packet.replace(VXLAN, VXLAN[:4] + b"\1" + VXLAN[5:])) == []
+
+
+def test_super_frames_are_cut_before_they_go_into_a_tunnel(switch):
+    switch.entry(**reformat(context(switch, OVER_4)))
+    packet = Packet(payload=bytes(3000)).frame()
+    hca = switch.manager.hca
+    hca.switch.forward(hca, Frame(packet, gso_size=1000, checked=True))
+    sent = [frame.data for frame in switch.wire.sent()]
+    assert len(sent) == 3
+    for frame in sent:
+        inner = parse(frame[len(OVER_4) :])
+        assert insert(inner, l3=True, l4=True) == inner.frame
+    hca.switch.forward(hca, Frame(packet, gso_size=1, checked=True))
+    assert switch.wire.sent() == [], "more than are cut"
+
+
+def test_each_destination_has_a_tunnel_of_its_own(switch):
+    """extended_destination: a rule of tc that mirrors to several tunnels."""
+    numbers = [context(switch, data) for data in (OVER_4, OVER_6)]
+    fdb = switch.fdb
+    counter = fdb.counter()
+    group = fdb.group(switch.first, 0, 0)
+    to = [with_reformat(to_vport(UPLINK), number) for number in numbers]
+    to.append(with_reformat(to_vport(UPLINK), None))
+    fdb.entry(
+        switch.first, 0, group, *to, counters=[counter], beside={"extended_destination": 1}
+    )  # fmt: skip
+    sent = switch.passes(INNER)
+    assert sorted(len(frame) - len(INNER) for frame in sent) == [0, len(OVER_4), len(OVER_6)]
+    assert fdb.counted(counter)[0] == 1
+    gone = {"packet_reformat_id": numbers[1]}
+    answer = switch.driver.command(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, **gone)
+    assert answer.status == Status.BAD_RES_STATE_ERR, "an entry uses it"
+    fdb.modify(switch.first, 0, group, to_vport(UPLINK), also=FlowAction.COUNT)
+    assert switch.passes(INNER) == [INNER]
+    assert fdb.counted(counter)[0] == 2
+    switch.driver.must(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, **gone)
+
+
+def test_a_bridge_inserts_and_removes_a_tag(switch):
+    """core/esw/bridge.c: at the place of the VLAN's type."""
+    switch.entry(**reformat(context(switch, TAG, ReformatType.INSERT_HDR, param_1=12)))
+    tagged = INNER[:12] + TAG + INNER[12:]
+    assert switch.passes(INNER) == [tagged]
+    switch.fdb.set_root(switch.second)
+    number = context(switch, kind=ReformatType.REMOVE_HDR, size=4, param_1=12)
+    switch.entry(table=switch.second, **reformat(number))
+    assert switch.passes(tagged) == [INNER]
+
+
+def test_query_returns_what_was_given(switch):
+    number = context(switch, OVER_6)
+    found = switch.driver.must(
+        Op.QUERY_PACKET_REFORMAT_CONTEXT, packet_reformat_id=number, out_extra=len(OVER_6)
+    ).packet_reformat_context
+    assert found.reformat_data_size == len(OVER_6)
+    data = bytes(found.reformat_data) + b"".join(found.more_reformat_data)
+    assert data[: len(OVER_6)] == OVER_6
+
+
+@pytest.mark.hostile
+def test_refused(switch):
+    driver = switch.driver
+
+    def status(kind, data=b"", op=Op.ALLOC_PACKET_REFORMAT_CONTEXT, **fields):
+        return driver.command(op, **reformat_fields(kind, data, **fields)).status
+
+    bad = Status.BAD_PARAM_ERR
+    assert status(0x4, OVER_4) == bad, "not built"
+    assert status(ReformatType.L2_TO_VXLAN, b"no headers of a tunnel, but long enough") == bad
+    assert status(ReformatType.L2_TO_VXLAN, b"short") == bad
+    assert status(ReformatType.L2_TO_VXLAN, b"", size=0) == bad
+    assert status(ReformatType.L2_TO_VXLAN, OVER_4 * 6) == bad, "above max_encap_header_size"
+    assert status(ReformatType.L2_TO_VXLAN, OVER_4 + b"x") == bad, "odd"
+    assert status(ReformatType.L2_TO_VXLAN, OVER_4, size=200) == Status.BAD_INP_LEN_ERR
+    assert status(ReformatType.INSERT_HDR, TAG, param_0=7) == bad
+    assert status(ReformatType.INSERT_HDR, TAG, param_1=99) == bad
+    assert status(ReformatType.REMOVE_HDR, size=100) == bad
+    fdb, table = switch.fdb, switch.first
+    group = fdb.group(table, 0, 3)
+    number = context(switch, OVER_4)
+
+    def entry(*to, kind=FlowTableType.FDB, **options):
+        fields = entry_fields(table, 0, group, *to, **options)
+        return driver.command(Op.SET_FLOW_TABLE_ENTRY, table_type=kind, **fields).status
+
+    found = entry(to_vport(UPLINK), also=REFORMAT, beside={"packet_reformat_id": number + 1})
+    assert found == Status.BAD_RES_ERR
+    long = {"beside": {"extended_destination": 1}}
+    short = with_reformat(to_vport(UPLINK), number)[:8]
+    assert entry(short) == bad, "no room for the number"
+    assert entry(short, **long) == Status.BAD_INP_LEN_ERR
+    assert entry(with_reformat(to_table(switch.second), number), **long) == bad
