@@ -479,7 +479,7 @@ def test_option_that_nobody_built(node, driver, refused, name):
 # Resize.
 
 
-@pytest.mark.parametrize("new_size", [3, 5, 9])
+@pytest.mark.parametrize("new_size", [3, 5, 7])
 @pytest.mark.parametrize("before", [0, 5, 14, 15, 16, 40])
 def test_resize_between_messages(pair, queue, before, new_size):
     for _ in range(before):
