@@ -172,7 +172,7 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
 
     def go_on(answer: Outcome | None) -> None:
         fault.release(qp)
-        if isinstance(answer, Nak) and qp.state is _RTS:
+        if isinstance(answer, Nak):  # in RTS still: what stops a queue pair releases the page fault
             _fail_by_peer(hca, qp, wqe, answer)
         else:
             hca.schedule(qp)

@@ -13,7 +13,8 @@ from emu.device.engine.mr.checks import check
 from emu.device.engine.mr.rights import ABSENT_PAGE, REMOTE_READ, AccessError
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.receive import named_queue
-from emu.device.engine.rc.remote import domain_of, start_of, suspend_rdma
+from emu.device.engine.rc.remote import start_of, suspend_rdma
+from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Dropped, Outcome
@@ -24,17 +25,16 @@ from layouts.enums import QpType
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+_XRC = QpType.XRC
+
 
 def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
     """Whether queue pair and key still allow a duplicate READ."""
     if not _is_allowed(hca, qp, message):
         return False
-    pd = domain_of(hca, qp, message)
-    if isinstance(pd, Outcome):
-        return False
     try:
         span = start_of(hca, message), message.length, REMOTE_READ
-        check(hca, pd, qp.handle, message.rkey, span)
+        check(hca, _domain(hca, qp, message), qp.handle, message.rkey, span)
     except AccessError:
         return False
     return True
@@ -49,9 +49,7 @@ def read_again(
     """
     if not _is_allowed(hca, qp, message):
         return None
-    pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
-    if isinstance(pd, Outcome):
-        return None
+    pd, va = _domain(hca, qp, message), start_of(hca, message) + offset
     try:
         return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
     except AccessError as error:
@@ -63,4 +61,10 @@ def read_again(
 
 def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:
     """Whether the queue pair allows READs; on XRC the SRQ that the request names must exist."""
-    return bool(qp.rre) and (qp.st is not QpType.XRC or named_queue(hca, qp, message) is not None)
+    return bool(qp.rre) and (qp.st is not _XRC or named_queue(hca, qp, message) is not None)
+
+
+def _domain(hca: Hca, qp: Qp, message: Message) -> Pd | None:
+    """The domain whose keys a request that is allowed may use."""
+    srq = named_queue(hca, qp, message) if qp.st is _XRC else None
+    return qp.pd if srq is None else srq.pd
