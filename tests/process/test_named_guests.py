@@ -27,8 +27,9 @@ from emu.guests.channel import frames
 from emu.guests.errors import GuestError, GuestHungError, ServerError, as_told, told_failure
 from emu.guests.guest.server import DeviceServer
 from emu.guests.named import keeper, outbox, running
-from emu.guests.named.attach import attached, log_of, output_of, state_of
+from emu.guests.named.attach import attached, follow_log, log_of, output_of, state_of
 from emu.guests.named.door import Door
+from emu.guests.named.placing import placed
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +75,33 @@ def test_a_command_has_input_output_and_a_status(open_guest):
         assert job.wait(30) == 7
     assert bytes(job.stdout) == data
     assert bytes(job.stderr) == b"no\n"
+
+
+def test_input_in_small_pieces_waits_as_any_other(open_guest):
+    """A quarter of a window, in far more pieces than a window has chunks."""
+    with attached("one") as channel:
+        job = channel.start("it", ["sh", "-c", "sleep 1; cat"], {}, has_input=True)
+        for _ in range(frames.WINDOW // 64):
+            job.write(b"0123456789abcdef")
+        job.close_input()
+        assert job.wait(30) == 0
+    assert len(job.stdout) == frames.WINDOW // 4
+
+
+def test_input_that_there_is_no_room_for_ends_the_client(open_guest):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(str(running.find_guest("one")))
+        client.sendall(frames.encode(frames.HELLO, 0, frames.MARK))
+        words = frames.encode_command(["sleep", "60"], [], True)
+        client.sendall(frames.encode(frames.RUN, 1, words))
+        with contextlib.suppress(OSError):
+            for _ in range(64):
+                client.sendall(frames.encode(frames.STDIN, 1, bytes(frames.WINDOW // 2)))
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(65536):
+                pass
+    assert output_of("one", ["echo", "fine"]) == b"fine\n"
 
 
 def test_several_clients_at_once(open_guest):
@@ -268,6 +296,66 @@ def test_ps_shows_states(open_guest):
     ]
     assert "h2: off" in said
     assert "h1:" not in later
+
+
+def test_where_a_command_runs_and_with_what(open_guest, tmp_path):
+    words = ["exec", "--cwd", str(tmp_path), "--env", "A=b c", "--env", "D=", "one", "--"]
+    result = subprocess.run(
+        [sys.executable, "-m", "emu", *words, "sh", "-c", 'pwd; echo "$A-$D-$HOME"'],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert result.stdout == f"{tmp_path}\nb c--/root\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "status", "reason"),
+    [
+        (["--cwd", "/no/such"], 125, "cannot change directory to '/no/such'"),
+        (["--user", "nobody-here"], 125, "nobody-here"),
+        (["--env", "=x"], 2, "'=x' is no NAME=VALUE"),
+        (["--env", "x"], 2, "'x' is no NAME=VALUE"),
+    ],
+)
+def test_a_place_that_is_not_there(open_guest, option, status, reason):
+    result = subprocess.run(
+        [sys.executable, "-m", "emu", "exec", *option, "one", "--", "true"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert result.returncode == status
+    assert reason in result.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
+def test_a_command_of_another_user(open_guest):
+    words = placed(["sh", "-c", "echo $USER $HOME $A; id -u"], settings=["A=b"], user="nobody")
+    assert output_of("one", words) == b"nobody /nonexistent b\n65534\n"
+
+
+@pytest.mark.parametrize(("words", "boots"), [([], ["soft"]), (["--hard"], ["hard"])])
+def test_reboot(open_guest, words, boots):
+    result = CliRunner().invoke(main, ["reboot", *words, "one"])
+    assert (result.exit_code, open_guest.boots) == (0, boots)
+
+
+def test_a_log_that_is_followed(tmp_path):
+    """Until the guest's dmesg ends; a character that comes in two parts is one."""
+    program = tmp_path / "dmesg"
+    program.write_text(
+        "#!/bin/sh\nprintf 'a \\303'; sleep 0.2; printf '\\244\\033[1m\\n'; sleep 0.2; echo b"
+    )
+    program.chmod(0o755)
+    with (
+        FakeGuest(str(tmp_path)) as guest,
+        running.Claim("one") as claim,
+        keeper.open_doors(claim, {"suite": "x"}, {"one": guest}),
+    ):
+        shown = []
+        follow_log("one", shown.append)
+        result = CliRunner().invoke(main, ["dmesg", "-w", "one"])
+    assert len(shown) == 3
+    assert (result.exit_code, result.output) == (0, "".join(shown))
+    assert result.output.startswith("a \u00e4")
+    assert "\033" not in result.output
 
 
 def test_dmesg_of_a_guest_that_has_panicked(open_guest):

@@ -9,7 +9,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from emu.cli.shared.names import complete_guest
 from emu.cli.shared.output import feed, pass_on
 from emu.cli.shared.words import command_words
 from emu.guests.named.attach import at_command
+from emu.guests.named.placing import placed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,28 +33,45 @@ def command_options(function: F) -> F:
         click.option(
             "-t", "--tty", "terminal", is_flag=True, help="Give it a terminal; alone, a shell."
         ),
+        click.option("--user", metavar="USER", help="Run it as USER of the guest, not as root."),
+        click.option(
+            "--env", "settings", multiple=True, metavar="NAME=VALUE", help="Set a variable for it."
+        ),
+        click.option("--cwd", metavar="DIR", help="Run it in DIR of the guest."),
     ):
         function = decorate(function)
     return function
 
 
-def execute(name: str, words: tuple[str, ...], terminal: bool, timeout: float | None) -> NoReturn:
+def execute(
+    name: str,
+    words: tuple[str, ...],
+    terminal: bool,
+    timeout: float | None,
+    cwd: str | None = None,
+    settings: tuple[str, ...] = (),
+    user: str | None = None,
+) -> NoReturn:
     """Run it and exit with its status. Raises :class:`LabError`."""
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
     words = command_words(words, "NAME")
     if not words and not terminal:
         raise click.UsageError("name a command, or say -t for a shell")
+    for setting in settings:
+        if setting.find("=") < 1:
+            raise click.BadParameter(f"{setting!r} is no NAME=VALUE", param_hint="--env")
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
     with at_command(name) as channel, _raw_terminal(terminal):
-        argv = _with_terminal(words or ("bash", "-i")) if terminal else list(words)
+        argv = placed(words or ("bash", "-i"), cwd=cwd, settings=settings, user=user)
+        argv = _with_terminal(argv) if terminal else argv
         job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=pass_on)
         threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
         status = job.wait(timeout)
     sys.exit(status)
 
 
-def _with_terminal(words: tuple[str, ...]) -> list[str]:
+def _with_terminal(words: Sequence[str]) -> list[str]:
     """The command on a pseudo terminal of the guest's, of this terminal's size."""
     columns, lines = shutil.get_terminal_size()
     inner = f"stty rows {lines} cols {columns}; exec {shlex.join(words)}"

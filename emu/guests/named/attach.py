@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from emu.guests.channel.channel import GuestChannel
@@ -76,6 +77,20 @@ def log_of(name: str) -> tuple[str, str]:
         if state in ENDED:
             return _answer(channel, "console", _ANSWER_TIMEOUT), state
     return output_of(name, ["dmesg"]).decode(errors="replace"), state
+
+
+def follow_log(name: str, show: Callable[[str], None]) -> None:
+    """Show the log of the guest's kernel, and what comes, until the guest ends or boots again.
+
+    Raises :class:`LabError`.
+    """
+    text = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def sink(_kind: int, data: bytes) -> None:
+        show(printable(text.decode(data)))
+
+    with at_command(name) as channel:
+        channel.start("dmesg", ["dmesg", "--follow"], {}, sink=sink).wait()
 
 
 def _answer(channel: GuestChannel, what: str, timeout: float) -> str:

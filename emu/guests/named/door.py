@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import queue
 import signal
 import socket
 import threading
@@ -22,6 +21,7 @@ from typing import Protocol
 from emu.guests.channel import frames
 from emu.guests.channel.job import Job, Sink
 from emu.guests.errors import GuestError, LabError, as_told
+from emu.guests.named.inbox import Inbox
 from emu.guests.named.outbox import Outbox
 from emu.host import listening
 
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 16
 _MOST_JOBS = 64
 _MOST_CLIENTS = 64
-_END = b""
 
 
 class Inhabitant(Protocol):
@@ -69,6 +68,9 @@ class Inhabitant(Protocol):
 
     def await_boot(self) -> None:
         """Wait while it boots."""
+
+    def reboot(self, *, hard: bool = False) -> None:
+        """Boot it again, and wait while it does; ``hard`` resets the machine."""
 
     def dump(self, path: Path) -> None:
         """Write the guest's memory into a file."""
@@ -134,7 +136,7 @@ class _Visit:
         self._guest = guest
         self._client = client
         self._outbox = Outbox(client.sendall, self._hold)
-        self._jobs: dict[int, tuple[Job, queue.SimpleQueue[bytes]]] = {}
+        self._jobs: dict[int, tuple[Job, Inbox]] = {}
         self._hold_lock = threading.Lock()
         self._is_held = False
         self._is_asked = False
@@ -150,7 +152,7 @@ class _Visit:
         finally:
             self._outbox.close()
             for job, given in list(self._jobs.values()):
-                given.put(_END)
+                given.end()
                 with contextlib.suppress(GuestError):
                     job.kill(signal.SIGHUP)
                     job.kill(signal.SIGKILL)
@@ -177,10 +179,7 @@ class _Visit:
         elif known is None:
             return  # it has just ended
         elif frame.kind == frames.STDIN:
-            given = known[1]
-            if given.qsize() * frames.CHUNK > 4 * frames.WINDOW:
-                raise frames.ChannelFrameError("more input than there is room for")
-            given.put(frame.payload)
+            known[1].give(frame.payload)
         elif frame.kind == frames.SIGNAL and frame.payload:
             with contextlib.suppress(GuestError):
                 known[0].kill(frame.payload[0])
@@ -196,7 +195,7 @@ class _Visit:
         except GuestError as error:
             self._fail(frame.job, error)
             return
-        given: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        given = Inbox()
         with self._hold_lock:
             self._jobs[frame.job] = job, given
             if self._is_held:
@@ -210,15 +209,14 @@ class _Visit:
         for at in range(0, len(data), frames.MAX_PAYLOAD):
             self._send(kind, number, data[at : at + frames.MAX_PAYLOAD])
 
-    def _feed(self, number: int, job: Job, given: queue.SimpleQueue[bytes]) -> None:
-        """Hand the client's input over, at the pace at which the command reads it."""
-        with contextlib.suppress(GuestError, OSError):
-            while data := given.get():
-                job.write(data)
-                self._send(frames.CREDIT, number, frames.encode_count(len(data)))
-            job.close_input()
+    def _feed(self, number: int, job: Job, given: Inbox) -> None:
+        def credit(count: int) -> None:
+            self._send(frames.CREDIT, number, frames.encode_count(count))
 
-    def _finish(self, number: int, job: Job, given: queue.SimpleQueue[bytes]) -> None:
+        with contextlib.suppress(GuestError, OSError):
+            given.pass_on(job, credit)
+
+    def _finish(self, number: int, job: Job, given: Inbox) -> None:
         with contextlib.suppress(OSError):
             try:
                 status = self._guest.wait(job)
@@ -226,7 +224,7 @@ class _Visit:
             except GuestError as error:
                 self._fail(number, error)
         self._jobs.pop(number, None)
-        given.put(_END)
+        given.end()
 
     def _ask(self, frame: frames.ChannelFrame) -> None:
         """Do something ourselves, in a thread of its own, one at a time."""
@@ -248,6 +246,8 @@ class _Visit:
             "dump": partial(self._guest.dump, Path(path)),
             "clock": self._guest.mark_clock,
             "boot": self._guest.await_boot,
+            "reboot": self._guest.reboot,
+            "reset": partial(self._guest.reboot, hard=True),
             "control": lambda: str(self._guest.control_socket),
             "state": lambda: self._guest.state,
             "console": lambda: self._guest.console,

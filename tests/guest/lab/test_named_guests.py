@@ -92,6 +92,29 @@ def test_a_guest_that_reboots_comes_back(mlx5emu, how):
     assert mlx5emu("down", "dev").returncode == 0
 
 
+def test_files_users_and_boots(mlx5emu, tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "test").write_text("#!/bin/sh\necho $USER $A; pwd; touch made")
+    (tmp_path / "tree" / "test").chmod(0o755)
+    assert mlx5emu("up", "dev", "--memory", "1024").returncode == 0
+    assert mlx5emu("cp", str(tmp_path / "tree"), "dev:").returncode == 0
+    place = ["--cwd", "tree", "--env", "A=b"]
+    ran = mlx5emu("exec", *place, "dev", "--", "./test")
+    assert (ran.returncode, ran.stdout) == (0, b"root b\n/root/tree\n")
+    assert mlx5emu("cp", "dev:tree", str(tmp_path / "back")).returncode == 0
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["made", "test"]
+    ran = mlx5emu("exec", "--user", "nobody", "dev", "--", "sh", "-c", "echo $HOME; id -un")
+    assert (ran.returncode, ran.stdout) == (0, b"/nonexistent\nnobody\n")
+    assert b"nobody-here" in mlx5emu("exec", "--user", "nobody-here", "dev", "--", "true").stderr
+    for words in (["reboot", "dev"], ["reboot", "--hard", "dev"]):
+        assert mlx5emu("exec", "dev", "--", "touch", "/run/before").returncode == 0
+        assert mlx5emu(*words).returncode == 0
+        assert mlx5emu("exec", "dev", "--", "test", "-e", "/run/before").returncode == 1
+        assert b"mlx5_0" in mlx5emu("exec", "dev", "--", "ibv_devices").stdout
+    assert b"mlx5_core" in mlx5emu("dmesg", "dev").stdout
+    assert mlx5emu("down", "dev").returncode == 0
+
+
 def assert_memory_of_a_kernel(path):
     """What crash and drgn look for, and drgn itself where it is installed."""
     with path.open("rb") as file:

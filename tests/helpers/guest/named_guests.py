@@ -30,6 +30,7 @@ class FakeGuest:
         self.control_socket = Path("/nowhere/control")
         self.console = "its console\n"
         self.server_failure = None
+        self.boots = []
 
     def __enter__(self):
         ours, theirs = socket.socketpair()
@@ -54,6 +55,9 @@ class FakeGuest:
 
     def await_boot(self):
         pass
+
+    def reboot(self, *, hard=False):
+        self.boots.append("hard" if hard else "soft")
 
     def dump(self, path):
         path.write_bytes(b"memory")

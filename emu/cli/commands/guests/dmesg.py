@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from emu.cli.shared.names import complete_guest
 from emu.cli.shared.stored import stored_events
 from emu.device.trace.event import KERNEL
 from emu.device.trace.text import body, seconds
-from emu.guests.named.attach import ENDED, attached, log_of, output_of
+from emu.guests.named.attach import ENDED, attached, follow_log, log_of, output_of
 from emu.guests.timeline.clock import GuestClock
 from emu.guests.timeline.kernel_log import log_events
 from emu.guests.timeline.merge import merged
@@ -24,9 +25,10 @@ from emu.host.printable import printable
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Put what the functions did, which --trace of `up` records, between its lines.",
 )
+@click.option("-w", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="With --trace: a trace of both.")
 @click.argument("name", shell_complete=complete_guest)
-def dmesg(name: str, trace: Path | None, as_json: bool) -> None:
+def dmesg(name: str, trace: Path | None, follow: bool, as_json: bool) -> None:
     """Show the kernel's log of the guest NAME (in a lab, LAB/GUEST).
 
     Of a guest that has panicked or powered off, it is what its console has: warnings and worse.
@@ -37,11 +39,16 @@ def dmesg(name: str, trace: Path | None, as_json: bool) -> None:
     if trace is None:
         if as_json:
             raise click.UsageError("--json is for --trace")
+        if follow:
+            follow_log(name, partial(click.echo, nl=False))
+            return
         text, state = log_of(name)
         click.echo(printable(text), nl=False)
         if state in ENDED:
             click.echo(f"mlx5emu: {name}: {state}; this is its console's log", err=True)
         return
+    if follow:
+        raise click.UsageError("--trace shows what has been: it does not --follow")
     with attached(name) as channel:
         channel.ask("clock").wait()
     log = list(log_events(output_of(name, ["dmesg"]).decode(errors="replace")))

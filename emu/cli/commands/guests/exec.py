@@ -12,7 +12,7 @@ from emu.cli.runs.execute import command_options, execute
 @click.command(context_settings={"allow_interspersed_args": False})
 @command_options
 def command(**choices: Any) -> None:
-    """Run COMMAND as root in the guest NAME (in a lab, LAB/GUEST).
+    """Run COMMAND in the guest NAME (in a lab, LAB/GUEST), as root unless --user says otherwise.
 
     It has our standard input; output, errors and status are its own. What it has started ends when
     `exec` does.

@@ -1,0 +1,42 @@
+"""``mlx5emu cp``: files into a guest that runs, and out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from emu.cli.shared.progress import working
+from emu.guests.named.copying import copy_in, copy_out
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+def cp(source: str, target: str) -> None:
+    """Copy a file or a directory: `cp FILE NAME:PATH` or `cp NAME:PATH FILE`.
+
+    NAME is a guest (in a lab, LAB/GUEST). PATH without a slash at its start is below root's home.
+    What is copied to a directory goes into it. Owners are not kept; a guest's devices and sockets
+    are left out.
+    """
+    (from_guest, from_path), (to_guest, to_path) = _parted(source), _parted(target)
+    if bool(from_guest) == bool(to_guest):
+        raise click.UsageError("one of the two is in a guest, as NAME:PATH")
+    with working(f"copying {source} to {target}"):
+        if to_guest:
+            copy_in(to_guest, Path(from_path), to_path)
+        else:
+            copy_out(from_guest, from_path, Path(to_path), _warn)
+
+
+def _parted(place: str) -> tuple[str, str]:
+    """A guest's name and a path in it; no name for a path of ours, as for all that begin so."""
+    name, colon, path = place.partition(":")
+    if not colon or not name or name.startswith((".", "/")):
+        return "", place
+    return name, path or "."
+
+
+def _warn(what: str) -> None:
+    click.echo(f"mlx5emu: {what}", err=True)

@@ -1,0 +1,173 @@
+"""Files into a guest that runs and out of it, as tar archives through its commands' pipes.
+
+A guest is not trusted: of its archive only files, directories and symbolic links are made, below
+the target and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import posixpath
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING
+
+from emu.guests.channel import frames
+from emu.guests.channel.channel import GuestChannel
+from emu.guests.channel.job import Job
+from emu.guests.errors import GuestError, LabError
+from emu.guests.named.attach import at_command
+from emu.host.printable import one_line, printable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
+Warn = Callable[[str], None]
+_MODE = 0o777
+
+
+def copy_in(name: str, source: Path, target: str) -> None:
+    """Copy a file or a directory to ``target`` in the guest, into it if it is a directory.
+
+    Raises :class:`LabError`, and OSError of the source.
+    """
+    with at_command(name) as channel:
+        folder, base = target, source.resolve().name
+        if not _is_directory(channel, target):
+            folder, base = posixpath.split(target)
+            if not base:
+                raise GuestError(f"{name} has no directory {target}")
+        words = ["tar", "--extract", "--no-same-owner", f"--directory={folder or '.'}"]
+        job = channel.start("tar", words, {}, has_input=True)
+        with tarfile.open(mode="w|", fileobj=_Input(job)) as archive:
+            archive.add(source.resolve(), arcname=base)
+        job.close_input()
+        _check(job, job.stderr)
+
+
+def copy_out(name: str, source: str, target: Path, warn: Warn) -> None:
+    """Copy a file or a directory of the guest to ``target``, into it if it is a directory.
+
+    ``warn`` is told of what is left out: devices, sockets, pipes. Raises :class:`LabError`, and
+    OSError of the target.
+    """
+    folder, base = posixpath.split(posixpath.normpath(source))
+    if base in ("", ".", ".."):
+        folder, base = source, "."
+    elif target.is_dir():
+        target /= base
+    words = ["tar", "--create", "--hard-dereference", f"--directory={folder or '.'}", "--", base]
+    errors = bytearray()
+    with at_command(name) as channel, _output(channel, words, errors) as (job, output):
+        try:
+            with tarfile.open(mode="r|", fileobj=output) as archive:
+                _unpack(archive, base, target, warn)
+        except tarfile.TarError as error:
+            if not errors:  # else tar says itself why there is no archive
+                raise GuestError(f"{name} sent what is no archive: {error}") from None
+        _check(job, errors)
+
+
+class _Input(io.RawIOBase):
+    """A command's standard input, as a file that is written."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def write(self, data: Buffer) -> int:
+        view = memoryview(data)
+        self._job.write(bytes(view))
+        return view.nbytes
+
+
+@contextlib.contextmanager
+def _output(
+    channel: GuestChannel, words: list[str], errors: bytearray
+) -> Iterator[tuple[Job, IO[bytes]]]:
+    """A command in the guest and its standard output, as a file that is read."""
+    reader, writer = os.pipe()
+
+    def sink(kind: int, data: bytes) -> None:
+        if kind == frames.STDERR:
+            errors.extend(data[: frames.CHUNK - len(errors)])
+            return
+        left = memoryview(data)
+        while left:
+            left = left[os.write(writer, left) :]
+
+    def close_at_end() -> None:
+        with contextlib.suppress(LabError, OSError):
+            job.wait()
+        os.close(writer)
+
+    with open(reader, "rb") as file:
+        job = channel.start("tar", words, {}, sink=sink)
+        waiter = threading.Thread(target=close_at_end, name="tar", daemon=True)
+        waiter.start()
+        try:
+            yield job, file
+        finally:
+            file.close()
+            job.kill()
+            waiter.join()
+
+
+def _is_directory(channel: GuestChannel, path: str) -> bool:
+    return channel.start("test", ["test", "-d", path], {}).wait() == 0
+
+
+def _check(job: Job, errors: bytearray) -> None:
+    """Raise what the guest's tar complains of."""
+    status = job.wait()
+    if status:
+        said = printable(errors.decode(errors="replace")).strip()
+        raise GuestError(said or f"{job.name} in the guest ended with status {status}")
+
+
+def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn) -> None:
+    """Make what the archive has below ``base`` at ``target``.
+
+    Links are made at the end, and nothing goes through one that is there already.
+    """
+    links: list[tuple[Path, str]] = []
+    for member in archive:
+        path = _place(member.name, base, target)
+        if member.isdir():
+            path.mkdir(exist_ok=True)
+        elif member.issym():
+            links.append((path, member.linkname))
+        elif member.isreg():
+            _write(archive, member, path)
+        else:
+            warn(f"{one_line(member.name)} is left out: no file, directory or symbolic link")
+    for path, to in links:
+        path.unlink(missing_ok=True)
+        path.symlink_to(to)
+
+
+def _place(name: str, base: str, target: Path) -> Path:
+    """Where the member ``name`` of an archive of ``base`` goes. Raises GuestError."""
+    parts = PurePosixPath(name).parts
+    rest = parts if base == "." else parts[1:]
+    if ".." in parts or name.startswith("/") or (base != "." and parts[:1] != (base,)):
+        raise GuestError(f"the guest sent {one_line(name)}, which nobody asked for")
+    path = target
+    for part in rest:
+        path /= part
+        if path.is_symlink():
+            raise GuestError(f"{path} is a symbolic link, and the guest's files do not go through")
+    return path
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    content = archive.extractfile(member)
+    assert content is not None  # it is a regular file
+    with open(path, "wb") as file:
+        shutil.copyfileobj(content, file)
+        os.fchmod(file.fileno(), member.mode & _MODE)
+    os.utime(path, (member.mtime, member.mtime))

@@ -1,0 +1,205 @@
+"""`mlx5emu cp`, with a child process as the guest: what goes in, what comes out, what may not."""
+
+import io
+import os
+import socket
+import tarfile
+
+import pytest
+from click.testing import CliRunner
+from helpers.guest.named_guests import FakeGuest
+
+from emu.cli.main import main
+from emu.guests import LabError
+from emu.guests.named import keeper, running
+from emu.guests.named.copying import copy_in, copy_out
+
+
+@pytest.fixture
+def runtime(tmp_path_factory, monkeypatch):
+    path = tmp_path_factory.mktemp("r")
+    path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """Where the guest finds its programs first."""
+    path = tmp_path / "programs"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def guest(programs, runtime):
+    with (
+        FakeGuest(str(programs)) as one,
+        running.Claim("one") as claim,
+        keeper.open_doors(claim, {"suite": "x"}, {"one": one}),
+    ):
+        yield one
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A directory with all that is copied."""
+    path = tmp_path / "tree"
+    (path / "below" / "empty").mkdir(parents=True)
+    (path / "data").write_bytes(os.urandom(1_500_000))
+    (path / "below" / "run").write_text("#!/bin/sh")
+    (path / "below" / "run").chmod(0o750)
+    (path / "below" / "link").symlink_to("../data")
+    os.link(path / "data", path / "same")
+    return path
+
+
+def shown(path):
+    """What is below ``path``: names with contents, modes or targets."""
+    return {
+        str(one.relative_to(path)): os.readlink(one)
+        if one.is_symlink()
+        else (one.is_file() and one.read_bytes(), one.stat().st_mode)
+        for one in sorted(path.rglob("*"))
+    }
+
+
+def mlx5emu(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_a_directory_goes_in_and_comes_out(tree, tmp_path):
+    inside = tmp_path / "inside"
+    assert mlx5emu("cp", tree, f"one:{inside}").exit_code == 0
+    assert shown(inside) == shown(tree)
+    assert mlx5emu("cp", f"one:{inside}", tmp_path / "back").exit_code == 0
+    assert shown(tmp_path / "back") == shown(tree)
+
+
+def test_what_is_copied_to_a_directory_goes_into_it(tree, tmp_path):
+    for name in ("inside", "back"):
+        (tmp_path / name).mkdir()
+    copy_in("one", tree / "data", str(tmp_path / "inside"))
+    copy_in("one", tree / "below", f"{tmp_path}/inside/")
+    copy_out("one", f"{tmp_path}/inside/below/", tmp_path / "back", pytest.fail)
+    assert (tmp_path / "inside" / "data").read_bytes() == (tree / "data").read_bytes()
+    assert shown(tmp_path / "back" / "below") == shown(tree / "below")
+
+
+def test_a_file_gets_the_name_that_is_said(tree, tmp_path):
+    copy_in("one", tree / "below" / "run", f"{tmp_path}/program")
+    copy_out("one", f"{tmp_path}/program", tmp_path / "again", pytest.fail)
+    assert (tmp_path / "again").read_text() == "#!/bin/sh"
+    assert (tmp_path / "again").stat().st_mode & 0o777 == 0o750
+
+
+def test_the_directory_itself_is_a_source(tree, tmp_path):
+    copy_out("one", f"{tree}/below/..", tmp_path / "all", pytest.fail)
+    assert shown(tmp_path / "all") == shown(tree)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["here", "there"], "one of the two is in a guest"),
+        (["one:here", "one:there"], "one of the two is in a guest"),
+        (["./one:here", "there"], "one of the two is in a guest"),
+        (["one:/no/such", "there"], "No such file or directory"),
+        (["two:/etc/hostname", "there"], "two"),
+        (["/no/such", "one:/tmp"], "No such file or directory"),
+        (["/etc/hostname", "one:/no/such/"], "one has no directory /no/such/"),
+        (["/etc/hostname", "one:/no/such"], "Cannot open: No such file or directory"),
+        (["one:/etc/hostname", "/no/such/there"], "No such file or directory"),
+    ],
+)
+def test_what_is_wrong_is_said(words, reason):
+    result = mlx5emu("cp", *words)
+    assert result.exit_code != 0
+    assert reason in result.output
+
+
+def test_a_socket_is_left_out(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "kept").write_text("kept")
+    os.mkfifo(tmp_path / "run" / "pipe")
+    told = []
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(tmp_path / "run" / "end"))
+        copy_out("one", f"{tmp_path}/run", tmp_path / "back", told.append)
+    assert [path.name for path in (tmp_path / "back").iterdir()] == ["kept"]
+    assert told == ["run/pipe is left out: no file, directory or symbolic link"]
+
+
+DIR, FILE, SYM, HARD = tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+
+
+def archive(*members):
+    """An archive of members ``(name, type, link)``; a file's content is its name."""
+    buffer = io.BytesIO()
+    with tarfile.open(mode="w", fileobj=buffer) as made:
+        for name, kind, link in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, link
+            info.size = len(name) if kind == FILE else 0
+            made.addfile(info, io.BytesIO(name.encode()))
+    return buffer.getvalue()
+
+
+OUTSIDE = [
+    [("/etc/x", FILE, "")],
+    [("../x", FILE, "")],
+    [("tree/../../x", FILE, "")],
+    [("other", FILE, "")],
+    [("tree", DIR, ""), ("tree/../outside/x", FILE, "")],
+    [("tree", DIR, ""), ("tree/old/x", FILE, "")],
+    [("tree", DIR, ""), ("tree/old", DIR, "")],
+    [("tree", DIR, ""), ("tree/file", FILE, "")],
+]
+
+
+@pytest.mark.parametrize("members", OUTSIDE)
+def test_nothing_is_written_outside(members, programs, tmp_path):
+    """Links are those that an earlier copy has brought."""
+    outside, target = tmp_path / "outside", tmp_path / "target" / "tree"
+    outside.mkdir()
+    (outside / "file").write_text("ours")
+    target.mkdir(parents=True)
+    (target / "old").symlink_to(outside)
+    (target / "file").symlink_to(outside / "file")
+    (programs / "archive").write_bytes(archive(*members))
+    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
+    (programs / "tar").chmod(0o755)
+    with pytest.raises(LabError, match=r"nobody asked for|is a symbolic link"):
+        copy_out("one", "/tree", target.parent, pytest.fail)
+    assert [path.name for path in outside.iterdir()] == ["file"]
+    assert (outside / "file").read_text() == "ours"
+
+
+def test_links_are_made_at_the_end(programs, tmp_path):
+    """What is sent behind a link is not written through it."""
+    (tmp_path / "outside").mkdir()
+    members = [("t", DIR, ""), ("t/a", SYM, str(tmp_path / "outside")), ("t/a/x", FILE, "")]
+    (programs / "archive").write_bytes(archive(*members))
+    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
+    (programs / "tar").chmod(0o755)
+    with pytest.raises(FileNotFoundError, match="target/a/x"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+    assert not list((tmp_path / "outside").iterdir())
+
+
+@pytest.mark.parametrize("sent", [b"", b"nonsense" * 200])
+def test_what_is_no_archive(sent, programs, tmp_path):
+    (programs / "archive").write_bytes(sent)
+    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
+    (programs / "tar").chmod(0o755)
+    with pytest.raises(LabError, match="sent what is no archive"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+def test_a_hard_link_that_a_guest_sends_is_left_out(programs, tmp_path):
+    members = [("t", DIR, ""), ("t/x", HARD, "/etc/passwd"), ("t/y", FILE, "")]
+    (programs / "archive").write_bytes(archive(*members))
+    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
+    (programs / "tar").chmod(0o755)
+    told = []
+    copy_out("one", "/t", tmp_path / "target", told.append)
+    assert (len(told), [path.name for path in (tmp_path / "target").iterdir()]) == (1, ["y"])
