@@ -10,6 +10,8 @@ from hypothesis import settings
 
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 
+pytest.register_assert_rewrite("helpers")  # an assert in there shows its values, too
+
 # How long an example takes says more about the host than about the code.
 settings.register_profile("mlx5emu", deadline=None)
 settings.load_profile("mlx5emu")

@@ -15,7 +15,7 @@ from emu.guests.named.attach import attached
 def reboot(name: str, hard: bool) -> None:
     """Boot the guest NAME (in a lab, LAB/GUEST) again, and wait until it takes commands.
 
-    Its kernel shuts the devices down first. Its disk stays, and so do the adapter's plans and trace.
+    Its kernel shuts the devices down first. Its disk stays, as do the adapter's plans and trace.
     """
     with attached(name) as channel, working(f"{name} boots again"):
         channel.ask("reset" if hard else "reboot").wait()
