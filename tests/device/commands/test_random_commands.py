@@ -244,5 +244,5 @@ class AnyEthernetDriver(AnyDriver):
 @pytest.mark.parametrize("machine", [AnyDriver, AnyEthernetDriver])
 def test_any_driver(caplog, machine):
     caplog.set_level(logging.ERROR)
-    limits = settings(max_examples=100, stateful_step_count=60, deadline=None)
+    limits = settings(max_examples=60, stateful_step_count=60, deadline=None)
     run_state_machine_as_test(machine, settings=limits)

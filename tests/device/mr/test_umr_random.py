@@ -88,7 +88,7 @@ CONTEXTS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_sequence_of_updates_and_accesses(data):
     node, region, keys = fresh()

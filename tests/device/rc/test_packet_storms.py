@@ -31,7 +31,7 @@ SLOT = 2048
 COUNTER = 8 * SLOT
 
 storms = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -335,5 +335,5 @@ class Steered(RuleBasedStateMachine):
 @pytest.mark.timeout(600)  # a failure takes minutes to be made small
 def test_any_steering(caplog):
     caplog.set_level(logging.ERROR)
-    limits = settings(max_examples=120, stateful_step_count=50, deadline=None)
+    limits = settings(max_examples=60, stateful_step_count=50, deadline=None)
     run_state_machine_as_test(Steered, settings=limits)
