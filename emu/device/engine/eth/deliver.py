@@ -81,7 +81,7 @@ def deliver(
         check_sum, l3_ok, l4_ok = _sums(headers, is_vouched, merged)
     else:
         check_sum, l3_ok, l4_ok = _sums(headers, is_vouched, merged)
-        placed = put(hca, rq, headers, is_good=l3_ok and l4_ok)
+        placed = put(hca, rq, rq.reservations, headers, is_good=l3_ok and l4_ok)
         if placed is None:
             return
     checked = _L2_OK

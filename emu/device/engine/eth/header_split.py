@@ -107,11 +107,10 @@ def _continued(last: Flow | None, now: Flow | None) -> Flow | None:
     return Flow(last.constant, now.sequence, last.size, now.identifier, step)
 
 
-def put(hca: Hca, rq: Rq, headers: Headers, *, is_good: bool) -> Placed | None:
+def put(hca: Hca, rq: Rq, at: Reservations, headers: Headers, *, is_good: bool) -> Placed | None:
     """Write a packet into the queue's memory; None when it is dropped, which is counted."""
-    at, strides = rq.reservations, rq.strides
-    assert at is not None
-    assert strides is not None
+    strides = rq.strides
+    assert strides is not None  # or there were no reservations
     parts = split(headers, at, is_good=is_good)
     if parts.data > at.size:
         hca.nic_vport.wqe_too_small += 1
@@ -124,7 +123,7 @@ def put(hca: Hca, rq: Rq, headers: Headers, *, is_good: bool) -> Placed | None:
         start, joined = at.position, None
     wqe = strides.wqe
     assert wqe is not None
-    if not _write(hca, rq, wqe, headers.frame, start, parts):
+    if not _write(hca, rq, at, wqe, headers.frame, start, parts):
         return None
     flow = joined if joined is not None else parts.flow
     ends = parts.ends or (flow is not None and parts.flow is not None and parts.data < flow.size)
@@ -153,10 +152,10 @@ def _next(hca: Hca, rq: Rq, at: Reservations, strides: Strides) -> bool:
     return True
 
 
-def _write(hca: Hca, rq: Rq, wqe: RecvWqe, data: bytes, start: int, parts: Split) -> bool:
+def _write(
+    hca: Hca, rq: Rq, at: Reservations, wqe: RecvWqe, data: bytes, start: int, parts: Split
+) -> bool:
     """Copy header and data to their places; False when the packet is dropped."""
-    at = rq.reservations
-    assert at is not None
     head: Views = ()
     if parts.header:
         span = at.index * at.entry_bytes, parts.header, LOCAL_WRITE
