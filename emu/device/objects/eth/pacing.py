@@ -94,7 +94,7 @@ class SchedulingElement(Object):
     def is_ahead(self) -> bool:
         """Whether a neighbour that waits has got less by its share, so that it goes first."""
         parent = self.parent
-        if parent is None or parent.limit is None or not parent._wanting:
+        if parent is None or parent.limit is None:
             return False
         others = [one.served for one in parent._wanting if one is not self]
         return bool(others) and self.served > min(others) + SHARE_SLACK

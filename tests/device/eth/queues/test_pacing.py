@@ -282,6 +282,17 @@ class TestScheduling:
         assert found[0] == 10
         assert found[1] >= 185
 
+    def test_a_node_without_a_limit_holds_nobody_back(self, make, send, passed, element):
+        """However long a neighbour waits for a limit of its own."""
+        root = element()
+        slow = make(qos_queue_group_id=element(root, QUEUE_GROUP, 50, 1))
+        send(slow, 200, 0)
+        fast = make(qos_queue_group_id=element(root, QUEUE_GROUP, 50))
+        send(fast, 200, 1)
+        found = passed(5 * MS)
+        assert found[0] < 10
+        assert found[1] == 200
+
     def test_changes(self, make, send, passed, element, driver):
         root = element()
         group = element(root, QUEUE_GROUP, 100, 1)
