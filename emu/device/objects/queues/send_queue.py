@@ -92,8 +92,11 @@ class SendRing:
         0 and fails; it takes up one block, or everything that is posted.
         """
         at = self.ci + ahead
-        if self._copied is not None and (wqe := self._copy(at, waiting)) is not None:
-            return wqe
+        copied = self._copied
+        if copied is not None and copied.index == at & _COUNTER_MASK:
+            self._copied = None  # it counts once
+            if copied.blocks <= waiting:
+                return copied
         buf = self._buffer.read(self._offset + (at & self._size - 1) * WQEBB, WQEBB)
         wqe = Wqe(buf)
         if 1 < wqe.blocks <= waiting:
@@ -114,14 +117,6 @@ class SendRing:
         """Blocks from ``ci`` to a request; many for one that has been executed."""
         ahead: int = (wqe.index - self.ci) & _COUNTER_MASK
         return ahead
-
-    def _copy(self, at: int, waiting: int) -> Wqe | None:
-        """The copied request if it is the one at a block; it counts once."""
-        wqe = self._copied
-        if wqe is None or wqe.index != at & _COUNTER_MASK:
-            return None
-        self._copied = None
-        return wqe if wqe.blocks <= waiting else None
 
     @property
     def size_bytes(self) -> int:
