@@ -290,6 +290,11 @@ class TestMeanwhile:
         assert not len(function.hca.umems)
         assert driver.must(Op.ALLOC_PD)
 
+    def test_a_queue_at_the_same_place_is_the_same(self, driver, function, sent):
+        driver.attach()
+        driver.bar.settle()
+        assert sent.status == Status.OK
+
     def test_a_slot_that_vanishes_ends_it(self, driver, function, memory, sent, caplog):
         memory.revoke(driver.queue)
         driver.bar.settle()
