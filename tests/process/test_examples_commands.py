@@ -20,6 +20,7 @@ from helpers.files.readme_commands import (
     pages,
     words,
 )
+from helpers.files.recipes import commands_of
 
 from emu.cli.main import main
 
@@ -81,17 +82,16 @@ def test_a_command_in_the_text_is_one_that_there_is(line):
         assert "/" not in word or word.startswith("/") or (ROOT / word).exists()
 
 
-def test_commands_of_the_workflow_run_in_a_fresh_checkout(tmp_path, monkeypatch):
+def test_commands_of_jobs_run_in_a_fresh_checkout(tmp_path, monkeypatch):
     """Where no folder is there that an earlier command would have made."""
-    text = (EXAMPLES / "tools" / "github-workflow.yml").read_text()
-    lines = re.findall(r"run: (mlx5emu .*)", text)
-    assert len(lines) == 3
+    lines = commands_of("github-workflow.yml", "gitlab-ci.yml")
+    assert len(lines) == 4
     for number, line in enumerate(lines):
         folder = tmp_path / str(number)
         folder.mkdir()
         monkeypatch.chdir(folder)
-        parsed(words(line)[1:])
-        for option, word in pairwise(words(line)):
+        parsed(line[1:])
+        for option, word in pairwise(line):
             assert option != "--junit" or (folder / word).parent.is_dir()
 
 

@@ -7,7 +7,7 @@ import shlex
 import shutil
 
 import pytest
-from helpers.files.recipes import ROOT, Dockerfile, pack, workflow_steps
+from helpers.files.recipes import ROOT, Dockerfile, action_steps, pack
 
 from emu.guests.archive.bootstrap import bootstrap
 from emu.guests.archive.mirror import source_line
@@ -27,9 +27,8 @@ def test_the_steps_of_both_in_a_container_without_privileges(tmp_path):
     if os.geteuid() != 0 or None in (shutil.which("mmdebstrap"), shutil.which("setpriv")):
         pytest.skip("a chroot is made by root, mmdebstrap and setpriv")
     recipe = Dockerfile((ROOT / "Dockerfile").read_text())
-    steps = list(workflow_steps())
-    ours = next(n for n, line in enumerate(steps) if line.startswith("mlx5emu "))
-    set_up = "\n".join(steps[:ours])
+    set_up = action_steps()[0]["run"]
+    (project,) = recipe.all("WORKDIR")
     program = shlex.join(recipe.entrypoint)
     script = tmp_path / "script"
     script.write_text(
@@ -39,7 +38,7 @@ def test_the_steps_of_both_in_a_container_without_privileges(tmp_path):
         {program} models
         {program} doctor
         sudo() {{ "$@"; }}
-        GITHUB_PATH=/path
+        GITHUB_PATH=/path GITHUB_OUTPUT=/output GITHUB_ACTION_PATH={project}
         cd ..
         {set_up}
         PATH=$PATH:$(cat /path)

@@ -1,12 +1,15 @@
-"""What the recipes for other people's tools say: the workflow's and the Dockerfile's commands."""
+"""What the recipes for other people's tools say: the action's steps, jobs, the Dockerfile."""
 
 from __future__ import annotations
 
 import fnmatch
 import json
 import re
+import shlex
 import tarfile
 from pathlib import Path
+
+import yaml
 
 import emu
 
@@ -14,13 +17,17 @@ ROOT = Path(emu.__file__).parents[1]
 TOOLS = ROOT / "examples" / "tools"
 
 
-def workflow_steps():
-    """The commands of the workflow for GitHub, line by line."""
-    text = (TOOLS / "github-workflow.yml").read_text()
-    blocks = re.split(r"^ +- (?:name|uses): .*$", text, flags=re.MULTILINE)
-    for block in blocks:
-        _, _, script = block.partition("run: ")
-        yield from (line.strip() for line in script.removeprefix("|").splitlines() if line.strip())
+def action_steps():
+    """The steps of GitHub's action that are scripts."""
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    return [step for step in steps if "run" in step]
+
+
+def commands_of(*files):
+    """The lines of jobs in ``examples/tools`` that are ours, as words; each variable is ``sid``."""
+    text = "".join((TOOLS / name).read_text() for name in files).replace("$MLX5EMU ", "mlx5emu ")
+    text = re.sub(r"\$\{\{.*?\}\}|\$\w+", "sid", text)
+    return [shlex.split(line) for line in re.findall(r"(?m)^ +(?:- |run: )(mlx5emu .*)$", text)]
 
 
 class Dockerfile:

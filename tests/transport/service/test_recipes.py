@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -16,7 +17,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from helpers.files.recipes import ROOT, TOOLS, Dockerfile, pack, workflow_steps
+import yaml
+from helpers.files.recipes import ROOT, TOOLS, Dockerfile, action_steps, commands_of, pack
 
 from emu.cli.main import main
 from emu.guests.machine import qemu
@@ -152,16 +154,65 @@ def test_a_server_that_does_not_start_ends_the_recipe(tmp_path, monkeypatch):
     assert done.stdout == ""
 
 
-def test_the_workflow_says_what_there_is():
-    """Its own commands are run by a machine with a network; ours have to exist, with options."""
-    ours = [shlex.split(line) for line in workflow_steps() if line.startswith("mlx5emu ")]
-    assert [words[1] for words in ours] == ["doctor", "run", "suite"]
-    for words in ours:
-        command = main.get_command(None, words[1])
-        options = {name for one in command.params for name in one.opts}
-        own = words[2 : words.index("--") if "--" in words else None]
-        assert {word.partition("=")[0] for word in own if word.startswith("--")} <= options
-    assert any("scripts/setup" in line for line in workflow_steps())
+def own_options(command, words):
+    options = {name for one in command.params for name in one.opts}
+    given = words[2 : words.index("--") if "--" in words else None]
+    return {word.partition("=")[0] for word in given if word.startswith("--")} - options
+
+
+def test_jobs_say_what_there_is():
+    """They are run by machines with a network; our commands have to exist, with options."""
+    jobs = commands_of("github-workflow.yml", "gitlab-ci.yml")
+    assert [words[1] for words in jobs] == ["suite", "doctor", "run", "suite"]
+    for words in jobs:
+        assert not own_options(main.get_command(None, words[1]), words)
+
+
+RUN = {
+    "COMMAND": "./my test.sh",
+    "SUITE": "sid",
+    "DEVICES": "connectx6 connectx6dx,bf=1",
+    "OPTIONS": "--kernel-arg 'a b' --network",
+    "FAIL_ON": "warning",
+    "CHECK_LEAKS": "true",
+    "RESULTS": "results",
+}
+
+
+def test_the_action_runs_the_command(tmp_path):
+    """Its last step, with a program that shows its words in place of ours."""
+    script = action_steps()[-1]["run"]
+    (tmp_path / "mlx5emu").write_text('#!/bin/sh\nprintf "%s\\n" "$@"; exit 122')
+    (tmp_path / "mlx5emu").chmod(0o755)
+    environ = {**os.environ, **RUN, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        env=environ, capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    words = ["mlx5emu", *done.stdout.splitlines()]
+    assert done.returncode == 122
+    assert words[-4:] == ["--", "sh", "-c", "cd /mnt/share; ./my test.sh"]
+    assert words[words.index("--kernel-arg") + 1] == "a b"
+    assert [words[n + 1] for n, word in enumerate(words) if word == "--device"] == [
+        "connectx6",
+        "connectx6dx,bf=1",
+    ]
+    assert "--check-leaks" in words
+    assert not own_options(main.get_command(None, "run"), words)
+
+
+def test_the_action_knows_its_inputs():
+    """Each is used, and each value that a script takes from the outside is one."""
+    text = (ROOT / "action.yml").read_text()
+    action = yaml.safe_load(text)
+    used = set(re.findall(r"inputs\.([a-z-]+)", text))
+    assert used == set(action["inputs"])
+    assert all(one["description"] for one in action["inputs"].values())
+    assert set(action_steps()[-1]["env"]) == set(RUN)
+    workflow = yaml.safe_load((TOOLS / "github-workflow.yml").read_text())
+    steps = workflow["jobs"]["guest"]["steps"]
+    (step,) = (one for one in steps if "mlx5emu@" in one.get("uses", ""))
+    assert set(step["with"]) <= set(action["inputs"])
 
 
 def test_the_container_image_has_what_its_steps_need(tmp_path):
