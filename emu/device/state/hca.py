@@ -282,6 +282,8 @@ class Hca(ObjectTables):
         self.rate_limits.clear()
         self.vxlan_ports = frozenset({VXLAN_PORT})
         self.clear_tables(self.remains)
+        if self.eswitch is not None:
+            self.switch.tables_changed()
 
     def fail(self) -> None:
         """Stop permanently because of the exception that is being handled.

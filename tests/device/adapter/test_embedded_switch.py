@@ -6,6 +6,7 @@ from helpers.device.snapshot import snapshot
 
 from emu.device.engine.lifecycle import set_link
 from emu.device.port.eth.frame import Frame
+from emu.device.rounds.line import MOST_WAITING
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
@@ -318,11 +319,62 @@ def test_what_has_passed_the_cable(manager, other, wire, fdb):
     assert [way.packets for way in manager.hca.switch.passed()] == [3, 2]
 
 
-def test_pause_frames_are_for_the_port(members, manager, fdb):
+def test_another_root_is_no_change_for_what_is_counted(manager, wire, fdb):
+    sq = sender(manager)
+    send(manager, sq)
+    for level in range(2):
+        by_source(fdb, (MANAGER, to_vport(VPORT)), level=level)
+    send(manager, sq)
+    assert [way.packets for way in manager.hca.switch.passed()] == [1, 0]
+
+
+def test_teardown_ends_the_tables(manager, wire, fdb):
+    """What passes then has passed the cable again, until there are others."""
+    by_source(fdb)
+    manager.driver.must(Op.TEARDOWN_HCA)
+    assert not manager.hca.switch.decides
+    manager.driver.must(Op.INIT_HCA)
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [way.packets for way in manager.hca.switch.passed()] == [0, 1]
     by_source(fdb, (UPLINK, to_vport(VPORT)))
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [way.packets for way in manager.hca.switch.passed()] == [0, 2]
+    fdb.disconnect()
+    manager.driver.must(Op.TEARDOWN_HCA)
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [way.packets for way in manager.hca.switch.passed()] == [0, 3]
+
+
+def test_pause_frames_are_for_the_port(members, manager, wire, fdb):
+    by_source(fdb, (UPLINK, to_vport(VPORT), to_vport(UPLINK)))
     manager.hca.switch.receive(Frame(PAUSE))
     assert manager.hca.eth.flow.received.global_ == 1
     assert received(members[1]) == 0
+    assert [way.packets for way in manager.hca.switch.passed()] == [0, 0]
+
+
+def test_before_anybody_has_power(adapter):
+    adapter.switch.receive(Frame(FRAME))
+    assert [way.packets for way in adapter.switch.passed()] == [0, 0]
+
+
+def test_what_waits_too_long_is_lost(manager, other, wire, fdb):
+    """The tables' work belongs to the manager's rounds."""
+    by_source(fdb, (UPLINK, to_vport(VPORT)))
+    manager.hca.round.steps = manager.hca.round.most + 1
+    for _ in range(MOST_WAITING + 3):
+        manager.hca.switch.receive(Frame(FRAME))
+    assert manager.hca.switch.passed()[1].discards == 3
+    assert received(other) == 0
+
+
+def test_a_manager_that_has_failed_lets_nothing_cross(manager, other, wire, fdb, caplog):
+    by_source(fdb, (VPORT, to_vport(UPLINK)))
+    sq = sender(other)
+    manager.hca.fail()
+    send(other, sq)
+    assert not wire.sent()
+    caplog.clear()
 
 
 def test_no_cable_no_way_out(members, manager, other, wire, fdb):

@@ -94,8 +94,14 @@ class EmbeddedSwitch:
     @property
     def decides(self) -> bool:
         """Whether there is an FDB."""
+        return self._deciding() is not None
+
+    def _deciding(self) -> Hca | None:
+        """The manager, if there is an FDB."""
         node = self._manager.node if self._manager is not None else None
-        return node is not None and node.eswitch is not None and node.eswitch.fdb.root is not None
+        if node is None or node.eswitch is None or node.eswitch.fdb.root is None:
+            return None
+        return node
 
     def is_decided(self, source: Hca) -> bool:
         """The manager's frames are also those of representors, whose tables say where they go."""
@@ -114,8 +120,9 @@ class EmbeddedSwitch:
     def forward(self, source: Hca, frame: Frame) -> None:
         """Carry a frame of a function's vPort."""
         number = source.vhca.vport_number
-        if self.decides:
-            self._cross(number, frame)
+        manager = self._deciding()
+        if manager is not None:
+            self._cross(manager, number, frame)
         elif number == MANAGER:
             self.uplink.transmit(source, frame)
 
@@ -132,13 +139,10 @@ class EmbeddedSwitch:
                 port.flow.take(frame.data, manager.clock.now_ns(), port.speed)
                 return
             _count(self._cable.received, frame)
-            self._cross(UPLINK, frame)
+            self._cross(manager, UPLINK, frame)
 
-    def _cross(self, source_port: int, frame: Frame) -> None:
+    def _cross(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Let the tables decide, now or in a later round. A bug there stops the manager."""
-        manager = self._manager.node if self._manager is not None else None
-        if manager is None or manager.has_failed:
-            return
         line = manager.crossing
         if not line.do(len(frame.data), self._contained, manager, source_port, frame):
             self._cable.received.discards += source_port == UPLINK
