@@ -96,7 +96,7 @@ def coverage_options(function: F) -> F:
     return cast("F", collected)
 
 
-def with_coverage(choices: dict[str, object], requested: CoverageRequest) -> dict[str, object]:
+def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[str, Any]:
     """The guest's choices: with ``--coverage`` the driver is loaded after booting, by us."""
     if (requested.by_block or requested.by_kcov) and not requested.modules:
         option = "--coverage-blocks" if requested.by_block else "--coverage-kcov"
@@ -114,7 +114,7 @@ def with_coverage(choices: dict[str, object], requested: CoverageRequest) -> dic
         from emu.instruments.coverage.blocks import BlockMap
 
         requested.blocks = BlockMap()
-        arguments = requested.blocks.arguments()
+        arguments = (*choices["qemu_arguments"], *requested.blocks.arguments())
         choices |= {"accelerator": "tcg", "qemu_arguments": arguments}
     return choices
 

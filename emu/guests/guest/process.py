@@ -52,14 +52,19 @@ class ChildListener:
         self._socket.listen(1)
 
     def accept(self, process: subprocess.Popen[bytes], timeout: float) -> socket.socket:
-        """Wait for ``process`` to connect; :class:`GuestError` when it ends or takes too long."""
+        """Wait for ``process`` to connect.
+
+        Raises :class:`GuestError` when it takes too long, ConnectionResetError when it has ended.
+        """
         pidfd = os.pidfd_open(process.pid)
         try:
             ready, _, _ = select.select([self._socket.fileno(), pidfd], [], [], timeout)
         finally:
             os.close(pidfd)
+        if not ready:
+            raise GuestError("QEMU does not connect")
         if self._socket.fileno() not in ready:
-            raise GuestError("QEMU ended at once" if ready else "QEMU does not connect")
+            raise ConnectionResetError("the process has ended")
         return self._socket.accept()[0]
 
     def __enter__(self) -> ChildListener:

@@ -21,11 +21,20 @@ while read -r module; do
     insmod "/modules/$module" || echo "mlx5emu: cannot load $module"
 done < /modules/order
 
+# The disk with a serial number: a user's disks stand anywhere between ours.
+disk() {
+    for serial in /sys/block/vd*/serial; do
+        [ "$(cat "$serial")" != "$1" ] || basename "$(dirname "$serial")"
+    done
+}
+
 mkdir -p /new
-mount -t ext4 -o noatime /dev/vda /new || fail "cannot mount the root file system"
-if [ -b /dev/vdb ]; then
+mount -t ext4 -o noatime "/dev/$(disk root)" /new || fail "cannot mount the root file system"
+modules=$(disk modules)
+if [ -n "$modules" ]; then
     mkdir -p "/new/usr/lib/modules/$release"
-    mount -t ext4 -o ro /dev/vdb "/new/usr/lib/modules/$release" || fail "cannot mount the modules"
+    mount -t ext4 -o ro "/dev/$modules" "/new/usr/lib/modules/$release" ||
+        fail "cannot mount the modules"
 fi
 
 mount --move /proc /new/proc

@@ -31,6 +31,9 @@ KERNEL_ARGUMENTS = (
     "audit=0",
 )
 
+DISK_SERIALS = ("root", "modules")
+"""By which the guest's init knows the disks of :attr:`Machine.disks`."""
+
 
 @dataclass(frozen=True)
 class SharedDirectory:
@@ -116,10 +119,10 @@ def _console(machine: Machine) -> list[str]:
 
 def _disks(machine: Machine) -> list[str]:
     words = []
-    for number, path in enumerate(machine.disks):
+    for serial, path in zip(DISK_SERIALS, machine.disks):
         # The guest's writes go to a temporary file that is deleted when QEMU ends.
-        drive = f"if=none,id=disk{number},format=raw,snapshot=on,cache=unsafe,file={_quoted(path)}"
-        words += ["-drive", drive, "-device", f"virtio-blk-pci,drive=disk{number}"]
+        drive = f"if=none,id={serial},format=raw,snapshot=on,cache=unsafe,file={_quoted(path)}"
+        words += ["-drive", drive, "-device", f"virtio-blk-pci,drive={serial},serial={serial}"]
     return words
 
 

@@ -68,15 +68,15 @@ class GuestOptions:
     ``dump`` is where the memory of a guest that panics goes. ``devices`` are passed to the server
     unchanged, one emulated function each. ``kernel`` and ``modules`` replace the suite's kernel: a
     bzImage, and its module tree if it has modules. ``probe`` loads the mlx5 driver during boot.
-    ``kernel_arguments`` are appended. With ``icount`` the guest's clock counts instructions, each
-    2^icount ns; that takes emulation and one processor.
+    ``kernel_arguments`` and ``qemu_arguments`` are appended. With ``icount`` the guest's clock
+    counts instructions, each 2^icount ns; that takes emulation and one processor.
 
     The last fields are no options of users: commands set them. With ``gdb`` QEMU takes a debugger.
     ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
     :meth:`emu.guests.Guest.probe`. With ``stays`` a guest that panics or powers off can still be
-    looked at, and one that reboots comes back. ``qemu_arguments`` and ``server_options`` are
-    appended. ``hang_timeout`` is how many seconds the guest may take to answer a ping. ``verbose``
-    copies the console and the server's log to our standard error.
+    looked at, and one that reboots comes back. ``server_options`` are appended. ``hang_timeout`` is
+    how many seconds the guest may take to answer a ping. ``verbose`` copies the console and the
+    server's log to our standard error.
     """
 
     suite: str = option(
@@ -288,6 +288,12 @@ class GuestOptions:
         help="Add to the kernel's command line; may be repeated.",
         is_recorded=True,
     )
+    qemu_arguments: tuple[str, ...] = option(
+        (),
+        flag="qemu-arg",
+        kind=Words(metavar="ARG"),
+        help="Add an argument to QEMU's command line, for a disk or a card; may be repeated.",
+    )
     dump: Path | None = option(
         None,
         flag="dump",
@@ -300,7 +306,6 @@ class GuestOptions:
     hold_probe: bool = False
     stays: bool = False
     gdb: bool = False
-    qemu_arguments: tuple[str, ...] = ()
     hang_timeout: float = 90.0
     verbose: bool = False
 

@@ -319,3 +319,20 @@ def test_a_shell_on_the_console(lab, suite):
 def test_the_command_line_hands_over_its_input(lab, suite):
     words = ["run", "--suite", suite, "--no-device", "--stdin", "--", "cat"]
     assert mlx5emu(*words, input="hello").stdout == "hello"
+
+
+def test_a_disk_of_the_users(boot, tmp_path):
+    """In front of the guest's own; what is written to it stays."""
+    path = tmp_path / "disk"
+    path.write_bytes(bytes(1 << 20))
+    guest = boot(devices=(), qemu_arguments=("-drive", f"file={path},format=raw,if=virtio"))
+    (name,) = guest.run("lsblk -bno NAME,SIZE | grep -w 1048576").check().stdout.split()[:1]
+    guest.run(f"echo it stays | dd of=/dev/{name} conv=fsync").check()
+    assert path.read_bytes().startswith(b"it stays\n")
+
+
+def test_an_argument_that_qemu_refuses(boot):
+    with pytest.raises(
+        GuestStoppedError, match=r"QEMU ended with status 1: .*nonsense: invalid option"
+    ):
+        boot(devices=(), qemu_arguments=("-nonsense",))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import emu.guests
 from emu.guests.errors import LabError
 from emu.guests.machine import launch
 from emu.guests.machine.command_line import REPLY_TIMEOUT_MS, Machine, SharedDirectory, arguments
@@ -91,6 +92,17 @@ def test_disks_are_never_written(line):
     drives = after(line(disks=(Path("/c/a,b.ext4"), Path("/w/m.ext4"))), "-drive")
     assert all("snapshot=on" in drive and "format=raw" in drive for drive in drives)
     assert drives[0].endswith("file=/c/a,,b.ext4")
+
+
+def test_disks_are_known_by_their_serials(line):
+    """The guest's init looks for these, as a user's disks may come before."""
+    disks = [
+        word for word in after(line(disks=(Path("/r"), Path("/m"))), "-device") if "blk" in word
+    ]
+    assert [disk.rpartition("serial=")[2] for disk in disks] == ["root", "modules"]
+    init = (Path(emu.guests.__file__).parent / "inside" / "init.sh").read_text()
+    assert "$(disk root)" in init
+    assert "$(disk modules)" in init
 
 
 def test_a_share_is_read_only_and_may_have_a_comma(line):
