@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 _SET, _DISCONNECT = 0, 1
 """op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""
 
-_NOT_BUILT = ("sw_owner", "termination_table", "rtc_valid")
+_NOT_BUILT = ("sw_owner", "rtc_valid")
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
 
-_OPTIONAL = {"reformat_en": "reformat", "decap_en": "decap"}
+_OPTIONAL = {
+    "reformat_en": "reformat", "decap_en": "decap", "termination_table": "termination_table",
+}  # fmt: skip
 """Those of tables that have a property."""
 
 

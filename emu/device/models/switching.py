@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from emu.device.models.ethernet import METADATA, TABLES
 from emu.device.models.model import Capabilities, Model
+from emu.device.objects.eth.packet_reformat import MOST_MOVED
 from layouts.enums import PortType
 from layouts.eth_enums import FdbToVport, InlineModeCap
 
@@ -25,7 +26,15 @@ SWITCH_GENERAL: Capabilities = MappingProxyType(
 """General capabilities of the function that manages the switch."""
 
 _FIELDS: Capabilities = MappingProxyType(
-    {**TABLES["ft_field_support"], **METADATA, "source_eswitch_port": 1}
+    {
+        **TABLES["ft_field_support"],
+        **METADATA,
+        "source_eswitch_port": 1,
+        "outer_geneve_vni": 1,
+        "outer_geneve_oam": 1,
+        "outer_geneve_protocol_type": 1,
+        "outer_geneve_opt_len": 1,
+    }
 )
 _SWITCHING: Capabilities = MappingProxyType(
     {
@@ -57,6 +66,8 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
             "reformat": 1, "decap": 1, "reformat_and_vlan_action": 1,
             "reformat_and_modify_action": 1, "reformat_and_fwd_to_table": 1,
             "reformat_insert": 1, "reformat_remove": 1,
+            # A table whose entries end a packet's way; they may lead back to where it comes from.
+            "termination_table": 1, "termination_table_raw_traffic": 1,
         },
         "flow_table_properties_esw_acl_ingress": _SWITCHING,
         "flow_table_properties_esw_acl_egress": _SWITCHING,
@@ -78,6 +89,17 @@ ESWITCH: Capabilities = MappingProxyType(
 """Group ESWITCH."""
 
 
+MOVED_HEADERS: Capabilities = MappingProxyType(
+    {
+        "max_reformat_insert_size": MOST_MOVED,
+        "max_reformat_insert_offset": MOST_MOVED,
+        "max_reformat_remove_size": MOST_MOVED,
+        "max_reformat_remove_offset": MOST_MOVED,
+    }
+)
+"""Group GENERAL_2, for packet reformat contexts."""
+
+
 def can_switch(model: Model) -> bool:
     """Whether the model can have a switch: a physical function's Ethernet port, from ConnectX-5 on.
 
@@ -97,6 +119,7 @@ def with_switch(model: Model) -> Model:
     return replace(
         model,
         general=MappingProxyType({**model.general, **SWITCH_GENERAL}),
+        general_2=MappingProxyType({**model.general_2, **MOVED_HEADERS}),
         eswitch=ESWITCH,
         eswitch_flow_table=ESWITCH_FLOW_TABLES,
     )

@@ -113,6 +113,26 @@ def test_a_key_of_the_tunnel_is_matched(switch):
     assert switch.passes(packet.replace(VXLAN, VXLAN[:4] + b"\1" + VXLAN[5:])) == []
 
 
+@pytest.mark.parametrize("field", ["geneve_vni", "geneve_oam", "geneve_opt_len"])
+def test_geneve_is_matched_and_ends(switch, field):
+    """The options behind its header end with it."""
+    flags = {"geneve_oam": "0180 6558", "geneve_opt_len": "0100 6558"}
+    has = {"geneve_vni": VNI, "geneve_oam": 1, "geneve_opt_len": 1}
+    geneve = bytes.fromhex(flags.get(field, "0100 6558")) + VNI.to_bytes(3, "big") + bytes(5)
+    data = OVER_4[: -len(VXLAN)].replace(b"\x12\xb5", b"\x17\xc1") + geneve
+    switch.entry(**reformat(context(switch, data)))
+    (packet,) = switch.passes(INNER)
+    fdb, table = switch.fdb, switch.second
+    fdb.set_root(table)
+    mask = 1 if field == "geneve_oam" else 0x3F
+    criteria = match_beside(**{field: mask, "geneve_protocol_type": 0xFFFF})
+    group = fdb.group(table, 0, 3, enable=MISC, match_criteria=criteria)
+    value = match_beside(**{field: has[field]}, geneve_protocol_type=0x6558)
+    fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=value)
+    assert switch.passes(packet) == [INNER]
+    assert switch.passes(packet.replace(b"\x65\x58", b"\x08\x00")) == []
+
+
 def test_super_frames_are_cut_before_they_go_into_a_tunnel(switch):
     switch.entry(**reformat(context(switch, OVER_4)))
     packet = Packet(payload=bytes(3000)).frame()

@@ -12,6 +12,9 @@ from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import ReformatType
 
+MOST_MOVED = 64
+"""Headers that are inserted or removed have at most so many bytes, and begin no later."""
+
 
 def _most(made: Limits) -> int:
     number: int = made.caps.eswitch.log_max_packet_reformat_context

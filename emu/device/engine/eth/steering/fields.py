@@ -25,6 +25,7 @@ from emu.device.port.eth.headers import (
     Headers,
     Marked,
 )
+from emu.device.port.eth.tunnel import GENEVE_PORT
 from layouts.eth_enums import ModifyField
 from layouts.wire.bth import bth, grh
 
@@ -186,6 +187,21 @@ def _vxlan_vni(headers: Headers) -> int | None:
     return _number(vxlan[4:7], "big") if vxlan and vxlan[0] & 8 else None
 
 
+def _geneve(start: int, stop: int, mask: int) -> Read:
+    """Some bits of Geneve's first 8 bytes (RFC 8926 3.4)."""
+
+    def read(headers: Headers) -> int | None:
+        geneve = _after_udp(headers, GENEVE_PORT, _TUNNEL_BYTES)
+        return _number(geneve[start:stop], "big") & mask if geneve else None
+
+    return read
+
+
+def _geneve_oam(headers: Headers) -> int | None:
+    flags = _geneve(1, 2, 0x80)(headers)
+    return None if flags is None else flags >> 7
+
+
 def _after_grh(headers: Headers) -> bytes:
     """The base transport header of RoCE v1; empty when it is incomplete."""
     at = headers.l3 + _GRH_BYTES
@@ -302,6 +318,10 @@ _MISC = {
     "gre_protocol": MatchField(_gre_protocol, _tunnel),
     "gre_key": MatchField(_gre_key, _tunnel),
     "vxlan_vni": MatchField(_vxlan_vni, _tunnel),
+    "geneve_vni": MatchField(_geneve(4, 7, 0xFFFFFF), _tunnel),
+    "geneve_oam": MatchField(_geneve_oam, _tunnel),
+    "geneve_opt_len": MatchField(_geneve(0, 1, 0x3F), _tunnel),
+    "geneve_protocol_type": MatchField(_geneve(2, 4, 0xFFFF), _tunnel),
     "bth_opcode": MatchField(_bth(0, 1), _tunnel),
     "bth_dst_qp": MatchField(_bth(5, 8), _tunnel),
     "outer_esp_spi": MatchField(_esp_spi, _tunnel),

@@ -18,7 +18,7 @@ from emu.device.engine.eth.steering.fields import FIELDS, base
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.vlan_tags import third_tag
 from emu.device.errors import CmdError
-from emu.device.objects.eth.packet_reformat import PacketReformat
+from emu.device.objects.eth.packet_reformat import MOST_MOVED, PacketReformat
 from emu.device.objects.eth.reshape import Reshape
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.headers import UDP, VXLAN_PORT, FrameError, Headers, parse
@@ -109,10 +109,10 @@ DECAP = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_whole=T
 # -- any headers
 
 
-def _place(anchor: int, offset: int, size: int, most: int) -> int:
+def _place(anchor: int, offset: int, size: int) -> int:
     if anchor != ReformatAnchor.MAC_START:
         raise CmdError(Status.BAD_PARAM_ERR, "reformat anchor not supported", f"{anchor:#x}")
-    if offset + size > most or offset % 2 or size % 2:
+    if max(offset, size) > MOST_MOVED or offset % 2:
         raise CmdError(
             Status.BAD_PARAM_ERR, "reformat is not within a packet's first headers",
             f"{size} bytes at {offset}",
@@ -144,10 +144,6 @@ def _behind(at: int, size: int) -> Part:
     return part
 
 
-MOST_OFFSET = 64
-"""Headers are inserted and removed in front of this place."""
-
-
 def context_of(
     kind: int, anchor: int, offset: int, size: int, data: bytes, ctx: bytes
 ) -> PacketReformat:
@@ -158,11 +154,11 @@ def context_of(
     if kind in (ReformatType.L2_TO_VXLAN, ReformatType.L2_TO_NVGRE, ReformatType.L2_TO_L2_TUNNEL):
         return PacketReformat(ReformatType(kind), _encap(data), _OUTER_PARTS, ctx)
     if kind == ReformatType.INSERT_HDR:
-        at = _place(anchor, offset, 0, MOST_OFFSET)
+        at = _place(anchor, offset, size)
         parts = frozenset({_behind(at, 0)})
         return PacketReformat(ReformatType.INSERT_HDR, _insert(data, at), parts, ctx)
     if kind == ReformatType.REMOVE_HDR:
-        at = _place(anchor, offset, size, MOST_OFFSET)
+        at = _place(anchor, offset, size)
         parts = frozenset({_behind(at, size)})
         return PacketReformat(ReformatType.REMOVE_HDR, _remove(at, size), parts, ctx)
     raise CmdError(Status.BAD_PARAM_ERR, "reformat_type not supported", f"{kind:#x}")
