@@ -1,10 +1,13 @@
-"""Which version of mlx5emu this is."""
+"""Which version of mlx5emu this is, and whether its device runs compiled."""
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib import metadata, util
 
 UNKNOWN = "unknown"
+PURE, COMPILED = "pure", "compiled"
+_DEVICE = "emu.device.rounds.budget"
+"""A module of those that setup.py compiles: all of them are, or none is."""
 
 
 def version() -> str:
@@ -13,3 +16,10 @@ def version() -> str:
         return metadata.version("mlx5emu")
     except metadata.PackageNotFoundError:
         return UNKNOWN
+
+
+def code() -> str:
+    """What the device runs as: ``compiled`` by mypyc, or ``pure`` Python."""
+    found = util.find_spec(_DEVICE)
+    is_pure = found is None or found.origin is None or found.origin.endswith(".py")
+    return PURE if is_pure else COMPILED

@@ -112,9 +112,24 @@ def _leave(number: int, _frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 
+def _say_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not ctx.resilient_parsing:
+        from emu.version import code, version  # which take a while to import
+
+        click.echo(f"mlx5emu, version {version()}, {code()}")
+        ctx.exit()
+
+
 @click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-v", "--verbose", count=True, help="Say what is being done; twice for details.")
-@click.version_option(package_name="mlx5emu", prog_name="mlx5emu")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the version and exit.",
+)
 def main(verbose: int) -> None:
     """An emulated mlx5 adapter, and Linux guests that use it."""
     click.get_current_context().with_resource(_ended_in_order())

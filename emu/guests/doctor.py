@@ -20,6 +20,7 @@ from emu.guests.image import image
 from emu.guests.image.image import Image
 from emu.guests.machine import accel, qemu
 from emu.guests.machine.qemu import Qemu
+from emu.version import COMPILED, code
 
 _PACKAGES = ("click", "construct", "pyelftools", "pytest", "rich", "zstandard")
 _ROOM = 3_000_000_000  # bytes: QEMU, one image, and the image's tree during its build
@@ -55,6 +56,7 @@ def examine() -> list[Check]:
     return [
         _machine(),
         _python(),
+        _code(),
         *_builders(needed),
         qemu_check,
         _kvm(program, next(iter(images.values()), None)),
@@ -81,6 +83,14 @@ def _python() -> Check:
     if missing:
         return Check("Python packages", State.BAD, f"no {', '.join(missing)}", _SETUP)
     return Check("Python packages", State.GOOD, f"all, Python {platform.python_version()}")
+
+
+def _code() -> Check:
+    """Whether the device that guests get is compiled."""
+    if code() == COMPILED:
+        return Check("device's code", State.GOOD, "compiled")
+    found = "pure Python; the compiled one, several times as fast: scripts/setup compiled"
+    return Check("device's code", State.NOTE, found)
 
 
 def _builders(needed: State) -> list[Check]:

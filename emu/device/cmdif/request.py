@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from layouts.cmd import CmdLayout
 
 
-@dataclass(slots=True)
 class CommandRequest:
     """One command in a slot, as delivered: its input and where its output goes."""
 
-    slot: int
-    address: int
-    """Address of the slot's entry."""
-    entry: CmdLayout
-    data: bytearray
-    out: bytearray
-    in_blocks: list[int]
-    out_blocks: list[int]
+    __slots__ = ("address", "data", "entry", "in_blocks", "out", "out_blocks", "slot")
+
+    def __init__(
+        self,
+        slot: int,
+        address: int,
+        entry: CmdLayout,
+        data: bytearray,
+        out: bytearray,
+        in_blocks: list[int],
+        out_blocks: list[int],
+    ) -> None:
+        """``address`` is that of the slot's entry."""
+        self.slot = slot
+        self.address = address
+        self.entry = entry
+        self.data = data
+        self.out = out
+        self.in_blocks = in_blocks
+        self.out_blocks = out_blocks
 
     @property
     def opcode(self) -> int:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.wire import EthWire
 from emu.device.state.hca import Hca
 from emu.driver.world.clock import HandClock
 
 
-class Cable(EthWire[Hca]):
+class Cable:
     """A wire in the caller's hand: frames wait until :meth:`run` lets them through.
 
     The functions on it do not see each other, as if they were in different processes. ``tap`` sees

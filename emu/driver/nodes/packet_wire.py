@@ -11,13 +11,12 @@ from emu.device.engine.ud import delivery
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
 from emu.device.port.ib.framing import parse
-from emu.device.port.ib.wire import IbWire
 from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.device.state.hca import Hca
 from layouts.wire.bth import Service
 
 
-class PacketWire(IbWire[Hca]):
+class PacketWire:
     """A wire that carries packets between all its functions, whole messages never.
 
     ``tap`` sees every frame on its way and gives the frames that arrive instead: none to lose it,

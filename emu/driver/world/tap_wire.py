@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.wire import NoWire
 from emu.device.state.hca import Hca
 
 
-class TapWire(NoWire[Hca]):
+class TapWire:
     """A wire of one function, ``node``; what it should receive, the caller brings to it."""
 
+    wants_packets = False
+
     def __init__(self) -> None:
-        super().__init__()
         self.node: Hca | None = None
+        self.changes = 0
         self._frames: list[Frame] = []
+
+    def nodes(self) -> Iterable[Hca]:
+        """The function alone."""
+        return [] if self.node is None else [self.node]
 
     def attach(self, node: Hca, /) -> None:
         """The function, or its new state after a reset."""
-        super().attach(node)
         self.node = node
+        self.changes += 1
+
+    def port_changed(self, node: Hca, /) -> None:
+        """As for ``attach``."""
+        self.changes += 1
+
+    def is_pausing_to(self, mac: bytes, /) -> bool:
+        """Frames are kept at once."""
+        return False
+
+    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+        """Call it at once."""
+        callback()
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
         """Keep the frame."""

@@ -14,6 +14,7 @@ from emu.server.control.server import ControlRequestError, Method, Streamed
 from emu.server.net.eth.segments import Segments
 from emu.server.service import views
 from emu.server.service.fault_session import FaultSession
+from emu.version import code, version
 
 DEFAULT_LIMIT = 1000
 MOST_LIMIT = 20_000
@@ -43,6 +44,7 @@ class _Methods:
     def __init__(
         self, functions: Sequence[Function], clock: Clock, faults: FaultSession, segments: Segments
     ) -> None:
+        self._about = {"mlx5emu": version(), "code": code()}
         self._functions = functions
         self._clock = clock
         self._faults = faults
@@ -52,7 +54,8 @@ class _Methods:
         _only(params)
         told = [views.status(function, index) for index, function in enumerate(self._functions)]
         ports = [_without_addresses(segment) for segment in self._segments.about()]
-        return {"t_ns": self._clock.now_ns(), "functions": told, "segments": ports}
+        now = {"t_ns": self._clock.now_ns(), "functions": told, "segments": ports}
+        return self._about | now
 
     def objects(self, params: dict[str, Any]) -> Streamed:
         _only(params, "function", "kind", "limit")

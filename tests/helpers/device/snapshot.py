@@ -36,11 +36,9 @@ def _port(port):
     """The vPort's fields, and those of what an Ethernet vPort is made of."""
     return {
         name: _port(value)
-        if name in {"port", "sent", "received"}
-        and value is not None
-        and hasattr(value, "__slots__")
+        if name in {"port", "sent", "received"} and value is not None and slots(type(value))
         else freeze(value)
-        for name in port.__slots__
+        for name in slots(type(port))
         for value in (getattr(port, name),)
     }
 
@@ -67,8 +65,13 @@ def _attributes(item):
 def _names(of):
     """The slots of a class whose values count."""
     changing = _REPORTS if issubclass(of, Eq) else set()
-    slots = [name for cls in of.__mro__ for name in getattr(cls, "__slots__", ())]
-    return [name for name in slots if name not in changing]
+    names = dict.fromkeys(name for cls in of.__mro__ for name in slots(cls))
+    return [name for name in names if name not in changing]
+
+
+def slots(of):
+    """The attributes that a class declares; one that is compiled lists them by another name."""
+    return getattr(of, "__slots__", None) or getattr(of, "__mypyc_attrs__", ())
 
 
 def freeze(value):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from emu.device.port.ib.endport import end_port
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, Packet
@@ -20,5 +22,4 @@ def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=Fals
 def port_of(member, **changes):
     """A port as the member reports it."""
     described = end_port(member.node.hca.port)
-    fields = {name: getattr(described, name) for name in described.__slots__} | changes
-    return protocol.port(type(described)(**fields))
+    return protocol.port(replace(described, **changes))

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from helpers.device.snapshot import slots
 from helpers.net.strangers import packet_frame, port_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -371,7 +372,7 @@ def _packet_of(kind, slid):
         if service in services and has is kind and first and last
     )  # fmt: skip
     packet = Packet(op, 0x40, 0)
-    for name in Packet.__slots__:
+    for name in slots(Packet):
         if not hasattr(packet, name):
             setattr(packet, name, 0)
     return Route(1, slid, 0, 0xFFFF, None).frame(packet)

@@ -23,6 +23,7 @@ from emu.server.service.devicespec import parse
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.server import ServedDevice, Server
 from emu.server.service.trace_file import TraceFile
+from emu.version import code, version
 
 RULE = {"point": "cmd", "action": "fail", "match": {"op": "CREATE_CQ"}}
 
@@ -84,7 +85,9 @@ def until_closed(sock):
 def test_status_and_objects(serving):
     def work(_server):
         with Client(serving.control) as control:
-            (told,) = control.status()["functions"]
+            status = control.status()
+            assert (status["mlx5emu"], status["code"]) == (version(), code())
+            (told,) = status["functions"]
             assert (told["model"], told["state"], told["link"]) == (
                 "connectx6-vf", "DISABLED", "ACTIVE",
             )  # fmt: skip

@@ -15,6 +15,7 @@ from emu.cli import main as cli
 from emu.cli.shared.files import NewFile
 from emu.guests import GuestPanicError, LabError
 from emu.guests.doctor import Check, State
+from emu.version import code, version
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +52,11 @@ def test_every_module_is_a_command():
 def test_every_command_has_help(name):
     result = invoke(*name.split(), "--help")
     assert (result.exit_code, result.output[:6]) == (0, "Usage:")
+
+
+def test_the_version_tells_the_code_that_runs():
+    result = invoke("--version")
+    assert (result.exit_code, result.output) == (0, f"mlx5emu, version {version()}, {code()}\n")
 
 
 def test_nothing_heavy_is_imported_before_a_command_is_chosen():

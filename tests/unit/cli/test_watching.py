@@ -33,7 +33,8 @@ def answer(t_ns=0, **counts):
     }  # fmt: skip
     port = {"port": 'a "b\\c\n', "up": True, "received": 5, "sent": 6, "dropped": {"no room": 7}}
     return {
-        "t_ns": t_ns, "functions": [function], "segments": [{"segment": "s", "ports": [port]}],
+        "t_ns": t_ns, "mlx5emu": "1.0", "code": "pure",
+        "functions": [function], "segments": [{"segment": "s", "ports": [port]}],
     }  # fmt: skip
 
 

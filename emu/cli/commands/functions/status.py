@@ -82,6 +82,7 @@ def status(
         click.echo(json.dumps(answer, indent=1))
         return
     screen = console()
+    screen.print(f"mlx5emu {answer['mlx5emu']}, {answer['code']}")
     for names in _TABLES:
         screen.print(_functions(answer["functions"], names))
     for segment in answer["segments"]:

@@ -15,10 +15,10 @@ from enum import Enum, IntFlag
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import checksums
+from emu.device.objects.memory.psv import Psv
 from layouts.rings.wqe import bsf as bsf_layout
 
 if TYPE_CHECKING:
-    from emu.device.objects.memory.psv import Psv
     from layouts.rings.wqe import BsfInl
 
 BSF_OCTWORDS = bsf_layout.size // 16

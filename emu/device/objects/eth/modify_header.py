@@ -42,7 +42,8 @@ class ModifyHeader(Object):
     numbering = Numbering(most("log_max_modify_header_context"))
     BASE_BYTES = 1024
     CHANGE_BYTES = 512
-    reshapes = needs_whole = False
+    reshapes = False
+    needs_whole = False
     """No header moves."""
 
     def __init__(

@@ -6,7 +6,7 @@ Source: PRM "Packet reformat"; core/fs_cmd.c: mlx5_cmd_packet_reformat_alloc.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
@@ -28,7 +28,8 @@ class PacketReformat(Object):
     kind = "packet reformat context"
     numbering = Numbering(_most)
     BASE_BYTES = 2048
-    in_frame = reshapes = True
+    in_frame = True
+    reshapes = True
 
     def __init__(
         self,
@@ -53,6 +54,6 @@ class PacketReformat(Object):
         return {"type": self.reformat_type.name}
 
 
-_TUNNELS = frozenset(
+_TUNNELS: Final = frozenset(
     {ReformatType.L2_TO_VXLAN, ReformatType.L2_TO_NVGRE, ReformatType.L2_TO_L2_TUNNEL}
 )

@@ -89,10 +89,6 @@ class IbPort:
     sm_lid: int = SM_LID
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
-    congestion: None = None
-    """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
-    recovery: LossRecovery = _RECOVERY
-    """The same for every port: its rules cannot be set."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Packets that no queue pair has taken, by what is wrong with them."""
     pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
@@ -115,6 +111,16 @@ class IbPort:
     """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
     ppcnt_base: int = 0
     """The value of ``link_downed`` when the driver last cleared it."""
+
+    @property
+    def congestion(self) -> None:
+        """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
+        return
+
+    @property
+    def recovery(self) -> LossRecovery:
+        """The same for every port: its rules cannot be set."""
+        return _RECOVERY
 
     @property
     def has_cable(self) -> bool:
