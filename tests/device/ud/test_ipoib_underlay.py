@@ -2,6 +2,9 @@
 
 import pytest
 
+from emu.device.faults.injector import Injector
+from emu.device.faults.text import load
+from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
@@ -166,6 +169,37 @@ def test_down_and_up(left, right, source):
     assert send(left, right, source, packet_of(PACKET)) == []
     (sent,) = left.sq.cq.drain()
     assert sent.opcode == CqeOpcode.REQ
+
+
+def test_an_underlay_without_tables_has_no_others(left, right, source):
+    """Those of frames that no queue pair has carried."""
+    driver = right.node.driver
+    other = Buffers(ReceiveQueue(right.node))
+    flows = Flows(driver)
+    table = flows.table(0, 0)
+    tirn = create_direct_tir(driver, right.td, other.rq.rqn)
+    flows.entry(table, 0, flows.group(table, 0, 0, enable=0), to_tir(tirn))
+    flows.set_root(table)
+    driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, underlay_qpn=right.qpn)
+    assert send(left, right, source, packet_of(PACKET)) == []
+    assert other.drain() == []
+
+
+def test_a_queue_that_is_not_ready(left, right, source):
+    right.rq.modify(RqState.ERR)
+    right.rq.modify(RqState.RST)
+    right.rq.cq.drain()
+    right.rq.post(right.node.region(4096).sge())
+    assert send(left, right, source, packet_of(PACKET)) == []
+    assert right.rq.cq.drain() == []
+
+
+def test_a_request_that_a_rule_takes_away(left, right, source):
+    injector = Injector(right.node.function)
+    right.node.function.use_faults(injector)
+    injector.load(load('[[rule]]\npoint="wqe.rx"\naction="drop"\ntimes=1'))
+    assert send(left, right, source, packet_of(PACKET)) == []
+    assert len(send(left, right, source, packet_of(PACKET))) == 1
 
 
 @pytest.mark.parametrize("to", [{"key": (QKEY + 1) << 32}, {"dqp_dct": 1 << 31 | 0x7777}])

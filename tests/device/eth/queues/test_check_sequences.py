@@ -8,11 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.eth.receive import arrive
+from emu.device.engine.lifecycle import set_link
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
 from emu.device.models import MODELS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
+from emu.device.rounds.line import MOST_WAITING
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -185,6 +187,22 @@ class TestDamaged:
         check_frames(driver, 0)
         arrive(hca, Frame(Packet(payload=bytes(10_000)).frame()))
         assert not buffers.drain()
+        assert hca.nic_vport.received.errors == 1
+
+    def test_too_many_in_one_round(self, hca, make, plan):
+        plan('point="frame.rx"\naction="damage"')
+        hca.round.steps = hca.round.most + 1
+        for _ in range(MOST_WAITING + 2):
+            arrive(hca, Frame(self.FRAME))
+        assert hca.nic_vport.received.discards == 2
+
+    def test_the_cable_is_pulled_while_it_waits(self, function, hca, driver, make, plan):
+        plan('point="frame.rx"\naction="damage"')
+        hca.round.steps = hca.round.most + 1
+        arrive(hca, Frame(self.FRAME))
+        set_link(hca, up=False)
+        driver.bar.settle()
+        assert crc_errors(driver) == 0
 
     def test_first_packet_of_a_super_frame(self, hca, driver, make, plan):
         plan('point="frame.rx"\naction="damage"')

@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.eth.receive import arrive
+from emu.device.faults.injector import Injector
+from emu.device.faults.text import load
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
@@ -130,6 +132,38 @@ def test_no_match(hca, make, second):
     assert not other.match
     assert other.offset == 1024
     assert other.header + other.data == second[0]
+
+
+def test_headers_with_options_never_match(hca, make):
+    """Not even when both have the same."""
+    rq = make()
+    send(hca, *stream(1000, 1000, extra=bytes(4)))
+    assert [piece.match for piece in rq.pieces()] == [False, False]
+
+
+def test_datagrams_that_look_like_a_stream(hca, make):
+    """With flags and a sequence number where TCP has them."""
+    rq = make()
+    for number in range(2):
+        words = bytes((0, 0, 0, 0, 0, ACK, 0, 0)) + (1000 * (1 - number)).to_bytes(2, "big")
+        packet = Packet(protocol=UDP, payload=words.ljust(1000, b"\0"), identifier=7 + number)
+        send(hca, packet.frame())
+    assert [piece.match for piece in rq.pieces()] == [False, False]
+
+
+def test_a_reservation_that_is_full_needs_no_filler(hca, make):
+    rq = make()
+    send(hca, *stream(1024, 1024, 1024, 1024), *stream(100, sequence=90_000))
+    assert [piece.is_filler for piece in rq.pieces()] == [False] * 5
+
+
+def test_a_request_that_a_rule_takes_away(hca, function, make):
+    rq = make()
+    injector = Injector(function)
+    function.use_faults(injector)
+    injector.load(load('[[rule]]\npoint="wqe.rx"\naction="drop"\ntimes=1'))
+    send(hca, *stream(100), *stream(100, sequence=9000))
+    assert len(rq.pieces()) == 1
 
 
 def test_identifiers_that_stay_match(hca, make):
