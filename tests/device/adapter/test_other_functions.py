@@ -6,7 +6,7 @@ from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.port.eth.wire import NoWire
-from layouts.enums import Op, PortChange, Status
+from layouts.enums import EventType, Op, PortChange, Status
 from layouts.eth_enums import VportAdminState
 from layouts.function.caps import cmd_hca_cap
 
@@ -59,6 +59,13 @@ def test_vport_state(members, manager):
     assert [member.port_events() for member in members] == [[], [PortChange.DOWN]]
     assert manager.must(Op.QUERY_VPORT_STATE, **OTHER).state == 0
     assert manager.must(Op.QUERY_VPORT_STATE).state == 1
+
+
+def test_the_board_tells_its_manager(members):
+    types = [EventType.PORT_MODULE_EVENT, EventType.GENERAL_EVENT]
+    eqns = [member.driver.create_eq(events=types) for member in members]
+    heard = [len(member.driver.eqs[eqn].drain()) for member, eqn in zip(members, eqns)]
+    assert heard == [2, 0]
 
 
 def test_vport_counters(members, manager):

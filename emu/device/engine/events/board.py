@@ -35,9 +35,10 @@ class ModuleStatus(IntEnum):
 
 
 def tell_all(hca: Hca, eq: Eq) -> None:
-    """An event queue has been made: tell what is already so of the events that it asks for."""
-    if not hca.vhca.is_manager:
-        return
+    """An event queue has been made: tell what is already so of the events that it asks for.
+
+    Virtual functions and sub-functions have none of the capabilities.
+    """
     if eq.events >> EventType.PORT_MODULE_EVENT & 1:
         tell_cable(hca)
     if eq.events >> EventType.GENERAL_EVENT & 1 and hca.caps.general.mcam_reg:

@@ -135,12 +135,13 @@ class TestFields:
         assert "outer_esp_spi" not in found
 
     @pytest.mark.parametrize("protocol", [TCP, UDP])
-    def test_a_fragment_has_no_ports(self, protocol):
+    def test_a_fragment_has_no_ports_and_no_flags(self, protocol):
         headers = parse(Packet(protocol=protocol, fragment=0x2001).frame())
         assert headers.protocol == protocol
         for name in ("sport", "dport"):
             field = FIELDS[f"outer_headers.{'tcp' if protocol == TCP else 'udp'}_{name}"]
             assert field.read(headers) is None
+        assert FIELDS["outer_headers.tcp_flags"].read(headers) is None
 
     def test_a_service_tag_that_is_cut_off_is_none(self):
         headers = parse(bytes(12) + b"\x88\xa8\0")
