@@ -291,11 +291,10 @@ class TestReceiver:
             raise AccessError(ABSENT_PAGE, 8, 0, 8)
 
         monkeypatch.setattr(duplicates, "access", absent)
-        monkeypatch.setattr(duplicates, "domain_of", lambda *arguments: None)
         monkeypatch.setattr(duplicates, "start_of", lambda *arguments: 0)
         monkeypatch.setattr(duplicates, "suspend_rdma", lambda *arguments: some())
         monkeypatch.setattr(page_faults, "may_wait", lambda *arguments: may_wait)
-        qp = some(rre=1, st=QpType.RC, state=state, handle=5)
+        qp = some(rre=1, st=QpType.RC, state=state, handle=5, pd=None)
         found = duplicates.read_again(some(), qp, some(rkey=8), 0, 8)
         assert isinstance(found, Held) if is_held else found is None
 
