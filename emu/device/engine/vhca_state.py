@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
+from emu.device.state.points import FaultPoint
+from emu.device.state.sub_functions import SubFunction
 from layouts.enums import EventType, Status
 from layouts.eth_enums import VhcaState
 from layouts.rings.eqe import eqe_vhca_state
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from emu.device.state.sub_functions import SubFunction
+
+VHCA_STATE_POINT: FaultPoint[[SubFunction, VhcaState], None] = FaultPoint("vhca_state")
 
 
 def enable(one: SubFunction, manager: Hca) -> None:
@@ -60,6 +63,15 @@ def leave(one: SubFunction, manager: Hca) -> None:
 
 
 def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
+    """It is in a new state now. Rules may hold up what neither makes nor ends it."""
+    faults = manager.faults
+    if faults is None or VhcaState.INVALID in (one.state, state):
+        take(one, manager, state)
+    else:
+        faults.show(VHCA_STATE_POINT, one, state)
+
+
+def take(one: SubFunction, manager: Hca, state: VhcaState) -> None:
     """Tell the manager of a new state, if it wants to know."""
     one.state = state
     if one.armed:

@@ -23,10 +23,13 @@ from emu.device.port.eth.headers import UPLINK, FrameError
 from emu.device.port.eth.traffic import Direction
 from emu.device.port.eth.wire import EthWire
 from emu.device.state.containment import contain
+from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
     from emu.device.state.hca import Hca
+
+FDB_POINT: FaultPoint[[int, Frame], bool] = FaultPoint("fdb")
 
 
 class EmbeddedSwitch:
@@ -153,6 +156,9 @@ class EmbeddedSwitch:
     def _pass(self, manager: Hca, source_port: int, frame: Frame) -> None:
         if manager.eswitch is None or manager.eswitch.fdb.root is None:
             return  # the tables have gone while it waited
+        faults = manager.faults
+        if faults is not None and not faults.show(FDB_POINT, source_port, frame):
+            return
         try:
             arrivals = [*passages(manager.eswitch, source_port, frame, manager.round)]
         except FrameError:

@@ -1,0 +1,60 @@
+"""The fault points of an embedded switch: its tables, and the states of its sub-functions."""
+
+from __future__ import annotations
+
+from emu.device.engine import vhca_state
+from emu.device.engine.esw.switch import FDB_POINT
+from emu.device.engine.vhca_state import VHCA_STATE_POINT
+from emu.device.faults.declare import action, point
+from emu.device.faults.event import Event, EventField, RuleInjector
+from emu.device.faults.moves import Delayable, Losable
+from emu.device.faults.rule import Rule
+from emu.device.port.eth.frame import Frame
+from emu.device.state.sub_functions import SubFunction
+from layouts.eth_enums import VhcaState
+
+
+@point(
+    FDB_POINT, "a packet is about to pass the tables of the switch",
+    EventField("vport", int, is_told=True), EventField("length", int, is_told=True),
+)  # fmt: skip
+class Passage(Event[bool]):
+    """A packet of the vPort ``vport``, 65535 for one of the cable; whether tables decide of it."""
+
+    __slots__ = ("length", "vport")
+
+    def __init__(self, faults: RuleInjector, source_port: int, frame: Frame) -> None:
+        super().__init__(faults)
+        self.vport, self.length = source_port, len(frame.data)
+
+    def go_on(self) -> bool:
+        """They do."""
+        return True
+
+    @action("no entry matches the packet: it is lost")
+    def miss(self, _rule: Rule) -> bool:
+        """No table is asked, and nothing is counted."""
+        return False
+
+
+@point(
+    VHCA_STATE_POINT, "a sub-function is about to be in another state",
+    EventField("function_id", int, is_told=True), EventField("state", VhcaState, is_told=True),
+)  # fmt: skip
+class StateChange(Losable[None], Delayable[None]):
+    """A change between ALLOCATED, ACTIVE, IN_USE and TEARDOWN_REQUEST, and its event."""
+
+    __slots__ = ("_before", "_node", "_one", "function_id", "state")
+    ends_with_objects = True
+
+    def __init__(self, faults: RuleInjector, one: SubFunction, state: VhcaState) -> None:
+        super().__init__(faults)
+        self._one = one
+        self._node, self._before = one.node, one.state
+        self.function_id, self.state = one.number, state
+
+    def go_on(self) -> None:
+        """It is, if it is still the same function in the same state."""
+        one = self._one
+        if one.node is self._node and one.state is self._before:
+            vhca_state.take(one, self.faults.hca, self.state)
