@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import changes
 import click
 import machine
 import tables
@@ -53,6 +54,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--json", "json_file", type=_FILE, help="Write the results to this file.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, as the README shows it.")
 @click.option("--from", "stored", type=_FILE, help="Show a file of --json; measure nothing.")
+@click.option(
+    "--compare",
+    "before",
+    type=_FILE,
+    help="Show what has changed since a file of --json, beyond noise.",
+)
 @click.option("--suite", type=click.Choice(SUITES), default=DEFAULT_SUITE, show_default=True)
 @click.option("--repeat", type=click.IntRange(1), help="Samples of each number, or boots.")
 @click.option(
@@ -69,12 +76,14 @@ def main(
     json_file: Path | None,
     markdown: bool,
     stored: Path | None,
+    before: Path | None,
     suite: str,
     repeat: int | None,
     quiet: float | None,
     patience: float,
 ) -> None:
     """Measure PARTS (default: all of them), and hold them against their goals."""
+    old = None if before is None else load(before)
     if stored is not None:
         report = load(stored)
     else:
@@ -89,6 +98,8 @@ def main(
             click.echo(line)
         for section in report.sections:
             tables.print_section(Console(), section)
+    if old is not None:
+        changes.print_changes(Console(), changes.changes(old, report))
 
 
 def run(parts: Sequence[str], suite: str, repeat: int | None, quiet: Quiet) -> Report:

@@ -12,12 +12,13 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import click
 import paging
 from figures import Goal, Row, Section, ratio_at_most
 from own_run import json_option, show
-from rig import Pair, doorbell_to_cqe
+from rig import Pair, doorbell_to_cqe, doorbells_to_cqes
 
 from emu.device.objects.memory.views import copy
 from emu.driver.keys.by_command import dma_key, indirect_key
@@ -42,6 +43,8 @@ MOST_UMR_US = 60.0
 MOST_FRWR_US = 120.0
 MOST_BIND_US = 40.0
 MOST_TREE_RATIO = 2.0
+QUEUE_PAIRS = {16: 1.0, 128: 1 / 0.9}
+"""How many queue pairs, and what a write by each may cost compared with one by one queue pair."""
 
 Sampler = Callable[[], float]
 
@@ -114,6 +117,28 @@ def messages(count: int) -> list[Row]:
     moved, copied = sample(count, anywhere, plain_copy(pair.target, source, MIB))
     rows.append(Row("RDMA WRITE of 1 MiB, another range each time", "us", moved, copied))
     return rows
+
+
+def queue_pairs(count: int) -> list[Row]:
+    """As many writes, by the doorbells of more queue pairs."""
+
+    def several(number: int) -> Sampler:
+        pair = Pair(LocalFabric, 64, number)
+        source, remote, each = pair.source.sge(0, 64), pair.remote, BATCH // number or 1
+        post = [partial(qp.write, remote, source, ring=False) for qp in pair.qps]
+        return lambda: doorbells_to_cqes(pair.qps, post, each)
+
+    one, *more = sample(count // 4, *(several(number) for number in (1, *QUEUE_PAIRS)))
+    return [
+        Row(
+            f"RDMA WRITE of 64 B, {max(BATCH, number)} by {number} queue pairs, to one: each",
+            "us",
+            took,
+            one,
+            ratio_at_most(bound),
+        )
+        for (number, bound), took in zip(QUEUE_PAIRS.items(), more)
+    ]
 
 
 def keys(count: int) -> list[Row]:
@@ -204,7 +229,7 @@ def packets(count: int) -> list[Row]:
 
 def measure(count: int) -> Section:
     """All rows."""
-    rows = [row for part in (messages, keys, tree, packets) for row in part(count)]
+    rows = [row for part in (messages, queue_pairs, keys, tree, packets) for row in part(count)]
     rows += paging.rows(count, sample)
     remark = (
         "From the doorbell to the completion. A message's reference is a plain copy between the"

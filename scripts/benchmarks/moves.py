@@ -1,9 +1,10 @@
-"""How many modules a message passes, and how often it moves between them.
+"""How many modules a message passes, how often it moves between them, and what it executes.
 
 Sends one message, or one command, on functions that have done so before, and notes each function
 of ours that is entered; the driver's are not counted. A move is an entry into another module than
-the entry before it. These numbers do not depend on the machine: they say how far apart the parts of
-one path stand, and how much has to be read to follow it.
+the entry before it. Instructions are the interpreter's, of the same functions. These numbers do not
+depend on the machine: they say how far apart the parts of one path stand, how much has to be read
+to follow it, and whether a change has made it longer.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from figures import Goal, Row, Section
@@ -34,6 +36,10 @@ OURS = tuple(f"{ROOT / name}/" for name in ("emu", "layouts", "firmware_cmds"))
 DRIVER = f"{ROOT / 'emu' / 'driver'}/"
 WARM_UP = 20
 MESSAGE_BYTES = 64
+
+T = TypeVar("T")
+Measure = Callable[[Callable[[], object]], T]
+"""Does what it is given, and tells what that took."""
 
 
 class Entry(NamedTuple):
@@ -55,9 +61,10 @@ def entries(action: Callable[[], object]) -> list[Entry]:
     found: list[Entry] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        code, name = frame.f_code, frame.f_code.co_filename
-        if event == "call" and name.startswith(OURS) and not name.startswith(DRIVER):
-            found.append(Entry(name.removeprefix(f"{ROOT}/"), code.co_qualname))
+        code = frame.f_code
+        if event == "call" and _is_ours(frame):
+            name = code.co_filename.removeprefix(f"{ROOT}/")
+            found.append(Entry(name, code.co_qualname))
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -68,6 +75,34 @@ def entries(action: Callable[[], object]) -> list[Entry]:
     return found
 
 
+def instructions(action: Callable[[], object]) -> int:
+    """How many instructions of functions of ours an action executes."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if event == "call":
+            if not _is_ours(frame):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        elif event == "opcode":
+            count += 1
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith(OURS) and not name.startswith(DRIVER)
+
+
 def runs(found: list[Entry]) -> list[tuple[str, list[str]]]:
     """The modules in the order in which they are entered, with the functions of each stay."""
     return [
@@ -76,7 +111,7 @@ def runs(found: list[Entry]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def write(wire: Callable[[HandClock], IbWire[Hca]]) -> list[Entry]:
+def write(wire: Callable[[HandClock], IbWire[Hca]], measure: Measure[T]) -> T:
     """From the doorbell of an RDMA WRITE to its completion."""
     pair = Pair(wire, MESSAGE_BYTES)
 
@@ -84,9 +119,9 @@ def write(wire: Callable[[HandClock], IbWire[Hca]]) -> list[Entry]:
         pair.qp.ring()
         pair.left.settle()
 
-    def once() -> list[Entry]:
+    def once() -> T:
         pair.qp.write(pair.remote, pair.source.sge(0, MESSAGE_BYTES), ring=False)
-        found = entries(send)
+        found = measure(send)
         (done,) = pair.qp.cq.drain()
         if done.syndrome:
             raise RuntimeError(f"the WRITE has failed: {done}")
@@ -95,34 +130,49 @@ def write(wire: Callable[[HandClock], IbWire[Hca]]) -> list[Entry]:
     return [once() for _ in range(WARM_UP)][-1]
 
 
-def alloc_pd() -> list[Entry]:
+def alloc_pd(measure: Measure[T]) -> T:
     """From the doorbell of a command to its answer."""
     driver = Pair(LocalFabric, MESSAGE_BYTES).left.driver
     layout_in, layout_out = COMMANDS[Op.ALLOC_PD].layout_in, COMMANDS[Op.ALLOC_PD].layout_out
 
-    def once() -> list[Entry]:
+    def once() -> T:
         asked = layout_in.new(opcode=Op.ALLOC_PD).buf
         blocks = driver.submit(asked, layout_out.size)
-        found = entries(lambda: driver.ring(1))
+        found = measure(lambda: driver.ring(1))
         driver.collect(blocks, layout_out.size)
         return found
 
     return [once() for _ in range(WARM_UP)][-1]
 
 
-PATHS: dict[str, tuple[Callable[[], list[Entry]], Goals]] = {
-    f"RDMA WRITE of {MESSAGE_BYTES} B": (lambda: write(LocalFabric), Goals(15, 25)),
-    "the same as packets": (lambda: write(lambda _: PacketWire()), Goals(20, 90)),
+class Walk(NamedTuple):
+    """What one message, or one command, has taken."""
+
+    entries: list[Entry]
+    instructions: int
+
+
+def both(path: Callable[[Measure[Any]], Any]) -> Walk:
+    """Take a path twice."""
+    return Walk(path(entries), path(instructions))
+
+
+PATHS: dict[str, tuple[Callable[[Measure[Any]], Any], Goals]] = {
+    f"RDMA WRITE of {MESSAGE_BYTES} B": (partial(write, LocalFabric), Goals(15, 25)),
+    "the same as packets": (partial(write, lambda _: PacketWire()), Goals(20, 90)),
     "ALLOC_PD": (alloc_pd, Goals(8, None)),
 }
+_COUNTED = ("modules", "moves", "calls", "instructions")
 
 
-def rows(name: str, found: list[Entry], goals: Goals) -> list[Row]:
+def rows(name: str, walk: Walk, goals: Goals) -> list[Row]:
     """What a path has of each."""
-    counts = len({entry.module for entry in found}), len(runs(found)) - 1, len(found)
+    found = walk.entries
+    modules, moves = len({entry.module for entry in found}), len(runs(found)) - 1
+    counts = modules, moves, len(found), walk.instructions
     return [
         Row(f"{name}: {what}", "", [count], goal=None if goal is None else Goal(goal))
-        for what, count, goal in zip(("modules", "moves", "calls"), counts, (*goals, None))
+        for what, count, goal in zip(_COUNTED, counts, (*goals, None, None))
     ]
 
 
@@ -132,11 +182,11 @@ def rows(name: str, found: list[Entry], goals: Goals) -> list[Row]:
 def main(is_path: bool, as_json: bool) -> None:
     """Count."""
     logging.disable(logging.WARNING)
-    paths = {name: (count(), goals) for name, (count, goals) in PATHS.items()}
-    for name, (found, _) in paths.items() if is_path else ():
-        lines = (f"    {module}: {', '.join(stay)}" for module, stay in runs(found))
+    paths = {name: (both(path), goals) for name, (path, goals) in PATHS.items()}
+    for name, (walk, _) in paths.items() if is_path else ():
+        lines = (f"    {module}: {', '.join(stay)}" for module, stay in runs(walk.entries))
         click.echo("\n".join([name, *lines, ""]), err=True)
-    table = [row for name, (found, goals) in paths.items() for row in rows(name, found, goals)]
+    table = [row for name, (walk, goals) in paths.items() for row in rows(name, walk, goals)]
     title = "Modules that a message passes"
     show([Section("moves", title, table, "count")], as_json=as_json)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from emu.device.models import MODELS
@@ -50,29 +50,45 @@ class MappedMemory(Memory):
 
 
 class Pair:
-    """A reliable connection between two functions, with memory of the same size at both ends."""
+    """Two functions with a reliable connection, or several, and memory of the same size."""
 
-    def __init__(self, wire: Callable[[HandClock], IbWire[Hca]], size: int) -> None:
+    def __init__(
+        self, wire: Callable[[HandClock], IbWire[Hca]], size: int, connections: int = 1
+    ) -> None:
         clock = HandClock()
         made: Any = wire(clock)
         carriers = (made,) if hasattr(made, "run") else ()
         self.left, self.right = two_nodes(MODEL, clock, made, *carriers, make_memory=MappedMemory)
-        self.qp = self.left.queue_pair(log_sq_size=10, log_cq_size=10)
-        self.peer = self.right.queue_pair()
-        connect(self.qp, self.peer, mtu=MTU_4096)
+        self.qps = [
+            self.left.queue_pair(log_sq_size=10, log_cq_size=10) for _ in range(connections)
+        ]
+        peers = [self.right.queue_pair() for _ in self.qps]
+        for qp, peer in zip(self.qps, peers):
+            connect(qp, peer, mtu=MTU_4096)
+        self.qp, self.peer = self.qps[0], peers[0]
         self.source, self.target = self.left.region(size), self.right.region(size)
         self.remote = self.target.key, self.target.va
 
 
 def doorbell_to_cqe(qp: QueuePair, post: Callable[[], object], count: int = 1) -> float:
     """Microseconds per work request for the ``count`` that ``post`` puts into the ring."""
-    for _ in range(count):
-        post()
+    return doorbells_to_cqes([qp], [post], count)
+
+
+def doorbells_to_cqes(
+    qps: Sequence[QueuePair], posts: Sequence[Callable[[], object]], count: int
+) -> float:
+    """The same for ``count`` in the ring of each queue pair, all of whose doorbells come first."""
+    for post in posts:
+        for _ in range(count):
+            post()
     start = time.perf_counter_ns()
-    qp.ring()
-    qp.node.settle()
+    for qp in qps:
+        qp.ring()
+    qps[0].node.settle()
     elapsed = time.perf_counter_ns() - start
-    done = qp.cq.drain()
-    if [entry.syndrome for entry in done] != [0] * count:
-        raise RuntimeError(f"{count} requests, but these completions: {done}")
-    return elapsed / 1000 / count
+    for qp in qps:
+        done = qp.cq.drain()
+        if [entry.syndrome for entry in done] != [0] * count:
+            raise RuntimeError(f"{count} requests, but these completions: {done}")
+    return elapsed / 1000 / count / len(qps)

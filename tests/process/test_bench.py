@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
 
+import changes
 import machine
 import moves
 import points
@@ -57,6 +58,70 @@ PINGPONG = """\
 8192000 bytes in 0.07 seconds = 906.91 Mbit/sec
 1000 iters in 0.07 seconds = 72.26 usec/iter
 """
+
+
+class TestCompare:
+    """What scripts/bench --compare calls a change."""
+
+    @staticmethod
+    def report(samples, unit="us", goal=None, key="engine", name="a write"):
+        return Report([], [Section(key, "", [Row(name, unit, samples, goal=goal)])])
+
+    def change(self, before, after, **rest):
+        (change,) = changes.changes(self.report(before, **rest), self.report(after, **rest))
+        return change
+
+    @pytest.mark.parametrize(
+        ("before", "after", "verdict"),
+        [
+            ([10.0] * 50, [10.2] * 50, ""),
+            ([10.0] * 50, [10.5] * 50, "worse"),
+            ([10.0] * 50, [9.5] * 50, "better"),
+            ([10.0, 11.0, 10.5], [11.0], ""),
+            ([10.0, 11.0, 10.5], [13.0], "worse"),
+            ([], [10.0], "new"),
+            ([10.0], [], "gone"),
+            ([], [], ""),
+            ([0.0] * 9, [1.0] * 9, "worse"),
+        ],
+    )
+    def test_verdict(self, before, after, verdict):
+        assert self.change(before, after).verdict == verdict
+
+    def test_samples_that_differ_hide_a_change_that_others_show(self):
+        wide = [5.0, 10.0, 15.0] * 20
+        assert self.change(wide, [value + 1 for value in wide]).verdict == ""
+        assert self.change(wide * 50, [value + 1 for value in wide * 50]).verdict == "worse"
+
+    @pytest.mark.parametrize(
+        ("unit", "goal", "verdict"),
+        [
+            ("us", None, "worse"),
+            ("MiB/s", None, "better"),
+            ("x", Goal(1.0, at_least=True), "better"),
+            ("us", ratio_at_least(1.0), "worse"),
+            ("MiB/s", Goal(1.0), "worse"),
+        ],
+    )
+    def test_which_way_is_better(self, unit, goal, verdict):
+        assert self.change([1.0] * 9, [2.0] * 9, unit=unit, goal=goal).verdict == verdict
+
+    def test_rows_and_sections_of_one_report(self):
+        before = self.report([1.0], name="old")
+        after = self.report([1.0], name="new")
+        found = {change.name: change.verdict for change in changes.changes(before, after)}
+        assert found == {"old": "gone", "new": "new"}
+        assert changes.changes(before, self.report([1.0], key="other")) == []
+
+    def test_command(self, tmp_path):
+        """Of two stored reports, without a measurement."""
+        for name, value in (("old", 10.0), ("new", 20.0)):
+            report = self.report([value] * 9)
+            (tmp_path / name).write_text(json.dumps(report.to_json()))
+        command = [sys.executable, BENCH, "--from", tmp_path / "new", "--compare", tmp_path / "old"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "worse" in done.stdout
+        assert "ratios is 2.00" in done.stdout
 
 
 class TestPerftest:
@@ -310,15 +375,25 @@ class TestMoves:
 
     def test_counts(self):
         found = [moves.Entry(module, "f") for module in "aabacc"]
-        modules, steps, calls = moves.rows("x", found, moves.Goals(3, 2))
-        assert (modules.value, steps.value, calls.value) == (3, 3, 6)
+        walk = moves.Walk(found, 70)
+        modules, steps, calls, instructions = moves.rows("x", walk, moves.Goals(3, 2))
+        assert (modules.value, steps.value, calls.value, instructions.value) == (3, 3, 6, 70)
         assert (modules.verdict, steps.verdict, calls.verdict) == ("met", "missed", "")
 
-    def test_profile_ends_with_an_exception(self):
-        before = sys.getprofile()
+    def test_instructions_of_ours(self):
+        pages = PageList(bytes, array("Q", [4096]), 12, 8, 64)
+        once = moves.instructions(lambda: pages.address(0))
+        assert once
+        assert moves.instructions(lambda: (pages.address(0), sum(range(9)), pages.address(1))) == (
+            2 * once
+        )
+
+    @pytest.mark.parametrize("measure", [moves.entries, moves.instructions])
+    def test_profile_ends_with_an_exception(self, measure):
+        before = sys.getprofile(), sys.gettrace()
         with pytest.raises(ZeroDivisionError):
-            moves.entries(lambda: 1 / 0)
-        assert sys.getprofile() is before
+            measure(lambda: 1 / 0)
+        assert (sys.getprofile(), sys.gettrace()) == before
 
 
 @pytest.mark.parametrize(
