@@ -91,6 +91,37 @@ def test_headers_cut_off():
     assert inner_of(parse(bytes(frame)), PORTS) is None
 
 
+def test_datagrams_that_look_like_a_tunnel():
+    """To a port that is none's."""
+    frame = bytearray(tunnelled("geneve", 4, packet(4, size=40))[0])
+    assert inner_of(parse(bytes(frame)), PORTS) is not None
+    frame[36:38] = b"\x17\xc2"
+    assert inner_of(parse(bytes(frame)), PORTS) is None
+
+
+@pytest.mark.parametrize("size", range(42, 50))
+def test_geneve_cut_off(size):
+    frame = tunnelled("geneve", 4, packet(4, size=40))[0][:size]
+    assert inner_of(parse(frame, whole=False), PORTS, whole=False) is None
+
+
+def test_something_else_inside():
+    """Of a type that is neither IP's nor that of frames."""
+    frame = bytearray(tunnelled("gre", 4, packet(4, size=40))[0])
+    frame[36:38] = b"\x08\x06"
+    assert inner_of(parse(bytes(frame)), PORTS) is None
+
+
+@pytest.mark.parametrize("where", ["outside", "inside"])
+def test_large_sends_want_both_packets(where):
+    frame, _ = tunnelled("vxlan", 4, packet(4, size=40))
+    headers = parse(frame)
+    both = [headers, inner_of(headers, PORTS)]
+    both[where == "inside"] = parse(frame[:12] + b"\x08\x06" + bytes(28))
+    with pytest.raises(FrameError, match="without an IP packet in one"):
+        cut(frame[:-40], frame[-40:], 20, *both)
+
+
 @pytest.mark.parametrize("kind", ["vxlan", "geneve", "gre", "ip"])
 @given(data=st.data())
 def test_broken_headers(kind, data):
