@@ -1,14 +1,14 @@
 # Written by scripts/gen-view-types from cmd.py; a test fails when it is stale.
 
-from typing import Any
+from typing import Any, Final
 
 from layouts.codec import View
 from layouts.fields import Octets
 from layouts.prm import Prm
 
-INLINE_BYTES: int
-MAILBOX_DATA_BYTES: int
-CMD_TYPE_PCIE: int
+INLINE_BYTES: Final = 16
+MAILBOX_DATA_BYTES: Final = 512
+CMD_TYPE_PCIE: Final = 7
 CMD_IN: tuple[Any, ...]
 CMD_IN_NO_UID: tuple[Any, ...]
 CMD_OUT: tuple[Any, ...]

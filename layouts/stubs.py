@@ -93,7 +93,7 @@ class _Stub:
         elif isinstance(value, tuple):
             self._constants.append(f"{name}: tuple[{self._from('typing', 'Any')}, ...]\n")
         elif type(value) in _CONSTANTS:
-            self._constants.append(f"{name}: {type(value).__name__}\n")
+            self._constants.append(f"{name}: {self._from('typing', 'Final')} = {value!r}\n")
         else:
             raise TypeError(f"{self._module}.{name} would be hidden by the stub: move it elsewhere")
 

@@ -1,10 +1,12 @@
 # Written by scripts/gen-view-types from congestion.py; a test fails when it is stale.
 
+from typing import Final
+
 from layouts.codec import View
 from layouts.fields import Octets
 from layouts.prm import Prm
 
-PARAMETERS_BYTES: int
+PARAMETERS_BYTES: Final = 256
 
 class CongControlRRoceEcnRp(View):
     clamp_tgt_rate: int

@@ -1,12 +1,13 @@
 # Written by scripts/gen-view-types from resource_dump.py; a test fails when it is stale.
 
 from enum import IntEnum
+from typing import Final
 
 from layouts.codec import View
 from layouts.fields import Nested, Octets
 from layouts.prm import Prm
 
-INLINE_BYTES: int
+INLINE_BYTES: Final = 208
 
 class ResourceDump(View):
     more_dump: int

@@ -1,19 +1,20 @@
 # Written by scripts/gen-view-types from cqe.py; a test fails when it is stale.
 
 from struct import Struct
+from typing import Final
 
 from layouts.codec import View
 from layouts.prm import Prm
 
-CQE_BYTES: int
-OP_OWN: int
+CQE_BYTES: Final = 64
+OP_OWN: Final = 63
 CQE: Struct
 ERR_CQE: Struct
 SIG_ERR_CQE: Struct
-SCATTER_32: int
-SCATTER_64: int
-SCATTER_32_BYTES: int
-SCATTER_64_BYTES: int
+SCATTER_32: Final = 4
+SCATTER_64: Final = 8
+SCATTER_32_BYTES: Final = 32
+SCATTER_64_BYTES: Final = 64
 
 class Cqe64(View):
     tls_outer_l3_tunneled: int

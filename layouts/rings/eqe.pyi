@@ -1,11 +1,13 @@
 # Written by scripts/gen-view-types from eqe.py; a test fails when it is stale.
 
+from typing import Final
+
 from layouts.codec import View
 from layouts.fields import Nested, Octets
 from layouts.prm import Prm
 
-EQE_BYTES: int
-EQE_DATA_OFFSET: int
+EQE_BYTES: Final = 64
+EQE_DATA_OFFSET: Final = 32
 
 class Eqe(View):
     type: int

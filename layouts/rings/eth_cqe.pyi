@@ -1,21 +1,22 @@
 # Written by scripts/gen-view-types from eth_cqe.py; a test fails when it is stale.
 
 from struct import Struct
+from typing import Final
 
 from layouts.codec import View
 from layouts.prm import Prm
 
 ETH_CQE: Struct
-HDS_IP_EXT_AT: int
-HDR_TYPE_AT: int
-LRO_AT: int
-LRO_NUM_SEG_AT: int
+HDS_IP_EXT_AT: Final = 28
+HDR_TYPE_AT: Final = 29
+LRO_AT: Final = 4
+LRO_NUM_SEG_AT: Final = 32
 LRO: Struct
-LRO_PSH: int
-SHAMPO_AT: int
+LRO_PSH: Final = 64
+SHAMPO_AT: Final = 4
 SHAMPO: Struct
-SHAMPO_MATCH: int
-SHAMPO_FLUSH: int
+SHAMPO_MATCH: Final = 2
+SHAMPO_FLUSH: Final = 4
 
 class CqeLro(View):
     tcppsh_abort_dupack: int

@@ -1,16 +1,17 @@
 # Written by scripts/gen-view-types from eth_wqe.py; a test fails when it is stale.
 
 from struct import Struct
+from typing import Final
 
 from layouts.codec import View
 from layouts.fields import Items, Nested
 from layouts.prm import Prm
 from layouts.rings.wqe import WqeDataSeg, WqeSrqNextSeg
 
-INSERT_VLAN: int
-INSERT_SVLAN: int
-INLINE_HDR_START: int
-START_PADDING: int
+INSERT_VLAN: Final = 2147483648
+INSERT_SVLAN: Final = 65536
+INLINE_HDR_START: Final = 14
+START_PADDING: Final = 2147483648
 SWP: Struct
 ETH: Struct
 

@@ -1,11 +1,13 @@
 # Written by scripts/gen-view-types from mini_cqe.py; a test fails when it is stale.
 
+from typing import Final
+
 from layouts.codec import View
 from layouts.prm import Prm
 
-MINI_BYTES: int
-PER_ARRAY: int
-PER_BLOCK: int
+MINI_BYTES: Final = 8
+PER_ARRAY: Final = 8
+PER_BLOCK: Final = 7
 
 class MiniCqeHash(View):
     rx_hash_result: int

@@ -1,17 +1,18 @@
 # Written by scripts/gen-view-types from wqe.py; a test fails when it is stale.
 
 from struct import Struct
+from typing import Final
 
 from layouts.codec import View
 from layouts.fields import Nested, Octets
 from layouts.prm import Prm
 
-DS: int
-WQEBB: int
-INLINE: int
-INLINE_LENGTH: int
-REPEAT_BLOCK: int
-EXTENDED_ATOMIC: int
+DS: Final = 16
+WQEBB: Final = 64
+INLINE: Final = 2147483648
+INLINE_LENGTH: Final = 1023
+REPEAT_BLOCK: Final = 1024
+EXTENDED_ATOMIC: Final = 8
 CTRL: Struct
 DATA: Struct
 RADDR: Struct

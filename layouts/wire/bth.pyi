@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 from struct import Struct
+from typing import Final
 
 from layouts.codec import View
 from layouts.fields import Octets
@@ -19,36 +20,36 @@ ATOMIC_ACK_ETH: Struct
 IMM_DT: Struct
 IETH: Struct
 XRCETH: Struct
-ICRC_BYTES: int
-MULTICAST_LID: int
-PERMISSIVE_LID: int
-LVER_MASK: int
-SL_SHIFT: int
-LNH_MASK: int
-LNH_LOCAL: int
-LNH_GLOBAL: int
-PKT_LEN_MASK: int
-GRH_VERSION: int
-GRH_NEXT_IBA: int
-SOLICITED: int
-MIGRATED: int
-PAD_SHIFT: int
-PAD_MASK: int
-TVER_MASK: int
-FECN: int
-BECN: int
-QPN_MASK: int
-PSN_MASK: int
-MSN_MASK: int
-PSN_HALF: int
-ACK_REQUEST: int
-SYNDROME_SHIFT: int
-ACK_UNLIMITED: int
-SYNDROME_KIND: int
-SYNDROME_VALUE: int
-KIND_ACK: int
-KIND_RNR: int
-KIND_NAK: int
+ICRC_BYTES: Final = 4
+MULTICAST_LID: Final = 49152
+PERMISSIVE_LID: Final = 65535
+LVER_MASK: Final = 15
+SL_SHIFT: Final = 4
+LNH_MASK: Final = 3
+LNH_LOCAL: Final = 2
+LNH_GLOBAL: Final = 3
+PKT_LEN_MASK: Final = 2047
+GRH_VERSION: Final = 6
+GRH_NEXT_IBA: Final = 27
+SOLICITED: Final = 128
+MIGRATED: Final = 64
+PAD_SHIFT: Final = 4
+PAD_MASK: Final = 3
+TVER_MASK: Final = 15
+FECN: Final = 2147483648
+BECN: Final = 1073741824
+QPN_MASK: Final = 16777215
+PSN_MASK: Final = 16777215
+MSN_MASK: Final = 16777215
+PSN_HALF: Final = 8388608
+ACK_REQUEST: Final = 2147483648
+SYNDROME_SHIFT: Final = 24
+ACK_UNLIMITED: Final = 31
+SYNDROME_KIND: Final = 224
+SYNDROME_VALUE: Final = 31
+KIND_ACK: Final = 0
+KIND_RNR: Final = 32
+KIND_NAK: Final = 96
 
 class Lrh(View):
     vl_lver: int

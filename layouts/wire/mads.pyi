@@ -1,15 +1,16 @@
 # Written by scripts/gen-view-types from mads.py; a test fails when it is stale.
 
 from enum import IntEnum, IntFlag
+from typing import Final
 
 from layouts.codec import View
 from layouts.fields import Items, Nested, Octets
 from layouts.prm import Prm
 
-MAD_BYTES: int
-BASE_VERSION: int
-RESPONSE: int
-DIRECTION: int
+MAD_BYTES: Final = 256
+BASE_VERSION: Final = 1
+RESPONSE: Final = 128
+DIRECTION: Final = 32768
 
 class MgmtClass(IntEnum):
     """Management classes (IBTA table 102; IB_MGMT_CLASS_*)."""

@@ -1,17 +1,18 @@
 # Written by scripts/gen-view-types from sa.py; a test fails when it is stale.
 
 from enum import IntEnum, IntFlag
+from typing import Final
 
 from layouts.codec import View
 from layouts.fields import Items, Nested, Octets
 from layouts.prm import Prm
 from layouts.wire.mads import MadHdr, NodeInfo, PortInfo, RmppHdr
 
-CLASS_VERSION: int
-DATA_BYTES: int
-SA_HDR_BYTES: int
-RMPP_VERSION: int
-RMPP_NO_RESPTIME: int
+CLASS_VERSION: Final = 2
+DATA_BYTES: Final = 200
+SA_HDR_BYTES: Final = 20
+RMPP_VERSION: Final = 1
+RMPP_NO_RESPTIME: Final = 31
 
 class SaAttr(IntEnum):
     """What can be asked for (IBTA 15.2.5; IB_SA_ATTR_*)."""

@@ -12,7 +12,7 @@ vport_group_manager.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Final, Generic
 
 from emu.device.adapter.board import Board
 from emu.device.adapter.real_time import RealTime
@@ -28,10 +28,10 @@ from layouts.enums import PortType
 if TYPE_CHECKING:
     from emu.device.models import Model
 
-MANAGER = 0
+MANAGER: Final = 0
 """The number of the manager's vPort."""
 
-MOST_VHCAS = 1 << 10
+MOST_VHCAS: Final = 1 << 10
 """Most functions of an adapter."""
 
 

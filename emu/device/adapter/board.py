@@ -8,10 +8,12 @@ Source: PRM "MTCAP", "MTMP"; core/hwmon.c.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-UNITS_PER_DEGREE = 8
+UNITS_PER_DEGREE: Final = 8
 """MTMP counts 0.125 degrees Celsius."""
-_NORMAL, _CRITICAL = 50, 105
+_NORMAL: Final = 50
+_CRITICAL: Final = 105
 
 
 @dataclass(slots=True)

@@ -8,8 +8,10 @@ Source: PRM "MTUTC"; core/lib/clock.c: mlx5_ptp_settime_real_time, mlx5_ptp_freq
 
 from __future__ import annotations
 
-SECOND_NS = 1_000_000_000
-_SCALED = 1_000_000 << 16
+from typing import Final
+
+SECOND_NS: Final = 1_000_000_000
+_SCALED: Final = 1_000_000 << 16
 """Parts of a second in which frequencies are corrected: millionths, 16 bits behind the point."""
 
 

@@ -7,7 +7,7 @@ when the driver has asked for them (PRM "Command interface").
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif import mailbox
 from emu.device.cmdif.mailbox import DeliveryError
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
     from layouts.cmd import CmdLayout
 
-STATUS_OWN_OFFSET = 0x3F
+STATUS_OWN_OFFSET: Final = 0x3F
 """Delivery status, and the bit that gives the entry to the device."""
-_HEADER_BYTES = 8
-_OUT_OFFSET = 0x20
-_ENTRY = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
-_IN_LENGTH, _OUT_LENGTH = DeliveryStat.IN_LENGTH_ERR, DeliveryStat.OUT_LENGTH_ERR
+_HEADER_BYTES: Final = 8
+_OUT_OFFSET: Final = 0x20
+_ENTRY: Final = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
+_IN_LENGTH: Final = DeliveryStat.IN_LENGTH_ERR
+_OUT_LENGTH: Final = DeliveryStat.OUT_LENGTH_ERR
 
 
 def take(

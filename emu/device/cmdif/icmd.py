@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import Command
 from emu.device.errors import CmdError
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QUERY_CAP = 0x8400
-FLASH_REG_ACCESS = 0x9001
+QUERY_CAP: Final = 0x8400
+FLASH_REG_ACCESS: Final = 0x9001
 
-_CAPABILITIES = bytes(
+_CAPABILITIES: Final = bytes(
     icmd_query_cap_general.new(allow_icmd_access_reg_on_all_registers=1, mcam_reg=1).buf
 )
-_OPERATION, _REGISTER = 1, 3
+_OPERATION: Final = 1
+_REGISTER: Final = 3
 """Types of the two parts."""
-_OPERATION_WORDS = 4
-_REGISTER_AT = operation_tlv.size
-_DATA_AT = operation_tlv.size + reg_tlv.size
+_OPERATION_WORDS: Final = 4
+_REGISTER_AT: Final = operation_tlv.size
+_DATA_AT: Final = operation_tlv.size + reg_tlv.size
 
 
 class IcmdStatus(IntEnum):
@@ -54,7 +55,7 @@ class AccessStatus(IntEnum):
     BAD_PARAM = 7
 
 
-_OP_MOD = {1: 1, 2: 0}
+_OP_MOD: Final = {1: 1, 2: 0}
 """Of ACCESS_REG, by the operation's method: 1 reads (op_mod 1), 2 writes (op_mod 0)."""
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.cmdif.dispatch import dispatch
 from emu.device.cmdif.entry import STATUS_OWN_OFFSET, give_back, hand_back, take
@@ -40,16 +40,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMMAND_POINT: FaultPoint[[CommandInterface, CommandRequest], Portions[bool]] = FaultPoint("cmd")
+COMMAND_POINT: Final[FaultPoint[[CommandInterface, CommandRequest], Portions[bool]]] = FaultPoint(
+    "cmd"
+)
 """A delivered command; tells whether it is done and its completion may be reported."""
 
-LOG_SLOTS = 5
-LOG_STRIDE = 6
+LOG_SLOTS: Final = 5
+LOG_STRIDE: Final = 6
 SHORT_BYTES = 16 << 10
 """Largest input plus output of a command that is served at once; a longer one is queued."""
 
 
-_CMD = EventType.CMD
+_CMD: Final = EventType.CMD
 
 
 class CommandTracer(Protocol):

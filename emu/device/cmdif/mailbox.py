@@ -10,6 +10,7 @@ in portions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from emu.device.ports import Buffer, DmaError, GuestMemory
 from emu.device.rounds.portions import Portions
@@ -17,13 +18,13 @@ from emu.device.rounds.sizes import BLOCKS_PER_PORTION
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
 from layouts.enums import DeliveryStat
 
-MAX_COMMAND_BYTES = 8 << 20
+MAX_COMMAND_BYTES: Final = 8 << 20
 """Longest input or output taken: twice what the largest page list of CREATE_MKEY needs."""
 
 
-_LINK = cmd_prot_block.packer("next", "block_num", "token")
-_CTRL_OFFSET = MAILBOX_DATA_BYTES
-_ALIGNMENT = MAILBOX_DATA_BYTES
+_LINK: Final = cmd_prot_block.packer("next", "block_num", "token")
+_CTRL_OFFSET: Final = MAILBOX_DATA_BYTES
+_ALIGNMENT: Final = MAILBOX_DATA_BYTES
 
 
 class DeliveryError(Exception):

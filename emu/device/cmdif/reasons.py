@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from emu.device.errors import CmdError, syndrome_of
 from emu.device.state import tables
 
-_KIND = "self.kind"
+_KIND: Final = "self.kind"
 
 
 class ReasonError(Exception):

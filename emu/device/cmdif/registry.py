@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from emu.device.cmdif.scope import Resolver, resolvers
 from emu.device.rounds.portions import Portions
@@ -110,7 +110,7 @@ class Command:
         return op_name(self.op)
 
 
-COMMANDS: dict[int, Command] = {}
+COMMANDS: Final[dict[int, Command]] = {}
 
 
 def command(

@@ -13,7 +13,7 @@ Source: PRM "Vport commands", "ENABLE_HCA"; core/vport.c, core/pagealloc.c: mlx5
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from emu.device.errors import CmdError
 from emu.device.state.hca import Hca
@@ -24,7 +24,7 @@ from layouts.prm import Prm
 Resolver = Callable[[Hca, Any], Hca]
 """From the sender and a view of the input to the function that is meant."""
 
-NUM_PORTS = 1
+NUM_PORTS: Final = 1
 
 
 def other_function(hca: Hca, function_id: int) -> Hca:
@@ -91,7 +91,7 @@ def _function(hca: Hca, cmd: Any) -> Hca:
     return other_function(hca, cmd.function_id) if cmd.function_id else hca
 
 
-_BY_FIELD: dict[str, Resolver] = {
+_BY_FIELD: Final[dict[str, Resolver]] = {
     "other_vport": _other_vport,
     "table_of_other_vport": _other_table_vport,
     "other_function": _other_function,

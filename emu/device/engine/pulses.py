@@ -9,7 +9,7 @@ Source: PRM "MTPPS", "MTPPSE"; core/lib/clock.c: mlx5_perout_configure, mlx5_pps
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.adapter.real_time import from_stamp
 from emu.device.engine.events.eq import raise_event
@@ -20,13 +20,14 @@ from layouts.rings.eqe import eqe_pps
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-LOG_LEAST_PERIOD_NS = 20
+LOG_LEAST_PERIOD_NS: Final = 20
 """A millisecond: what a driver can follow."""
-LOG_LEAST_DURATION_NS = 10
-MOST_PERIOD_NS = 1 << 40
-_USUAL_DURATION_NS = 100_000_000
+LOG_LEAST_DURATION_NS: Final = 10
+MOST_PERIOD_NS: Final = 1 << 40
+_USUAL_DURATION_NS: Final = 100_000_000
 """Of pulses for which the driver has no say (once a second)."""
-_RISING, _FALLING = 0, 1
+_RISING: Final = 0
+_FALLING: Final = 1
 
 
 def pin_changed(hca: Hca, pin: Pin) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
@@ -49,10 +49,11 @@ from layouts.enums import CqeSyndrome, QpState, QpType
 log = logging.getLogger(__name__)
 
 
-_FEW_BYTES = 1 << 16
+_FEW_BYTES: Final = 1 << 16
 """A message up to this length is not counted among the steps of a round."""
 
-_RTS, _DCI = QpState.RTS, QpType.DCI
+_RTS: Final = QpState.RTS
+_DCI: Final = QpType.DCI
 
 
 @turn_of(Qp)
@@ -236,7 +237,7 @@ def _need_packets(hca: Hca, qp: Qp, _wqe: Wqe, _: NeedsPackets) -> None:
     hca.schedule(qp)
 
 
-_ACTIONS: Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]] = {
+_ACTIONS: Final[Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]]] = {
     Failure: send_requests.fail,
     AbsentPage: _wait_for_page,
     Held: _wait_for_peer,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.interface import LOG_SLOTS, LOG_STRIDE, CommandInterface
 from emu.device.engine import lifecycle
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DOORBELL_POINT: FaultPoint[[int, bytes, Callable[[], object]], None] = FaultPoint("doorbell")
+DOORBELL_POINT: Final[FaultPoint[[int, bytes, Callable[[], object]], None]] = FaultPoint("doorbell")
 """Offset in BAR 0, the data written there, and the call that rings the doorbell."""
 
-CMD_INTERFACE_REV = 5
-HEALTH_TICK_NS = 10_000_000
+CMD_INTERFACE_REV: Final = 5
+HEALTH_TICK_NS: Final = 10_000_000
 """The health counter advances every 10 ms; the driver looks every 2 s (core/health.c)."""
 
-CMDQ_ADDR_H = 0x010
-CMDQ_ADDR_L = 0x014
-CMD_DBELL = 0x018
-INTERNAL_TIMER_H = 0x1000
-HEALTH_COUNTER = 0x1010
-CLOCKS_END = 0x1048
+CMDQ_ADDR_H: Final = 0x010
+CMDQ_ADDR_L: Final = 0x014
+CMD_DBELL: Final = 0x018
+INTERNAL_TIMER_H: Final = 0x1000
+HEALTH_COUNTER: Final = 0x1010
+CLOCKS_END: Final = 0x1048
 """Where the real-time clock ends, the last of what changes by itself."""
-HEALTH_SYNDROME = 0x23D
-_CRITICAL = 2
+HEALTH_SYNDROME: Final = 0x23D
+_CRITICAL: Final = 2
 """Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
 
 

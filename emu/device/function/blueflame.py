@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.domains import Uar
 from emu.device.objects.queues.copies import Copy
@@ -28,11 +28,11 @@ from layouts.rings.wqe import DS
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-BUFFER_BYTES = 0x100
+BUFFER_BYTES: Final = 0x100
 """Each doorbell register has two buffers of this size (log_bf_reg_size is 9)."""
-HOLD_NS = 100_000
+HOLD_NS: Final = 100_000
 """How long a queue waits for the next piece of a copy."""
-_CTRL = Struct(">II")
+_CTRL: Final = Struct(">II")
 
 Ring = Callable[[int, int, Buffer], None]
 """Ring the queue of a number by a store to an offset of a page."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 log = logging.getLogger(__name__)
 
-HW_ID = 0xF_0014
+HW_ID: Final = 0xF_0014
 """Chip in the lower half, revision above it."""
-STAT_CFG_NOT_DONE = (0xB_0004, 0xB_5E04, 0xB_5F04)
+STAT_CFG_NOT_DONE: Final = (0xB_0004, 0xB_5E04, 0xB_5F04)
 """Bit 31 says that the configuration is not done. ConnectX-4, ConnectX-5, and later ones."""
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events import eq as eq_engine
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE = 4096
+PAGE: Final = 4096
 
-UAR_CQ_ARM = 0x20
-UAR_CQ_ARM_CQN = UAR_CQ_ARM + 4
+UAR_CQ_ARM: Final = 0x20
+UAR_CQ_ARM_CQN: Final = UAR_CQ_ARM + 4
 """Where the second half of a CQ's doorbell is."""
-UAR_EQ_ARM = 0x40
-UAR_EQ_CI = 0x48
-UAR_SEND = 0x800
-SEND_SPACING = 0x100
+UAR_EQ_ARM: Final = 0x40
+UAR_EQ_CI: Final = 0x48
+UAR_SEND: Final = 0x800
+SEND_SPACING: Final = 0x100
 """Each doorbell register for sending has two buffers of this size (log_bf_reg_size is 9)."""
 
-_QPN = 4
+_QPN: Final = 4
 """Where a send doorbell has the queue's number, three bytes long."""
-_CTRL = Struct(">II")
+_CTRL: Final = Struct(">II")
 """opmod_idx_opcode and qpn_ds of the last request that a program has posted."""
 
 
@@ -69,6 +69,8 @@ def announced(offset: int, data: Buffer) -> int | None:
     """
     if offset % SEND_SPACING or len(data) < _CTRL.size:
         return None
+    ctrl: int
+    qpn_ds: int
     ctrl, qpn_ds = _CTRL.unpack_from(data)
     ds = qpn_ds & 0x3F
     return (ctrl >> 8) + -(-ds * DS // WQEBB) & 0xFFFF if ds else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.adapter.switch import PlainSwitch
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MMIO_READ_POINT: FaultPoint[[int, bytes], bytes] = FaultPoint("mmio.read")
-MMIO_WRITE_POINT: FaultPoint[[int, Buffer], bool] = FaultPoint("mmio.write")
+MMIO_READ_POINT: Final[FaultPoint[[int, bytes], bytes]] = FaultPoint("mmio.read")
+MMIO_WRITE_POINT: Final[FaultPoint[[int, Buffer], bool]] = FaultPoint("mmio.write")
 
 
-_SUB_FUNCTIONS = 2
+_SUB_FUNCTIONS: Final = 2
 """The BAR that sub-functions are in."""
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.interface import CommandInterface
 from emu.device.cmdif.registry import Command
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GUIDS_APART = 1 << 16
+_GUIDS_APART: Final = 1 << 16
 
 
 def bar2_size(model: Model) -> int:

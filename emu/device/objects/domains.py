@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Final
 
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
-PAGE_BYTES = 4096
+PAGE_BYTES: Final = 4096
 
-FIRST_UAR = 8
+FIRST_UAR: Final = 8
 """Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
 
 

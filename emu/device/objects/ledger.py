@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from emu.device.errors import CmdError
 from layouts.enums import Status
 
-SUB_FUNCTIONS = "sub-functions"
+SUB_FUNCTIONS: Final = "sub-functions"
 """The account of all that a function's sub-functions use."""
-COMMAND = "command"
+COMMAND: Final = "command"
 """The account of commands in progress; it survives a teardown."""
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from emu.device.objects.numbering import Numbering
 
-DRIVER_UID, SHARED_UID = 0, 0xFFFF
+DRIVER_UID: Final = 0
+SHARED_UID: Final = 0xFFFF
 """Uids that are not user contexts: the driver's own, and that of objects for all users."""
 
-MOST_CHILDREN = 64
+MOST_CHILDREN: Final = 64
 """Maximum number of entries told of an object that has many: keys, receive queues."""
 
 

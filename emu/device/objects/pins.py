@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from emu.device.ports import Timer
 
-PINS = 2
+PINS: Final = 2
 
 
 class PinMode(IntEnum):

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Set
 from enum import IntEnum
+from typing import Final
 
 from emu.device.pci.capabilities import ExtendedCapability
 from emu.device.pci.registers import RegisterField, RegisterWindow, WriteEffect, dword, rw, w1c
 
-CAP_ID = 0x0001
+CAP_ID: Final = 0x0001
 
-_CORRECTABLE_DETECTED = 1 << 0
-_NON_FATAL_DETECTED = 1 << 1
-_FATAL_DETECTED = 1 << 2
-_UNSUPPORTED_REQUEST_DETECTED = 1 << 3
-_POINTER_MASK = 0x1F
+_CORRECTABLE_DETECTED: Final = 1 << 0
+_NON_FATAL_DETECTED: Final = 1 << 1
+_FATAL_DETECTED: Final = 1 << 2
+_UNSUPPORTED_REQUEST_DETECTED: Final = 1 << 3
+_POINTER_MASK: Final = 0x1F
 
 
 class Correctable(IntEnum):
@@ -49,7 +50,7 @@ class Uncorrectable(IntEnum):
 
 
 # Reset values: 7.8.4.3, 7.8.4.4 and 7.8.4.6.
-_FATAL = frozenset(
+_FATAL: Final = frozenset(
     {
         Uncorrectable.DATA_LINK_PROTOCOL,
         Uncorrectable.FLOW_CONTROL_PROTOCOL,
@@ -58,8 +59,10 @@ _FATAL = frozenset(
         Uncorrectable.UNCORRECTABLE_INTERNAL,
     }
 )
-_MASKED = frozenset({Uncorrectable.UNCORRECTABLE_INTERNAL})
-_CORRECTABLE_MASKED = frozenset({Correctable.ADVISORY_NON_FATAL, Correctable.CORRECTED_INTERNAL})
+_MASKED: Final = frozenset({Uncorrectable.UNCORRECTABLE_INTERNAL})
+_CORRECTABLE_MASKED: Final = frozenset(
+    {Correctable.ADVISORY_NON_FATAL, Correctable.CORRECTED_INTERNAL}
+)
 
 
 def aer_capability() -> ExtendedCapability:

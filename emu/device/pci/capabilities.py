@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from emu.device.pci.identity import PciIdentity
 from emu.device.pci.registers import Block, Register, RegisterWindow, dword, ro, rw, w1c, word
 
-D0 = 0
-D3_HOT = 3
+D0: Final = 0
+D3_HOT: Final = 3
 
-_COMMAND = (
+_COMMAND: Final = (
     rw("memory_space", 1),
     rw("bus_master", 2),
     rw("parity_error_response", 6),
     rw("serr_enable", 8),
     rw("interrupt_disable", 10),
 )
-_STATUS = (
+_STATUS: Final = (
     ro("capabilities_list", 4),
     w1c("master_data_parity_error", 8),
     w1c("signaled_target_abort", 11),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from emu.device.pci.aer import aer_capability, record_error
 from emu.device.pci.capabilities import (
@@ -34,12 +35,12 @@ from emu.device.ports import Buffer
 
 logger = logging.getLogger(__name__)
 
-MAX_MSIX_VECTORS = 2048
+MAX_MSIX_VECTORS: Final = 2048
 
-_MSIX_ENTRY_BYTES = 16
-_PBA_WORD_BYTES = 8
-_PBA_WORD_VECTORS = 64
-_SMALLEST_BAR = 4096
+_MSIX_ENTRY_BYTES: Final = 16
+_PBA_WORD_BYTES: Final = 8
+_PBA_WORD_VECTORS: Final = 64
+_SMALLEST_BAR: Final = 4096
 
 
 class ConfigSpace:

@@ -8,21 +8,22 @@ The link is always up at its best speed and width.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from emu.device.pci.capabilities import Capability
 from emu.device.pci.identity import LinkSpeed, PciIdentity
 from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw, w1c, word
 
-CAP_ID = 0x10
-INITIATE_FLR = 0x8000
+CAP_ID: Final = 0x10
+INITIATE_FLR: Final = 0x8000
 
-_PAYLOAD_512 = 2
-_READ_REQUEST_512 = 2
-_TIMEOUT_RANGES_ABC = 0x7
-_NO_LIMIT = 7
+_PAYLOAD_512: Final = 2
+_READ_REQUEST_512: Final = 2
+_TIMEOUT_RANGES_ABC: Final = 0x7
+_NO_LIMIT: Final = 7
 """Of the latency with which the link may come back; it never goes away."""
 
-_DEVICE_CONTROL = (
+_DEVICE_CONTROL: Final = (
     rw("correctable_reporting", 0),
     rw("non_fatal_reporting", 1),
     rw("fatal_reporting", 2),

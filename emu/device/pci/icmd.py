@@ -10,17 +10,17 @@ Source: mlx_icmd.c and mlx_pci_gw.c of iPXE; mtcr_ul of mstflint.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
-MAILBOX_BYTES = 1024
+MAILBOX_BYTES: Final = 1024
 
-CONTROL = 0x0
-MAILBOX_SIZE = 0x1000
-MAILBOX = 0x10_0000
+CONTROL: Final = 0x0
+MAILBOX_SIZE: Final = 0x1000
+MAILBOX: Final = 0x10_0000
 
-BUSY = 1
-_STATUS_SHIFT = 8
-_OPCODE_SHIFT = 16
+BUSY: Final = 1
+_STATUS_SHIFT: Final = 8
+_OPCODE_SHIFT: Final = 16
 
 
 class Icmd(Protocol):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Final
 
-VENDOR_MELLANOX = 0x15B3
-CLASS_INFINIBAND = 0x020700
-CLASS_ETHERNET = 0x020000
+VENDOR_MELLANOX: Final = 0x15B3
+CLASS_INFINIBAND: Final = 0x020700
+CLASS_ETHERNET: Final = 0x020000
 
-_UUID_SPACE = uuid.UUID("6d6c7835-656d-5500-8000-000000000000")
+_UUID_SPACE: Final = uuid.UUID("6d6c7835-656d-5500-8000-000000000000")
 
 
 class LinkSpeed(IntEnum):

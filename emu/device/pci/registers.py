@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from emu.device.ports import Buffer
 
-SPACE_BYTES = 4096
+SPACE_BYTES: Final = 4096
 
 
 class WriteEffect(Enum):

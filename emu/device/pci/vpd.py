@@ -8,18 +8,20 @@ cannot be read makes the probe of a PF fail.
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.pci.capabilities import Capability
 from emu.device.pci.identity import PciIdentity
 from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw
 
-CAP_ID = 0x03
-FLAG = 0x8000
+CAP_ID: Final = 0x03
+FLAG: Final = 0x8000
 
-_IDENTIFIER_STRING = 0x82
-_READ_ONLY = 0x90
-_END = 0x78
-_MAX_KEYWORD_BYTES = 255
-_FIELDS = "MLX:MN=EMU:CSKU=V2:UUID=V3:PCI=V0"
+_IDENTIFIER_STRING: Final = 0x82
+_READ_ONLY: Final = 0x90
+_END: Final = 0x78
+_MAX_KEYWORD_BYTES: Final = 255
+_FIELDS: Final = "MLX:MN=EMU:CSKU=V2:UUID=V3:PCI=V0"
 """What tools of the vendor call the others, and the manufacturer."""
 
 

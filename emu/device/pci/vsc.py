@@ -9,32 +9,32 @@ dumps the scan space this way for devlink health; iPXE and mstflint access regis
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from emu.device.pci.capabilities import Capability
 from emu.device.pci.icmd import Icmd, IcmdSpace
 from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw
 
-CAP_ID = 0x09
-SPACE_ICMD_EXT = 0x1
-SPACE_CR = 0x2
-SPACE_ICMD = 0x3
-SPACE_SCAN_CR = 0x7
-SPACE_SEMAPHORE = 0xA
+CAP_ID: Final = 0x09
+SPACE_ICMD_EXT: Final = 0x1
+SPACE_CR: Final = 0x2
+SPACE_ICMD: Final = 0x3
+SPACE_SCAN_CR: Final = 0x7
+SPACE_SEMAPHORE: Final = 0xA
 
-FLAG = 1 << 31
-SYNDROME = 1 << 30
-ADDRESS_MASK = SYNDROME - 1
+FLAG: Final = 1 << 31
+SYNDROME: Final = 1 << 30
+ADDRESS_MASK: Final = SYNDROME - 1
 
-BAD_WORD = 0xBADACCE5
+BAD_WORD: Final = 0xBADACCE5
 """The data register after a refused read; crdump.c writes the same for words it could not read."""
 
-_SIZE = 0x18
-_SIZE_VALID = 1 << 28
-_SUPPORTED = 1 << 29
-_SPACE_MASK = 0xFFFF
-_WORD_MASK = 0xFFFF_FFFF
-_LOCKS = 0x100
+_SIZE: Final = 0x18
+_SIZE_VALID: Final = 1 << 28
+_SUPPORTED: Final = 1 << 29
+_SPACE_MASK: Final = 0xFFFF
+_WORD_MASK: Final = 0xFFFF_FFFF
+_LOCKS: Final = 0x100
 
 
 class CrSpace(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.objects.queues.qp import GlobalRoute, Marks
 from emu.device.port.congestion import Congestion
@@ -36,7 +36,7 @@ class Count(Protocol):
         """All their bytes, as far as the link layer counts them."""
 
 
-NODE_DESCRIPTION_BYTES = 64
+NODE_DESCRIPTION_BYTES: Final = 64
 
 
 class Port(Protocol):

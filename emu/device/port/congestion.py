@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
-PRIORITIES = 8
-ALPHA_ONE = 1 << 10
+PRIORITIES: Final = 8
+ALPHA_ONE: Final = 1 << 10
 """What ``initial_alpha_value`` and ``dce_tcp_g`` are parts of."""
-_BITS = 32
+_BITS: Final = 32
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class NotificationPoint:
     cnp_802p_prio: int = 6
 
 
-LIMITS: Mapping[str, int] = MappingProxyType(
+LIMITS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "rpg_min_dec_fac": 100, "dce_tcp_g": ALPHA_ONE - 1, "initial_alpha_value": ALPHA_ONE - 1,
     }

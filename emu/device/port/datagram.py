@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from layouts.wire.bth import ICRC_BYTES as _ICRC_BYTES
 from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh, lrh
 
-GRH_BYTES = grh.size
+GRH_BYTES: Final = grh.size
 """What is reserved in front of the payload in a receive buffer, on every link layer."""
-GSI_QKEY = 0x8001_0000
-PRIVILEGED_QKEY = 1 << 31
+GSI_QKEY: Final = 0x8001_0000
+PRIVILEGED_QKEY: Final = 1 << 31
 
-_IMMEDIATE_BYTES = 4
-TRANSPORT_BYTES = bth.size + deth.size + _ICRC_BYTES
+_IMMEDIATE_BYTES: Final = 4
+TRANSPORT_BYTES: Final = bth.size + deth.size + _ICRC_BYTES
 """BTH, DETH and the invariant CRC."""
 
 

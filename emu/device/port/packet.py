@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from emu.device.ports import Buffer
 from layouts.enums import QpType
@@ -18,16 +19,16 @@ from layouts.wire import bth as wire
 from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD, PacketOp
 
-MAX_PAYLOAD = 4096
+MAX_PAYLOAD: Final = 4096
 _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 """IP header (RFC 3168)."""
 
-SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
-MOST_HEADER_BYTES = SMALLEST_BYTES + max(
+SMALLEST_BYTES: Final = wire.bth.size + wire.ICRC_BYTES
+MOST_HEADER_BYTES: Final = SMALLEST_BYTES + max(
     op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
 )
 """The longest headers of the transport around a payload, with the invariant CRC."""
-MAX_BYTES = MOST_HEADER_BYTES + MAX_PAYLOAD
+MAX_BYTES: Final = MOST_HEADER_BYTES + MAX_PAYLOAD
 """The longest possible packet, without the link layer's headers."""
 
 
@@ -44,7 +45,7 @@ class GlobalHeader:
     """Whether it is an IP header in the place of one (RoCE v2)."""
 
 
-SERVICES = {
+SERVICES: Final = {
     QpType.RC: Service.RC,
     QpType.UC: Service.UC,
     QpType.XRC: Service.XRC,
@@ -131,6 +132,9 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     Its payload stays a view of ``frame``, which must be long enough for that header and the CRC.
     The caller fills in the link layer's own fields. Raises BadPacketError.
     """
+    flags: int
+    dest_qp: int
+    a_psn: int
     code, flags, pkey, dest_qp, a_psn = wire.BTH.unpack_from(frame, at)
     op = PACKET_OPS.get(code)
     if op is None or flags & wire.TVER_MASK:
@@ -170,7 +174,7 @@ def build_transport(
     ]
 
 
-_ENDS = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))
+_ENDS: Final = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))
 """Padding and invariant CRC."""
 
 
@@ -182,6 +186,7 @@ def _get_reth(packet: Packet, frame: memoryview, at: int) -> None:
 
 
 def _get_aeth(packet: Packet, frame: memoryview, at: int) -> None:
+    word: int
     (word,) = wire.AETH.unpack_from(frame, at)
     packet.syndrome, packet.msn = word >> wire.SYNDROME_SHIFT, word & wire.MSN_MASK
 
@@ -214,6 +219,7 @@ def _get_xrceth(packet: Packet, frame: memoryview, at: int) -> None:
 
 
 def _get_deth(packet: Packet, frame: memoryview, at: int) -> None:
+    word: int
     packet.qkey, word = wire.DETH.unpack_from(frame, at)
     packet.src_qpn = word & wire.QPN_MASK
 
@@ -222,7 +228,7 @@ def _get_cnp(packet: Packet, frame: memoryview, at: int) -> None:
     """All of it is reserved."""
 
 
-_DECODERS: dict[Prm, Callable[[Packet, memoryview, int], None]] = {
+_DECODERS: Final[dict[Prm, Callable[[Packet, memoryview, int], None]]] = {
     wire.reth: _get_reth,
     wire.aeth: _get_aeth,
     wire.atomic_eth: _get_atomic_eth,
@@ -235,7 +241,7 @@ _DECODERS: dict[Prm, Callable[[Packet, memoryview, int], None]] = {
     wire.cnp: _get_cnp,
 }
 
-_ENCODERS: dict[Prm, Callable[[Packet], bytes]] = {
+_ENCODERS: Final[dict[Prm, Callable[[Packet], bytes]]] = {
     wire.reth: lambda p: wire.RETH.pack(p.va, p.rkey, p.length),
     wire.aeth: lambda p: wire.AETH.pack(p.syndrome << wire.SYNDROME_SHIFT | p.msn),
     wire.atomic_eth: lambda p: wire.ATOMIC_ETH.pack(p.va, p.rkey, p.swap_add, p.compare),
@@ -257,7 +263,7 @@ def _ending(op: PacketOp) -> Prm | None:
     return last if last in (wire.imm_dt, wire.ieth) else None
 
 
-OPS: dict[tuple[Service, PacketKind, bool, bool, Prm | None], PacketOp] = {
+OPS: Final[dict[tuple[Service, PacketKind, bool, bool, Prm | None], PacketOp]] = {
     (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op for op in PACKET_OPS.values()
 }
 """Opcodes by meaning: service, kind, whether it begins and whether it ends its message, and the

@@ -17,29 +17,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 STEPS_PER_ROUND = 4096
 """From here on no turn begins: some 10 ms, at about 2.5 us for a step."""
 
-ENOUGH_STEPS = STEPS_PER_ROUND // 2
+ENOUGH_STEPS: Final = STEPS_PER_ROUND // 2
 """From here on timers and responders leave the rest of the round to the queues' own turns."""
 
-MOST_STEPS_SERVED = STEPS_PER_ROUND + ENOUGH_STEPS
+MOST_STEPS_SERVED: Final = STEPS_PER_ROUND + ENOUGH_STEPS
 """From here on no connection is served: what queues leave by their turns, and as much again as
 timers may take."""
 
-MOST_STEPS_RECEIVED = 2 * STEPS_PER_ROUND + 64
+MOST_STEPS_RECEIVED: Final = 2 * STEPS_PER_ROUND + 64
 """From here on what sockets bring waits in its receiver's line, or is dropped where nobody waits
 for it: READ data, which are asked for again. The queues' own turns end before, so they never keep
 out what arrives."""
 
-STEPS_PER_SHARE = STEPS_PER_ROUND // 4
+STEPS_PER_SHARE: Final = STEPS_PER_ROUND // 4
 """What a turn may take of which many would like a whole round: a portion of a long command or of a
 long message, the pages that a message looks ahead for, the subnet's administrator. Three others
 still get theirs in the same round."""
 
-STEPS_PER_ACCESS = 4096 + 64
+STEPS_PER_ACCESS: Final = 4096 + 64
 """What one access of a message to memory may take, if it is to more than a few bytes: a packet of
 single bytes. What takes more is moved in pieces, or fails."""
 

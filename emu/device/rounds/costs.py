@@ -9,83 +9,85 @@ is bounded by the size of a turn.
 
 from __future__ import annotations
 
+from typing import Final
+
 # -- the loop
 
-STEPS_PER_TIMER = 4
+STEPS_PER_TIMER: Final = 4
 """A timer's call, beside what it charges for itself."""
-STEPS_PER_WAIT = 1
+STEPS_PER_WAIT: Final = 1
 """Something that goes on after it has waited in a line."""
 
 # -- commands and events
 
-STEPS_PER_COMMAND = 24
+STEPS_PER_COMMAND: Final = 24
 """A command's entry, mailboxes, layouts and completion."""
-LOG_FREED_PER_STEP = 1
+LOG_FREED_PER_STEP: Final = 1
 """Objects that are unlinked and freed after a reset."""
-STEPS_PER_STOP = 16
+STEPS_PER_STOP: Final = 16
 """A queue that is stopped, as its CQ takes no more; to look at one costs a single step."""
-STEPS_PER_EVENT = 24
+STEPS_PER_EVENT: Final = 24
 """An event of the tracer: it is decoded, and its line is written."""
 
 # -- memory
 
-LOG_BYTES_PER_STEP = 12
+LOG_BYTES_PER_STEP: Final = 12
 """Bytes of a message that are copied; a page of them is found by a key as well."""
-LOG_SIGNED_BYTES_PER_STEP = 3
+LOG_SIGNED_BYTES_PER_STEP: Final = 3
 """Bytes of which signatures are computed, or checked."""
-LOG_TRANSLATION_BYTES_PER_STEP = 8
+LOG_TRANSLATION_BYTES_PER_STEP: Final = 8
 """Bytes of translations that a UMR writes."""
 
 # -- transport packets
 
-STEPS_PER_PACKET = 2
+STEPS_PER_PACKET: Final = 2
 """A packet for a connection: parsed and checked, beside the pieces of its memory."""
-STEPS_PER_DATAGRAM = 6
+STEPS_PER_DATAGRAM: Final = 6
 """A datagram for one receiver, beside the pieces of its request."""
-STEPS_PER_NOTICE = 4
+STEPS_PER_NOTICE: Final = 4
 """A CNP, beside the time that it makes up for."""
-LOG_INTERVALS_PER_STEP = 1
+LOG_INTERVALS_PER_STEP: Final = 1
 """Intervals of time that a flow's rate makes up for."""
 
 # -- frames
 
-STEPS_PER_FRAME = 4
+STEPS_PER_FRAME: Final = 4
 """A packet that is sent, before anybody receives it."""
-LOG_CUT_PER_STEP = 2
+LOG_CUT_PER_STEP: Final = 2
 """Packets that are cut out of a super-frame."""
-LOG_STEERED_PER_STEP = 3
+LOG_STEERED_PER_STEP: Final = 3
 """Fields, groups, tables or counters that a packet's way through flow tables takes."""
-STEPS_PER_DELIVERY = 6
+STEPS_PER_DELIVERY: Final = 6
 """A packet that a queue receives."""
-STEPS_IN_VAIN = 64
+STEPS_IN_VAIN: Final = 64
 """In addition, one whose receive request falls into too many pieces."""
-LOG_SEGMENTS_PER_STEP = 3
+LOG_SEGMENTS_PER_STEP: Final = 3
 """Segments of receive requests that are read."""
-STEPS_PER_REWRITE = 4
+STEPS_PER_REWRITE: Final = 4
 """In addition, one that flow tables change for this queue."""
-LOG_CHANGES_PER_STEP = 1
+LOG_CHANGES_PER_STEP: Final = 1
 """Changes of them."""
 
 # -- between functions and processes
 
-STEPS_PER_UPLINK_FRAME = 2
+STEPS_PER_UPLINK_FRAME: Final = 2
 """A frame that an uplink writes, or reads."""
-STEPS_PER_LINK_PACKET = 8
+STEPS_PER_LINK_PACKET: Final = 8
 """A packet that a link decides about."""
-STEPS_PER_NEWS = 64
+STEPS_PER_NEWS: Final = 64
 """A fabric's member that is told of changed ports."""
-LOG_NEWS_BYTES_PER_STEP = 10
+LOG_NEWS_BYTES_PER_STEP: Final = 10
 """Bytes of what it is told, with what comes of them."""
-STEPS_PER_RECORD = 4
+STEPS_PER_RECORD: Final = 4
 """A record that the subnet's administrator makes, or looks at."""
-STEPS_PER_BLOCK = 4
+STEPS_PER_BLOCK: Final = 4
 """A packet in a capture."""
-LOG_BLOCK_BYTES_PER_STEP = 13
+LOG_BLOCK_BYTES_PER_STEP: Final = 13
 """Its bytes."""
 
 # -- the control socket
 
-STEPS_PER_REQUEST = 8
+STEPS_PER_REQUEST: Final = 8
 """A portion of a client's request."""
-LOG_ANSWER_BYTES_PER_STEP = 6
+LOG_ANSWER_BYTES_PER_STEP: Final = 6
 """Bytes of the answer, as JSON."""

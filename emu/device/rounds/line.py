@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from emu.device.rounds.budget import Round
 from emu.device.rounds.costs import STEPS_PER_WAIT
 from emu.device.rounds.portions import Portions, goes_on
 
-MOST_WAITING = 1024
+MOST_WAITING: Final = 1024
 """Frames, packets or datagrams in one line."""
-MOST_WAITING_BYTES = 16 << 20
+MOST_WAITING_BYTES: Final = 16 << 20
 """Their bytes."""
 
-_ITEM_BYTES = 300
+_ITEM_BYTES: Final = 300
 """What the host needs for something that waits, besides its bytes."""
 
 Contain = Callable[[Callable[[], object]], None]

@@ -8,7 +8,7 @@ enforces is read from CUR, so a driver always gets exactly what it is told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from emu.device.errors import CmdError
 from layouts.enums import CapMode, CapType, Status
@@ -18,9 +18,9 @@ from layouts.function import esw_caps, eth_caps
 from layouts.objects import memic
 from layouts.prm import Prm
 
-PAGE_BYTES = 4096
+PAGE_BYTES: Final = 4096
 
-GROUPS: Mapping[CapType, Prm] = {
+GROUPS: Final[Mapping[CapType, Prm]] = {
     CapType.GENERAL: layout.cmd_hca_cap,
     CapType.ODP: layout.odp_cap,
     CapType.ATOMIC: layout.atomic_caps,
@@ -37,7 +37,7 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.QOS: eth_caps.qos_cap,
 }
 
-_OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
+_OFF_AT_RESET: Final[Mapping[CapType, Mapping[str, Any]]] = {
     CapType.GENERAL: {
         "cmdif_checksum": 0,
         "vhca_state": 0,
@@ -61,13 +61,13 @@ _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
 An older driver must not get behaviour that it does not know (core/main.c: handle_hca_cap_odp).
 """
 
-_WRITABLE = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
+_WRITABLE: Final = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
 """Groups for which the driver sends only the fields that it sets, with all others 0.
 
 For the other groups it sends back a complete copy (core/main.c: handle_hca_cap_*).
 """
 
-_GATES = {
+_GATES: Final = {
     CapType.ODP: ("pg",),
     CapType.ATOMIC: ("atomic",),
     CapType.GENERAL_2: ("hca_cap_2",),
@@ -84,7 +84,7 @@ _GATES = {
 }
 """A group is there with any of these capabilities (core/fw.c: mlx5_query_hca_caps)."""
 
-_EMPTY_WITHOUT_GATE = frozenset(
+_EMPTY_WITHOUT_GATE: Final = frozenset(
     {
         *(CapType.ETHERNET_OFFLOADS, CapType.ROCE, CapType.IPOIB_ENHANCED_OFFLOADS),
         *(CapType.FLOW_TABLE, CapType.DEV_MEM, CapType.DEBUG),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from emu.device.ports import Clock, Timer
 
@@ -52,7 +52,7 @@ def contain(owner: Owner, call: Callable[[], object]) -> None:
 
 
 RESTART_NS = 10_000_000_000
-RESTART_WHEN_SEEN_NS = 500_000_000
+RESTART_WHEN_SEEN_NS: Final = 500_000_000
 """A driver polls the health buffer every two to three seconds (core/health.c: poll_health). Then
 it waits two seconds for a disabled interface, which shows that the firmware has restarted
 (core/health.c: mlx5_error_sw_reset)."""

@@ -6,13 +6,15 @@ some, to exercise the driver's code that gives pages, takes them back and handle
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.objects.ledger import Ledger
 
 MOST_PAGES = 1 << 17
 """512 MiB: more than any firmware asks for."""
 
-_KIND = "firmware page"
-_BYTES = 128
+_KIND: Final = "firmware page"
+_BYTES: Final = 128
 """What it costs the host to remember one page."""
 
 

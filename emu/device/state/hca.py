@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.errors import CmdError
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MSIX_VECTORS = 64
-ARRIVALS = "arrivals"
+MSIX_VECTORS: Final = 64
+ARRIVALS: Final = "arrivals"
 """The ledger's account of what waits in ``Hca.arrivals``."""
-CROSSING = "crossing"
+CROSSING: Final = "crossing"
 """The same of ``Hca.crossing``."""
 
 

@@ -8,18 +8,19 @@ function, and the function's ledger has to have room for them as well.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from emu.device.objects.ledger import Ledger
 from emu.device.port.packet import Packet, precedes
 
-HELD = "held packets"
+HELD: Final = "held packets"
 """The ledger's account."""
 
-MOST_HELD = 256
+MOST_HELD: Final = 256
 """Packets of one queue pair: twice as many as a requester has in flight."""
 MOST_HELD_BYTES = 16 << 20
 """Bytes of all queue pairs of a function together."""
-_OVERHEAD_BYTES = 1 << 10
+_OVERHEAD_BYTES: Final = 1 << 10
 """What a packet costs in addition to its payload."""
 
 

@@ -8,11 +8,12 @@ them take turns, so that they cost the same however many there are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from emu.device.ports import Clock, Timer
 from emu.device.rounds.sizes import LOOKS_PER_INTERVAL
 
-INTERVAL_NS = 1_000_000_000
+INTERVAL_NS: Final = 1_000_000_000
 
 
 class SeldomLooks:

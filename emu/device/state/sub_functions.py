@@ -9,14 +9,14 @@ Source: PRM "Sub-Function (SF)", "vHCA state"; core/sf/vhca_event.c, core/sf/hw_
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from layouts.eth_enums import VhcaState
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_THERE = (VhcaState.ACTIVE, VhcaState.IN_USE, VhcaState.TEARDOWN_REQUEST)
+_THERE: Final = (VhcaState.ACTIVE, VhcaState.IN_USE, VhcaState.TEARDOWN_REQUEST)
 
 
 class SubFunction:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from emu.device import objects
 from emu.device.objects.caller import Caller
@@ -43,7 +43,7 @@ from layouts.eth_enums import FlowTableType
 if TYPE_CHECKING:
     from emu.device.models import Model
 
-MULTICAST = "multicast"
+MULTICAST: Final = "multicast"
 """The ledger's account of queue pairs in multicast groups."""
 
 for _module in walk_packages(objects.__path__, f"{objects.__name__}."):

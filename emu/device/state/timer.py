@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
+from typing import Final
 
 from emu.device.ports import Clock
 
-_KHZ_OF_NS = 1_000_000
+_KHZ_OF_NS: Final = 1_000_000
 
 
 def free_running(clock: Clock, khz: int) -> Callable[[], int]:

@@ -11,7 +11,7 @@ Source: PRM "E-Switch"; core/esw/acl/ingress_ofld.c, core/eswitch_offloads.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from emu.device.rounds.budget import Round
     from emu.device.state.eswitch import Eswitch
 
-_REG_C_0 = ModifyField.METADATA_REG_C_0
+_REG_C_0: Final = ModifyField.METADATA_REG_C_0
 
 
 class Arrival(NamedTuple):
@@ -51,7 +51,7 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     return packets, packets * header + payload
 
 
-MOST_CUT = 2048
+MOST_CUT: Final = 2048
 """Packets that are cut out of one super-frame, over all that get them. More are lost."""
 
 

@@ -6,7 +6,7 @@ mlx5e_handle_csum.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.header_split import put
 from emu.device.engine.eth.lro import Merged
@@ -32,19 +32,19 @@ from layouts.rings.eth_cqe import ETH_CQE, SHAMPO, SHAMPO_AT
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_RDY = RqState.RDY
-_REG_B = ModifyField.METADATA_REG_B
-_OP_OWN = CqeOpcode.RESP_SEND << 4
-_WORD = 0xFFFFFFFF
-_SHAMPO_END = SHAMPO_AT + SHAMPO.size
-_pack = ETH_CQE.pack
-_L2_OK = int(CqeChecked.L2)
-_L3_OK = int(CqeChecked.L2 | CqeChecked.L3)
-_ALL_OK = int(CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4)
-_STRIPPED = int(CqeHeader.VLAN_STRIPPED)
-_CONGESTED = 3
+_RDY: Final = RqState.RDY
+_REG_B: Final = ModifyField.METADATA_REG_B
+_OP_OWN: Final = CqeOpcode.RESP_SEND << 4
+_WORD: Final = 0xFFFFFFFF
+_SHAMPO_END: Final = SHAMPO_AT + SHAMPO.size
+_pack: Final = ETH_CQE.pack
+_L2_OK: Final = int(CqeChecked.L2)
+_L3_OK: Final = int(CqeChecked.L2 | CqeChecked.L3)
+_ALL_OK: Final = int(CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4)
+_STRIPPED: Final = int(CqeHeader.VLAN_STRIPPED)
+_CONGESTED: Final = 3
 """Both bits of explicit congestion notification (RFC 3168 5)."""
-_ECN_CE = 1 << 7
+_ECN_CE: Final = 1 << 7
 """ml_path: the IP header says that the way was congested."""
 
 

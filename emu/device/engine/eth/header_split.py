@@ -12,7 +12,7 @@ Source: PRM "SHAMPO"; device.h: mlx5_cqe64.shampo.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth import queues
 from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of
@@ -31,15 +31,19 @@ from layouts.rings.eth_cqe import SHAMPO, SHAMPO_FLUSH, SHAMPO_MATCH
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_IPV4 = 4
-_IP_BYTES = {4: 20, 6: 40}
-_UDP_BYTES = 8
-_OFFSET_AT, _FLAGS_AT = 12, 13
-_SEQUENCE_AT, _IDENTIFIER_AT = 4, 4
-_FIN, _PSH, _ACK = 0x01, 0x08, 0x10
-_LEAST_BYTES = 60 + 2 * 4
+_IPV4: Final = 4
+_IP_BYTES: Final = {4: 20, 6: 40}
+_UDP_BYTES: Final = 8
+_OFFSET_AT: Final = 12
+_FLAGS_AT: Final = 13
+_SEQUENCE_AT: Final = 4
+_IDENTIFIER_AT: Final = 4
+_FIN: Final = 0x01
+_PSH: Final = 0x08
+_ACK: Final = 0x10
+_LEAST_BYTES: Final = 60 + 2 * 4
 """Up to this a frame may have padding, also with two VLAN tags: it is never merged."""
-_MOST_HEADER = 0xFF
+_MOST_HEADER: Final = 0xFF
 """header_size has 8 bits."""
 _u16, _u32 = Struct(">H"), Struct(">I")
 

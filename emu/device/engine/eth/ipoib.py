@@ -11,7 +11,7 @@ Source: core/ipoib/ipoib.c, core/en_rx.c: mlx5i_complete_rx_cqe, core/en_tx.c: m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.requests import RECEIVE_POINT, request, target_of
@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
-_RTS, _RDY = QpState.RTS, RqState.RDY
-_LSO = int(Opcode.LSO)
-_OP_OWN = CqeOpcode.RESP_SEND << 4
-_WORD = 0xFFFFFFFF
-_L3_OK, _ALL_OK = int(CqeChecked.L3), int(CqeChecked.L3 | CqeChecked.L4)
+_RTS: Final = QpState.RTS
+_RDY: Final = RqState.RDY
+_LSO: Final = int(Opcode.LSO)
+_OP_OWN: Final = CqeOpcode.RESP_SEND << 4
+_WORD: Final = 0xFFFFFFFF
+_L3_OK: Final = int(CqeChecked.L3)
+_ALL_OK: Final = int(CqeChecked.L3 | CqeChecked.L4)
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import MODULUS, total
@@ -21,17 +21,23 @@ from emu.device.port.eth.headers import TCP, Headers
 from emu.device.port.eth.segment import segment
 from layouts.rings.eth_cqe import LRO, LRO_AT, LRO_NUM_SEG_AT, LRO_PSH
 
-MOST_SEGMENTS = 0xFF
+MOST_SEGMENTS: Final = 0xFF
 """Packets of one completion: lro_num_seg has 8 bits."""
-_MOST_BYTES = 0xFFFF
+_MOST_BYTES: Final = 0xFFFF
 """Of the merged packet: byte_cnt has 16 bits."""
-IPV4 = 4
-_IP_BYTES = {4: 20, 6: 40}
-_TTL_AT = {4: 8, 6: 7}
-_IDENTIFIER_AT, _SEQUENCE_AT, _ACK_AT, _FLAGS_AT, _WINDOW_AT = 4, 4, 8, 13, 14
-_FIN, _PSH, _ACK = 0x01, 0x08, 0x10
+IPV4: Final = 4
+_IP_BYTES: Final = {4: 20, 6: 40}
+_TTL_AT: Final = {4: 8, 6: 7}
+_IDENTIFIER_AT: Final = 4
+_SEQUENCE_AT: Final = 4
+_ACK_AT: Final = 8
+_FLAGS_AT: Final = 13
+_WINDOW_AT: Final = 14
+_FIN: Final = 0x01
+_PSH: Final = 0x08
+_ACK: Final = 0x10
 _u16, _u32 = Struct(">H"), Struct(">I")
-_LRO_END = LRO_AT + LRO.size
+_LRO_END: Final = LRO_AT + LRO.size
 
 
 class Merged(NamedTuple):

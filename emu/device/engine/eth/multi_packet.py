@@ -11,7 +11,7 @@ mlx5e_xdp_mpwqe_add_dseg.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.gather import gather_each
 from emu.device.engine.eth.transmit import ETH_AT, SEGMENTS_AT, send_frame
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
-_eth = ETH.unpack_from
+_eth: Final = ETH.unpack_from
 
 
 def transmit_each(hca: Hca, sq: Sq, wqe: Wqe) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.eth.pacing import Limit, Pacing
 from emu.device.objects.eth.sq import Sq
@@ -21,8 +21,8 @@ from layouts.eth_enums import SqState
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_BPS_PER_KBPS = 1000
-_LOG_STEPS = 3
+_BPS_PER_KBPS: Final = 1000
+_LOG_STEPS: Final = 3
 """Queues that one step looks at."""
 
 

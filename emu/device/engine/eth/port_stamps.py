@@ -8,7 +8,7 @@ Source: PRM "ts_cqe_to_dest_cqn"; core/en/ptp.c: mlx5e_ptp_handle_ts_cqe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.objects.eth.sq import Sq
@@ -22,8 +22,8 @@ from layouts.rings.wqe import DS
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_WORD = 0xFFFFFFFF
-_OP_OWN = CqeOpcode.RESP_SEND << 4
+_WORD: Final = 0xFFFFFFFF
+_OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 
 
 def tell(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:

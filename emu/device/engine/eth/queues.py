@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.events import eq as eq_engine
@@ -39,20 +39,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-FIRST_LOOK_NS = 1_000_000
-LAST_LOOK_NS = INTERVAL_NS
+FIRST_LOOK_NS: Final = 1_000_000
+LAST_LOOK_NS: Final = INTERVAL_NS
 """How long after the last look a receive queue in ERR looks for requests that were posted since."""
 
-_RQ_EVENT, _SQ_EVENT = 1, 2
+_RQ_EVENT: Final = 1
+_SQ_EVENT: Final = 2
 """Whose number an event carries (driver.h: mlx5_event_queue_type)."""
-_EVENT_DATA = Struct(">20xB3xI")
+_EVENT_DATA: Final = Struct(">20xB3xI")
 
-SQ_TRANSITIONS: Mapping[SqState, tuple[SqState, ...]] = {
+SQ_TRANSITIONS: Final[Mapping[SqState, tuple[SqState, ...]]] = {
     SqState.RST: (SqState.RST, SqState.RDY, SqState.ERR),
     SqState.RDY: (SqState.RDY, SqState.ERR, SqState.RST),
     SqState.ERR: (SqState.ERR, SqState.RST),
 }
-RQ_TRANSITIONS: Mapping[RqState, tuple[RqState, ...]] = {
+RQ_TRANSITIONS: Final[Mapping[RqState, tuple[RqState, ...]]] = {
     RqState.RST: (RqState.RST, RqState.RDY, RqState.ERR),
     RqState.RDY: (RqState.RDY, RqState.ERR, RqState.RST),
     RqState.ERR: (RqState.ERR, RqState.RST),

@@ -11,7 +11,7 @@ Source: PRM "Receive flow"; IEEE 802.3 5.2.2 (counters).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
@@ -41,9 +41,10 @@ MOST_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
 
 
-_TYPE_AT, _TAGGED_TYPE_AT = slice(12, 14), slice(16, 18)
+_TYPE_AT: Final = slice(12, 14)
+_TAGGED_TYPE_AT: Final = slice(16, 18)
 
-FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
+FRAME_RX_POINT: Final[FaultPoint[[Frame], None]] = FaultPoint("frame.rx")
 
 
 def arrive(hca: Hca, frame: Frame) -> None:

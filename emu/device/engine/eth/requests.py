@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import queues
 from emu.device.engine.mr.access import walk
@@ -20,7 +20,7 @@ from layouts.enums import PortType
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
+RECEIVE_POINT: Final[FaultPoint[[Rq, RecvWqe, int], bool]] = FaultPoint("wqe.rx")
 """A request, and the bytes of the packet that is to fill it; whether it may."""
 
 Placed = tuple[int, int, int, bytes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import rdma_steering
 from emu.device.engine.eth.rdma_steering import Passage
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GROUP = 1
+_GROUP: Final = 1
 
 
 def take(

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
-from weakref import ref
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import rdma_steering, roce
 from emu.device.engine.eth.rdma_steering import Passage
@@ -29,16 +28,17 @@ from emu.device.state.containment import contain
 from emu.device.state.recall import Recall
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
     from emu.device.ports import Timer
     from emu.device.state.hca import Hca
 
-ROOM = 256
+ROOM: Final = 256
 """Frames that may wait for functions of this process before the sender has to."""
-MOST_HELD = 1024
+MOST_HELD: Final = 1024
 """Frames that are kept for functions of this process, and as many to other processes while the way
 there is full. Not everybody waits: datagrams never do."""
-_TOO_LONG = "longer than the MTU"
-KNOWN_ADDRESSES = 4096
+_TOO_LONG: Final = "longer than the MTU"
+KNOWN_ADDRESSES: Final = 4096
 """Addresses whose function is remembered; a guest may send to any number of them."""
 
 
@@ -52,7 +52,7 @@ class RoceWire:
         self._eth = eth
         self._hca: Hca | None = None
         self._changes = -1
-        self._nodes: dict[int, ref[Hca] | None] = {}
+        self._nodes: dict[int, Vhca[Hca] | None] = {}
         """What is known since the last change. Whoever is reset must not stay here until the next
         look."""
         self._macs: frozenset[bytes] = frozenset()
@@ -101,7 +101,7 @@ class RoceWire:
             found = self._nodes[address]
         except KeyError:
             return self._find(address)
-        return None if found is None else found()
+        return None if found is None else found.node
 
     def _find(self, address: int) -> Hca | None:
         assert self._hca is not None
@@ -115,7 +115,7 @@ class RoceWire:
                     break
         if len(self._nodes) >= KNOWN_ADDRESSES:
             self._nodes.clear()
-        self._nodes[address] = None if found is None else ref(found)
+        self._nodes[address] = None if found is None else found.vhca
         return found
 
     def reaches(self, address: int) -> bool:

@@ -7,7 +7,7 @@ link whose peer can wait asks this and lets it wait (IEEE 802.3 31B).
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.ports import DmaError
 from layouts.eth_enums import RqState
@@ -15,11 +15,11 @@ from layouts.eth_enums import RqState
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-MANY = 1 << 16
+MANY: Final = 1 << 16
 """More than any queue has."""
-LEAST_SIZE = 64
+LEAST_SIZE: Final = 64
 """Requests of the smallest queue that is waited for: a network interface's has more."""
-MOST_LOOKED_AT = 512
+MOST_LOOKED_AT: Final = 512
 """Queues that are looked at, as links ask in each round."""
 
 

@@ -8,7 +8,7 @@ gave it, and the driver counts up to exactly that number (core/en_tx.c: mlx5e_po
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import ipoib, port_stamps, queues
 from emu.device.engine.eth.gather import FrameLengthError
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-CE_MASK = 0b11 << 2
-CE_ALWAYS = 0b10 << 2
+CE_MASK: Final = 0b11 << 2
+CE_ALWAYS: Final = 0b10 << 2
 
-_RDY, _ERR = SqState.RDY, SqState.ERR
-_BAD = CqeSyndrome.LOCAL_QP_OP_ERR
-_NOP = int(Opcode.NOP)
-_WORK: Mapping[int, Callable[[Hca, Sq, Wqe], object]] = {
+_RDY: Final = SqState.RDY
+_ERR: Final = SqState.ERR
+_BAD: Final = CqeSyndrome.LOCAL_QP_OP_ERR
+_NOP: Final = int(Opcode.NOP)
+_WORK: Final[Mapping[int, Callable[[Hca, Sq, Wqe], object]]] = {
     int(Opcode.SEND): transmit,
     int(Opcode.LSO): transmit,
     int(Opcode.ENHANCED_MPSW): transmit_each,
     int(Opcode.UMR): change_key,
 }
-_IPOIB: Mapping[int, Callable[[Hca, Sq, Wqe], object]] = {
+_IPOIB: Final[Mapping[int, Callable[[Hca, Sq, Wqe], object]]] = {
     int(Opcode.SEND): ipoib.transmit,
     int(Opcode.LSO): ipoib.transmit,
 }

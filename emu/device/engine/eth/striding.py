@@ -9,7 +9,7 @@ Source: PRM "Striding RQ"; device.h: mpwrq_get_cqe_consumed_strides.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import queues
 from emu.device.engine.events import completions
@@ -23,13 +23,13 @@ from layouts.rings.eth_cqe import ETH_CQE
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-FILLER = 1 << 31
+FILLER: Final = 1 << 31
 """byte_cnt: the strides have no packet."""
-STRIDES_SHIFT = 16
+STRIDES_SHIFT: Final = 16
 """byte_cnt: number of strides above it, the packet's length below."""
 
-_OP_OWN = CqeOpcode.RESP_SEND << 4
-_WORD = 0xFFFFFFFF
+_OP_OWN: Final = CqeOpcode.RESP_SEND << 4
+_WORD: Final = 0xFFFFFFFF
 
 
 def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | None:

@@ -10,7 +10,7 @@ Source: PRM "Ethernet segment", "Large send offload"; core/en_tx.c: mlx5e_sq_xmi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.gather import FrameLengthError, gather
 from emu.device.engine.eth.receive import loop_back
@@ -35,22 +35,23 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
-FRAME_TX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.tx")
+FRAME_TX_POINT: Final[FaultPoint[[Frame], None]] = FaultPoint("frame.tx")
 
 
-ETH_AT = DS
-_INLINE_AT = ETH_AT + INLINE_HDR_START
-SEGMENTS_AT = ETH_AT + ETH.size
-_PAD = DS - 1
-_GROUP_BIT = 1
+ETH_AT: Final = DS
+_INLINE_AT: Final = ETH_AT + INLINE_HDR_START
+SEGMENTS_AT: Final = ETH_AT + ETH.size
+_PAD: Final = DS - 1
+_GROUP_BIT: Final = 1
 """Of a MAC address's first byte."""
-_INLINE_SIZE_SHIFT = 16
-_VLAN_TCI = 0xFFFF
-_L3, _L4 = int(EthChecksum.L3), int(EthChecksum.L4)
-_BOTH = _L3 | _L4
-_LSO = int(Opcode.LSO)
+_INLINE_SIZE_SHIFT: Final = 16
+_VLAN_TCI: Final = 0xFFFF
+_L3: Final = int(EthChecksum.L3)
+_L4: Final = int(EthChecksum.L4)
+_BOTH: Final = _L3 | _L4
+_LSO: Final = int(Opcode.LSO)
 
-_eth = ETH.unpack_from
+_eth: Final = ETH.unpack_from
 
 
 def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:

@@ -9,7 +9,7 @@ Source: PRM "Port module event", "Temperature warning event"; core/events.c.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.eq import raise_event
 from emu.device.objects.queues.eq import Eq
@@ -19,9 +19,9 @@ from layouts.rings.eqe import eqe_port_module, eqe_temp_warning
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-PCI_POWER_CHANGE = 5
+PCI_POWER_CHANGE: Final = 5
 """sub_type of a GENERAL_EVENT (device.h: MLX5_GENERAL_SUBTYPE_PCI_POWER_CHANGE_EVENT)."""
-_ASIC = 1 << 0
+_ASIC: Final = 1 << 0
 """eqe_temp_warning: the chip's own sensor."""
 
 

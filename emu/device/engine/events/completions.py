@@ -5,7 +5,7 @@ Source: PRM "Completion queue entry"; libmlx5 (get_resp_ctx_v0 and _v1) for whom
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.counters import count_error
 from emu.device.engine.events.cq import write
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
-CQE_POINT: FaultPoint[[Cq, Queue, bytes, int, bool], bool] = FaultPoint("cqe")
+CQE_POINT: Final[FaultPoint[[Cq, Queue, bytes, int, bool], bool]] = FaultPoint("cqe")
 
-_WORD = 0xFFFFFFFF
-_REQ = CqeOpcode.REQ
-_SOLICITED = 1 << 1
-_XRC_SRQ = SrqForm.XRC_SRQ
-_HAS_VLAN = 1 << 0
+_WORD: Final = 0xFFFFFFFF
+_REQ: Final = CqeOpcode.REQ
+_SOLICITED: Final = 1 << 1
+_XRC_SRQ: Final = SrqForm.XRC_SRQ
+_HAS_VLAN: Final = 1 << 0
 """l4_l3_hdr_type: the packet had a VLAN tag, whose TCI is in vlan_info (device.h: CQE_HAS_VLAN)."""
 
 Received = tuple[int, int, int, int, int, int, bool, int, int | None]

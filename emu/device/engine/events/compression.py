@@ -22,28 +22,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
+from typing import Final
 
 from layouts.enums import CqeFormat, CqeOpcode, MiniCqeFormat
 from layouts.eth_enums import CqeChecked
 from layouts.rings.cqe import CQE_BYTES, OP_OWN, cqe64
 from layouts.rings.mini_cqe import PER_ARRAY
 
-PACKET = CqeOpcode.RESP_SEND << 4
+PACKET: Final = CqeOpcode.RESP_SEND << 4
 """op_own of an entry that can be in a session, without the owner bit."""
-COMPRESSED = CqeFormat.COMPRESSED << 2
-VALIDITY = OP_OWN - 1
+COMPRESSED: Final = CqeFormat.COMPRESSED << 2
+VALIDITY: Final = OP_OWN - 1
 """Offset of validity_iteration_count, which is the signature in the basic layout."""
 
-_AT = {field.name: field.offset // 8 for field in cqe64.fields}
-_HASH, _HASH_TYPE, _SUM = _AT["rss_hash_result"], _AT["rss_hash_type"], _AT["check_sum"]
-_KIND, _COUNT, _TAG = _AT["l4_l3_hdr_type"], _AT["byte_cnt"], _AT["sop_drop_qpn"]
-_CHECKED, _TIME, _INDEX = _AT["hds_ip_ext"], _AT["timestamp_h"], _AT["wqe_counter"]
-_PLACE = Struct(">I12xH")
+_AT: Final = {field.name: field.offset // 8 for field in cqe64.fields}
+_HASH: Final = _AT["rss_hash_result"]
+_HASH_TYPE: Final = _AT["rss_hash_type"]
+_SUM: Final = _AT["check_sum"]
+_KIND: Final = _AT["l4_l3_hdr_type"]
+_COUNT: Final = _AT["byte_cnt"]
+_TAG: Final = _AT["sop_drop_qpn"]
+_CHECKED: Final = _AT["hds_ip_ext"]
+_TIME: Final = _AT["timestamp_h"]
+_INDEX: Final = _AT["wqe_counter"]
+_PLACE: Final = Struct(">I12xH")
 """byte_cnt and wqe_counter, from the first one on."""
-_STRIDES_SHIFT = 16
-_TAGGED_COUNT = 1 << 24
+_STRIDES_SHIFT: Final = 16
+_TAGGED_COUNT: Final = 1 << 24
 """A byte_cnt beside a flow tag is less."""
-_FOUR = Struct(">I")
+_FOUR: Final = Struct(">I")
 
 
 def is_packet(entry: bytes, op_own: int) -> bool:
@@ -99,7 +106,7 @@ def _without_kind(entry: bytes) -> bytes:
     )  # fmt: skip
 
 
-_SHARED: Mapping[MiniCqeFormat, Callable[[bytes], bytes]] = {
+_SHARED: Final[Mapping[MiniCqeFormat, Callable[[bytes], bytes]]] = {
     MiniCqeFormat.HASH: _without_sum,
     MiniCqeFormat.CSUM: _without_hash,
     MiniCqeFormat.FTAG_STRIDX: _without_tag,
@@ -133,7 +140,7 @@ def _mini_kind(entry: bytes) -> bytes:
     )  # fmt: skip
 
 
-_MINI: Mapping[MiniCqeFormat, Callable[[bytes], bytes]] = {
+_MINI: Final[Mapping[MiniCqeFormat, Callable[[bytes], bytes]]] = {
     MiniCqeFormat.HASH: _mini_hash,
     MiniCqeFormat.CSUM: _mini_sum,
     MiniCqeFormat.FTAG_STRIDX: _mini_tag,

@@ -6,16 +6,16 @@ Traffic and retries are counted where they happen, under the same names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.queue import Queue
 
-_ALL_ERRORS = {CqeOpcode.REQ_ERR: "req_cqe_error", CqeOpcode.RESP_ERR: "resp_cqe_error"}
+_ALL_ERRORS: Final = {CqeOpcode.REQ_ERR: "req_cqe_error", CqeOpcode.RESP_ERR: "resp_cqe_error"}
 
-_ERRORS: Mapping[tuple[CqeOpcode, CqeSyndrome], str] = {
+_ERRORS: Final[Mapping[tuple[CqeOpcode, CqeSyndrome], str]] = {
     (CqeOpcode.REQ_ERR, CqeSyndrome.LOCAL_LENGTH_ERR): "req_local_length_error",
     (CqeOpcode.REQ_ERR, CqeSyndrome.LOCAL_QP_OP_ERR): "local_operation_error",
     (CqeOpcode.REQ_ERR, CqeSyndrome.LOCAL_PROT_ERR): "req_local_protection",
@@ -33,7 +33,7 @@ _ERRORS: Mapping[tuple[CqeOpcode, CqeSyndrome], str] = {
     (CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR): "resp_cqe_flush_error",
 }
 
-_REFUSALS = {
+_REFUSALS: Final = {
     EventType.WQ_ACCESS_ERROR: "resp_remote_access_errors",
     EventType.WQ_INVAL_REQ_ERROR: "resp_remote_invalid_request",
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import compression, entries
 from emu.device.engine.events import eq as eq_engine
@@ -28,16 +28,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MODERATION_UNMEASURED_NS = 8_000
+MODERATION_UNMEASURED_NS: Final = 8_000
 """A moderation period up to this is shorter than a host timer can measure: no delay.
 
 The driver's default starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
 """
-ARM_SOLICITED = 1 << 24
-_EVENT_DATA = Struct(">24xI")
-_ARMED, _SOLICITED_ARMED = CqNotification.ARMED, CqNotification.SOLICITED_ARMED
+ARM_SOLICITED: Final = 1 << 24
+_EVENT_DATA: Final = Struct(">24xI")
+_ARMED: Final = CqNotification.ARMED
+_SOLICITED_ARMED: Final = CqNotification.SOLICITED_ARMED
 
-_FIRED, _COMP = CqNotification.FIRED, EventType.COMP
+_FIRED: Final = CqNotification.FIRED
+_COMP: Final = EventType.COMP
 
 
 def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import compression
 from emu.device.engine.events import eq as eq_engine
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INDEX_MASK = 0xFFFFFF
-_ERROR_DATA = Struct(">I7xB")
-_CONSUMER = Struct(">I")
-_BYTES = [bytes((value,)) for value in range(256)]
-_VALIDITY = compression.VALIDITY
-_COMPRESSED_PACKET = compression.PACKET | compression.COMPRESSED
+INDEX_MASK: Final = 0xFFFFFF
+_ERROR_DATA: Final = Struct(">I7xB")
+_CONSUMER: Final = Struct(">I")
+_BYTES: Final = [bytes((value,)) for value in range(256)]
+_VALIDITY: Final = compression.VALIDITY
+_COMPRESSED_PACKET: Final = compression.PACKET | compression.COMPRESSED
 
-_STATUSES = {
+_STATUSES: Final = {
     CqErrorSyndrome.CQ_OVERRUN: CqStatus.CQ_OVERFLOW,
     CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR: CqStatus.CQ_WRITE_FAIL,
 }

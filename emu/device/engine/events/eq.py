@@ -9,7 +9,7 @@ entries, otherwise with the next one (PRM "EQ arming"; core/eq.c:eq_update_ci).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, DmaError
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EQE_POINT: FaultPoint[[Eq, EventType, int, Buffer], bool] = FaultPoint("eqe")
+EQE_POINT: Final[FaultPoint[[Eq, EventType, int, Buffer], bool]] = FaultPoint("eqe")
 
-INDEX_MASK = 0xFFFFFF
-_OWNER = EQE_BYTES - 1
+INDEX_MASK: Final = 0xFFFFFF
+_OWNER: Final = EQE_BYTES - 1
 
 
 def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> bool:

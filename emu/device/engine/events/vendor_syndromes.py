@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from layouts.enums import CqeOpcode, CqeSyndrome
 
@@ -47,9 +47,11 @@ def _inferred(value: int) -> VendorSyndrome:
     return VendorSyndrome(value, False)
 
 
-_REQ, _RESP, _ANY = CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR, Cause.ANY
+_REQ: Final = CqeOpcode.REQ_ERR
+_RESP: Final = CqeOpcode.RESP_ERR
+_ANY: Final = Cause.ANY
 
-VENDOR_SYNDROMES: Mapping[tuple[CqeOpcode, CqeSyndrome, Cause], VendorSyndrome] = {
+VENDOR_SYNDROMES: Final[Mapping[tuple[CqeOpcode, CqeSyndrome, Cause], VendorSyndrome]] = {
     (_REQ, CqeSyndrome.LOCAL_LENGTH_ERR, _ANY): _seen(0x68),
     (_REQ, CqeSyndrome.LOCAL_QP_OP_ERR, _ANY): _seen(0x68),
     (_REQ, CqeSyndrome.LOCAL_PROT_ERR, _ANY): _seen(0x51),

@@ -15,7 +15,7 @@ same; used directly it reads as zeros and discards writes (``emu.device.engine.m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import special_keys
 from emu.device.engine.mr.checks import check_key
@@ -44,22 +44,24 @@ from layouts.enums import AccessMode
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_NO_LIMIT = 1 << 64
-_KEPT_RANGES = 64
+_NO_LIMIT: Final = 1 << 64
+_KEPT_RANGES: Final = 64
 """How many ranges of one key have a cached translation."""
 
 MOST_KEPT_VIEWS = 1 << 18
 """Views in the cached translations of all keys, including those dropped since."""
 
-SEGMENT_2GIB = 1 << 31
+SEGMENT_2GIB: Final = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
-_LENGTH = SEGMENT_2GIB - 1
+_LENGTH: Final = SEGMENT_2GIB - 1
 """The bits of byte_count that are a length."""
-INLINE_KEY = -1
+INLINE_KEY: Final = -1
 """In the place of the key of a segment whose data are in the WQE, ``addr`` bytes from its start."""
 
-_PA, _MTT, _KSM = AccessMode.PA, AccessMode.MTT, AccessMode.KSM
-_MEMIC = AccessMode.MEMIC
+_PA: Final = AccessMode.PA
+_MTT: Final = AccessMode.MTT
+_KSM: Final = AccessMode.KSM
+_MEMIC: Final = AccessMode.MEMIC
 
 
 def access(

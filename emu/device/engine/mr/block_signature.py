@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import checksums
 from emu.device.objects.memory.psv import Psv
@@ -21,17 +21,17 @@ from layouts.rings.wqe import bsf as bsf_layout
 if TYPE_CHECKING:
     from layouts.rings.wqe import BsfInl
 
-BSF_OCTWORDS = bsf_layout.size // 16
+BSF_OCTWORDS: Final = bsf_layout.size // 16
 
-_BLOCK_BYTES: Mapping[int, int] = {1: 512, 2: 520, 3: 4096, 4: 4160, 6: 4048}
+_BLOCK_BYTES: Final[Mapping[int, int]] = {1: 512, 2: 520, 3: 4096, 4: 4160, 6: 4048}
 """By bs_selector."""
 
-_SIZE_WITH_INLINE = 2
-_SAME_BLOCK_STRUCTURE = 1 << 4
-_INLINE_VALID = 1 << 15
-_SEED = 1 << 3
-_INCREMENT_REF_TAG = 1 << 6
-_ALL_ONES = (1 << 64) - 1
+_SIZE_WITH_INLINE: Final = 2
+_SAME_BLOCK_STRUCTURE: Final = 1 << 4
+_INLINE_VALID: Final = 1 << 15
+_SEED: Final = 1 << 3
+_INCREMENT_REF_TAG: Final = 1 << 6
+_ALL_ONES: Final = (1 << 64) - 1
 
 
 class BsfError(Exception):
@@ -68,10 +68,10 @@ class Form(Enum):
         return self in (Form.T10_CRC, Form.T10_CHECKSUM)
 
 
-_FORMATS: Mapping[int, Form] = {0x2: Form.CRC32, 0x4: Form.CRC32C, 0x5: Form.CRC64}
+_FORMATS: Final[Mapping[int, Form]] = {0x2: Form.CRC32, 0x4: Form.CRC32C, 0x5: Form.CRC64}
 """By the upper half of the block format selector; 0 is described inline."""
 
-_DIF_TYPES: Mapping[int, Form] = {1: Form.T10_CRC, 2: Form.T10_CHECKSUM}
+_DIF_TYPES: Final[Mapping[int, Form]] = {1: Form.T10_CRC, 2: Form.T10_CHECKSUM}
 
 
 PsvOf = Callable[[int], "Psv | None"]

@@ -13,11 +13,12 @@ import sys
 import zlib
 from array import array
 from functools import cache
+from typing import Final
 
-_T10_POLYNOMIAL = 0x8BB7
-_CRC32C_REFLECTED = 0x82F63B78
-_XP10_REFLECTED = 0x9A6C9329AC4BC9B5
-_WORDS = 1 << 16
+_T10_POLYNOMIAL: Final = 0x8BB7
+_CRC32C_REFLECTED: Final = 0x82F63B78
+_XP10_REFLECTED: Final = 0x9A6C9329AC4BC9B5
+_WORDS: Final = 1 << 16
 
 
 def t10_crc(data: bytes, seed: int) -> int:

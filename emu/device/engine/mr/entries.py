@@ -6,13 +6,14 @@ Nothing is checked here but the list: ``access.py`` has checked the key.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from emu.device.engine.mr.rights import ABSENT_PAGE, WRITES, AccessError
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from layouts.rings.wqe import KLM
 
-_MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
+_MTT_ADDRESS: Final = ~0xFFF & (1 << 64) - 1
 
 
 def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:

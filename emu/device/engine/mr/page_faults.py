@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE_FAULT_POINT: FaultPoint[[PageFault], None] = FaultPoint("page_fault")
-RESUME_POINT: FaultPoint[[PageFault, bool], None] = FaultPoint("page_fault.resume")
+PAGE_FAULT_POINT: Final[FaultPoint[[PageFault], None]] = FaultPoint("page_fault")
+RESUME_POINT: Final[FaultPoint[[PageFault, bool], None]] = FaultPoint("page_fault.resume")
 
-FULL_QUEUE_NS = 1_000_000
+FULL_QUEUE_NS: Final = 1_000_000
 """How long until a full event queue is looked at again."""
 
-MOST_RESUMES = 1000
+MOST_RESUMES: Final = 1000
 """After so many resumes of a page fault without the page, a warning is logged."""
 
-_SERVICES: Mapping[QpType, str] = {
+_SERVICES: Final[Mapping[QpType, str]] = {
     QpType.RC: "rc_odp_caps",
     QpType.UC: "uc_odp_caps",
     QpType.UD: "ud_odp_caps",
@@ -48,7 +48,7 @@ _SERVICES: Mapping[QpType, str] = {
     QpType.DCT: "dc_odp_caps",
 }
 
-_REQUESTS: Mapping[int, tuple[PageFaultType, str]] = {
+_REQUESTS: Final[Mapping[int, tuple[PageFaultType, str]]] = {
     Opcode.SEND: (PageFaultType.SEND_OR_WRITE, "send"),
     Opcode.SEND_IMM: (PageFaultType.SEND_OR_WRITE, "send"),
     Opcode.SEND_INVAL: (PageFaultType.SEND_OR_WRITE, "send"),

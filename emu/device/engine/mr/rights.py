@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC = (1 << bit for bit in range(5))
 
-WRITES = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
+WRITES: Final = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 """Rights that need writable memory."""
 
 
@@ -26,7 +27,8 @@ class Violation(IntEnum):
     """The key is valid, but a page is absent: a caller that can wait for the driver does."""
 
 
-IN_PIECES, ABSENT_PAGE = Violation.IN_PIECES, Violation.ABSENT_PAGE
+IN_PIECES: Final = Violation.IN_PIECES
+ABSENT_PAGE: Final = Violation.ABSENT_PAGE
 
 
 class AccessError(Exception):
@@ -52,9 +54,9 @@ class AccessError(Exception):
 MOST_BYTES = 4 << 20
 """How much is translated and moved in one call, at most."""
 
-PACKET_BYTES = 4096 + 64
+PACKET_BYTES: Final = 4096 + 64
 """A packet with its headers."""
 
-PIECE_BYTES = 256
+PIECE_BYTES: Final = 256
 """Always translated in one call, however scattered it is. So much is moved at a time of a range
 that falls into too many pieces for one call."""

@@ -7,7 +7,7 @@ received data go the opposite direction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.mr import access as memory
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from emu.device.objects.memory.mkey import Mkey
     from emu.device.state.hca import Hca
 
-_NO_LIMIT = 1 << 64
-_WIRE, _MEMORY = 0, 1
+_NO_LIMIT: Final = 1 << 64
+_WIRE: Final = 0
+_MEMORY: Final = 1
 
 
 class SignatureState:

@@ -6,7 +6,7 @@ guest memory, for the driver's own queue pairs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.rights import (
     IN_PIECES,
@@ -24,10 +24,12 @@ from emu.device.ports import DmaError
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 2 << 8, 3 << 8, 4 << 8
+NULL_MKEY: Final = 2 << 8
+DUMP_FILL_MKEY: Final = 3 << 8
+RESERVED_LKEY: Final = 4 << 8
 """Their indexes are never allocated to created keys."""
 
-_NULL_BYTES = 1 << 16
+_NULL_BYTES: Final = 1 << 16
 
 
 def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:

@@ -11,7 +11,7 @@ quotes it); for the others it is inferred.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import Taken
 from emu.device.errors import CmdError
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
     from layouts.objects.qp import Ads, Qpc
 
-MTU_CODES = range(1, 6)
+MTU_CODES: Final = range(1, 6)
 """IBTA's codes for 256 to 4096 bytes."""
-_SMALLEST_PKEY_TABLE = 128
+_SMALLEST_PKEY_TABLE: Final = 128
 """Entries by pkey_table_size 0; each next code is twice as many (driver.h: mlx5_to_sw_pkey_sz)."""
 
-_WITH_PATH = (QpType.RC, QpType.UC, QpType.XRC)
-_WITH_MTU = (*_WITH_PATH, QpType.DCI)
+_WITH_PATH: Final = (QpType.RC, QpType.UC, QpType.XRC)
+_WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
 """Services that cut messages. Datagrams are one packet, and iPXE's golan.c sets no MTU for them."""
 
 

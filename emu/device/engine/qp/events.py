@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.counters import count_event
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_QP_SRQ_DATA = Struct(">20xB3xI")
+_QP_SRQ_DATA: Final = Struct(">20xB3xI")
 
 
 def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.receive_queue import TakenWqe
+from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.ports import DmaError
 from emu.device.rounds.sizes import FLUSHED_PER_TURN
 from emu.device.state.looks import INTERVAL_NS
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_FLUSH_LOOK_NS = 1_000_000
-LAST_FLUSH_LOOK_NS = INTERVAL_NS
+FIRST_FLUSH_LOOK_NS: Final = 1_000_000
+LAST_FLUSH_LOOK_NS: Final = INTERVAL_NS
 
 
 def flush(hca: Hca, qp: Qp) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp.events import break_srq, raise_qp_event
@@ -16,8 +16,8 @@ from emu.device.engine.qp.flush import begin_flush, fail_receive, flush
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.receive_queue import TakenWqe
 from emu.device.objects.queues.srq import Srq
+from emu.device.objects.queues.taken_wqe import TakenWqe
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CONNECTED = frozenset({QpType.RC, QpType.UC, QpType.XRC})
+_CONNECTED: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC})
 """Services with a path of their own; a datagram's is in its request."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.events.vendor_syndromes import Cause
@@ -40,25 +40,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CE_MASK = 0b11 << 2
-CE_ALWAYS = 0b10 << 2
-INFINITE_RETRIES = 7
-_READ = MsgOp.READ
-_DATAGRAMS = (Datagram, LargeSend)
-_BAD = CqeSyndrome.LOCAL_QP_OP_ERR
-_FETCHING = frozenset(
+CE_MASK: Final = 0b11 << 2
+CE_ALWAYS: Final = 0b10 << 2
+INFINITE_RETRIES: Final = 7
+_READ: Final = MsgOp.READ
+_DATAGRAMS: Final = (Datagram, LargeSend)
+_BAD: Final = CqeSyndrome.LOCAL_QP_OP_ERR
+_FETCHING: Final = frozenset(
     {
         Opcode.RDMA_READ, Opcode.ATOMIC_CS, Opcode.ATOMIC_FA, Opcode.ATOMIC_MASKED_CS,
         Opcode.ATOMIC_MASKED_FA,
     }
 )  # fmt: skip
 """Requests whose memory takes what comes back."""
-_SCATTERED = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
+_SCATTERED: Final = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
 """Requests whose answers libraries take out of completions (libmlx5: mlx5_copy_to_send_wqe)."""
-_STOPPED_BY_ERRORS = frozenset({QpType.RC, QpType.XRC, QpType.DCI, QpType.REG_UMR})
+_STOPPED_BY_ERRORS: Final = frozenset({QpType.RC, QpType.XRC, QpType.DCI, QpType.REG_UMR})
 
 
-_CAUSES = {
+_CAUSES: Final = {
     Violation.NO_KEY: Cause.KEY,
     Violation.FREE: Cause.KEY,
     Violation.DOMAIN: Cause.KEY,
@@ -71,7 +71,7 @@ _CAUSES = {
 }
 
 
-_SYNDROMES: Mapping[type[Exception], CqeSyndrome] = {
+_SYNDROMES: Final[Mapping[type[Exception], CqeSyndrome]] = {
     BindError: CqeSyndrome.MW_BIND_ERR,
     BadWqeError: CqeSyndrome.LOCAL_QP_OP_ERR,
 }
@@ -95,7 +95,7 @@ class Failure(Outcome):
         return cls(CqeSyndrome.LOCAL_PROT_ERR, str(error), cause)
 
 
-WQE_POINT: FaultPoint[[Queue, Wqe], Failure | None] = FaultPoint("wqe")
+WQE_POINT: Final[FaultPoint[[Queue, Wqe], Failure | None]] = FaultPoint("wqe")
 
 
 class AbsentPage(Outcome):

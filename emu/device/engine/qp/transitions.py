@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.errors import CmdError
 from layouts.enums import Op, QpState, Status
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from layouts.codec import View
     from layouts.objects.qp import Qpc
 
-S = QpState
+S: Final = QpState
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +37,23 @@ class Transition:
         return f"{sources} to {self.target.name}"
 
 
-RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
+RECEIVING: Final = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
 """States in which the responder takes requests (IBTA 10.3.1)."""
 
-ESTABLISHED = (QpState.RTS, QpState.SQD, QpState.SQER)
+ESTABLISHED: Final = (QpState.RTS, QpState.SQD, QpState.SQER)
 """Those among them in which the first request tells nobody anything (see ``events.establish``)."""
 
-_ANY = frozenset(QpState)
-_MTU = ("mtu", "log_msg_max")
-_ACCESS = ("rre", "rwe", "rae", "atomic_mode")
-_INITIAL = ("pm_state", "q_key", "counter_set_id", "rlky", "deth_sqpn", "log_ack_req_freq")
-_PATH = (
+_ANY: Final = frozenset(QpState)
+_MTU: Final = ("mtu", "log_msg_max")
+_ACCESS: Final = ("rre", "rwe", "rae", "atomic_mode")
+_INITIAL: Final = ("pm_state", "q_key", "counter_set_id", "rlky", "deth_sqpn", "log_ack_req_freq")
+_PATH: Final = (
     "fl", "free_ar", "grh", "mlid", "rlid", "src_addr_index", "stat_rate", "hop_limit", "tclass",
     "flow_label", "rgid_rip", "f_dscp", "f_ecn", "f_eth_prio", "ecn", "dscp", "udp_sport",
     "eth_prio", "sl", "rmac_47_32", "rmac_31_0",
 )  # fmt: skip
 
-TRANSITIONS: Mapping[Op, Transition] = {
+TRANSITIONS: Final[Mapping[Op, Transition]] = {
     Op.RST2INIT_QP: Transition(
         frozenset({S.RST}),
         S.INIT,
@@ -80,13 +80,22 @@ TRANSITIONS: Mapping[Op, Transition] = {
     Op._2RST_QP: Transition(_ANY, S.RST),
 }
 
-_ALT_ADDR_PATH = 0
-_RRE, _RAE, _RWE, _PKEY_INDEX, _Q_KEY, _RNR_TIMEOUT, _PM_STATE = 1, 2, 3, 4, 5, 6, 10
-_DRAIN_SIGERR, _LAG_TX_AFF, _PRI_PORT, _COUNTER_SET_ID = 11, 15, 16, 25
-_UDP_SPORT = 2
+_ALT_ADDR_PATH: Final = 0
+_RRE: Final = 1
+_RAE: Final = 2
+_RWE: Final = 3
+_PKEY_INDEX: Final = 4
+_Q_KEY: Final = 5
+_RNR_TIMEOUT: Final = 6
+_PM_STATE: Final = 10
+_DRAIN_SIGERR: Final = 11
+_LAG_TX_AFF: Final = 15
+_PRI_PORT: Final = 16
+_COUNTER_SET_ID: Final = 25
+_UDP_SPORT: Final = 2
 """Of opt_param_mask_95_32."""
 
-_OPTIONAL: Mapping[int, tuple[str, ...]] = {
+_OPTIONAL: Final[Mapping[int, tuple[str, ...]]] = {
     _RRE: ("rre",),
     _RAE: ("rae", "atomic_mode"),
     _RWE: ("rwe",),
@@ -99,16 +108,16 @@ _OPTIONAL: Mapping[int, tuple[str, ...]] = {
 }
 """Bits of opt_param_mask (MLX5_QP_OPTPAR_*) that select fields of the qpc itself."""
 
-_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {
+_OPTIONAL_PATH: Final[Mapping[int, tuple[str, ...]]] = {
     _PKEY_INDEX: ("pkey_index",),
     _PRI_PORT: ("vhca_port_num",),
 }
 """Bits that select fields of the primary address path."""
 
-_HIGH_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {_UDP_SPORT: ("udp_sport",)}
+_HIGH_OPTIONAL_PATH: Final[Mapping[int, tuple[str, ...]]] = {_UDP_SPORT: ("udp_sport",)}
 """Bits of opt_param_mask_95_32 (rdma-core's mlx5_ifc.h: MLX5_QPC_OPT_MASK_32_*), of the path."""
 
-DCI_STREAM_CHANNEL_ID = 1 << 0
+DCI_STREAM_CHANNEL_ID: Final = 1 << 0
 """Of the same mask: reset the stream that the extension of the context names."""
 
 
@@ -116,9 +125,9 @@ def _mask(*bits: int) -> int:
     return sum(1 << bit for bit in bits)
 
 
-_ACCESS_OPTIONS = (_RRE, _RAE, _RWE)
+_ACCESS_OPTIONS: Final = (_RRE, _RAE, _RWE)
 
-_OPTIONS: Mapping[Op, int] = {
+_OPTIONS: Final[Mapping[Op, int]] = {
     Op.INIT2INIT_QP: _mask(
         *_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _PRI_PORT, _LAG_TX_AFF, _DRAIN_SIGERR
     ),
@@ -145,7 +154,7 @@ here: iPXE's golan.c selects RRE and RWE for datagrams. Pacing (``packet_pacing_
 feature that the adapter has not; no kernel sends a UD queue pair's SRQN and CQN_RCV.
 """
 
-_HIGH_OPTIONS: Mapping[Op, int] = {
+_HIGH_OPTIONS: Final[Mapping[Op, int]] = {
     Op.INIT2INIT_QP: 0,  # memory-to-memory operations and scheduling elements are not offered
     Op.RTS2RTS_QP: _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID,
 }

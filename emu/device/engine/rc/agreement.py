@@ -12,7 +12,7 @@ tables, and not for each message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc.headers import objection
 from emu.device.objects.queues.qp import Qp
@@ -23,7 +23,7 @@ from layouts.wire.bth import PacketKind
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_MIGRATED = PmState.MIGRATED
+_MIGRATED: Final = PmState.MIGRATED
 
 
 def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:

@@ -7,7 +7,7 @@ check. What becomes of the request is the requester's business (``emu.device.eng
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.rights import PIECE_BYTES
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from emu.device.port.base import Link
     from emu.device.state.hca import Hca
 
-_SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
-_UC = QpType.UC
+_SEND: Final = MsgOp.SEND
+_WRITE: Final = MsgOp.WRITE
+_READ: Final = MsgOp.READ
+_UC: Final = QpType.UC
 
 
 def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> Outcome | None:
@@ -144,8 +146,9 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     return shares.divided(hca, qp, message, refused)
 
 
-_BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
-_RETH_BYTES, _AETH_BYTES = bth.reth.size, bth.aeth.size
+_BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES
+_RETH_BYTES: Final = bth.reth.size
+_AETH_BYTES: Final = bth.aeth.size
 
 
 def count(

@@ -5,7 +5,7 @@ A key that does not allow it any more is no error: the requester may have its da
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access
@@ -25,7 +25,7 @@ from layouts.enums import QpType
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_XRC = QpType.XRC
+_XRC: Final = QpType.XRC
 
 
 def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:

@@ -14,7 +14,7 @@ stay messages: an initiator gets no response from anywhere else.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.send_requests import Failure
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-_SAME = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", "rlky")
+_SAME: Final = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", "rlky")
 """Fields of a target's context that a qpc has as well."""
 
 

@@ -6,7 +6,7 @@ The checks come in the specification's order. They are made on each packet that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.port.ib import partitions
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.hca import Hca
 
-WRONG_PKEY = "wrong P_Key"
-_NO_QP, _NOT_ITS_SERVICE = "no such queue pair", "not its transport service"
-_DEAF = "not in a state that receives"
-ABOUT_QUEUE_PAIR = frozenset({_NO_QP, _NOT_ITS_SERVICE, _DEAF})
+WRONG_PKEY: Final = "wrong P_Key"
+_NO_QP: Final = "no such queue pair"
+_NOT_ITS_SERVICE: Final = "not its transport service"
+_DEAF: Final = "not in a state that receives"
+ABOUT_QUEUE_PAIR: Final = frozenset({_NO_QP, _NOT_ITS_SERVICE, _DEAF})
 """Objections that have nothing to do with the packet's path."""
-_UD = Service.UD
+_UD: Final = Service.UD
 
 
 def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:

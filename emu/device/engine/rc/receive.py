@@ -8,7 +8,7 @@ cannot take its message completes in error, and its queue pair stops.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.mr import page_faults
@@ -29,8 +29,9 @@ from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, Outcome, RnrNak
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.receive_queue import ListBrokenError, TakenWqe
+from emu.device.objects.queues.receive_queue import ListBrokenError
 from emu.device.objects.queues.srq import Srq
+from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES
@@ -40,17 +41,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_UC = QpType.UC
-_NO_NAK = Dropped("UC has no NAK")
-_PROTECTION = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
+_UC: Final = QpType.UC
+_NO_NAK: Final = Dropped("UC has no NAK")
+_PROTECTION: Final = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
 """The receiver's own memory cannot be used."""
-_XRC = QpType.XRC
-_BORROWERS = frozenset({QpType.XRC, QpType.DCT})
-_SEND, _WRITE = MsgOp.SEND, MsgOp.WRITE
-_RESP_SEND = CqeOpcode.RESP_SEND
-_RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
-_RESP_SEND_INV = CqeOpcode.RESP_SEND_INV
-_RESP_WR_IMM = CqeOpcode.RESP_WR_IMM
+_XRC: Final = QpType.XRC
+_BORROWERS: Final = frozenset({QpType.XRC, QpType.DCT})
+_SEND: Final = MsgOp.SEND
+_WRITE: Final = MsgOp.WRITE
+_RESP_SEND: Final = CqeOpcode.RESP_SEND
+_RESP_SEND_IMM: Final = CqeOpcode.RESP_SEND_IMM
+_RESP_SEND_INV: Final = CqeOpcode.RESP_SEND_INV
+_RESP_WR_IMM: Final = CqeOpcode.RESP_WR_IMM
 
 
 def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, on_wire
@@ -37,11 +37,12 @@ from layouts.enums import QpType
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-LOOK_AHEAD = 1 << 18
+LOOK_AHEAD: Final = 1 << 18
 """How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
 fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
-_XRC = QpType.XRC
-_WRITE, _READ = MsgOp.WRITE, MsgOp.READ
+_XRC: Final = QpType.XRC
+_WRITE: Final = MsgOp.WRITE
+_READ: Final = MsgOp.READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class RemoteAccess:
     """The ODP capability without which it does not wait for a page."""
 
 
-REMOTE: Mapping[MsgOp, RemoteAccess] = {
+REMOTE: Final[Mapping[MsgOp, RemoteAccess]] = {
     MsgOp.WRITE: RemoteAccess(REMOTE_WRITE, "rx_write_requests", PageFaultType.RDMA_WRITE, "write"),
     MsgOp.READ: RemoteAccess(REMOTE_READ, "rx_read_requests", PageFaultType.RDMA_READ, "read"),
     **dict.fromkeys(

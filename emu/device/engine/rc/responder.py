@@ -22,7 +22,7 @@ the responder happens at once: an error completion, an asynchronous event, the e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
 from emu.device.engine.rc.receive import (
@@ -50,7 +50,8 @@ from emu.device.objects.queues.qp import Qp
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_SEND, _WRITE = MsgOp.SEND, MsgOp.WRITE
+_SEND: Final = MsgOp.SEND
+_WRITE: Final = MsgOp.WRITE
 
 
 def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:

@@ -7,7 +7,7 @@ moved stay even if the rest fails, and a key that was valid at the start may be 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.events import establish
@@ -25,8 +25,9 @@ from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_SEND, _READ = MsgOp.SEND, MsgOp.READ
-DIVISIBLE = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
+_SEND: Final = MsgOp.SEND
+_READ: Final = MsgOp.READ
+DIVISIBLE: Final = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
 """Operations that can be moved in shares; an atomic cannot."""
 
 

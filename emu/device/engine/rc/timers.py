@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-ACK_TIMEOUT_UNIT_NS = 4096
+from typing import Final
+
+ACK_TIMEOUT_UNIT_NS: Final = 4096
 """A local ACK timeout of code ``n`` is this time shifted left by ``n``."""
 
-RNR_NAK_NS = tuple(
+RNR_NAK_NS: Final = tuple(
     round(milliseconds * 1_000_000)
     for milliseconds in (
         655.36, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 0.96,

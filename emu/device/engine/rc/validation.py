@@ -9,7 +9,7 @@ fails sends the NAK that the specification wants and stops the responder
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgOp
@@ -21,7 +21,7 @@ from layouts.wire.bth import PSN_HALF, PSN_MASK, PacketKind, Service
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-MSG_OPS = {
+MSG_OPS: Final = {
     PacketKind.SEND: MsgOp.SEND,
     PacketKind.WRITE: MsgOp.WRITE,
     PacketKind.READ: MsgOp.READ,
@@ -32,13 +32,16 @@ MSG_OPS = {
 }
 """The operation of a message, by the kind of its packets."""
 
-KINDS = {op: kind for kind, op in MSG_OPS.items()}
+KINDS: Final = {op: kind for kind, op in MSG_OPS.items()}
 """The kind of the packets, by the operation of their message."""
 
-_SOME_BYTES = memoryview(bytes(MAX_PAYLOAD))
-_WRITE, _READ = MsgOp.WRITE, MsgOp.READ
-_SENDS, _WRITES, _READS = PacketKind.SEND, PacketKind.WRITE, PacketKind.READ
-_MASKED_ATOMICS = frozenset({PacketKind.MASKED_COMPARE_SWAP, PacketKind.MASKED_FETCH_ADD})
+_SOME_BYTES: Final = memoryview(bytes(MAX_PAYLOAD))
+_WRITE: Final = MsgOp.WRITE
+_READ: Final = MsgOp.READ
+_SENDS: Final = PacketKind.SEND
+_WRITES: Final = PacketKind.WRITE
+_READS: Final = PacketKind.READ
+_MASKED_ATOMICS: Final = frozenset({PacketKind.MASKED_COMPARE_SWAP, PacketKind.MASKED_FETCH_ADD})
 
 
 class PsnCheck(Enum):

@@ -8,7 +8,7 @@ special queue pairs QP0 and QP1 work the same, under their well-known numbers.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.mr import page_faults
@@ -21,7 +21,8 @@ from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe, TakenWqe
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
+from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.port.datagram import (
     GRH_BYTES,
     GSI_QKEY,
@@ -42,16 +43,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
+WELL_KNOWN: Final = {QpType.QP0: 0, QpType.QP1: 1}
 """The QP numbers of the special queue pairs on the wire."""
 
 
-_UD = QpType.UD
-_QP0 = QpType.QP0
-_QP1 = QpType.QP1
-_RESPONDER = Side.RESPONDER
-_RESP_SEND = CqeOpcode.RESP_SEND
-_RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
+_UD: Final = QpType.UD
+_QP0: Final = QpType.QP0
+_QP1: Final = QpType.QP1
+_RESPONDER: Final = Side.RESPONDER
+_RESP_SEND: Final = CqeOpcode.RESP_SEND
+_RESP_SEND_IMM: Final = CqeOpcode.RESP_SEND_IMM
 
 
 def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:

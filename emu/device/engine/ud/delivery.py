@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.ud import datagram as ud
 from emu.device.objects.queues.qp import Qp
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QP0, QP1 = 0, 1
-_UD, _IB = QpType.UD, PortType.IB
+QP0: Final = 0
+QP1: Final = 1
+_UD: Final = QpType.UD
+_IB: Final = PortType.IB
 
 
 def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = False) -> None:
@@ -141,4 +143,4 @@ def _performance_management(port: IbPort, mad: bytes, origin: Origin) -> bytes |
     return pma.answer(port, mad) if is_for_us else None
 
 
-_AGENTS = {QP0: _subnet_management, QP1: _performance_management}
+_AGENTS: Final = {QP0: _subnet_management, QP1: _performance_management}

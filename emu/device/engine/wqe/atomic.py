@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
+from typing import Final
 
 from emu.device.engine.mr.rights import LOCAL_WRITE
 from emu.device.engine.wqe.messages import listed, need_segment, remote_address
@@ -26,14 +27,14 @@ from layouts.rings.wqe import (
     MASKED_FA_4,
 )
 
-ATOMIC_BYTES = 8
+ATOMIC_BYTES: Final = 8
 """Size of an operand without masks."""
 
-_WORDS: Mapping[int, tuple[Struct, Struct]] = {
+_WORDS: Final[Mapping[int, tuple[Struct, Struct]]] = {
     4: (Struct(">I"), Struct("<I")),
     8: (Struct(">Q"), Struct("<Q")),
 }
-_MASKED: Mapping[MsgOp, Mapping[int, tuple[int, Struct]]] = {
+_MASKED: Final[Mapping[MsgOp, Mapping[int, tuple[int, Struct]]]] = {
     MsgOp.MASKED_COMPARE_SWAP: {
         EXTENDED_ATOMIC: (4, MASKED_CS_4), EXTENDED_ATOMIC | 1: (8, MASKED_ATOMIC),
     },

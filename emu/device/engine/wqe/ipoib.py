@@ -8,6 +8,8 @@ hw/wr.c: handle_qpt_ud, set_eth_seg; PRM "Ethernet segment".
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.engine.mr.access import listed_length
 from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES
 from emu.device.engine.wqe.messages import SOLICITED, data_segments, gather
@@ -22,11 +24,12 @@ from layouts.eth_enums import EthChecksum
 from layouts.rings.eth_wqe import ETH, INLINE_HDR_START
 from layouts.rings.wqe import DS
 
-PAD_BYTES = 16
-MOST_PAYLOAD = 1 << 18
+PAD_BYTES: Final = 16
+MOST_PAYLOAD: Final = 1 << 18
 """Bytes of a large send: as an Ethernet function's, whose max_lso_cap is the logarithm."""
-_INLINE_SIZE_SHIFT = 16
-_L3, _L4 = int(EthChecksum.L3), int(EthChecksum.L4)
+_INLINE_SIZE_SHIFT: Final = 16
+_L3: Final = int(EthChecksum.L3)
+_L4: Final = int(EthChecksum.L4)
 
 
 def _segment(wqe: Wqe, at: int) -> tuple[int, int, bytes, int]:

@@ -6,6 +6,7 @@ Other opcodes have some of their segments behind the control segment, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from emu.device.engine.mr.access import INLINE_KEY, listed_length, walk
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, LOCAL_WRITE, AccessError, Violation
@@ -23,20 +24,23 @@ from emu.device.state.hca import Hca
 from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 
-SOLICITED = 1 << 1
+SOLICITED: Final = 1 << 1
 """In the control segment's fm_ce_se: the peer's completion is a solicited one."""
 
-_INLINE_HEADER_BYTES = 4
+_INLINE_HEADER_BYTES: Final = 4
 """An inline segment begins with its length; the data follow."""
-_ALL = 1 << 62
+_ALL: Final = 1 << 62
 """More bytes than any list of segments has."""
 
-_AV_EXTENDED = 1 << 31
-_AV_BASE_BYTES = DS
-_AV_KEY = slice(DS, DS + 8)
-_SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
-_XRC, _DCI = QpType.XRC, QpType.DCI
-_NAMING = frozenset({QpType.XRC, QpType.DCI})
+_AV_EXTENDED: Final = 1 << 31
+_AV_BASE_BYTES: Final = DS
+_AV_KEY: Final = slice(DS, DS + 8)
+_SEND: Final = MsgOp.SEND
+_WRITE: Final = MsgOp.WRITE
+_READ: Final = MsgOp.READ
+_XRC: Final = QpType.XRC
+_DCI: Final = QpType.DCI
+_NAMING: Final = frozenset({QpType.XRC, QpType.DCI})
 """Services whose requests say which receiver they are for."""
 
 

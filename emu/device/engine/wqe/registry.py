@@ -13,7 +13,7 @@ then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
@@ -24,18 +24,18 @@ from layouts.enums import Opcode, QpType
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-SEGMENT_2GIB = 1 << 31
+SEGMENT_2GIB: Final = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 
-CONNECTED = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.DCI})
+CONNECTED: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.DCI})
 """Services whose requests are messages; DC's begin with an address vector."""
-RELIABLE = frozenset({QpType.RC, QpType.XRC, QpType.DCI})
-DATAGRAM = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
+RELIABLE: Final = frozenset({QpType.RC, QpType.XRC, QpType.DCI})
+DATAGRAM: Final = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
 
 Work = Message | Datagram | LargeSend | None
 WqeOp = Callable[["Hca", Qp, Wqe], Work]
 
-WQE_OPS: dict[tuple[int, QpType], WqeOp] = {}
+WQE_OPS: Final[dict[tuple[int, QpType], WqeOp]] = {}
 
 
 def wqe_op(opcode: Opcode, services: frozenset[QpType]) -> Callable[[WqeOp], WqeOp]:

@@ -10,7 +10,7 @@ variant byte is the new one in a registration, the old one in a window's bind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
@@ -38,15 +38,17 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
     from layouts.objects.mkey import Mkc
 
-_CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
+_CTRL_AT: Final = 16
+_MKC_AT: Final = 64
+_DATA_AT: Final = 128
 
 
-SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
-_REG_UMR = QpType.REG_UMR
-_MTT = AccessMode.MTT
-_KLMS = AccessMode.KLMS
-_KSM = AccessMode.KSM
-_PA = AccessMode.PA
+SERVICES: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
+_REG_UMR: Final = QpType.REG_UMR
+_MTT: Final = AccessMode.MTT
+_KLMS: Final = AccessMode.KLMS
+_KSM: Final = AccessMode.KSM
+_PA: Final = AccessMode.PA
 
 
 class BindError(Exception):
@@ -54,18 +56,25 @@ class BindError(Exception):
 
 
 # Plain numbers: an operation on IntFlag members takes a microsecond.
-_CHECK_QPN, _OFFSET = int(UmrFlag.CHECK_QPN), int(UmrFlag.TRANSLATION_OFFSET)
-_MUST_BE_FREE, _MUST_NOT_BE_FREE = int(UmrFlag.MUST_BE_FREE), int(UmrFlag.MUST_NOT_BE_FREE)
-_INLINE = int(UmrFlag.INLINE)
-_LEN, _START_ADDR, _PD = int(MkeyMask.LEN), int(MkeyMask.START_ADDR), int(MkeyMask.PD)
-_PAGE_SIZE, _PAGE_SIZE_5 = int(MkeyMask.PAGE_SIZE), int(MkeyMask.PAGE_SIZE_5)
-_ANY_PAGE_SIZE = _PAGE_SIZE | _PAGE_SIZE_5
-_QPN = int(MkeyMask.QPN)
-_FREE, _EN_SIGERR, _BSF_EN = int(MkeyMask.FREE), int(MkeyMask.EN_SIGERR), int(MkeyMask.BSF_EN)
-_PHYSICAL = (AccessMode.PA, AccessMode.MTT)
-_KNOWN_MASK = sum(map(int, MkeyMask))
+_CHECK_QPN: Final = int(UmrFlag.CHECK_QPN)
+_OFFSET: Final = int(UmrFlag.TRANSLATION_OFFSET)
+_MUST_BE_FREE: Final = int(UmrFlag.MUST_BE_FREE)
+_MUST_NOT_BE_FREE: Final = int(UmrFlag.MUST_NOT_BE_FREE)
+_INLINE: Final = int(UmrFlag.INLINE)
+_LEN: Final = int(MkeyMask.LEN)
+_START_ADDR: Final = int(MkeyMask.START_ADDR)
+_PD: Final = int(MkeyMask.PD)
+_PAGE_SIZE: Final = int(MkeyMask.PAGE_SIZE)
+_PAGE_SIZE_5: Final = int(MkeyMask.PAGE_SIZE_5)
+_ANY_PAGE_SIZE: Final = _PAGE_SIZE | _PAGE_SIZE_5
+_QPN: Final = int(MkeyMask.QPN)
+_FREE: Final = int(MkeyMask.FREE)
+_EN_SIGERR: Final = int(MkeyMask.EN_SIGERR)
+_BSF_EN: Final = int(MkeyMask.BSF_EN)
+_PHYSICAL: Final = (AccessMode.PA, AccessMode.MTT)
+_KNOWN_MASK: Final = sum(map(int, MkeyMask))
 
-_MASKED_FIELDS = tuple(
+_MASKED_FIELDS: Final = tuple(
     (int(flag), names)
     for flag, names in (
         (MkeyMask.LEN, ("len", "length64")),

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import most
@@ -53,9 +53,9 @@ class Matcher(Protocol):
         """A packet's key; None when it does not have one of the fields."""
 
 
-ACLS = frozenset({FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS_ACL})
+ACLS: Final = frozenset({FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS_ACL})
 """Types of which each vPort has tables of its own."""
-SWITCHING = ACLS | {FlowTableType.FDB}
+SWITCHING: Final = ACLS | {FlowTableType.FDB}
 """Types of tables that are a switch's."""
 
 

@@ -11,7 +11,7 @@ Source: PRM "SET_PP_RATE_LIMIT", "Scheduling element"; core/rl.c, core/qos.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
@@ -19,15 +19,15 @@ from emu.device.objects.object import Object
 if TYPE_CHECKING:
     from layouts.objects.scheduling import SchedulingContext
 
-SLACK_NS = 1_000_000
+SLACK_NS: Final = 1_000_000
 """How far a limit may be ahead: queues are not awake for every packet."""
-SHARE_SLACK = 1 << 16
+SHARE_SLACK: Final = 1 << 16
 """Bytes by which the served of an element may differ, as a large send is not cut."""
-MOST_DEPTH = 10
+MOST_DEPTH: Final = 10
 """Elements above each other; the kernel's HTB has up to eight."""
-MBPS = 1_000_000
+MBPS: Final = 1_000_000
 
-_NS_PER_BIT_AT_1_BPS = 1_000_000_000
+_NS_PER_BIT_AT_1_BPS: Final = 1_000_000_000
 
 
 class RateLimit(NamedTuple):

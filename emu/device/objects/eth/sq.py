@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.eth.pacing import Pacing, SchedulingElement
@@ -19,7 +19,7 @@ from layouts.eth_enums import SqState
 if TYPE_CHECKING:
     from layouts.objects.sq import Sqc
 
-ETHERNET_HEADER_BYTES = 14
+ETHERNET_HEADER_BYTES: Final = 14
 """What inline mode L2 wants at least: mlx5e gives 18 when there is a VLAN tag."""
 
 

@@ -10,9 +10,11 @@ Source: PRM "Striding RQ"; core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq.
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.objects.queues.receive_queue import RecvWqe
 
-SHIFT_BYTES = 2
+SHIFT_BYTES: Final = 2
 """two_byte_shift_en: a packet begins so far behind its stride, to align its IP header."""
 
 

@@ -5,7 +5,7 @@ Source: PRM "Transport interface send", "Transport interface receive", "Receive 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.rq import Rq
@@ -36,7 +36,7 @@ class Merging(NamedTuple):
     """Bytes behind the IP header of the merged packet."""
 
 
-_LOG_IP_PAYLOAD_UNIT = 8
+_LOG_IP_PAYLOAD_UNIT: Final = 8
 """lro_max_ip_payload_size counts so many bytes (core/en/params.c: 64 KiB less 256, >> 8)."""
 
 

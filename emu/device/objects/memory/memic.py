@@ -10,13 +10,14 @@ Sources: PRM "Device memory"; hw/dm.c of mlx5_ib; rdma-core's tests/test_mlx5_dm
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from emu.device.ports import Buffer
 
-MEMIC_PAGE = 4096
-MEMIC_BYTES = 128 << 10
+MEMIC_PAGE: Final = 4096
+MEMIC_BYTES: Final = 128 << 10
 """What ConnectX-5 and later have (ibv_query_device_ex: max_dm_size)."""
 
 
@@ -29,7 +30,7 @@ class MemicOperation(IntEnum):
     """A load leaves 1 behind."""
 
 
-AREA_BYTES = MEMIC_BYTES * (1 + len(MemicOperation))
+AREA_BYTES: Final = MEMIC_BYTES * (1 + len(MemicOperation))
 """What the end of BAR 0 needs for operations and memory."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.memic import Memic
@@ -29,31 +29,33 @@ from layouts.rings.wqe import KLM
 if TYPE_CHECKING:
     from layouts.objects.mkey import Mkc
 
-ANY_QPN = 0xFFFFFF
+ANY_QPN: Final = 0xFFFFFF
 """The qpn of a key that any queue pair of its protection domain may use."""
 
-OCTWORD = 16
+OCTWORD: Final = 16
 """The unit in which the room for translations is counted, in bytes."""
 
-FIRST_MKEY_INDEX = 0x100
+FIRST_MKEY_INDEX: Final = 0x100
 """Lower indices are the device's own keys (``emu.device.engine.mr.special_keys``).
 
 Index 1 must stay unused, because key 0x100 is the end mark of a scatter list.
 """
 
-_COPIES: dict[int, int] = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
+_COPIES: Final[dict[int, int]] = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
 """How many copies of a list the host holds: a list of ranges is also kept laid out."""
 
-MOST_RESERVED = 1 << 17
+MOST_RESERVED: Final = 1 << 17
 """Largest KSM key, in octwords, whose room the ledger is charged for in full at creation.
 
 This is the size that implicit on-demand paging with four-level page tables uses. A larger key is
 charged chunk by chunk as it is written: nearly all of its chunks only contain "absent" entries.
 """
 
-SIGNATURE_BYTES = 2048
-_MTT, _KSM, _KLMS = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS
-_MEMIC = AccessMode.MEMIC
+SIGNATURE_BYTES: Final = 2048
+_MTT: Final = AccessMode.MTT
+_KSM: Final = AccessMode.KSM
+_KLMS: Final = AccessMode.KLMS
+_MEMIC: Final = AccessMode.MEMIC
 
 
 def room_bytes(mode: int, octwords: int) -> int:
@@ -66,11 +68,11 @@ def room_bytes(mode: int, octwords: int) -> int:
     return _COPIES.get(mode, 1) * octwords * (OCTWORD + OCTWORD // 16)
 
 
-_RIGHTS = mkc.together("a", "rw", "rr", "lw", "lr")
+_RIGHTS: Final = mkc.together("a", "rw", "rr", "lw", "lr")
 """A key's rights as one number (``emu.device.engine.mr.rights``)."""
-_NAMES = ("lr", "lw", "rr", "rw", "a")
+_NAMES: Final = ("lr", "lw", "rr", "rw", "a")
 """Of these rights, from bit 0 on."""
-_MODES: dict[int, AccessMode] = {mode.value: mode for mode in AccessMode}
+_MODES: Final[dict[int, AccessMode]] = {mode.value: mode for mode in AccessMode}
 
 
 class KeySignature(Protocol):
@@ -95,7 +97,7 @@ class KeySignature(Protocol):
         """A span of the wire domain's data; ``most`` bounds its steps as in ``access``."""
 
 
-_LONG_LIST = 1024
+_LONG_LIST: Final = 1024
 """Size in bytes from which a list of keys is laid out when it is written, not at its first use.
 
 A single access may go through as many keys as a work request has segments.

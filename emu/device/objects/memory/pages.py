@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator
+from typing import Final
 
 from emu.device.errors import CmdError
 from emu.device.ports import Buffer, DmaError, GuestMemory
@@ -18,11 +19,11 @@ from emu.device.rounds.sizes import PAGES_PER_PORTION
 from layouts.codec import ArrayView
 from layouts.enums import Status
 
-ADAPTER_PAGE_SHIFT = 12
-_JOINED_COST = 16
+ADAPTER_PAGE_SHIFT: Final = 12
+_JOINED_COST: Final = 16
 """This many adjacent pages take as long to check as one page that is not adjacent."""
 _MOST_JOINED = PAGES_PER_PORTION * _JOINED_COST
-LOG_OFFSETS_PER_PAGE = 6
+LOG_OFFSETS_PER_PAGE: Final = 6
 
 
 class PageList:
@@ -175,7 +176,7 @@ def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, i
         yield start, last, len(pages) - since
 
 
-DOORBELL_RECORD_BYTES = 8
+DOORBELL_RECORD_BYTES: Final = 8
 
 
 def check_record(memory: GuestMemory, address: int) -> None:

@@ -13,13 +13,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, compress
+from typing import Final
 
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
-MOST_BLOCKS = 4096
+MOST_BLOCKS: Final = 4096
 """Most repeat blocks in a list. Drivers use one; each costs as much as hundreds of entries."""
 
-_ADDRESS_SPACE = 1 << 64
+_ADDRESS_SPACE: Final = 1 << 64
 
 Piece = tuple[int, int, int]
 """Key, address and bytes of a range of another key."""

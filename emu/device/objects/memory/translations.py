@@ -12,29 +12,31 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from layouts.rings.wqe import KLM
 
-LOG_CHUNK = 12
+LOG_CHUNK: Final = 12
 CHUNK = 1 << LOG_CHUNK
 """Entries of a chunk."""
 
-MTT_BYTES, KSM_BYTES = 8, KLM.size
-MTT_READ, MTT_WRITE = 1, 2
+MTT_BYTES: Final = 8
+KSM_BYTES: Final = KLM.size
+MTT_READ: Final = 1
+MTT_WRITE: Final = 2
 """Rights in the low bits of an MTT entry; neither means "not present"."""
 
-DENSE_BYTES = CHUNK * KSM_BYTES * 17 // 16
+DENSE_BYTES: Final = CHUNK * KSM_BYTES * 17 // 16
 """What a chunk of a KSM list costs the host when its entries are stored individually."""
-RULE_BYTES = 512
+RULE_BYTES: Final = 512
 """What a chunk costs the host when it is stored as a rule."""
 
-WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in range(256))
+WITHOUT_RIGHTS: Final = bytes(low & ~(MTT_READ | MTT_WRITE) for low in range(256))
 """Maps the lowest byte of an entry; applied to all entries at once, as there may be millions."""
-_WITH_ALL_RIGHTS = bytes(low | MTT_READ | MTT_WRITE for low in range(256))
-_SWAP = sys.byteorder == "little"
-_ABSENT = array("Q", (0,))
-_NOTHING = array("Q")
+_WITH_ALL_RIGHTS: Final = bytes(low | MTT_READ | MTT_WRITE for low in range(256))
+_SWAP: Final = sys.byteorder == "little"
+_ABSENT: Final = array("Q", (0,))
+_NOTHING: Final = array("Q")
 
 
 def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool = True) -> array[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 Views = Sequence[memoryview]
 
@@ -10,7 +11,7 @@ Span = tuple[int, int, int]
 """A range of a key's addresses and what is to be done there: va, bytes, set of rights."""
 
 
-_FULL = memoryview(b"")
+_FULL: Final = memoryview(b"")
 
 
 def copy(target: Views, source: Views) -> None:

@@ -6,7 +6,7 @@ turns to the target (``emu.device.engine.rc.dynamic``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.object import Object
@@ -17,7 +17,7 @@ from emu.device.objects.queues.srq import Srq
 if TYPE_CHECKING:
     from layouts.objects.dct import Dctc
 
-DRAINED = 2
+DRAINED: Final = 2
 """dctc.state of a target that takes no more messages."""
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.memory.views import Views
 
 if TYPE_CHECKING:
-    from emu.device.objects.queues.receive_queue import Segment, TakenWqe
+    from emu.device.objects.queues.receive_queue import Segment
     from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.objects.queues.taken_wqe import TakenWqe
 
 
 class MsgOp(IntEnum):
@@ -30,13 +31,13 @@ class MsgOp(IntEnum):
     MASKED_FETCH_ADD = 6
 
 
-COMPARE_SWAPS = frozenset({MsgOp.COMPARE_SWAP, MsgOp.MASKED_COMPARE_SWAP})
-MASKED_ATOMICS = frozenset({MsgOp.MASKED_COMPARE_SWAP, MsgOp.MASKED_FETCH_ADD})
-ATOMICS = frozenset({MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD}) | MASKED_ATOMICS
-WITH_RESPONSE_DATA = ATOMICS | {MsgOp.READ}
+COMPARE_SWAPS: Final = frozenset({MsgOp.COMPARE_SWAP, MsgOp.MASKED_COMPARE_SWAP})
+MASKED_ATOMICS: Final = frozenset({MsgOp.MASKED_COMPARE_SWAP, MsgOp.MASKED_FETCH_ADD})
+ATOMICS: Final = frozenset({MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD}) | MASKED_ATOMICS
+WITH_RESPONSE_DATA: Final = ATOMICS | {MsgOp.READ}
 """Requests whose responses carry data."""
 
-MASKED_ATOMIC_SIZES = frozenset({4, 8})
+MASKED_ATOMIC_SIZES: Final = frozenset({4, 8})
 """Bytes that the operand of a masked atomic may have, as atomic_size_qp and atomic_size_dc say."""
 
 

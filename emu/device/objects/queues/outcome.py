@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 from layouts.enums import CqeSyndrome
 
@@ -26,7 +27,7 @@ class NakCode(IntEnum):
     INVALID_RD_REQUEST = 4
 
 
-SYNDROMES: Mapping[NakCode, CqeSyndrome] = {
+SYNDROMES: Final[Mapping[NakCode, CqeSyndrome]] = {
     NakCode.INVALID_REQUEST: CqeSyndrome.REMOTE_INVAL_REQ_ERR,
     NakCode.REMOTE_ACCESS_ERROR: CqeSyndrome.REMOTE_ACCESS_ERR,
     NakCode.REMOTE_OPERATIONAL_ERROR: CqeSyndrome.REMOTE_OP_ERR,
@@ -91,4 +92,5 @@ class NeedsPackets(Outcome):
     __slots__ = ()
 
 
-UNFINISHED, NEEDS_PACKETS = Unfinished(), NeedsPackets()
+UNFINISHED: Final = Unfinished()
+NEEDS_PACKETS: Final = NeedsPackets()

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.queues.outcome import Outcome
 from layouts.enums import PageFaultSubtype
@@ -26,29 +26,30 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.ports import Timer
 
-TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48
-PAGE_FAULT_BYTES = 1024
+TRANSPORT_TOKEN_BITS: Final = 24
+MEMORY_TOKEN_BITS: Final = 48
+PAGE_FAULT_BYTES: Final = 1024
 """What an open page fault costs the host."""
 
-_ACCOUNT = "page fault"
+_ACCOUNT: Final = "page fault"
 
-MOST_LAPSED = 4096
+MOST_LAPSED: Final = 4096
 """Lapsed page faults (their queue pair stopped) remembered, in case the driver resumes late."""
 
-PAGE_BYTES = 4096
+PAGE_BYTES: Final = 4096
 """The page size of the memory scheme (hw/odp.c: MEMORY_SCHEME_PAGE_FAULT_GRANULARITY)."""
 
-_WQE = eqe_page_fault_wqe.packer(
+_WQE: Final = eqe_page_fault_wqe.packer(
     "bytes_committed", "wqe_index", "packet_length", "token", "pftype_wq"
 )
-_RDMA = eqe_page_fault_rdma.packer(
+_RDMA: Final = eqe_page_fault_rdma.packer(
     "bytes_committed", "r_key", "packet_length", "rdma_op_len", "rdma_va", "pftype_token"
 )
-_MEMORY = eqe_page_fault_memory.packer(
+_MEMORY: Final = eqe_page_fault_memory.packer(
     "flags", "token47_32", "token31_0", "demand_fault_pages", "mkey", "va"
 )
-_LAST = 1 << 7
-_MOST_PACKET = 0xFFFF
+_LAST: Final = 1 << 7
+_MOST_PACKET: Final = 0xFFFF
 
 
 class Side(Enum):

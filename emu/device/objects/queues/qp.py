@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from emu.device.objects.domains import Pd, QCounter, Xrcd
 from emu.device.objects.memory.pages import PageList
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.dct import Responder
     from emu.device.objects.queues.message import Message
     from emu.device.objects.queues.page_fault import Page, PageFault, Side
-    from emu.device.objects.queues.receive_queue import RecvRing, TakenWqe
+    from emu.device.objects.queues.receive_queue import RecvRing
     from emu.device.objects.queues.send_queue import SendRing
+    from emu.device.objects.queues.taken_wqe import TakenWqe
     from layouts.objects.qp import Qpc
 
-_MTU_BYTES = {code: 128 << code for code in range(1, 6)}
+_MTU_BYTES: Final = {code: 128 << code for code in range(1, 6)}
 """IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
 
-_SMALLEST_MTU, _LARGEST_MTU = 256, 4096
+_SMALLEST_MTU: Final = 256
+_LARGEST_MTU: Final = 4096
 """What another code means, 0 among them: iPXE's golan.c sets none for its datagrams."""
 
 
-_MIGRATED = PmState.MIGRATED
-_MAY_MIGRATE = {int(state): state for state in (PmState.ARMED, PmState.REARM)}
+_MIGRATED: Final = PmState.MIGRATED
+_MAY_MIGRATE: Final = {int(state): state for state in (PmState.ARMED, PmState.REARM)}
 
 _revisions = count(1)
 

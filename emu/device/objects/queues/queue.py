@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.objects.domains import QCounter
 from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.queues.send_queue import SendRing
 
-FIRST_QPN = 0x40
+FIRST_QPN: Final = 0x40
 """Numbers 0 and 1 mean the SMI and the GSI on the wire."""
 
-LEAST_LOG_MAX_QP = 7
+LEAST_LOG_MAX_QP: Final = 7
 """There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
 
 iPXE's golan.c asks for 2^0 and makes a few.
@@ -22,11 +24,11 @@ def _log_numbers(made: Limits) -> int:
     return max(caps.log_max_qp, caps.log_max_sq, caps.log_max_rq, LEAST_LOG_MAX_QP)
 
 
-QUEUE_NUMBERS = Numbering(lambda made: 1 << _log_numbers(made), first=FIRST_QPN)
+QUEUE_NUMBERS: Final = Numbering(lambda made: 1 << _log_numbers(made), first=FIRST_QPN)
 """Queue pairs share their numbers with everything that a send doorbell can name, and with receive
 queues: a dump of a queue has nothing else to tell them apart."""
 
-QP_NUMBERS = QUEUE_NUMBERS.at_most(
+QP_NUMBERS: Final = QUEUE_NUMBERS.at_most(
     lambda made: 1 << max(made.caps.general.log_max_qp, LEAST_LOG_MAX_QP)
 )
 """Those of queue pairs, and of what is like one."""

@@ -14,7 +14,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.geometry import RqGeometry
@@ -23,11 +23,10 @@ from layouts.rings.wqe import DATA, DS, NEXT
 
 if TYPE_CHECKING:
     from emu.device.objects.domains import Pd
-    from emu.device.objects.queues.cq import Cq
 
-END_OF_LIST_LKEY = 0x100
-_COUNTER = Struct(">I")
-_COUNTER_MASK = 0xFFFF
+END_OF_LIST_LKEY: Final = 0x100
+_COUNTER: Final = Struct(">I")
+_COUNTER_MASK: Final = 0xFFFF
 
 Segment = tuple[int, int, int]
 """byte_count, lkey, address of a data segment."""
@@ -278,25 +277,3 @@ def _up_to_end(segments: list[Segment]) -> list[Segment]:
         if lkey == END_OF_LIST_LKEY and not byte_count:
             return segments[:at]
     return segments
-
-
-class TakenWqe:
-    """A receive WQE that a message has taken from its queue, and where its completion goes."""
-
-    __slots__ = ("__weakref__", "cq", "srqn", "wqe")
-    __deletable__ = ("cq",)
-
-    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int) -> None:
-        self.wqe: RecvWqe | None = wqe
-        """None once it is completed, or its queue destroyed."""
-        self.cq = cq
-        self.srqn = srqn
-        """The shared queue's number; 0 for the queue pair's own receive queue."""
-
-    def forget(self) -> None:
-        """The responder stops: a sender in another function may still know this, and nothing else.
-
-        The CQ may be destroyed next, and its memory is the driver's then.
-        """
-        self.wqe = None
-        del self.cq

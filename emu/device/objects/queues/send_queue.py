@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import Final
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.ports import GuestMemory
 from layouts.rings.wqe import CTRL, DS, WQEBB
 
-_PRODUCER = Struct(">I")
-_COUNTER_MASK = 0xFFFF
+_PRODUCER: Final = Struct(">I")
+_COUNTER_MASK: Final = 0xFFFF
 
 
 class BadWqeError(Exception):
@@ -27,7 +28,12 @@ class Wqe:
 
     __slots__ = ("blocks", "buf", "ds", "fm_ce_se", "imm", "index", "opcode", "qpn", "scattered")
 
+    fm_ce_se: int
+    imm: int
+
     def __init__(self, buf: bytes) -> None:
+        ctrl: int
+        qpn_ds: int
         ctrl, qpn_ds, self.fm_ce_se, self.imm = CTRL.unpack_from(buf)
         self.buf = buf
         self.opcode = ctrl & 0xFF
@@ -115,8 +121,7 @@ class SendRing:
 
     def _ahead(self, wqe: Wqe) -> int:
         """Blocks from ``ci`` to a request; many for one that has been executed."""
-        ahead: int = (wqe.index - self.ci) & _COUNTER_MASK
-        return ahead
+        return (wqe.index - self.ci) & _COUNTER_MASK
 
     @property
     def size_bytes(self) -> int:
@@ -138,6 +143,8 @@ class SendRing:
         except BadWqeError:
             return
         while waiting:
+            ctrl: int
+            qpn_ds: int
             ctrl, qpn_ds, _, _ = CTRL.unpack_from(self._read(self.ci, 1))
             blocks = min(max(-(-(qpn_ds & 0x3F) * DS // WQEBB), 1), waiting)
             self.consume(blocks)

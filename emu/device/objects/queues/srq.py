@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
 
 from emu.device.objects.domains import Pd, Xrcd
@@ -13,11 +13,13 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
 
 if TYPE_CHECKING:
-    from emu.device.objects.queues.receive_queue import SharedRecvQueue, TakenWqe
+    from emu.device.objects.queues.receive_queue import SharedRecvQueue
+    from emu.device.objects.queues.taken_wqe import TakenWqe
     from layouts.objects.srq import Rmpc, Srqc, XrcSrqc
 
 
-_RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
+_RMPC_STATE_ERR: Final = 3
+_SRQC_STATE_ERROR: Final = 1
 
 
 class SrqForm(Enum):

@@ -7,12 +7,12 @@ and mlx5dv_dci_stream_id_reset(3).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from layouts.objects.qp import Qpc
 
-_AT = slice(9, 11)
+_AT: Final = slice(9, 11)
 """Where a control segment has the stream's number (rdma-core: mlx5_wqe_ctrl_seg)."""
 
 

@@ -10,25 +10,28 @@ Source: PRM "PPTB", "PBMC", "SBCAM", "SBPR", "SBCM"; core/en/port_buffer.c.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from emu.device.port.eth.qos import PRIORITIES
 
-NETWORK_BUFFERS = 8
+NETWORK_BUFFERS: Final = 8
 """Buffers for frames from the cable."""
-BUFFERS = 10
+BUFFERS: Final = 10
 """With those for frames of the adapter itself, which have no room here."""
-CELL_BYTES = 144
+CELL_BYTES: Final = 144
 """The unit of all sizes."""
-CELLS = 7282
+CELLS: Final = 7282
 """Of all buffers of the port: 1 MiB."""
-_FIRST_CELLS = 1820
+_FIRST_CELLS: Final = 1820
 """The first buffer's at power-on; every priority fills it."""
-POOLS = 2
+POOLS: Final = 2
 """In each direction, shared by the buffers: one for those that lose frames, one for the others."""
-DIRECTIONS = 2
+DIRECTIONS: Final = 2
 """0 received frames, 1 sent ones."""
-_LOSSY, _LOSSLESS = 0, 1
-_INGRESS, _EGRESS = 0, 1
+_LOSSY: Final = 0
+_LOSSLESS: Final = 1
+_INGRESS: Final = 0
+_EGRESS: Final = 1
 
 
 @dataclass(slots=True)

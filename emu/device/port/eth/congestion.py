@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from emu.device.port.eth.checksum import total
 from emu.device.port.eth.headers import FrameError, parse
 
-ECN_MASK = 3
-CONGESTION_EXPERIENCED = 3
-NOT_CAPABLE = 0
+ECN_MASK: Final = 3
+CONGESTION_EXPERIENCED: Final = 3
+NOT_CAPABLE: Final = 0
 
-_IPV4_CHECKSUM_AT = 10
-_IPV6_ECN_SHIFT = 4
+_IPV4_CHECKSUM_AT: Final = 10
+_IPV6_ECN_SHIFT: Final = 4
 """Its traffic class begins in the middle of the first byte."""
-_put_u16 = Struct(">H").pack_into
+_put_u16: Final = Struct(">H").pack_into
 
 
 def with_mark(data: bytes) -> bytes | None:

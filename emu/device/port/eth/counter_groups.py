@@ -11,7 +11,7 @@ RFC 2819, RFC 3635.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.port import EthPort
@@ -21,10 +21,10 @@ from layouts.prm import Prm
 from layouts.regs import port_counters as layout
 from layouts.regs.reg import ib_port_cntrs_grp_data_layout
 
-_NS_PER_US = 1000
-_COUNTER_BITS = 32
+_NS_PER_US: Final = 1000
+_COUNTER_BITS: Final = 32
 
-_SIZES = (
+_SIZES: Final = (
     "64octets", "65to127octets", "128to255octets", "256to511octets", "512to1023octets",
     "1024to1518octets", "1519to2047octets", "2048to4095octets", "4096to8191octets",
     "8192to10239octets",
@@ -157,7 +157,7 @@ class CounterGroup(NamedTuple):
     values: Callable[[EthPort, Ways], dict[str, int]]
 
 
-GROUPS: Mapping[int, CounterGroup] = {
+GROUPS: Final[Mapping[int, CounterGroup]] = {
     CountersGroup.IEEE_802_3: CounterGroup(layout.eth_802_3_cntrs_grp_data_layout, _ieee_802_3),
     CountersGroup.RFC_2863: CounterGroup(layout.eth_2863_cntrs_grp_data_layout, _rfc_2863),
     CountersGroup.RFC_2819: CounterGroup(layout.eth_2819_cntrs_grp_data_layout, _rfc_2819),

@@ -13,23 +13,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from struct import Struct
+from typing import Final
 
 from emu.device.port.eth.qos import PRIORITIES
 
-CONTROL_ADDRESS = bytes.fromhex("0180c2000001")
+CONTROL_ADDRESS: Final = bytes.fromhex("0180c2000001")
 """Where MAC control frames go. No bridge forwards it (IEEE 802.1Q table 8-1)."""
-MAC_CONTROL = b"\x88\x08"
+MAC_CONTROL: Final = b"\x88\x08"
 """Their Ethernet type."""
 
-_TYPE_AT = slice(12, 14)
-_PAUSE, _PFC = 0x0001, 0x0101
-_ALL = (1 << PRIORITIES) - 1
-_OPCODE_AT = 14
-_HEADER = Struct(">HH")
+_TYPE_AT: Final = slice(12, 14)
+_PAUSE: Final = 0x0001
+_PFC: Final = 0x0101
+_ALL: Final = (1 << PRIORITIES) - 1
+_OPCODE_AT: Final = 14
+_HEADER: Final = Struct(">HH")
 """The opcode, then PAUSE's time or PFC's vector of priorities."""
-_TIMES = Struct(f">{PRIORITIES}H")
-_QUANTUM_BITS = 512
-_NS_PER_BIT_AT_1_MBPS = 1000
+_TIMES: Final = Struct(f">{PRIORITIES}H")
+_QUANTUM_BITS: Final = 512
+_NS_PER_BIT_AT_1_MBPS: Final = 1000
 
 
 def is_control(frame: bytes) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from emu.device.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES, UPLINK
 
-MIN_BYTES = 60
+MIN_BYTES: Final = 60
 """Length of the shortest frame, without frame check sequence (IEEE 802.3 3.2.8)."""
-MAX_BYTES = ETHERNET_BYTES + MAX_TAGS * TAG_BYTES + 0xFFFF
+MAX_BYTES: Final = ETHERNET_BYTES + MAX_TAGS * TAG_BYTES + 0xFFFF
 """Length of the longest one: the longest IP packet behind its VLAN tags."""
 
 

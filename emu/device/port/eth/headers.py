@@ -11,51 +11,57 @@ Sources: IEEE 802.1Q 9 (tags), RFC 791, RFC 8200 4 (extension headers), RFC 9293
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from layouts.eth_enums import FlowSource
 
-UPLINK = 0xFFFF
+UPLINK: Final = 0xFFFF
 """The number of the vPort that is the cable of the physical port (MLX5_VPORT_UPLINK)."""
 
-ETHERNET_BYTES = 14
-TAG_BYTES = 4
-MAX_TAGS = 2
+ETHERNET_BYTES: Final = 14
+TAG_BYTES: Final = 4
+MAX_TAGS: Final = 2
 """Tags that a flow group can match; a third one's TPID counts as the packet's Ethertype."""
 
-MAX_EXTENSIONS = 16
+MAX_EXTENSIONS: Final = 16
 """Limit of IPv6 extension headers; after more of them no transport header is found."""
 
-ETH_IPV4 = 0x0800
-ETH_CTAG = 0x8100
-ETH_IPV6 = 0x86DD
-ETH_STAG = 0x88A8
-ETH_ROCE = 0x8915
+ETH_IPV4: Final = 0x0800
+ETH_CTAG: Final = 0x8100
+ETH_IPV6: Final = 0x86DD
+ETH_STAG: Final = 0x88A8
+ETH_ROCE: Final = 0x8915
 """RoCE v1: a global route header follows."""
 
-ICMP = 1
-TCP = 6
-UDP = 17
-GRE = 47
-ESP = 50
-AH = 51
-ICMPV6 = 58
+ICMP: Final = 1
+TCP: Final = 6
+UDP: Final = 17
+GRE: Final = 47
+ESP: Final = 50
+AH: Final = 51
+ICMPV6: Final = 58
 
-VXLAN_PORT = 4789
-ROCE_PORT = 4791
+VXLAN_PORT: Final = 4789
+ROCE_PORT: Final = 4791
 
-_TPIDS = frozenset({ETH_CTAG, ETH_STAG})
-_HOP_BY_HOP, _ROUTING, _FRAGMENT, _DESTINATION = 0, 43, 44, 60
-_EXTENSIONS = frozenset({_HOP_BY_HOP, _ROUTING, _FRAGMENT, _DESTINATION})
-_PORTS = frozenset({TCP, UDP})
-_IPV4_BYTES, _IPV6_BYTES, _EXTENSION_BYTES = 20, 40, 8
-_L4_BYTES = {TCP: 20, UDP: 8, ICMP: 8, ICMPV6: 8, GRE: 4, ESP: 8, AH: 12}
-_IPV4_FRAGMENT = 0x3FFF  # more fragments, and the offset
-_IPV6_FRAGMENT = 0xFFF9  # the offset, and more fragments
+_TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
+_HOP_BY_HOP: Final = 0
+_ROUTING: Final = 43
+_FRAGMENT: Final = 44
+_DESTINATION: Final = 60
+_EXTENSIONS: Final = frozenset({_HOP_BY_HOP, _ROUTING, _FRAGMENT, _DESTINATION})
+_PORTS: Final = frozenset({TCP, UDP})
+_IPV4_BYTES: Final = 20
+_IPV6_BYTES: Final = 40
+_EXTENSION_BYTES: Final = 8
+_L4_BYTES: Final = {TCP: 20, UDP: 8, ICMP: 8, ICMPV6: 8, GRE: 4, ESP: 8, AH: 12}
+_IPV4_FRAGMENT: Final = 0x3FFF  # more fragments, and the offset
+_IPV6_FRAGMENT: Final = 0xFFF9  # the offset, and more fragments
 
-_u16 = Struct(">H").unpack_from
-_ipv4 = Struct(">BxHxxHxB").unpack_from
-_ipv6 = Struct(">BxxxHB").unpack_from
-_fragment = Struct(">BxH").unpack_from
+_u16: Final = Struct(">H").unpack_from
+_ipv4: Final = Struct(">BxHxxHxB").unpack_from
+_ipv6: Final = Struct(">BxxxHB").unpack_from
+_fragment: Final = Struct(">BxH").unpack_from
 
 
 class FrameError(ValueError):

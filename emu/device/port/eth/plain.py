@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.port.eth.checksum import CHECKSUM_AT, insert
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import TCP, FrameError, Headers, parse
 from emu.device.port.eth.segment import MAX_SEGMENTS, segment
 
-_UDP_BYTES = 8
+_UDP_BYTES: Final = 8
 
 
 def plain(frame: Frame) -> list[bytes]:

@@ -9,15 +9,16 @@ Source: PRM "Port registers"; mlx5_ifc.h: paos_reg, pmtu_reg.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from emu.device.port.eth.buffers import PortBuffers
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.physical.speed import LinkModes
 from emu.device.port.eth.qos import Qos
 
-MAX_MTU = 10_000
+MAX_MTU: Final = 10_000
 """Hardware MTU: the longest frame with Ethernet header, a VLAN tag and frame check sequence."""
-DEFAULT_MTU = 1522
+DEFAULT_MTU: Final = 1522
 
 
 @dataclass(slots=True)

@@ -11,17 +11,18 @@ Source: PRM "QPTS", "QPDPM", "QTCT", "QETCR"; IEEE 802.1Q 8.6.8 (classes, ETS), 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from emu.device.objects.eth.pacing import Limit
 
-PRIORITIES = 8
-CLASSES = 8
-DSCPS = 64
+PRIORITIES: Final = 8
+CLASSES: Final = 8
+DSCPS: Final = 64
 
-ALL_OF_IT = 100
+ALL_OF_IT: Final = 100
 """Percent: what a traffic class may use that shares with nobody."""
 
-_DSCPS_PER_CLASS_SELECTOR = 8
+_DSCPS_PER_CLASS_SELECTOR: Final = 8
 
 
 def _by_class_selector() -> bytearray:

@@ -11,21 +11,23 @@ Linux's own segmentation, net/ipv4/tcp_offload.c: tcp_gso_segment.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from emu.device.port.eth.checksum import CHECKSUM_AT, MODULUS, pseudo_header, total, totals
 from emu.device.port.eth.headers import TCP, FrameError, Headers, parse
 
-MAX_IP_BYTES = 0xFFFF
-MAX_SEGMENTS = 2048
+MAX_IP_BYTES: Final = 0xFFFF
+MAX_SEGMENTS: Final = 2048
 """Packets of one large send: Linux sends no less than 48 bytes of TCP payload in each."""
 
-_CWR = 0x80
-_FIN_PSH = 0x09
-_IPV6_BYTES, _UDP_BYTES = 40, 8
+_CWR: Final = 0x80
+_FIN_PSH: Final = 0x09
+_IPV6_BYTES: Final = 40
+_UDP_BYTES: Final = 8
 
-_UDP_HEADER = Struct(">4sHH").pack
-_u16 = Struct(">H").unpack_from
-_u32 = Struct(">I").unpack_from
+_UDP_HEADER: Final = Struct(">4sHH").pack
+_u16: Final = Struct(">H").unpack_from
+_u32: Final = Struct(">I").unpack_from
 
 
 def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:

@@ -12,21 +12,22 @@ from __future__ import annotations
 
 from functools import lru_cache, reduce
 from operator import xor
+from typing import Final
 
 from emu.device.port.eth.headers import AH, ESP, TCP, UDP, Headers
 from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, RxHashFn
 
-KEY_BYTES = 40
-INPUT_BYTES = KEY_BYTES - 4
+KEY_BYTES: Final = 40
+INPUT_BYTES: Final = KEY_BYTES - 4
 """The longest input: two IPv6 addresses and two ports."""
 
 Tables = tuple[tuple[int, ...], ...]
 
-_VERSION = {L3ProtType.IPV4: 4, L3ProtType.IPV6: 6}
-_PROTOCOL = {L4ProtType.TCP: TCP, L4ProtType.UDP: UDP}
-_SPI_AT = {ESP: 0, AH: 4}
-_L3_TYPE = {4: CqeHashType.IPV4, 6: CqeHashType.IPV6}
-_L4_TYPE = {TCP: CqeHashType.L4_TCP, UDP: CqeHashType.L4_UDP}
+_VERSION: Final = {L3ProtType.IPV4: 4, L3ProtType.IPV6: 6}
+_PROTOCOL: Final = {L4ProtType.TCP: TCP, L4ProtType.UDP: UDP}
+_SPI_AT: Final = {ESP: 0, AH: 4}
+_L3_TYPE: Final = {4: CqeHashType.IPV4, 6: CqeHashType.IPV6}
+_L4_TYPE: Final = {TCP: CqeHashType.L4_TCP, UDP: CqeHashType.L4_UDP}
 
 
 @lru_cache(maxsize=16)

@@ -8,25 +8,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.qos import Qos
 
-MAC_BYTES = 6
-BROADCAST = b"\xff" * MAC_BYTES
-FCS_BYTES = 4
+MAC_BYTES: Final = 6
+BROADCAST: Final = b"\xff" * MAC_BYTES
+FCS_BYTES: Final = 4
 """The frame check sequence, which counters of the physical port include and frames here lack."""
 
-SIZE_LIMITS = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
+SIZE_LIMITS: Final = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
 """Upper ends of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
 
-_C_TAG = b"\x81\x00"
-_TAG_AT, _TCI_AT = slice(12, 14), 14
-_PRIORITY_SHIFT = 5
-_IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"
-_DSCP_SHIFT, _IPV6_DSCP_SHIFT, _DSCP_MASK = 2, 6, 0x3F
+_C_TAG: Final = b"\x81\x00"
+_TAG_AT: Final = slice(12, 14)
+_TCI_AT: Final = 14
+_PRIORITY_SHIFT: Final = 5
+_IPV4: Final = b"\x08\x00"
+_IPV6: Final = b"\x86\xdd"
+_DSCP_SHIFT: Final = 2
+_IPV6_DSCP_SHIFT: Final = 6
+_DSCP_MASK: Final = 0x3F
 
-KINDS = {
+KINDS: Final = {
     "eth_unicast": "unicast",
     "eth_multicast": "multicast",
     "eth_broadcast": "broadcast",

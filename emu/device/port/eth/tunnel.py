@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from struct import Struct
+from typing import Final
 
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.headers import (
@@ -26,19 +27,26 @@ from emu.device.port.eth.headers import (
 )
 from emu.device.port.eth.segment import segment
 
-GENEVE_PORT = 6081
-IPIP, IPV6_IN_IP = 4, 41
+GENEVE_PORT: Final = 6081
+IPIP: Final = 4
+IPV6_IN_IP: Final = 41
 """IP protocols: an IPv4 or an IPv6 packet."""
 
-_TEB = 0x6558
+_TEB: Final = 0x6558
 """Ethertype: an Ethernet frame (transparent Ethernet bridging)."""
-_UDP_BYTES, _VXLAN_BYTES, _GENEVE_BYTES, _GRE_BYTES, _WORD = 8, 8, 8, 4, 4
-_GENEVE_WORDS = 0x3F
-_GRE_CHECKSUM, _GRE_KEY, _GRE_SEQUENCE = 0x80, 0x20, 0x10
-_LENGTH_AT = {4: 2, 6: 4}
-_IPV6_BYTES = 40
-_IDENTIFIER_AT = 4
-_FAKE_MACS = bytes(12)
+_UDP_BYTES: Final = 8
+_VXLAN_BYTES: Final = 8
+_GENEVE_BYTES: Final = 8
+_GRE_BYTES: Final = 4
+_WORD: Final = 4
+_GENEVE_WORDS: Final = 0x3F
+_GRE_CHECKSUM: Final = 0x80
+_GRE_KEY: Final = 0x20
+_GRE_SEQUENCE: Final = 0x10
+_LENGTH_AT: Final = {4: 2, 6: 4}
+_IPV6_BYTES: Final = 40
+_IDENTIFIER_AT: Final = 4
+_FAKE_MACS: Final = bytes(12)
 
 _u16 = Struct(">H")
 

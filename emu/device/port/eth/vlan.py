@@ -5,13 +5,15 @@ Sources: IEEE 802.1Q 9.3 (a tag's TPID and TCI), IEEE 802.3 3.2.8 (padding).
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.port.eth.headers import ETH_CTAG, ETHERNET_BYTES, TAG_BYTES, FrameError
 
-MIN_FRAME_BYTES = 60
+MIN_FRAME_BYTES: Final = 60
 """The shortest frame on the wire, without the frame check sequence."""
 
-_MAC_BYTES = 12
-_CTAG = ETH_CTAG.to_bytes(2, "big")
+_MAC_BYTES: Final = 12
+_CTAG: Final = ETH_CTAG.to_bytes(2, "big")
 
 
 def insert_tag(frame: bytes, tci: int, tpid: int = ETH_CTAG) -> bytes:

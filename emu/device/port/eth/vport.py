@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
+from typing import Final
 
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.counts import Traffic
@@ -17,7 +18,8 @@ from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import KINDS, Direction
 from layouts.eth_enums import VportAdminState
 
-_AUTO, _UP = VportAdminState.AUTO, VportAdminState.UP
+_AUTO: Final = VportAdminState.AUTO
+_UP: Final = VportAdminState.UP
 
 
 class VportChange(IntFlag):

@@ -7,6 +7,7 @@ codes). The device keeps link speed and width in PTYS encoding; here they become
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from emu.device.port.ib.port import (
     GID_TABLE_ENTRIES,
@@ -18,30 +19,41 @@ from emu.device.port.ib.port import (
 from layouts.enums import PhysState, PortState
 from layouts.wire.mads import BASE_VERSION, NodeType, node_info, port_info
 
-VENDOR_ID = 0x02C9
-NODE_INFO_CLASS_VERSION = 1
-VL0_TO_VL7 = 4
+VENDOR_ID: Final = 0x02C9
+NODE_INFO_CLASS_VERSION: Final = 1
+VL0_TO_VL7: Final = 4
 
-_LANES = {1: 1, 2: 2, 4: 4, 8: 8, 16: 12}
+_LANES: Final = {1: 1, 2: 2, 4: 4, 8: 8, 16: 12}
 """PTYS width to lanes."""
-_WIDTHS = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
+_WIDTHS: Final = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
 """Lanes to PortInfo.LinkWidth*, one bit each."""
-_LANE_MBPS = {1: 2500, 2: 5000, 4: 10000, 8: 10000, 16: 14000, 32: 25000, 64: 50000, 128: 100000}
+_LANE_MBPS: Final = {
+    1: 2500,
+    2: 5000,
+    4: 10000,
+    8: 10000,
+    16: 14000,
+    32: 25000,
+    64: 50000,
+    128: 100000,
+}
 """PTYS speed (SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR) to what one lane carries."""
-_RATES = {
+_RATES: Final = {
     2500: 2, 5000: 5, 10000: 3, 14000: 11, 20000: 6, 25000: 15, 28000: 19, 30000: 4, 40000: 7,
     50000: 20, 56000: 12, 60000: 8, 80000: 9, 100000: 16, 112000: 13, 120000: 10, 168000: 14,
     200000: 17, 300000: 18, 400000: 21, 600000: 22, 800000: 23, 1200000: 24,
 }  # fmt: skip
 """Mb/s to rate code (enum ib_rate)."""
-RATE_MBPS = {code: mbps for mbps, code in _RATES.items()}
+RATE_MBPS: Final = {code: mbps for mbps, code in _RATES.items()}
 """Rate code to Mb/s; the codes are not in the order of the rates."""
 
-_SLOWEST_RATE = _RATES[2500]
-_QDR, _EXTENDED = 4, {16: 1, 32: 2, 64: 4, 128: 8}
+_SLOWEST_RATE: Final = _RATES[2500]
+_QDR: Final = 4
+_EXTENDED: Final = {16: 1, 32: 2, 64: 4, 128: 8}
 """LinkSpeedActive of everything above QDR, and LinkSpeedExtActive by PTYS speed."""
-_EXTENDED_SPEEDS_SUP, _CAP_MASK2_SUP = 1 << 14, 1 << 15
-_CAP_MASK2 = {64: 1 << 5, 128: 1 << 10}
+_EXTENDED_SPEEDS_SUP: Final = 1 << 14
+_CAP_MASK2_SUP: Final = 1 << 15
+_CAP_MASK2: Final = {64: 1 << 5, 128: 1 << 10}
 """CapabilityMask2 bits without which Linux ignores HDR and NDR (hw/mad.c)."""
 
 

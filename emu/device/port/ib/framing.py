@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from emu.device.port import packet as transport
 from emu.device.port.datagram import TRANSPORT_BYTES, Datagram, Origin
@@ -21,12 +22,12 @@ from emu.device.port.packet import (
 )
 from layouts.wire import bth as wire
 
-_SMALLEST = wire.lrh.size + transport.SMALLEST_BYTES
+_SMALLEST: Final = wire.lrh.size + transport.SMALLEST_BYTES
 
-_DEST_QP_AT = 4
+_DEST_QP_AT: Final = 4
 """Offset of the congestion bits, and of the destination queue pair, in a BTH."""
 
-MAX_BYTES = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
+MAX_BYTES: Final = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
 """The longest possible frame."""
 
 
@@ -60,6 +61,9 @@ def parse(frame: memoryview) -> Packet:
     """The packet in ``frame``, whose payload stays a view of it. Raises BadPacketError."""
     if not _SMALLEST <= len(frame) <= MAX_BYTES:
         raise BadPacketError(f"{len(frame)} bytes are no packet")
+    vl_lver: int
+    sl_lnh: int
+    pkt_len: int
     vl_lver, sl_lnh, dlid, pkt_len, slid = wire.LRH.unpack_from(frame)
     if vl_lver & wire.LVER_MASK or (pkt_len & wire.PKT_LEN_MASK) * 4 != len(frame):
         raise BadPacketError(f"local header does not fit {len(frame)} bytes")

@@ -6,15 +6,18 @@ follows (RFC 4391 6). Code that works on frames gets it as one whose addresses a
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.port.eth import checksum
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, parse
 from emu.device.port.eth.segment import segment
 from layouts.eth_enums import CqeChecked
 
-ENCAPSULATION_BYTES = 4
-_ETHERTYPE_BYTES = 2
-_NO_ADDRESSES = bytes(ETHERNET_BYTES - _ETHERTYPE_BYTES)
-_L3, _ALL = int(CqeChecked.L3), int(CqeChecked.L3 | CqeChecked.L4)
+ENCAPSULATION_BYTES: Final = 4
+_ETHERTYPE_BYTES: Final = 2
+_NO_ADDRESSES: Final = bytes(ETHERNET_BYTES - _ETHERTYPE_BYTES)
+_L3: Final = int(CqeChecked.L3)
+_ALL: Final = int(CqeChecked.L3 | CqeChecked.L4)
 
 
 def as_frame(packet: bytes) -> bytes:

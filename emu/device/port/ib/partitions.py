@@ -7,8 +7,10 @@ partition unless both are limited members of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
-PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
+PKEY_NUMBER: Final = 0x7FFF
+PKEY_FULL_MEMBER: Final = 0x8000
 
 
 def is_same_partition(one: int, other: int) -> bool:

@@ -8,7 +8,7 @@ builds on its own are usable for sysfs only, as they have no MAD header.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from emu.device.port.counts import Traffic
 from emu.device.port.ib.port import IbPort
@@ -29,12 +29,13 @@ from layouts.wire.mads import (
 if TYPE_CHECKING:
     from layouts.wire.mads import PmaMad
 
-CLASS_VERSION = 1
-RESP_TIME = 18
-ALL_PORTS = 0xFF
-_UNICAST, _MULTICAST = (False,), (True,)
-_ALL = (False, True)
-_OCTETS_PER_WORD = 4
+CLASS_VERSION: Final = 1
+RESP_TIME: Final = 18
+ALL_PORTS: Final = 0xFF
+_UNICAST: Final = (False,)
+_MULTICAST: Final = (True,)
+_ALL: Final = (False, True)
+_OCTETS_PER_WORD: Final = 4
 
 _Value = Callable[[IbPort], int]
 _Direction = Callable[[IbPort], tuple[Traffic, Traffic]]
@@ -63,7 +64,7 @@ def _words(direction: _Direction) -> _Value:
     return lambda port: sum(traffic.octets for traffic in direction(port)) // _OCTETS_PER_WORD
 
 
-_VALUES: dict[str, _Value] = {
+_VALUES: Final[dict[str, _Value]] = {
     "link_downed_counter": lambda port: port.link_downed,
     "port_xmit_data": _words(_sent),
     "port_rcv_data": _words(_received),
@@ -76,7 +77,7 @@ _VALUES: dict[str, _Value] = {
 }
 """Sources of the counters; the counters not listed count errors that never happen."""
 
-_SELECT = {
+_SELECT: Final = {
     PmaAttr.PORT_COUNTERS: {
         "link_downed_counter": 1 << 2,
         "port_xmit_data": 1 << 12,
@@ -96,7 +97,7 @@ _SELECT = {
     },
 }
 """Bits of CounterSelect, which selects the counters that a Set changes."""
-_LAYOUTS: Mapping[PmaAttr, Prm] = {
+_LAYOUTS: Final[Mapping[PmaAttr, Prm]] = {
     PmaAttr.PORT_COUNTERS: pma_portcounters,
     PmaAttr.PORT_COUNTERS_EXT: pma_portcounters_ext,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute, Marks
@@ -21,33 +21,35 @@ from layouts.wire.bth import lrh
 if TYPE_CHECKING:
     from layouts.objects.qp import Ads
 
-LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
-DEFAULT_PKEY = 0xFFFF
-GID_TABLE_ENTRIES = 8
-PKEY_TABLE_ENTRIES = 128
-MOST_VIOLATIONS = 0xFFFF
+LINK_LOCAL_PREFIX: Final = 0xFE80_0000_0000_0000
+DEFAULT_PKEY: Final = 0xFFFF
+GID_TABLE_ENTRIES: Final = 8
+PKEY_TABLE_ENTRIES: Final = 128
+MOST_VIOLATIONS: Final = 0xFFFF
 """Where the counters of wrong keys stay."""
-_PREFIX_BYTES, _MULTICAST_GID = 8, 0xFF
-SM_LID = 0xBFFF
+_PREFIX_BYTES: Final = 8
+_MULTICAST_GID: Final = 0xFF
+SM_LID: Final = 0xBFFF
 """LID of the fabric's subnet manager: the last unicast LID, so functions have the others."""
-BASE_GUID = 0x0002_C903_00E5_0000
+BASE_GUID: Final = 0x0002_C903_00E5_0000
 """First function's GUID; the next ones follow in steps of 16, as on a real board."""
 
-AV_GRH = 1 << 30
+AV_GRH: Final = 1 << 30
 """Address vector: the packet gets a global route header."""
 
-_AV = av.packer(
+_AV: Final = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
-_NO_GRH = bytes(GRH_BYTES)
-CQE_GRH, CQE_SL_SHIFT = 1 << 28, 24
-_CASTS = ("unicast", "multicast")
+_NO_GRH: Final = bytes(GRH_BYTES)
+CQE_GRH: Final = 1 << 28
+CQE_SL_SHIFT: Final = 24
+_CASTS: Final = ("unicast", "multicast")
 
-_RECOVERY = LossRecovery()
+_RECOVERY: Final = LossRecovery()
 
 # What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
 # the complement of a flag lacks the bits that the enumeration does not name.
-SETTABLE_CAPS = int(
+SETTABLE_CAPS: Final = int(
     CapMask1.SM
     | CapMask1.CM_SUP
     | CapMask1.SNMP_TUNNEL_SUP

@@ -7,7 +7,7 @@ the LID and the other numbers of a port, so nothing can be set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, IbPort
@@ -29,14 +29,14 @@ from layouts.wire.mads import (
 if TYPE_CHECKING:
     from layouts.wire.mads import Smp
 
-CLASS_VERSION = 1
-PKEYS_OF_A_BLOCK = 32
-GUIDS_OF_A_BLOCK = 8
-DATA_BYTES = 64
-DIRECTED = MgmtClass.SUBN_DIRECTED_ROUTE
-CLASSES = (MgmtClass.SUBN_LID_ROUTED, DIRECTED)
-_VLS = 8
-_SLS = 16
+CLASS_VERSION: Final = 1
+PKEYS_OF_A_BLOCK: Final = 32
+GUIDS_OF_A_BLOCK: Final = 8
+DATA_BYTES: Final = 64
+DIRECTED: Final = MgmtClass.SUBN_DIRECTED_ROUTE
+CLASSES: Final = (MgmtClass.SUBN_LID_ROUTED, DIRECTED)
+_VLS: Final = 8
+_SLS: Final = 16
 
 NodeT = TypeVar("NodeT")
 Attributes = Mapping[int, Callable[[NodeT, int], bytes | None]]
@@ -84,7 +84,7 @@ def _extended_port_info(port: EndPort, port_num: int) -> bytes | None:
     return b"" if port_num in (0, 1) else None
 
 
-_ATTRIBUTES: Attributes[EndPort] = {
+_ATTRIBUTES: Final[Attributes[EndPort]] = {
     SmpAttr.NODE_DESC: node_description,
     SmpAttr.NODE_INFO: node_info,
     SmpAttr.GUID_INFO: guids,

@@ -7,7 +7,7 @@ match_criteria_enable selects count.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, cvlan_tag_alone
 from emu.device.engine.eth.steering.match_field import Part
@@ -20,7 +20,7 @@ from layouts.eth_enums import MatchCriteria
 if TYPE_CHECKING:
     from layouts.steering.flow_match import FteMatchParam
 
-PARTS = {
+PARTS: Final = {
     "outer_headers": MatchCriteria.OUTER_HEADERS,
     "misc_parameters": MatchCriteria.MISC_PARAMETERS,
     "inner_headers": MatchCriteria.INNER_HEADERS,
@@ -30,7 +30,8 @@ PARTS = {
     "misc_parameters_5": MatchCriteria.MISC_PARAMETERS_5,
 }
 
-_CVLAN, _SVLAN = "outer_headers.cvlan_tag", "outer_headers.svlan_tag"
+_CVLAN: Final = "outer_headers.cvlan_tag"
+_SVLAN: Final = "outer_headers.svlan_tag"
 
 
 def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:

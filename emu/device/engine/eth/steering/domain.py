@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import base, source_port
 from emu.device.engine.eth.steering.match_field import Part
@@ -34,20 +34,20 @@ from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from layouts.enums import Status
 from layouts.eth_enums import FlowSource
 
-MAX_TABLES = 256
+MAX_TABLES: Final = 256
 """Tables that one packet visits. Without a limit entries with several destinations could make it
 ever more, and entries that ignore levels could lead in a circle."""
 MAX_GROUPS = 4096
 """Groups that one packet is compared with, in all of these tables."""
 MAX_FIELDS = 1 << 15
 """Fields that are read of one packet, in all of these groups."""
-MAX_DELIVERIES = 256
+MAX_DELIVERIES: Final = 256
 """Destinations that get one packet."""
-MAX_CHANGES = 1024
+MAX_CHANGES: Final = 1024
 """Changes that are made to one packet, over all that it is delivered to. With more it is lost."""
-CACHED = 4096
+CACHED: Final = 4096
 """Decisions that are kept."""
-CACHED_ITEMS = 1 << 16
+CACHED_ITEMS: Final = 1 << 16
 """Deliveries, counters and contexts in all decisions that are kept."""
 
 

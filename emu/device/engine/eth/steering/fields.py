@@ -10,6 +10,8 @@ Source: mlx5_ifc.h (fte_match_set_lyr_2_4, fte_match_set_misc); PRM "Flow steeri
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.engine.eth.steering import inside
 from emu.device.engine.eth.steering.match_field import MatchField, Read
 from emu.device.port.eth.headers import (
@@ -29,12 +31,15 @@ from emu.device.port.eth.tunnel import GENEVE_PORT
 from layouts.eth_enums import ModifyField
 from layouts.wire.bth import bth, grh
 
-_CTAG, _STAG = ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "big")
-_L4_TYPE = {TCP: 1, UDP: 2}  # MLX5_PACKET_L4_TYPE_*
-_number = int.from_bytes
-_GRH_BYTES, _BTH_BYTES = grh.size, bth.size
-_UDP_BYTES, _GRE_KEYED_BYTES = 8, 12
-_TUNNEL_BYTES = 8
+_CTAG: Final = ETH_CTAG.to_bytes(2, "big")
+_STAG: Final = ETH_STAG.to_bytes(2, "big")
+_L4_TYPE: Final = {TCP: 1, UDP: 2}  # MLX5_PACKET_L4_TYPE_*
+_number: Final = int.from_bytes
+_GRH_BYTES: Final = grh.size
+_BTH_BYTES: Final = bth.size
+_UDP_BYTES: Final = 8
+_GRE_KEYED_BYTES: Final = 12
+_TUNNEL_BYTES: Final = 8
 """As much of VXLAN's, Geneve's or a base transport header as is matched."""
 
 
@@ -275,7 +280,7 @@ def _esp_spi(headers: Headers) -> int | None:
     return _number(headers.frame[headers.l4 : headers.l4 + 4], "big")
 
 
-_OUTER = {
+_OUTER: Final = {
     "dmac_47_16": MatchField(_octets(0, 4)),
     "dmac_15_0": MatchField(_octets(4, 6)),
     "smac_47_16": MatchField(_octets(6, 10)),
@@ -303,7 +308,7 @@ _OUTER = {
     "udp_dport": MatchField(_port(UDP, 2), _ports),
 }
 
-_MISC = {
+_MISC: Final = {
     "source_sqn": MatchField(_sqn, _sqn),
     "source_port": MatchField(source_port, source_port),
     "outer_second_prio": MatchField(_tci(1, 13, 7)),
@@ -327,15 +332,15 @@ _MISC = {
     "outer_esp_spi": MatchField(_esp_spi, _tunnel),
 }
 
-REGISTERS: dict[int, MatchField] = {
+REGISTERS: Final[dict[int, MatchField]] = {
     number: MatchField(_register(number), _register(number))
     for number in range(ModifyField.METADATA_REG_C_0, ModifyField.METADATA_REG_C_0 + 8)
 }
 """What has been copied there decides packets by the entries that copy (``domain.add_entry``)."""
 
-_MISC_2 = {f"metadata_reg_c_{n}": field for n, field in enumerate(REGISTERS.values())}
+_MISC_2: Final = {f"metadata_reg_c_{n}": field for n, field in enumerate(REGISTERS.values())}
 
-FIELDS: dict[str, MatchField] = {
+FIELDS: Final[dict[str, MatchField]] = {
     **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
     **{f"inner_headers.{name}": field for name, field in inside.fields(_OUTER).items()},
     **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
@@ -343,5 +348,5 @@ FIELDS: dict[str, MatchField] = {
 }
 """All fields that can be matched, by their names in fte_match_param."""
 
-OF_SWITCHES = frozenset({"misc_parameters.source_port"})
+OF_SWITCHES: Final = frozenset({"misc_parameters.source_port"})
 """Those that only groups can match whose tables are a switch's, or its manager's of RDMA_RX."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
+from typing import Final
 
 from emu.device.engine.eth.steering.match_field import MatchField, Part, Read
 from emu.device.port.eth.headers import VXLAN_PORT, Headers
 from emu.device.port.eth.toeplitz import Hasher
 from emu.device.port.eth.tunnel import inner_of
 
-_PORTS = frozenset({VXLAN_PORT})
-_FOLLOWING = (
+_PORTS: Final = frozenset({VXLAN_PORT})
+_FOLLOWING: Final = (
     "ethertype", "ip_version", "ip_protocol", "ip_dscp", "ip_ecn", "frag", "l4_type", "ipv4_ihl",
     "ttl_hoplimit", "src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6", "tcp_flags", "tcp_sport",
     "tcp_dport", "udp_sport", "udp_dport",

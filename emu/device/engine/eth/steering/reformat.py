@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from struct import Struct
+from typing import Final
 from zlib import crc32
 
 from emu.device.engine.eth.steering.fields import FIELDS, base
@@ -26,18 +27,19 @@ from emu.device.port.eth.tunnel import inner_frame_at
 from layouts.enums import Status
 from layouts.eth_enums import ReformatAnchor, ReformatType
 
-_VXLAN_PORTS = frozenset({VXLAN_PORT})
-_EPHEMERAL, _EPHEMERAL_BITS = 0xC000, 0x3FFF
-_IPV6_BYTES = 40
-_MATCHED_BYTES = 128
+_VXLAN_PORTS: Final = frozenset({VXLAN_PORT})
+_EPHEMERAL: Final = 0xC000
+_EPHEMERAL_BITS: Final = 0x3FFF
+_IPV6_BYTES: Final = 40
+_MATCHED_BYTES: Final = 128
 _u16 = Struct(">H")
 
-_OUTER_PARTS: frozenset[Part] = frozenset(
+_OUTER_PARTS: Final[frozenset[Part]] = frozenset(
     field.part
     for name, field in FIELDS.items()
     if name.startswith("outer_headers.") and field.part is not None
 )
-_ALL_PARTS = tuple({field.part: None for field in FIELDS.values() if field.part is not None})
+_ALL_PARTS: Final = tuple({field.part: None for field in FIELDS.values() if field.part is not None})
 
 
 # -- tunnels
@@ -103,7 +105,7 @@ def _of_inner(headers: Headers) -> Hashable:
     return base(inner), third_tag(inner), *[part(inner) for part in _ALL_PARTS]
 
 
-DECAP = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_whole=True)
+DECAP: Final = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_whole=True)
 
 
 # -- any headers

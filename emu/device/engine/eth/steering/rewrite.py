@@ -10,7 +10,7 @@ Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mapping
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS
 from emu.device.engine.eth.steering.match_field import Part
@@ -26,9 +26,9 @@ from layouts.steering.modify_header import add_action_in, copy_action_in, set_ac
 if TYPE_CHECKING:
     from layouts.steering.modify_header import AddActionIn, CopyActionIn, SetActionIn
 
-_HEAD_BYTES = 64
+_HEAD_BYTES: Final = 64
 """How much is matched, at most, behind the place where the transport's header begins."""
-_ABSENT = -1
+_ABSENT: Final = -1
 
 
 class _Packet:
@@ -135,13 +135,13 @@ def _addresses() -> dict[int, _Field]:
     return found
 
 
-_DSCP = {4: _ip(4, 0, 2, 2, 6, "ip_dscp"), 6: _ip(6, 0, 2, 6, 6, "ip_dscp")}
-_REGISTERS: dict[int, _Field] = {
+_DSCP: Final = {4: _ip(4, 0, 2, 2, 6, "ip_dscp"), 6: _ip(6, 0, 2, 6, 6, "ip_dscp")}
+_REGISTERS: Final[dict[int, _Field]] = {
     field: _Register(field, part=REGISTERS[field].part if field in REGISTERS else None)
     for field in ModifyField
     if "METADATA" in field.name
 }
-_FIELDS: dict[int, _Field] = {
+_FIELDS: Final[dict[int, _Field]] = {
     ModifyField.OUT_DMAC_47_16: _mac(0, 4),
     ModifyField.OUT_DMAC_15_0: _mac(4, 2),
     ModifyField.OUT_SMAC_47_16: _mac(6, 4),
@@ -223,7 +223,7 @@ def _copy(action: CopyActionIn) -> tuple[Change, bool, Part | None]:
     return change, action.dst_field not in _REGISTERS, source.part
 
 
-_ACTIONS: dict[int, tuple[Any, Callable[[Any], tuple[Change, bool, Part | None]]]] = {
+_ACTIONS: Final[dict[int, tuple[Any, Callable[[Any], tuple[Change, bool, Part | None]]]]] = {
     ModifyAction.SET: (set_action_in, _set),
     ModifyAction.ADD: (add_action_in, _add),
     ModifyAction.COPY: (copy_action_in, _copy),

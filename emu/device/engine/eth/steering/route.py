@@ -6,7 +6,7 @@ frame has to be checked before (length, link); what is done at the RQ is up to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
@@ -21,13 +21,13 @@ from layouts.eth_enums import FlowTableType
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_NIC_RX = FlowTableType.NIC_RX
-_IP = frozenset({ETH_IPV4, ETH_IPV6})
-_GROUP_BIT = 1
+_NIC_RX: Final = FlowTableType.NIC_RX
+_IP: Final = frozenset({ETH_IPV4, ETH_IPV6})
+_GROUP_BIT: Final = 1
 """Of a MAC address's first byte."""
 
 
-_new = tuple.__new__
+_new: Final = tuple.__new__
 """Makes a named tuple in a fifth of the time."""
 
 

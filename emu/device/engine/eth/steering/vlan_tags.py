@@ -7,7 +7,7 @@ Source: mlx5_ifc.h: vlan; core/en/tc/act/vlan.c, core/eswitch_offloads.c.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.eth.reshape import Reshape
@@ -17,9 +17,9 @@ from layouts.enums import Status
 if TYPE_CHECKING:
     from layouts.steering.fte import Vlan
 
-_MACS = 12
-_TPIDS = (ETH_CTAG, ETH_STAG)
-_BEHIND_BYTES = 64
+_MACS: Final = 12
+_TPIDS: Final = (ETH_CTAG, ETH_STAG)
+_BEHIND_BYTES: Final = 64
 """How much is matched behind a tag that was one too many before."""
 
 
@@ -35,7 +35,7 @@ def third_tag(headers: Headers) -> bytes:
     return headers.frame[headers.l3 : headers.l3 + _BEHIND_BYTES]
 
 
-POP = Reshape("pop a tag", _popped, frozenset({third_tag}))
+POP: Final = Reshape("pop a tag", _popped, frozenset({third_tag}))
 
 
 def push(tag: Vlan) -> Reshape:

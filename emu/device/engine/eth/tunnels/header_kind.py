@@ -5,15 +5,20 @@ Source: cqe64.l4_l3_hdr_type; DPDK's mlx5_rxtx.c: mlx5_set_ptype_table.
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.port.eth.headers import TCP, UDP, Headers
 from layouts.eth_enums import CqeHeader
 
-_L3_TYPE = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
-_FRAGMENT, _UDP = int(CqeHeader.FRAGMENT), int(CqeHeader.UDP)
-_TCP_NO_ACK = int(CqeHeader.TCP_NO_ACK)
-_TCP_ACK_NO_DATA = int(CqeHeader.TCP_ACK_NO_DATA)
-_TCP_ACK_AND_DATA = int(CqeHeader.TCP_ACK_AND_DATA)
-_TCP_OFFSET_AT, _TCP_FLAGS_AT, _ACK = 12, 13, 1 << 4
+_L3_TYPE: Final = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
+_FRAGMENT: Final = int(CqeHeader.FRAGMENT)
+_UDP: Final = int(CqeHeader.UDP)
+_TCP_NO_ACK: Final = int(CqeHeader.TCP_NO_ACK)
+_TCP_ACK_NO_DATA: Final = int(CqeHeader.TCP_ACK_NO_DATA)
+_TCP_ACK_AND_DATA: Final = int(CqeHeader.TCP_ACK_AND_DATA)
+_TCP_OFFSET_AT: Final = 12
+_TCP_FLAGS_AT: Final = 13
+_ACK: Final = 1 << 4
 
 
 def kind_of(headers: Headers) -> int:

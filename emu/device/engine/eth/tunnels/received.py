@@ -8,7 +8,7 @@ cqe_is_tunneled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.tunnels import header_kind
 from emu.device.port.eth.checksum import verify
@@ -20,14 +20,17 @@ from layouts.rings.eth_cqe import HDR_TYPE_AT, HDS_IP_EXT_AT
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-TUNNEL_PROTOCOLS = frozenset({UDP, GRE, IPIP, IPV6_IN_IP})
+TUNNEL_PROTOCOLS: Final = frozenset({UDP, GRE, IPIP, IPV6_IN_IP})
 """IP protocols in which there may be another packet."""
 
-_WITH_CHECKSUM = frozenset({TCP, UDP})
-_IS_TUNNELLED, _OUTER_IPV6 = 1 << 0, 1 << 1
+_WITH_CHECKSUM: Final = frozenset({TCP, UDP})
+_IS_TUNNELLED: Final = 1 << 0
+_OUTER_IPV6: Final = 1 << 1
 """Bits of tls_outer_l3_tunneled, the first byte."""
-_L2, _L3, _L4 = int(CqeChecked.L2), int(CqeChecked.L3), int(CqeChecked.L4)
-_STRIPPED = int(CqeHeader.VLAN_STRIPPED)
+_L2: Final = int(CqeChecked.L2)
+_L3: Final = int(CqeChecked.L3)
+_L4: Final = int(CqeChecked.L4)
+_STRIPPED: Final = int(CqeHeader.VLAN_STRIPPED)
 
 
 def about_inner(hca: Hca, outer: Headers, l3_ok: bool, l4_ok: bool, entry: bytes) -> bytes:

@@ -8,7 +8,7 @@ Source: PRM "Ethernet segment", "Software parsing"; core/en_tx.c: mlx5e_txwqe_bu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -21,11 +21,11 @@ from layouts.rings.wqe import DS
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-INNER = int(EthChecksum.L3_INNER | EthChecksum.L4_INNER)
-_ORDER = (EthChecksum.L3, EthChecksum.L4, EthChecksum.L3_INNER, EthChecksum.L4_INNER)
-_SWP_WORD = 2
+INNER: Final = int(EthChecksum.L3_INNER | EthChecksum.L4_INNER)
+_ORDER: Final = (EthChecksum.L3, EthChecksum.L4, EthChecksum.L3_INNER, EthChecksum.L4_INNER)
+_SWP_WORD: Final = 2
 """Offsets are in so many bytes."""
-_SWP_INNER_L3_IPV6 = 1 << 0
+_SWP_INNER_L3_IPV6: Final = 1 << 0
 
 
 def finished(hca: Hca, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:

@@ -10,13 +10,13 @@ as a retry.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from emu.device.engine.rc.packets.round_trip import RoundTrip
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.ports import Clock, Timer
 
-TIMEOUT_FACTOR = 4
+TIMEOUT_FACTOR: Final = 4
 """A requester may wait up to four times the time of the code (IBTA 9.7.6.1.3), and a peer that
 shares a processor with us needs it."""
 

@@ -9,7 +9,7 @@ loss are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
 from emu.device.engine.qp import migration, send_requests
@@ -30,10 +30,10 @@ from layouts.wire.bth import PSN_MASK, PacketKind
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
-_UC = QpType.UC
-_RTS = QpState.RTS
-_READ = MsgOp.READ
-_PSN_SEQUENCE_ERROR = NakCode.PSN_SEQUENCE_ERROR
+_UC: Final = QpType.UC
+_RTS: Final = QpState.RTS
+_READ: Final = MsgOp.READ
+_PSN_SEQUENCE_ERROR: Final = NakCode.PSN_SEQUENCE_ERROR
 
 
 class PacketCompleter:
@@ -296,13 +296,13 @@ class PacketCompleter:
         self._connection.hca.schedule(self._connection.qp)
 
 
-_RESPONSES: Mapping[PacketKind, Callable[[PacketCompleter, Packet], None]] = {
+_RESPONSES: Final[Mapping[PacketKind, Callable[[PacketCompleter, Packet], None]]] = {
     PacketKind.ACKNOWLEDGE: PacketCompleter.acknowledged,
     PacketKind.READ_RESPONSE: PacketCompleter.read_response,
     PacketKind.ATOMIC_ACKNOWLEDGE: PacketCompleter.atomic_response,
 }
 
-_NAKS: Mapping[int, Callable[[PacketCompleter, int], None]] = {
+_NAKS: Final[Mapping[int, Callable[[PacketCompleter, int], None]]] = {
     bth.KIND_RNR: PacketCompleter.not_ready,
     bth.KIND_NAK: PacketCompleter.nak,
 }

@@ -7,7 +7,7 @@ of a CNP, so a flood of them costs its flow no more than the lowest rate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.packets.rate import FlowRate
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emu.device.port.congestion import Congestion
     from emu.device.state.hca import Hca
 
-_NS_PER_US = 1000
+_NS_PER_US: Final = 1000
 
 
 def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:

@@ -6,7 +6,7 @@ machines. A queue pair whose peer is in this process never has one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.packets.completer import PacketCompleter
@@ -15,7 +15,7 @@ from emu.device.engine.rc.packets.requester import PacketRequester
 from emu.device.engine.rc.packets.responder import PacketResponder
 from emu.device.engine.rc.packets.window import SendWindow
 from emu.device.objects.memory.views import Views
-from emu.device.objects.queues.receive_queue import TakenWqe
+from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.port.base import Route
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-_MIGRATED = PmState.MIGRATED
+_MIGRATED: Final = PmState.MIGRATED
 
 
 class PacketConnection:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.flush import fail_receive
 from emu.device.engine.rc.duplicates import may_read_again
@@ -29,7 +29,7 @@ from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.page_fault import Held
-from emu.device.objects.queues.receive_queue import TakenWqe
+from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.port.packet import Packet, precedes
 from layouts.enums import CqeSyndrome, QpType
 from layouts.wire.bth import PSN_MASK, PacketKind
@@ -37,11 +37,12 @@ from layouts.wire.bth import PSN_MASK, PacketKind
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
-_UC = QpType.UC
-_SEND, _FETCH_ADD = MsgOp.SEND, MsgOp.FETCH_ADD
-_SENDS = PacketKind.SEND
-_WRITES = PacketKind.WRITE
-_READS = PacketKind.READ
+_UC: Final = QpType.UC
+_SEND: Final = MsgOp.SEND
+_FETCH_ADD: Final = MsgOp.FETCH_ADD
+_SENDS: Final = PacketKind.SEND
+_WRITES: Final = PacketKind.WRITE
+_READS: Final = PacketKind.READ
 
 
 class PacketExecution:
@@ -259,7 +260,7 @@ def _take_operands(message: Message, packet: Packet) -> None:
         message.compare = packet.compare
 
 
-EXECUTE: Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome | None]] = {
+EXECUTE: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome | None]]] = {
     PacketKind.SEND: PacketExecution.piece,
     PacketKind.WRITE: PacketExecution.piece,
     PacketKind.READ: PacketExecution.read,
@@ -269,7 +270,7 @@ EXECUTE: Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome | None]
     PacketKind.MASKED_FETCH_ADD: PacketExecution.atomic,
 }
 
-REPEAT: Mapping[PacketKind, Callable[[PacketExecution, Packet], None]] = {
+REPEAT: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], None]]] = {
     PacketKind.SEND: PacketExecution.duplicate_piece,
     PacketKind.WRITE: PacketExecution.duplicate_piece,
     PacketKind.READ: PacketExecution.duplicate_read,

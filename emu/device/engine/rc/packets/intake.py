@@ -7,7 +7,7 @@ counted by the check. Nothing raises here, whatever the wire carries.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.events import establish
 from emu.device.engine.rc.headers import WRONG_PKEY, objection
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
-_RTR, _RTS, _CNP = QpState.RTR, QpState.RTS, PacketKind.CNP
-_MIGRATED = PmState.MIGRATED
+PKT_RX_POINT: Final[FaultPoint[[Packet, int], None]] = FaultPoint("pkt.rx")
+_RTR: Final = QpState.RTR
+_RTS: Final = QpState.RTS
+_CNP: Final = PacketKind.CNP
+_MIGRATED: Final = PmState.MIGRATED
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:

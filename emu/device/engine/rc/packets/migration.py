@@ -7,7 +7,7 @@ that its peer has migrated. It follows if the packet has come by the alternate p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.qp.migration import migrate
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.hca import Hca
 
-_ARMED, _REARM = PmState.ARMED, PmState.REARM
+_ARMED: Final = PmState.ARMED
+_REARM: Final = PmState.REARM
 
 
 def judge(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:

@@ -10,20 +10,22 @@ Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCO
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.port.congestion import ALPHA_ONE, Congestion
 
-BURST_NS = 50_000
+BURST_NS: Final = 50_000
 """A flow may be ahead of its rate by this much, so that it need not wait after each packet."""
-IDLE_NS = 1_000_000_000
+IDLE_NS: Final = 1_000_000_000
 """A flow that has not sent for so long is forgotten."""
-MOST_INTERVALS = 256
+MOST_INTERVALS: Final = 256
 """Steps of time that are made up for at once."""
-_UNIT = 64
+_UNIT: Final = 64
 """Bytes of ``rpg_byte_reset``."""
-_MEGA = 1_000_000
-_NS_PER_S = 1_000_000_000
-_NS_PER_US = 1000
-_ALMOST = 0.999
+_MEGA: Final = 1_000_000
+_NS_PER_S: Final = 1_000_000_000
+_NS_PER_US: Final = 1000
+_ALMOST: Final = 0.999
 
 
 class FlowRate:

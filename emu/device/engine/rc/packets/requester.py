@@ -8,7 +8,7 @@ treats each packet as acknowledged once it is sent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.rights import ABSENT_PAGE, AccessError
@@ -30,17 +30,21 @@ from layouts.wire.bth import PSN_HALF, PSN_MASK
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
-WINDOW_PACKETS = 128
+WINDOW_PACKETS: Final = 128
 """Request packets that may be outstanding."""
-WINDOW_REQUESTS = 128
-ACK_EVERY = 32
+WINDOW_REQUESTS: Final = 128
+ACK_EVERY: Final = 32
 """A long message requests an ACK every so many packets, so that the window moves."""
 
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
 # fence orders local requests; here these are complete before the next request is looked at.
-_FENCE_SHIFT = 5
-_FENCE, _STRONG, _SMALL_AND_FENCE = 2, 3, 4
-_RTS, _REQUESTER, _UC = QpState.RTS, Side.REQUESTER, QpType.UC
+_FENCE_SHIFT: Final = 5
+_FENCE: Final = 2
+_STRONG: Final = 3
+_SMALL_AND_FENCE: Final = 4
+_RTS: Final = QpState.RTS
+_REQUESTER: Final = Side.REQUESTER
+_UC: Final = QpType.UC
 
 
 class PacketRequester:

@@ -10,7 +10,7 @@ that misses a packet is dropped, and the next first packet starts a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.device.engine.rc.packets.responses import ResponseQueue
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
     from emu.device.ports import Timer
 
-_UC = QpType.UC
+_UC: Final = QpType.UC
 
 
-PATIENCE_NS = 100_000_000
+PATIENCE_NS: Final = 100_000_000
 """After waiting this long for a page, the responder sends an RNR NAK."""
-UC_PATIENCE_NS = 1_000_000_000
+UC_PATIENCE_NS: Final = 1_000_000_000
 """The same for UC, which has no RNR NAK: the held packets are lost."""
 
-_RESPONDER = Side.RESPONDER
-_PLACING = (PacketKind.SEND, PacketKind.WRITE)
+_RESPONDER: Final = Side.RESPONDER
+_PLACING: Final = (PacketKind.SEND, PacketKind.WRITE)
 
 
 class PacketResponder:
@@ -293,7 +293,7 @@ def _held(_responder: PacketResponder, _packet: Packet, held: Held) -> Held:
     return held
 
 
-_ANSWERS: Mapping[type[Outcome], Callable[[PacketResponder, Packet, Any], Held | None]] = {
+_ANSWERS: Final[Mapping[type[Outcome], Callable[[PacketResponder, Packet, Any], Held | None]]] = {
     Nak: PacketResponder.answer_nak,
     RnrNak: PacketResponder.answer_rnr,
     Dropped: PacketResponder.answer_nothing,

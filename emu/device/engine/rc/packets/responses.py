@@ -8,7 +8,7 @@ packet, when they are sent.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc import duplicates, responder
 from emu.device.engine.rc.fatal_nak import access_violation
@@ -26,13 +26,13 @@ from layouts.wire.bth import MSN_MASK, PSN_HALF, PSN_MASK, PacketKind
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
-MOST = 256
+MOST: Final = 256
 """With so many responses queued, further requests of this requester are dropped."""
-_SILENT = (QpState.RST, QpState.INIT)
-_READ = PacketKind.READ
-_ACKNOWLEDGE = PacketKind.ACKNOWLEDGE
-_READ_RESPONSE = PacketKind.READ_RESPONSE
-_ATOMIC_ACKNOWLEDGE = PacketKind.ATOMIC_ACKNOWLEDGE
+_SILENT: Final = (QpState.RST, QpState.INIT)
+_READ: Final = PacketKind.READ
+_ACKNOWLEDGE: Final = PacketKind.ACKNOWLEDGE
+_READ_RESPONSE: Final = PacketKind.READ_RESPONSE
+_ATOMIC_ACKNOWLEDGE: Final = PacketKind.ATOMIC_ACKNOWLEDGE
 
 
 class Response:

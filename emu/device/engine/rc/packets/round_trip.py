@@ -8,13 +8,15 @@ requests are: where a peer is slow, questions end.
 
 from __future__ import annotations
 
+from typing import Final
+
 from emu.device.port.packet import precedes
 
-LEAST_NS = 10_000_000
+LEAST_NS: Final = 10_000_000
 """However fast responses are: the peer's process may share a processor with others."""
-FIRST_SHIFT = 2
+FIRST_SHIFT: Final = 2
 """Before any response was timed: this part of the ACK timeout, as a power of two."""
-MOST_DOUBLINGS = 16
+MOST_DOUBLINGS: Final = 16
 
 
 class RoundTrip:

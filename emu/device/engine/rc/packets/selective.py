@@ -8,9 +8,11 @@ was kept it goes back after all, which has cost one round trip.
 
 from __future__ import annotations
 
+from typing import Final
+
 from layouts.wire.bth import PSN_MASK
 
-MOST_MISSES = 3
+MOST_MISSES: Final = 3
 """A packet and so many after it may be lost at once; then it is quicker to go back."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntFlag
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from emu.device.port.eth.physical.speed import Mode
 
@@ -33,16 +33,16 @@ class FecOfLink(NamedTuple):
     """What is used when nothing has been chosen."""
 
 
-_SHORT = FecOfLink("10g_40g", Fec.NONE | Fec.FIRECODE, Fec.NONE)
-_ALL = Fec.NONE | Fec.FIRECODE | Fec.RS_528_514
-_OF_25G_LANES = {
+_SHORT: Final = FecOfLink("10g_40g", Fec.NONE | Fec.FIRECODE, Fec.NONE)
+_ALL: Final = Fec.NONE | Fec.FIRECODE | Fec.RS_528_514
+_OF_25G_LANES: Final = {
     10_000: _SHORT,
     25_000: FecOfLink("25g", _ALL, Fec.RS_528_514),
     40_000: _SHORT,
     50_000: FecOfLink("50g", _ALL, Fec.RS_528_514),
     100_000: FecOfLink("100g", Fec.NONE | Fec.RS_528_514, Fec.RS_528_514),
 }
-_NO_CHOICE = FecOfLink("", Fec.NONE, Fec.NONE)
+_NO_CHOICE: Final = FecOfLink("", Fec.NONE, Fec.NONE)
 _25G_LANE = 25_000
 
 

@@ -8,24 +8,27 @@ Source: SFF-8636 (QSFP28), SFF-8472 (SFP28), SFF-8024 (identifiers).
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
 from layouts.eth_enums import ModuleId
 
-PAGE_BYTES = 256
-I2C_ADDRESS = 0x50
-I2C_DIAGNOSTICS = 0x51
+PAGE_BYTES: Final = 256
+I2C_ADDRESS: Final = 0x50
+I2C_DIAGNOSTICS: Final = 0x51
 """SFP modules have a second address, for diagnostics; a passive cable has none to show."""
 
-_VENDOR = b"mlx5emu".ljust(16)
-_PART = b"MLX5EMU-DAC1M".ljust(16)
-_SERIAL = b"EMU0".ljust(16)
-_DATE = b"260101  "
-_QSFP_COPPER, _SFP_COPPER = 0x23, 0x21
-_PASSIVE_QSFP, _PASSIVE_SFP = 0xA0, 0x04
+_VENDOR: Final = b"mlx5emu".ljust(16)
+_PART: Final = b"MLX5EMU-DAC1M".ljust(16)
+_SERIAL: Final = b"EMU0".ljust(16)
+_DATE: Final = b"260101  "
+_QSFP_COPPER: Final = 0x23
+_SFP_COPPER: Final = 0x21
+_PASSIVE_QSFP: Final = 0xA0
+_PASSIVE_SFP: Final = 0x04
 _64B66B_QSFP, _64B66B_SFP = 0x05, 0x06
-_CR4_OR_CR = 0x0B
+_CR4_OR_CR: Final = 0x0B
 """100GBASE-CR4 or 25GBASE-CR CA-25G-L."""
-_METRES = 1
+_METRES: Final = 1
 
 
 @cache

@@ -10,7 +10,7 @@ Source: PRM "PTYS"; core/port.c: mlx5e_link_info, mlx5e_ext_link_info.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from layouts.eth_enums import ExtLinkMode, LinkMode
 
@@ -73,9 +73,9 @@ _400G_4X = Mode(400_000, 4, (), ExtLinkMode.MODE_400GAUI_4_400GBASE_CR4_KR4)
 _25G_LANES = (_1G, _10G, _25G, _40G, _50G_2X, _100G_4X)
 _50G_LANES = (*_25G_LANES, _50G_1X, _100G_2X, _200G_4X)
 _100G_LANES = (*_50G_LANES, _100G_1X, _200G_2X, _400G_4X)
-_CHIPS = {False: _25G_LANES, True: _50G_LANES}
-_FASTEST_WITH_50G_LANES = 200_000
-_ONE_LANE = 25_000
+_CHIPS: Final = {False: _25G_LANES, True: _50G_LANES}
+_FASTEST_WITH_50G_LANES: Final = 200_000
+_ONE_LANE: Final = 25_000
 
 
 def _modes(speed: int, is_extended: bool) -> tuple[Mode, ...]:

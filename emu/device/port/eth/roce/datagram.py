@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.roce.framing import (
@@ -19,11 +20,13 @@ from layouts.eth_enums import CqeRoceL3, RoceVersion
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
 
-VID_MASK, PRIORITY_SHIFT = 0xFFF, 13
+VID_MASK: Final = 0xFFF
+PRIORITY_SHIFT: Final = 13
 
-_GROUP = 1
-_V1, _V2 = RoceVersion.VERSION_1, RoceVersion.VERSION_2
-_IPV4_AREA = bytes(20)
+_GROUP: Final = 1
+_V1: Final = RoceVersion.VERSION_1
+_V2: Final = RoceVersion.VERSION_2
+_IPV4_AREA: Final = bytes(20)
 """In front of an IPv4 header, which takes the second half of the area for a GRH."""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import Final
 from zlib import crc32
 
 from emu.device.port.eth import headers as eth_headers
@@ -22,38 +23,40 @@ from emu.device.port.packet import Packet, build_transport
 from layouts.eth_enums import RoceVersion
 from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, ICRC_BYTES
 
-IPV4_BYTES, IPV6_BYTES, UDP_BYTES = 20, 40, 8
-GRH_BYTES = IPV6_BYTES
+IPV4_BYTES: Final = 20
+IPV6_BYTES: Final = 40
+UDP_BYTES: Final = 8
+GRH_BYTES: Final = IPV6_BYTES
 """A global route header is laid out as an IPv6 header is."""
-MAPPED_PREFIX = bytes(10) + b"\xff\xff"
+MAPPED_PREFIX: Final = bytes(10) + b"\xff\xff"
 """The first bytes of a GID that is an IPv4 address."""
 
-TAG_BYTES = 4
-IPV4_IN_5_WORDS = 0x45
-_DONT_FRAGMENT = 0x4000
-_SIZES = 64
+TAG_BYTES: Final = 4
+IPV4_IN_5_WORDS: Final = 0x45
+_DONT_FRAGMENT: Final = 0x4000
+_SIZES: Final = 64
 """Header sets that a :class:`Framer` keeps; a connection's packets have few sizes."""
 
-_IPV4 = Struct(">BBHHHBBH4s4s")
-_IPV6 = Struct(">IHBB16s16s")
-_UDP = Struct(">HHHH")
-_WORDS = Struct(">10H")
-ICRC = Struct("<I")
-BTH_MASKED = 5
+_IPV4: Final = Struct(">BBHHHBBH4s4s")
+_IPV6: Final = Struct(">IHBB16s16s")
+_UDP: Final = Struct(">HHHH")
+_WORDS: Final = Struct(">10H")
+ICRC: Final = Struct("<I")
+BTH_MASKED: Final = 5
 """Bytes of the BTH up to the last masked one: congestion bits and six reserved ones."""
-ONES = b"\xff" * 8
+ONES: Final = b"\xff" * 8
 """An InfiniBand packet would begin with a local route header, all of which is masked."""
-_MASKED_LOCAL_HEADER = crc32(ONES)
-MASKED_WORD = 0x6FFFFFFF
+_MASKED_LOCAL_HEADER: Final = crc32(ONES)
+MASKED_WORD: Final = 0x6FFFFFFF
 """IPv6 and global route header: version, traffic class and flow label."""
 
 CTAG, V4, V6, GRH = (
     kind.to_bytes(2, "big") for kind in (ETH_CTAG, ETH_IPV4, ETH_IPV6, eth_headers.ETH_ROCE)
 )
 """Ethertypes; the last one is that of RoCE v1."""
-_V2 = RoceVersion.VERSION_2
-ROCE_PORT = eth_headers.ROCE_PORT.to_bytes(2, "big")
-ROCE_PORT_AT = 36, 62
+_V2: Final = RoceVersion.VERSION_2
+ROCE_PORT: Final = eth_headers.ROCE_PORT.to_bytes(2, "big")
+ROCE_PORT_AT: Final = 36, 62
 """Between these bytes every RoCE v2 frame has its destination port; few others have these two."""
 
 

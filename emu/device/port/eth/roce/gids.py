@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
+from typing import Final
 
 from layouts.eth_enums import RoceVersion
 
-GID_BYTES, MAC_BYTES = 16, 6
-NO_GID, NO_MAC = bytes(GID_BYTES), bytes(MAC_BYTES)
+GID_BYTES: Final = 16
+MAC_BYTES: Final = 6
+NO_GID: Final = bytes(GID_BYTES)
+NO_MAC: Final = bytes(MAC_BYTES)
 
 
 def text(gid: bytes) -> str:
@@ -57,7 +60,7 @@ class GidEntry:
         return self.gid == NO_GID
 
 
-EMPTY = GidEntry()
+EMPTY: Final = GidEntry()
 
 
 class GidTable:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute, Marks
@@ -35,25 +35,31 @@ from layouts.wire.bth import BECN, PacketKind, Service
 if TYPE_CHECKING:
     from layouts.objects.qp import Ads
 
-PKEY = 0xFFFF
+PKEY: Final = 0xFFFF
 """The only P_Key (IBTA A17.4.6)."""
-DEFAULT_SPORT = 0xC000
-CQE_GRH, CQE_L3_SHIFT = 1 << 28, 24
-_ECT0 = 2
+DEFAULT_SPORT: Final = 0xC000
+CQE_GRH: Final = 1 << 28
+CQE_L3_SHIFT: Final = 24
+_ECT0: Final = 2
 """IP header: the sender is capable of ECN (RFC 3168)."""
-_DSCP_SHIFT = 2
-_MOST_VIOLATIONS = 0xFFFF
-_V2 = RoceVersion.VERSION_2
-_UNMARKED = Marks(0, 0, 0)
-_PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
-_CNP = OPS[Service.CNP, PacketKind.CNP, True, True, None]
+_DSCP_SHIFT: Final = 2
+_MOST_VIOLATIONS: Final = 0xFFFF
+_V2: Final = RoceVersion.VERSION_2
+_UNMARKED: Final = Marks(0, 0, 0)
+_PRIORITY_SHIFT: Final = 13
+_NO_PRIORITY: Final = 0x1FFF
+_CNP: Final = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 
-_GID_BITS, _MAC_BITS = GID_BYTES * 8, MAC_BYTES * 8
-_GID_MASK, _MAC_MASK = (1 << _GID_BITS) - 1, (1 << _MAC_BITS) - 1
-_INDEX_SHIFT = _GID_BITS + _MAC_BITS
-_MOST_AROUND = Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MOST_HEADER_BYTES + FCS_BYTES
+_GID_BITS: Final = GID_BYTES * 8
+_MAC_BITS: Final = MAC_BYTES * 8
+_GID_MASK: Final = (1 << _GID_BITS) - 1
+_MAC_MASK: Final = (1 << _MAC_BITS) - 1
+_INDEX_SHIFT: Final = _GID_BITS + _MAC_BITS
+_MOST_AROUND: Final = (
+    Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MOST_HEADER_BYTES + FCS_BYTES
+)
 """Headers around a payload: VLAN tag and IPv6, and the longest of the transport."""
-_AV = av.packer(
+_AV: Final = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "rlid", "rmac", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 from zlib import crc32
 
 from emu.device.port.eth.headers import ETHERNET_BYTES, UDP
@@ -36,17 +37,18 @@ from emu.device.port.packet import (
 from layouts.eth_enums import RoceVersion
 from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, ICRC_BYTES
 
-_FRAGMENT = 0x3FFF
+_FRAGMENT: Final = 0x3FFF
 """More fragments, and the offset."""
 
-_V1, _V2 = RoceVersion.VERSION_1, RoceVersion.VERSION_2
-_read_icrc = ICRC.unpack_from
-_read_ipv4 = Struct(">BBHHHBBH8sHHHH4s").unpack_from
-_read_ipv6 = Struct(">IHBB16s16sHHHH4s").unpack_from
-_read_grh = Struct(">IHBB16s16s4s").unpack_from
-_mask_ipv4 = Struct(">8sBBHHHBBH8sHHHH4sB").pack
-_mask_ipv6 = Struct(">8sIHBB16s16sHHHH4sB").pack
-_mask_grh = Struct(">8sIHBB16s16s4sB").pack
+_V1: Final = RoceVersion.VERSION_1
+_V2: Final = RoceVersion.VERSION_2
+_read_icrc: Final = ICRC.unpack_from
+_read_ipv4: Final = Struct(">BBHHHBBH8sHHHH4s").unpack_from
+_read_ipv6: Final = Struct(">IHBB16s16sHHHH4s").unpack_from
+_read_grh: Final = Struct(">IHBB16s16s4s").unpack_from
+_mask_ipv4: Final = Struct(">8sBBHHHBBH8sHHHH4sB").pack
+_mask_ipv6: Final = Struct(">8sIHBB16s16sHHHH4sB").pack
+_mask_grh: Final = Struct(">8sIHBB16s16s4sB").pack
 
 
 class BadFrameError(BadPacketError):
