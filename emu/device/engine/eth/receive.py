@@ -41,8 +41,9 @@ MOST_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
 
 
-_TYPE_AT: Final = slice(12, 14)
-_TAGGED_TYPE_AT: Final = slice(16, 18)
+_TYPE_AT: Final = 12
+_TAGGED_TYPE_AT: Final = 16
+_TYPE_BYTES: Final = 2
 
 FRAME_RX_POINT: Final[FaultPoint[[Frame], None]] = FaultPoint("frame.rx")
 
@@ -115,8 +116,8 @@ def take(hca: Hca, frame: Frame) -> None:
             port.flow.take(data, hca.clock.now_ns(), port.speed)
         elif (
             data.find(ROCE_PORT, *ROCE_PORT_AT) < 0
-            and data[_TYPE_AT] != GRH
-            and data[_TAGGED_TYPE_AT] != GRH
+            and data[_TYPE_AT : _TYPE_AT + _TYPE_BYTES] != GRH
+            and data[_TAGGED_TYPE_AT : _TAGGED_TYPE_AT + _TYPE_BYTES] != GRH
         ) or not roce.take(hca, data, source_port=frame.source_port, registers=frame.registers):
             _steer_one(hca, frame, None)
             received.add(data)

@@ -34,7 +34,6 @@ _ALL: Final = 1 << 62
 
 _AV_EXTENDED: Final = 1 << 31
 _AV_BASE_BYTES: Final = DS
-_AV_KEY: Final = slice(DS, DS + 8)
 _SEND: Final = MsgOp.SEND
 _WRITE: Final = MsgOp.WRITE
 _READ: Final = MsgOp.READ
@@ -109,7 +108,7 @@ def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
         message.address, message.dctn = hca.link.address_to(to), to.qpn
         if to.gid is not None:
             message.route = hca.link.gid(to.sgid_index), to.gid
-        message.access_key = int.from_bytes(wqe.buf[_AV_KEY], "big")
+        message.access_key = int.from_bytes(wqe.buf[DS : DS + 8], "big")
         return at
     if qp.st is not _XRC:
         return DS

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from layouts.objects.qp import Qpc
 
-_AT: Final = slice(9, 11)
+_FIRST: Final = 9
+_END: Final = 11
 """Where a control segment has the stream's number (rdma-core: mlx5_wqe_ctrl_seg)."""
 
 
@@ -35,9 +36,9 @@ class DciStreams:
 
     def has_failed(self, wqe: bytes) -> bool:
         """Whether the request's stream has."""
-        return int.from_bytes(wqe[_AT], "big") in self.failed
+        return int.from_bytes(wqe[_FIRST:_END], "big") in self.failed
 
     def fail(self, wqe: bytes) -> bool:
         """The request has failed; True when the queue pair goes on."""
-        self.failed.add(int.from_bytes(wqe[_AT], "big"))
+        self.failed.add(int.from_bytes(wqe[_FIRST:_END], "big"))
         return len(self.failed) < self.most

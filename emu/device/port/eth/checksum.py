@@ -103,20 +103,17 @@ def adjust(headers: Headers, frame: bytearray) -> None:
     """
     old, start = headers.frame, headers.l3
     if headers.version == 4:
-        place = slice(start, start + _header_bytes(headers))
-        _add_to(
-            frame, start + 10, _from_bytes(old[place], "big") - _from_bytes(frame[place], "big")
-        )
+        end = start + _header_bytes(headers)
+        change = _from_bytes(old[start:end], "big") - _from_bytes(frame[start:end], "big")
+        _add_to(frame, start + 10, change)
     if not _transport_end(headers) or _zero(headers):
         return
-    addresses = (
-        slice(start + 12, start + 20) if headers.version == 4 else slice(start + 8, start + 40)
-    )
+    addresses = (start + 12, start + 20) if headers.version == 4 else (start + 8, start + 40)
     at = CHECKSUM_AT[headers.protocol]
-    ports = slice(headers.l4, headers.l4 + at)
+    ports = headers.l4, headers.l4 + at
     change = sum(
-        _from_bytes(old[place], "big") - _from_bytes(frame[place], "big")
-        for place in (addresses, ports)
+        _from_bytes(old[first:end], "big") - _from_bytes(frame[first:end], "big")
+        for first, end in (addresses, ports)
     )
     _add_to(frame, headers.l4 + at, change)
     if headers.protocol == UDP and change % MODULUS and not _u16(frame, headers.l4 + at)[0]:

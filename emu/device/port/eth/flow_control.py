@@ -22,7 +22,7 @@ CONTROL_ADDRESS: Final = bytes.fromhex("0180c2000001")
 MAC_CONTROL: Final = b"\x88\x08"
 """Their Ethernet type."""
 
-_TYPE_AT: Final = slice(12, 14)
+_TYPE_AT: Final = 12
 _PAUSE: Final = 0x0001
 _PFC: Final = 0x0101
 _ALL: Final = (1 << PRIORITIES) - 1
@@ -36,7 +36,7 @@ _NS_PER_BIT_AT_1_MBPS: Final = 1000
 
 def is_control(frame: bytes) -> bool:
     """Whether a frame is for the MAC of the port, as pause frames are."""
-    return frame.startswith(CONTROL_ADDRESS) and frame[_TYPE_AT] == MAC_CONTROL
+    return frame.startswith(CONTROL_ADDRESS) and frame[_TYPE_AT : _TYPE_AT + 2] == MAC_CONTROL
 
 
 def _zeros() -> list[int]:

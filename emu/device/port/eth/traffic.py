@@ -22,7 +22,7 @@ SIZE_LIMITS: Final = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
 """Upper ends of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
 
 _C_TAG: Final = b"\x81\x00"
-_TAG_AT: Final = slice(12, 14)
+_TAG_AT: Final = 12
 _TCI_AT: Final = 14
 _PRIORITY_SHIFT: Final = 5
 _IPV4: Final = b"\x08\x00"
@@ -55,14 +55,14 @@ def _sizes() -> list[int]:
 
 def priority_of(data: bytes) -> int:
     """The priority in the VLAN tag of a frame, 0 without one (IEEE 802.1Q)."""
-    has_tag = data[_TAG_AT] == _C_TAG and len(data) > _TCI_AT
+    has_tag = data[_TAG_AT:_TCI_AT] == _C_TAG and len(data) > _TCI_AT
     return data[_TCI_AT] >> _PRIORITY_SHIFT if has_tag else 0
 
 
 def dscp_of(data: bytes) -> int:
     """The DSCP of an IP packet's frame, with a VLAN tag or without; 0 of any other frame."""
     at = _TCI_AT
-    if data[_TAG_AT] == _C_TAG:
+    if data[_TAG_AT:_TCI_AT] == _C_TAG:
         at += 4
     kind = data[at - 2 : at]
     if len(data) < at + 2:
@@ -108,7 +108,7 @@ class Direction:
         else:
             kind = self.multicast
         self.add_to(kind, packets, octets)
-        if self.qos.trusted is not None or data[_TAG_AT] == _C_TAG:
+        if self.qos.trusted is not None or data[_TAG_AT:_TCI_AT] == _C_TAG:
             self.sort_frame(data, packets, octets)
 
     def sort_frame(self, data: bytes, packets: int, octets: int) -> None:

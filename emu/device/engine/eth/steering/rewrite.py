@@ -67,10 +67,10 @@ class _Place(NamedTuple):
         """Only for a field that is there, in a copy of the frame."""
         at, frame = self.at(packet.headers), packet.frame
         assert isinstance(frame, bytearray)
-        place = slice(at, at + self.octets)
+        end = at + self.octets
         others = ~((1 << self.bits) - 1 << self.shift)
-        number = int.from_bytes(frame[place], "big") & others | value << self.shift
-        frame[place] = number.to_bytes(self.octets, "big")
+        number = int.from_bytes(frame[at:end], "big") & others | value << self.shift
+        frame[at:end] = number.to_bytes(self.octets, "big")
 
 
 class _Register(NamedTuple):
