@@ -57,6 +57,7 @@ LEAST_OF_ETHERNET = {"test_flow": 5, "test_mlx5_flow": 3, "test_rss_traffic": 1}
 MAY_SKIP_ON_ETHERNET = (
     r"flow table does not support reformat",
     r"(RDMA flow tables|bulks of flow counters) are not offered",
+    r"FDs file not found",  # mlx5_perm_ctrl_*: users who steer others' RDMA traffic (uctx_cap)
 )
 
 
