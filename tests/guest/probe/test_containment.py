@@ -1,7 +1,7 @@
 """A mistake of our own in one function, in a real server: its driver recovers, the other goes on.
 
 The mistake is put into the server's process from outside: a module that Python loads before the
-program makes one function raise in its next turn whenever a file is there.
+program makes one function raise at its next command whenever a file is there.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
 VICTIM_LID = 1
 SABOTAGE = """
 import os
-import emu.device.function.function
-from emu.device.engine import lifecycle
-run = lifecycle.run
-def mistaken(hca):
-    if hca.port.lid == {lid} and os.path.exists({path!r}):
+from emu.device.cmdif.interface import CommandInterface
+run = CommandInterface.run
+def mistaken(interface):
+    if interface._hca.port.lid == {lid} and os.path.exists({path!r}):
         os.remove({path!r})
         raise ZeroDivisionError("a mistake")
-    return run(hca)
-lifecycle.run = mistaken
+    run(interface)
+CommandInterface.run = mistaken
 """
 PINGPONG = "ibv_rc_pingpong -c -n 300"
 HERE = "127.0.0.1"
