@@ -145,7 +145,7 @@ LAYOUT = '''\
 """An event that software asks for (PRM "GEN_EQE")."""
 
 from layouts.cmd import CMD_IN, CMD_OUT
-from layouts.prm import Prm, bits, rsvd
+from layouts.prm import Prm, bits, octets, rsvd
 
 gen_eqe_in = Prm(
     "gen_eqe_in", *CMD_IN, rsvd(24), "eq_number" / bits(8), rsvd(32), "eqe" / octets(64)
