@@ -3,6 +3,7 @@
 import pytest
 from helpers.device.sub_functions import EVENTS, FRAME, MOST, NUMBER, Manager
 
+from emu.device.cmdif.registry import COMMANDS
 from emu.device.models.sub_functions import FIRST_NUMBER, LOG_BYTES
 from emu.device.port.eth.frame import Frame
 from emu.driver.command.bar import FunctionBar
@@ -198,6 +199,24 @@ def test_frames_between_it_and_the_cable(manager):
     assert node.hca.nic_vport.received.packets == 1
     assert not manager.hca.nic_vport.received.packets
     assert buffers
+
+
+def test_one_that_has_failed_does_nothing_more(manager, caplog):
+    """It is not reset, as its manager is not: its driver finds that out by itself."""
+    manager.active()
+    driver, bar = manager.driver_of(), manager.bar()
+    hca = manager.hca.adapter.by_vport(NUMBER).node
+    command = COMMANDS[Op.ALLOC_PD]
+    driver.submit(bytes(command.layout_in.new(opcode=Op.ALLOC_PD)), command.layout_out.size, 2)
+    driver.write32(0x018, 1 << 2)
+    hca.fail()
+    address, before = bar.read(0x014, 4), bytes(manager.memory.ram)
+    bar.write(0x014, bytes((address[0] ^ 1, *address[1:])))
+    while manager.function.run():
+        pass
+    assert bar.read(0x014, 4) == address
+    assert manager.memory.ram == before
+    caplog.clear()
 
 
 def ended(manager):

@@ -157,6 +157,14 @@ def test_vector_table_takes_accesses_of_any_size(function):
     assert read(function, entry + 16, 16) == MASKED
 
 
+def test_access_across_the_end_of_the_vector_table(function):
+    end = MSIX_TABLE + 16 * VECTORS
+    before = read(function, MSIX_TABLE, 16 * VECTORS)
+    function.bar_write(0, end - 4, b"\x55" * 8)
+    assert read(function, MSIX_TABLE, 16 * VECTORS) == before
+    assert read(function, end, 4) == bytes(4)
+
+
 def test_pending_vectors(function, irqs, monkeypatch):
     monkeypatch.setattr(irqs, "pending", lambda vector: vector in (0, 9, 63))
     pending = 1 << 0 | 1 << 9 | 1 << 63

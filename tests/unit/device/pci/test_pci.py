@@ -160,12 +160,14 @@ def test_bar_sizing(size):
         {"bar0_size": 0},
         {"bar0_size": 3 << 20},
         {"bar0_size": 0x3000},
+        {"bar0_size": 0x800, "msix_vectors": 8, "msix_table_offset": 0, "msix_pba_offset": 0x400},
         {"bar0_size": 0x2000},
         {"msix_vectors": 0},
         {"msix_vectors": 2049},
         {"msix_vectors": 257},
         {"msix_table_offset": 0x2004},
         {"msix_pba_offset": 0x2000},
+        {"msix_pba_offset": 0x3004},
     ],
 )
 def test_what_cannot_be_described_is_refused(options):

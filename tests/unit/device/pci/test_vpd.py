@@ -91,6 +91,14 @@ def test_boards_are_told_apart_and_known_again():
     assert one == identity.with_guid(1)
 
 
+def test_a_text_that_is_too_long():
+    """Its length is one byte."""
+    identity = MODELS["connectx6"].identity
+    assert build_image(replace(identity, part_number="p" * 255))
+    with pytest.raises(ValueError, match="255 fit"):
+        build_image(replace(identity, part_number="p" * 256))
+
+
 def test_writes_are_taken_and_dropped():
     reader = VpdReader(Bus())
     before = reader.image()
