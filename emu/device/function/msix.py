@@ -25,9 +25,9 @@ class MsixStructures:
         self._table = bytearray(_MASKED_ENTRY * MSIX_VECTORS)
 
     def write(self, offset: int, data: Buffer) -> bool:
-        """Write at this offset of BAR 0; False when it is outside the table."""
+        """Write at this offset of BAR 0, not in front of the table; False when it is behind it."""
         at = offset - MSIX_TABLE
-        if at < 0 or at + len(data) > len(self._table):
+        if at + len(data) > len(self._table):
             return False
         self._table[at : at + len(data)] = data
         return True

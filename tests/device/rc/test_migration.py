@@ -125,6 +125,14 @@ def test_by_command(armed, passes):
     assert passes(two, one)
 
 
+@pytest.mark.parametrize("pm_state", [DONE, 2])
+def test_a_state_that_no_bit_selects_means_nothing(armed, passes, pm_state):
+    one, two = armed
+    one.node.driver.must(Op.RTS2RTS_QP, **modify(one, mask=0, pm_state=pm_state))
+    assert [state(qp) for qp in armed] == [(ARMED, False)] * 2
+    assert passes(one, two)
+
+
 def test_and_back(armed, passes):
     """Rearmed with the old path, they migrate again; loading alone arms nobody."""
     one, two = armed
