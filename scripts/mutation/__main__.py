@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 from checks import Mutant, mutants, without
-from covered import TIERS, Covered
+from covered import TIERS, Covered, module_of
 from forks import NOT_APPLIED, Forks, Job, pytest_main
 
 FOLDERS = (
@@ -61,17 +61,23 @@ class Results:
 class Runs:
     """The jobs for some mutants, in an order in which one that fails comes early."""
 
-    def __init__(self, wanted: Sequence[Mutant], results: Results, most: int) -> None:
+    def __init__(
+        self, wanted: Sequence[Mutant], results: Results, most: int, *, again: bool
+    ) -> None:
         self._wanted, self._results, self._most = wanted, results, most
+        self._again = again
+        """Quick tests of all kinds have not noticed: take those that are about the file."""
         self._sources = {file: Path(file).read_text() for file in {one.file for one in wanted}}
         self._lines: dict[tuple[str, int], set[str]] | None = None
         self._seconds: dict[str, float] = {}
+        self._about: dict[str, Counter[str]] = {}
         self._noticed: dict[str, Counter[str]] = defaultdict(Counter)
         self._left = len(wanted)
 
     def know(self, covered: Covered) -> None:
         """Without this, every test that was collected is run on each mutant."""
-        self._lines, self._seconds = covered.read({(one.file, one.fires) for one in self._wanted})
+        wanted = {(one.file, one.fires) for one in self._wanted}
+        self._lines, self._seconds, self._about = covered.read(wanted)
 
     def jobs(self, collected: list[str]) -> Iterator[Job | None]:
         """One for each mutant, and at last one without a change, of the tests that failed."""
@@ -106,16 +112,22 @@ class Runs:
             click.echo(f"fails without a change, what it noticed does not count: {test}")
 
     def _tests(self, mutant: Mutant, collected: list[str]) -> list[str]:
-        """Quick ones first, and of the cases of one test function one after another's."""
+        """Quick ones first, and of the cases of one test function one after another's.
+
+        The second time by modules, the one that runs most of the file first.
+        """
         there = {*collected} - self._results.unfit
         if self._lines is None:
             return [test for test in collected if test in there]
         there &= self._lines[mutant.file, mutant.fires]
+        about = self._about[mutant.file] if self._again else Counter()
         cases: Counter[str] = Counter()
         ordered = []
         for test in sorted(there, key=lambda test: (self._seconds[test], test)):
             function = test.partition("[")[0]
-            ordered.append((cases[function], self._seconds[test], test))
+            module = module_of(test)
+            rank = -about[module], module if about else ""
+            ordered.append((rank, cases[function], self._seconds[test], test))
             cases[function] += 1
         return [test for *_, test in sorted(ordered)][: self._most]
 
@@ -150,7 +162,7 @@ def main(
     if not only_list:
         reasons = _equivalent(every)
         due = [one for one in chosen if _is_due(one, results, again, reasons)]
-        runs = Runs(due, results, most)
+        runs = Runs(due, results, most, again=again)
         if not tests:
             covered = Covered(STATE, files)
             if cover:

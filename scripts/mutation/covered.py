@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -66,20 +66,36 @@ class Covered:
 
     def read(
         self, wanted: Iterable[tuple[str, int]]
-    ) -> tuple[dict[tuple[str, int], set[str]], dict[str, float]]:
-        """The tests of each of some lines of files, and the seconds that each test has taken."""
+    ) -> tuple[dict[tuple[str, int], set[str]], dict[str, float], dict[str, Counter[str]]]:
+        """The tests of each of some lines of files, and the seconds that each test has taken.
+
+        And of each of these files, how many lines of it the tests of each module run.
+        """
         lines: dict[tuple[str, int], set[str]] = {line: set() for line in wanted}
         seconds: dict[str, float] = {}
+        ran: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         for tier in TIERS:
             name = tier.replace("/", ".")
             seconds |= json.loads((self.where / f"{name}.json").read_text())
             data = CoverageData(str(self.where / f"coverage.{name}"))
             data.read()
             for file in {file for file, _ in lines}:
-                for number, tests in data.contexts_by_lineno(str(Path(file).resolve())).items():
+                for number, contexts in data.contexts_by_lineno(str(Path(file).resolve())).items():
+                    tests = {context.rpartition("|")[0] for context in contexts}
+                    for module in {module_of(test) for test in tests}:
+                        ran[file][module].add(number)
                     if (file, number) in lines:
-                        lines[file, number].update(test.rpartition("|")[0] for test in tests)
-        return {line: tests & seconds.keys() for line, tests in lines.items()}, seconds
+                        lines[file, number] |= tests
+        counts = {
+            file: Counter({module: len(numbers) for module, numbers in modules.items()})
+            for file, modules in ran.items()
+        }
+        return {line: tests & seconds.keys() for line, tests in lines.items()}, seconds, counts
+
+
+def module_of(test: str) -> str:
+    """The file that a test stands in."""
+    return test.partition("::")[0]
 
 
 def _digest(file: str) -> str:

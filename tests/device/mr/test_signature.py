@@ -10,6 +10,7 @@ from emu.device.engine.mr import checksums as guards
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
 from emu.driver.keys.by_command import indirect_key
+from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.signatures import (
     BSF_EN,
     CHECK_APP,
@@ -440,6 +441,27 @@ def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far):
     run(ends)
     assert [done.wqe_counter for done in left.cq.drain()] == [second]
     assert right.cq.drain()[0].opcode == CqeOpcode.RESP_SEND
+
+
+@pytest.mark.parametrize("op", ["send", "read"])
+def test_absent_pages_of_a_block(ends, sides, key, far, op):
+    """Whoever needs some bytes of it waits for them as without signatures."""
+    pager = Pager(ends[0])
+    paged = PagedRegion(pager, 4096)
+    paged.write(DATA[:512])
+    key.configure(sides[0], [paged.sge(0, 512)], wire=Crc())
+    if op == "send":
+        sides[1].post_recv(far.sge())
+        sides[0].send((64, key.key, 0))
+    else:
+        sides[1].read((key.key, 0), far.sge(0, 64))
+    run(ends)
+    event = pager.fault()
+    paged.bring_in()
+    pager.must_resume(event)
+    run(ends)
+    good(sides[op == "read"])
+    assert far.read(0, 64) == DATA[:64]
 
 
 # What is refused.
