@@ -513,6 +513,23 @@ def test_register_set_while_the_driver_reads(cold, plan):
     assert cold.read32(0x14) >> 8 & 7 == 7
 
 
+def test_a_register_write_that_is_lost(driver, function, plan):
+    plan('point="mmio.write"\naction="drop"\ntimes=1')
+    before = driver.read32(0x14)
+    for expected in (before, before ^ 1 << 12):
+        driver.write32(0x14, before ^ 1 << 12)
+        assert driver.read32(0x14) == expected
+
+
+def test_nothing_is_written_while_it_is_gone(driver, function, plan):
+    plan('point="cmd.done"\naction="gone"\nmatch.op="ALLOC_PD"')
+    driver.command(Op.ALLOC_PD)
+    written = []
+    function.bar0.write = lambda offset, data: written.append(offset)
+    driver.write32(0x14, 1 << 12)
+    assert not written
+
+
 def test_gone_from_the_bus_and_back(driver, function, plan, clock):
     plan('point="cmd.done"\naction="gone"\nms=100\nmatch.op="ALLOC_PD"')
     driver.command(Op.ALLOC_PD)

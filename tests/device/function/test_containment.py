@@ -275,6 +275,14 @@ def test_second_mistake_on_the_way_down_is_the_same_failure(pair, monkeypatch, c
     assert traffic(right, right)
 
 
+def test_it_fails_once(pair, caplog):
+    left, _ = pair
+    left.hca.fail()
+    left.hca.fail()
+    assert left.hca.internal_errors == 1
+    caplog.clear()
+
+
 def test_faults_strike_a_function_that_has_started_anew(failed, clock):
     """Rules outlast it, as they outlast a reset."""
     injector = Injector(failed.function)

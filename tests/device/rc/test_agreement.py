@@ -126,6 +126,17 @@ def test_a_gid_that_is_put_again_is_the_same(segment, clock):
     assert is_direct(channel.sender)
 
 
+def test_a_gid_that_has_another_place(segment, clock):
+    """It is still one of the port's, but not the one that the queue pair has for its own."""
+    channel = Channel(QpType.RC, *segment, **SHORT)
+    assert sends(channel, clock) == 0
+    right = segment[1]
+    for at, gid in ((0, right.gids[1]), (1, right.gids[0])):
+        assert not set_address(right.driver, at, gid, right.mac).status
+    assert sends(channel, clock) == RETRY
+    assert right.hca.link.dropped["not to the queue pair's own GID"]
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_interface_with_a_smaller_mtu(segment, clock, side):
     channel = Channel(QpType.RC, *segment, mtu=5, **SHORT)
