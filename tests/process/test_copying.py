@@ -144,6 +144,13 @@ def archive(*members):
     return buffer.getvalue()
 
 
+def send(programs, data):
+    """The guest's tar is one that sends this."""
+    (programs / "archive").write_bytes(data)
+    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
+    (programs / "tar").chmod(0o755)
+
+
 OUTSIDE = [
     [("/etc/x", FILE, "")],
     [("../x", FILE, "")],
@@ -165,9 +172,7 @@ def test_nothing_is_written_outside(members, programs, tmp_path):
     target.mkdir(parents=True)
     (target / "old").symlink_to(outside)
     (target / "file").symlink_to(outside / "file")
-    (programs / "archive").write_bytes(archive(*members))
-    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
-    (programs / "tar").chmod(0o755)
+    send(programs, archive(*members))
     with pytest.raises(LabError, match=r"nobody asked for|is a symbolic link"):
         copy_out("one", "/tree", target.parent, pytest.fail)
     assert [path.name for path in outside.iterdir()] == ["file"]
@@ -178,9 +183,7 @@ def test_links_are_made_at_the_end(programs, tmp_path):
     """What is sent behind a link is not written through it."""
     (tmp_path / "outside").mkdir()
     members = [("t", DIR, ""), ("t/a", SYM, str(tmp_path / "outside")), ("t/a/x", FILE, "")]
-    (programs / "archive").write_bytes(archive(*members))
-    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
-    (programs / "tar").chmod(0o755)
+    send(programs, archive(*members))
     with pytest.raises(FileNotFoundError, match="target/a/x"):
         copy_out("one", "/t", tmp_path / "target", pytest.fail)
     assert not list((tmp_path / "outside").iterdir())
@@ -188,18 +191,66 @@ def test_links_are_made_at_the_end(programs, tmp_path):
 
 @pytest.mark.parametrize("sent", [b"", b"nonsense" * 200])
 def test_what_is_no_archive(sent, programs, tmp_path):
-    (programs / "archive").write_bytes(sent)
-    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
-    (programs / "tar").chmod(0o755)
+    send(programs, sent)
     with pytest.raises(LabError, match="sent what is no archive"):
         copy_out("one", "/t", tmp_path / "target", pytest.fail)
 
 
 def test_a_hard_link_that_a_guest_sends_is_left_out(programs, tmp_path):
     members = [("t", DIR, ""), ("t/x", HARD, "/etc/passwd"), ("t/y", FILE, "")]
-    (programs / "archive").write_bytes(archive(*members))
-    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive")
-    (programs / "tar").chmod(0o755)
+    send(programs, archive(*members))
     told = []
     copy_out("one", "/t", tmp_path / "target", told.append)
     assert (len(told), [path.name for path in (tmp_path / "target").iterdir()]) == (1, ["y"])
+
+
+@pytest.mark.parametrize("behind", ["cat /dev/zero", "echo warning >&2; yes nonsense"])
+@pytest.mark.parametrize("members", [[("t", FILE, "")], []])
+def test_a_guest_that_sends_on_and_on(members, behind, programs, tmp_path):
+    """Whether it is an archive or not: it ends, and is no success."""
+    send(programs, archive(*members) if members else b"nonsense" * 200)
+    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive; {behind}")
+    with pytest.raises(LabError):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+def test_no_archive_and_a_good_status(programs, tmp_path):
+    """What its tar says does not make a success of it."""
+    send(programs, b"nonsense" * 200)
+    (programs / "tar").write_text(f"#!/bin/sh\necho it warns >&2; cat {programs}/archive")
+    with pytest.raises(LabError, match="it warns"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+def test_no_link_is_made_through_another(programs, tmp_path):
+    """Of one archive: where the second would go is elsewhere by the time it is made."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("ours")
+    members = [("t", DIR, ""), ("t/a", SYM, str(outside)), ("t/a/file", SYM, "/dev/null")]
+    send(programs, archive(*members))
+    with pytest.raises(LabError, match="is a symbolic link"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+    assert (outside / "file").read_text() == "ours"
+    assert not (outside / "file").is_symlink()
+
+
+def with_headers(name, **headers):
+    """An archive of a file with extended headers."""
+    buffer = io.BytesIO()
+    with tarfile.open(mode="w", fileobj=buffer, format=tarfile.PAX_FORMAT) as made:
+        info = tarfile.TarInfo(name)
+        info.pax_headers = headers
+        made.addfile(info)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"mtime": "1e300"}, {"mtime": "nan"}, {"mtime": "-1e300"}, {"path": "t\0x"},
+     {"GNU.sparse.map": "x", "GNU.sparse.size": "y"}],
+)  # fmt: skip
+def test_headers_of_nonsense(headers, programs, tmp_path):
+    send(programs, with_headers("t", **headers))
+    with pytest.raises(LabError, match=r"no archive|nobody asked for"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)

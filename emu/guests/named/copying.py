@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Warn = Callable[[str], None]
 _MODE = 0o777
+_MOST_BEHIND = 1 << 20
+"""Bytes behind an archive's end: tar fills its last record, whose size users can choose."""
 
 
 def copy_in(name: str, source: Path, target: str) -> None:
@@ -36,8 +38,9 @@ def copy_in(name: str, source: Path, target: str) -> None:
 
     Raises :class:`LabError`, and OSError of the source.
     """
+    source = source.resolve()
     with at_command(name) as channel:
-        folder, base = target, source.resolve().name
+        folder, base = target, source.name
         if not _is_directory(channel, target):
             folder, base = posixpath.split(target)
             if not base:
@@ -45,7 +48,7 @@ def copy_in(name: str, source: Path, target: str) -> None:
         words = ["tar", "--extract", "--no-same-owner", f"--directory={folder or '.'}"]
         job = channel.start("tar", words, {}, has_input=True)
         with tarfile.open(mode="w|", fileobj=_Input(job)) as archive:
-            archive.add(source.resolve(), arcname=base)
+            archive.add(source, arcname=base)
         job.close_input()
         _check(job, job.stderr)
 
@@ -67,9 +70,12 @@ def copy_out(name: str, source: str, target: Path, warn: Warn) -> None:
         try:
             with tarfile.open(mode="r|", fileobj=output) as archive:
                 _unpack(archive, base, target, warn)
-        except tarfile.TarError as error:
-            if not errors:  # else tar says itself why there is no archive
-                raise GuestError(f"{name} sent what is no archive: {error}") from None
+        except (tarfile.TarError, ValueError, OverflowError) as error:
+            # The last two: tarfile leaves what extended headers say to int() and the like.
+            said = _said(errors) or f"{name} sent what is no archive: {error}"
+            raise GuestError(said) from None
+        if len(output.read(_MOST_BEHIND)) == _MOST_BEHIND:
+            raise GuestError(f"{name} goes on sending behind its archive")
         _check(job, errors)
 
 
@@ -125,27 +131,31 @@ def _check(job: Job, errors: bytearray) -> None:
     """Raise what the guest's tar complains of."""
     status = job.wait()
     if status:
-        said = printable(errors.decode(errors="replace")).strip()
-        raise GuestError(said or f"{job.name} in the guest ended with status {status}")
+        raise GuestError(_said(errors) or f"{job.name} in the guest ended with status {status}")
+
+
+def _said(errors: bytearray) -> str:
+    return printable(errors.decode(errors="replace")).strip()
 
 
 def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn) -> None:
     """Make what the archive has below ``base`` at ``target``.
 
-    Links are made at the end, and nothing goes through one that is there already.
+    Links are made at the end, and nothing goes through one, not even another link.
     """
-    links: list[tuple[Path, str]] = []
+    links: list[tuple[str, str]] = []
     for member in archive:
         path = _place(member.name, base, target)
         if member.isdir():
             path.mkdir(exist_ok=True)
         elif member.issym():
-            links.append((path, member.linkname))
+            links.append((member.name, member.linkname))
         elif member.isreg():
             _write(archive, member, path)
         else:
             warn(f"{one_line(member.name)} is left out: no file, directory or symbolic link")
-    for path, to in links:
+    for member_name, to in links:
+        path = _place(member_name, base, target)
         path.unlink(missing_ok=True)
         path.symlink_to(to)
 
