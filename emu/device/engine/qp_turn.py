@@ -40,7 +40,7 @@ from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_FRAME
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_FRAME, STEPS_PER_WQE
 from emu.device.rounds.sizes import BYTES_PER_TURN, WQES_PER_TURN
 from emu.device.state.hca import Hca
 from emu.device.state.turns import turn_of
@@ -98,6 +98,7 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     """
     budget = BYTES_PER_TURN
     waiting = sq.waiting()
+    hca.round.charge(STEPS_PER_WQE * min(waiting, WQES_PER_TURN))
     for _ in range(WQES_PER_TURN):
         if waiting <= 0:  # requests posted meanwhile ring their own doorbell
             return False

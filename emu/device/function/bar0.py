@@ -17,7 +17,7 @@ from emu.device.engine import lifecycle
 from emu.device.function.doorbells import PAGE, Doorbells, is_doorbell
 from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
-from emu.device.state.points import FaultPoint
+from emu.device.state.points import FaultPoint, FaultPoints
 from layouts.enums import HealthSyndrome, NicInterface
 from layouts.function.iseg import init_seg
 
@@ -112,20 +112,24 @@ class Bar0:
         if offset >= self._memic_first and self._hca.memic is not None:
             self._hca.memic.write(offset, data)
         elif offset >= PAGE * 2:
-            self._uar_write(offset, data)
+            if self._hca.faults is None:
+                self._doorbells.write(offset // PAGE, offset % PAGE, data)
+            else:
+                self._uar_write(self._hca.faults, offset, data)
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
             log.debug("write of %d bytes at %#x ignored: read-only", len(data), offset)
 
-    def _uar_write(self, offset: int, data: Buffer) -> None:
+    def _uar_write(self, faults: FaultPoints, offset: int, data: Buffer) -> None:
+        """Take a store to a UAR page while there is a plan for faults."""
         index, within = divmod(offset, PAGE)
-        if self._hca.faults is None or not is_doorbell(within, data):
+        if not is_doorbell(within, data):
             self._doorbells.write(index, within, data)
             return
         kept = bytes(data)
         ring = partial(self._doorbells.write, index, within, kept)
-        self._hca.faults.show(DOORBELL_POINT, offset, kept, ring)
+        faults.show(DOORBELL_POINT, offset, kept, ring)
 
     def _seg_write(self, offset: int, value: int) -> None:
         if offset == CMD_DBELL:

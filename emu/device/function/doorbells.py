@@ -104,8 +104,13 @@ class Doorbells:
                 level, "doorbell ignored at %#x of UAR %#x, which is not allocated", offset, index
             )
         elif offset >= UAR_SEND:
-            if self._blueflame is None or not self._blueflame.take(uar, offset, data):
-                self._send(offset, data)
+            if self._blueflame is not None and self._blueflame.take(uar, offset, data):
+                return
+            # It may come by any page, not only by the one that the queue's context names: all that
+            # it does is to let the queue look at its own doorbell record, which it may at any time.
+            number = send_number(offset, data)
+            if number is not None:
+                self._ring(number, offset, data)
         elif offset == UAR_CQ_ARM and len(data) == 8:
             self._arm_cq(index, int.from_bytes(data[:4], "big"), data[4:])
         elif offset == UAR_CQ_ARM and len(data) == 4:
@@ -127,17 +132,8 @@ class Doorbells:
     def _arm_cq(self, index: int, command: int, cqn: Buffer) -> None:
         cq_engine.arm(self._hca, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command)
 
-    def _send(self, offset: int, data: Buffer) -> None:
-        """Take the first eight bytes of a control segment; the queue's number is what counts.
-
-        It may come by any page, not only by the one that the queue's context names: all that it
-        does is to let the queue look at its own doorbell record, which it may do at any time.
-        """
-        number = send_number(offset, data)
-        if number is not None:
-            self._ring(number, offset, data)
-
     def _ring(self, number: int, offset: int, data: Buffer) -> None:
+        """A doorbell has these first eight bytes of a control segment, or some of them."""
         queue = self._hca.queues.holders.get(number)
         if isinstance(queue, Queue):
             memic = self._hca.memic

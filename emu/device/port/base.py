@@ -232,6 +232,11 @@ class Link(Protocol):
     ) -> None:
         """Count received packets."""
 
+    def count_exchange(
+        self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
+    ) -> None:
+        """Count the packets that a message to a queue pair in this process would have had."""
+
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:

@@ -29,8 +29,10 @@ STEPS_PER_STOP: Final = 16
 STEPS_PER_EVENT: Final = 24
 """An event of the tracer: it is decoded, and its line is written."""
 
-# -- memory
+# -- memory and messages
 
+STEPS_PER_WQE: Final = 4
+"""A work request that needs no packets, beside what it moves."""
 LOG_BYTES_PER_STEP: Final = 12
 """Bytes of a message that are copied; a page of them is found by a key as well."""
 LOG_SIGNED_BYTES_PER_STEP: Final = 3

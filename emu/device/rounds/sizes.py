@@ -11,7 +11,7 @@ from typing import Final
 
 # -- turns: who gets one, and what it does
 
-QUEUES_PER_ROUND: Final = 8
+QUEUES_PER_ROUND: Final = 32
 """Queues of a function that get a turn: the function's turn among the others."""
 COMMANDS_PER_ROUND: Final = 8
 """Command slots that a function begins with."""

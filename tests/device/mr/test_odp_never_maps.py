@@ -96,7 +96,7 @@ class TestDriverThatNeverMaps:
 class TestFairness:
     def test_others_go_on(self, node, pager, source, room):
         """Between two rounds of resumes, every request of others and every command is done."""
-        stuck = [Channel(RC, node, node) for _ in range(3 * QUEUES_PER_ROUND)]
+        stuck = [Channel(RC, node, node) for _ in range(2 * QUEUES_PER_ROUND)]
         for channel in stuck:
             channel.write((source.key, source.va), room.sge(0, 64))
         other = Channel(RC, node, node)

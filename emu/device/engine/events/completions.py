@@ -56,9 +56,7 @@ def now_for(hca: Hca, queue: Queue) -> int:
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
     """Report that a send request is done; what it has fetched may go along with that."""
-    now = hca.ticks()
-    if queue.has_real_time:
-        now = hca.adapter.real_time.stamp(hca.clock.now_ns())
+    now = now_for(hca, queue) if queue.has_real_time else hca.ticks()
     entry = CQE.pack(
         0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
         wqe.opcode << 24 | queue.handle, wqe.index,
@@ -87,9 +85,7 @@ def complete_receive(
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
         srqn = _receiver(hca, queue, srqn)
-    now = hca.ticks()
-    if queue.has_real_time:
-        now = hca.adapter.real_time.stamp(hca.clock.now_ns())
+    now = now_for(hca, queue) if queue.has_real_time else hca.ticks()
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
         queue.handle, wqe_counter & 0xFFFF,

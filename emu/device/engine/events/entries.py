@@ -47,33 +47,32 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     """Append an entry, as ``cq.write`` takes it; False when it is lost. No other is held."""
     if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
         return False
-    at = _offset(cq, cq.pi)
+    pi = cq.pi
+    at = (pi & cq.entries - 1) * cq.stride + cq.last_half
     address = cq.buffer.address(at)
-    op_own |= cq.pi >> cq.log_size & 1
+    op_own |= pi >> cq.log_size & 1
     try:
+        last_half = entry
         if len(entry) > OP_OWN:
             cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
+            last_half = entry[CQE_BYTES:]
         if cq.is_enhanced:
-            _write_valid(hca, cq, address, entry[-OP_OWN:], op_own)
+            _write_valid(hca, cq, address, last_half, op_own)
         else:
-            hca.memory.write(address, entry[-OP_OWN:])
+            hca.memory.write(address, last_half)
             hca.memory.write(address + OP_OWN, _BYTES[op_own])
     except DmaError as error:
         break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
         return False
     if hca.tracer:
         hca.tracer.cqe(cq.handle, entry, op_own)
-    cq.pi += 1
+    cq.pi = pi + 1
     return True
 
 
-def _offset(cq: Cq, index: int) -> int:
-    """Where a CQE begins in the ring; aligned to its 64 bytes, it lies in one page."""
-    return (index & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES
-
-
 def _address(cq: Cq, index: int) -> int:
-    return cq.buffer.address(_offset(cq, index))
+    """Where a CQE of 64 bytes begins; aligned to them, it lies in one page."""
+    return cq.buffer.address((index & cq.entries - 1) * cq.stride + cq.last_half)
 
 
 def _write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> None:

@@ -85,19 +85,15 @@ def access(
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
         return special_keys.views(hca, qpn, key, span, depth)
-    va, length, need = span
-    if (
-        mkey.pd is not pd
-        or mkey.qpn != ANY_QPN
-        or mkey.free
-        or need & ~mkey.rights
-        or va < mkey.start
-        or va + length > mkey.end
-    ):  # not what is usual
-        check_key(hca, mkey, pd, qpn, key, span)
+    is_usual = mkey.pd is pd and mkey.qpn == ANY_QPN and not mkey.free
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
+        if not is_usual:  # the span's rights and bounds are right: what changes them clears these
+            check_key(hca, mkey, pd, qpn, key, span)
         return cached[1]
+    va, length, need = span
+    if not is_usual or need & ~mkey.rights or va < mkey.start or va + length > mkey.end:
+        check_key(hca, mkey, pd, qpn, key, span)
     try:
         if mkey.signature is not None:
             return mkey.signature.views(hca, mkey, qpn, span, depth, most)

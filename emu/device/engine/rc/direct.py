@@ -165,13 +165,11 @@ def count(
         if not is_refused:
             back, back_octets = packets, octets
         packets, octets = 1, each + _RETH_BYTES
-    is_answered = qp.st is not _UC
-    ours.count_sent(packets, octets, marks)
-    theirs.count_received(packets, octets, marks)
-    if is_answered:
-        theirs.count_sent(back, back_octets, marks)
-        ours.count_received(back, back_octets, marks)
+    if qp.st is _UC:
+        back = back_octets = 0
+    ours.count_exchange(packets, octets, back, back_octets, marks)
+    theirs.count_exchange(back, back_octets, packets, octets, marks)
     if ours is theirs:
         ours.count_looped(packets, octets, marks)
-        if is_answered:
+        if back:
             ours.count_looped(back, back_octets, marks)

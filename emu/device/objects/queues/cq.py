@@ -12,6 +12,7 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Timer
 from layouts.enums import CompressionLayout, CqNotification, CqStatus, MiniCqeFormat
+from layouts.rings.cqe import CQE_BYTES
 
 if TYPE_CHECKING:
     from layouts.objects.cq import Cqc
@@ -31,8 +32,8 @@ class Cq(Object):
 
     __slots__ = (
         "buffer", "ci", "compression", "ctx", "dbr_addr", "entries", "eq", "held",
-        "ignores_overrun", "is_enhanced", "log_size", "moderation", "notification", "notified_pi",
-        "pi", "solicited_pi", "status", "stride", "uar_page", "umems",
+        "ignores_overrun", "is_enhanced", "last_half", "log_size", "moderation", "notification",
+        "notified_pi", "pi", "solicited_pi", "status", "stride", "uar_page", "umems",
     )  # fmt: skip
     kind = "cq"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_cq)
@@ -53,7 +54,9 @@ class Cq(Object):
         self.eq = eq
         self.umems = umems
         self.stride = stride
-        """Bytes from one entry to the next; the CQE is the last 64 of them."""
+        """Bytes from one entry to the next."""
+        self.last_half = stride - CQE_BYTES
+        """Where the CQE begins in an entry: it is the last 64 bytes."""
         self.dbr_addr = dbr_addr
         self.uar_page = int(ctx.uar_page)
         """The doorbell page that it is armed in."""

@@ -161,6 +161,16 @@ class IbPort:
         traffic.packets += packets
         traffic.octets += octets
 
+    def count_exchange(
+        self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
+    ) -> None:
+        """Count what a message inside the process has in both directions; octets as above."""
+        transmitted, taken = self.transmitted[False], self.received[False]
+        transmitted.packets += sent
+        transmitted.octets += sent_octets
+        taken.packets += received
+        taken.octets += received_octets
+
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:

@@ -332,6 +332,15 @@ class RoceLink:
         if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
             way.sort(marks.received, marks.dscp, packets, octets)
 
+    def count_exchange(
+        self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
+    ) -> None:
+        """Count what a message inside the process has in both directions; octets as above."""
+        if sent:
+            self.count_sent(sent, sent_octets, marks)
+        if received:
+            self.count_received(received, received_octets, marks)
+
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
