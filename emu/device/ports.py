@@ -7,12 +7,17 @@ a list and a clock that it advances by hand, a service passes a vfio-user client
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from emu.device.rounds.budget import Round
 
 Buffer = bytes | bytearray | memoryview
+
+
+CarryTrain = Callable[[Sequence[Buffer]], bool]
+"""Takes the pieces of a train's frame (``emu.device.port.train``), which it does not keep; returns
+what ``Wire.transmit`` does."""
 
 
 class DmaError(Exception):
@@ -117,6 +122,9 @@ class Wire(Protocol[NodeT]):
         tell. False when the way is congested: ``when_room`` says when the next one should come.
         What comes earlier may be dropped.
         """
+
+    def train_to(self, source: NodeT, address: int, /) -> CarryTrain | None:
+        """What carries trains of packets to this address; None where each has to go alone."""
 
     def when_room(self, address: int, callback: Callable[[], None], /) -> None:
         """Call ``callback`` once, when frames to this address may be sent again."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from emu.device.engine import lifecycle
-from emu.device.engine.rc.packets.intake import receive
+from emu.device.engine.rc.packets.intake import receive, receive_train
 from emu.device.engine.ud import delivery
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
-from emu.device.port.ib.framing import parse
+from emu.device.port.ib.framing import is_train, parse, parse_train
+from emu.device.ports import Buffer, CarryTrain
 from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.device.state.hca import Hca
 from layouts.wire.bth import Service
@@ -28,6 +29,8 @@ class PacketWire:
         self.frames: deque[bytes] = deque()
         self.tap: Callable[[bytes], Iterable[bytes]] = lambda frame: [frame]
         self.room = 1 << 30
+        self.takes_trains = False
+        """Whether packets may come as trains, which are frames as well."""
         self.sent = 0
         """How many frames have been sent."""
         self._waiting: list[Callable[[], None]] = []
@@ -49,9 +52,19 @@ class PacketWire:
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0, /) -> bool:
         """Keep the frame; False when there is no room for another one."""
+        return self._keep(frame)
+
+    def _keep(self, frame: bytes) -> bool:
         self.sent += 1
         self.frames.append(frame)
         return len(self.frames) < self.room
+
+    def train_to(self, source: Hca, address: int, /) -> CarryTrain | None:
+        """What keeps a train, if they are wanted."""
+        return self._carry_train if self.takes_trains else None
+
+    def _carry_train(self, pieces: Sequence[Buffer]) -> bool:
+        return self._keep(b"".join(pieces))
 
     def when_room(self, address: int, callback: Callable[[], None], /) -> None:
         """Call it when a frame has been let through and there is room."""
@@ -75,6 +88,11 @@ class PacketWire:
 
     def arrive(self, frame: bytes) -> None:
         """A frame reaches whoever it is for."""
+        if is_train(frame):
+            train = parse_train(memoryview(frame))
+            hca = self.nodes[train.first.dlid]
+            receive_train(hca, train, len(frame) - len(train.payload) + train.mtu)
+            return
         packet = parse(memoryview(frame))
         for lid, hca in list(self.nodes.items()):
             if packet.dlid != lid and not packet.is_multicast:

@@ -15,6 +15,7 @@ from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.answer import DriverCommandError
 from emu.driver.nodes.cable import DueTimers
+from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.nodes.roce import RoceNode, functions_on, on_a_cable
 from emu.driver.nodes.two_nodes import GUID, brought_up
 from emu.driver.verbs.channels import QKEY
@@ -96,10 +97,12 @@ class EveryPacket:
     datagram = packet
 
 
-def infiniband(name, count=2, *, as_packets=False, link=False):
-    """Functions on one fabric."""
+def infiniband(name, count=2, *, as_packets=False, link=False, trains=False):
+    """Functions on one fabric, or with trains of packets between them."""
     clock = HandClock()
-    wire = LocalFabric(clock)
+    wire = PacketWire() if trains else LocalFabric(clock)
+    if trains:
+        wire.takes_trains = True
     if as_packets:
         wire.watcher = EveryPacket()
     functions = []
@@ -108,7 +111,7 @@ def infiniband(name, count=2, *, as_packets=False, link=False):
         functions.append(
             Function(MODELS["connectx6"], options, TABLE, Memory(), IrqList(), clock, wire)
         )
-    nodes = brought_up(Node, functions, DueTimers(clock))
+    nodes = brought_up(Node, functions, DueTimers(clock), *([wire] if trains else []))
     if link:
         _delay(functions, Cabling(clock, wire))
     return Setting(name, nodes[0], nodes[-1], clock)

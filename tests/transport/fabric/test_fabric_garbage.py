@@ -80,7 +80,7 @@ def warnings(caplog):
             protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\0"),
             "version 1 of the fabric's",
         ),
-        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\3\0\1"), "1 functions in 0 bytes"),
+        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\4\0\1"), "1 functions in 0 bytes"),
         (
             protocol.frame(FrameKind.HELLO, protocol.hello([Identity(3, 0, True)])),
             "kind 1 with LID 0x3",
@@ -175,6 +175,7 @@ def test_half_a_frame_and_good_bye(fabric, honest, caplog):
         (FrameKind.PORTS, "PORTS from a member"),
         (FrameKind.PORT, "a port is cut off"),
         (FrameKind.PACKET, "bad packet"),
+        (FrameKind.TRAIN, "bad train"),
     ],
 )
 def test_member_that_breaks_the_protocol(fabric, honest, caplog, kind, why):

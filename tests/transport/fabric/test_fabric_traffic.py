@@ -4,16 +4,21 @@ import random
 
 import pytest
 
+from emu.device.faults.link import PlannedLink
+from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import Gsi
+from emu.server.service.links import Cabling, Links
 from layouts.enums import CqeOpcode, Op, QpType
 from layouts.wire import sa
+from layouts.wire.bth import PacketKind
 from layouts.wire.components import Components
 from layouts.wire.mads import Method
 from layouts.wire.sa import SaAttr
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 SIZE = 1 << 20
+MTU = 4096
 TEXT = random.Random(3).randbytes(SIZE)
 COUNT = 60
 
@@ -67,6 +72,49 @@ def test_messages_of_a_mebibyte(fabric, channel, source, target):
     (received,) = channel.received()
     assert (received.byte_cnt, received.immediate) == (SIZE, 9)
     assert target.read() == TEXT
+
+
+class Watcher:
+    """Remembers the packets that arrive."""
+
+    wants_messages = False
+
+    def __init__(self):
+        self.seen = []
+
+    def packet(self, _lid, frame, *, is_sent):
+        if not is_sent:
+            self.seen.append(parse(memoryview(bytes(frame))))
+
+    def datagram(self, *_, **__):
+        pass
+
+
+@pytest.mark.parametrize("at", ["sender", "receiver"])
+def test_who_watches_sees_each_packet(fabric, channel, source, target, at):
+    """Packets go in trains between processes unless somebody wants to see each of them."""
+    watcher = Watcher()
+    (channel.right if at == "receiver" else channel.left).hca.wire.watcher = watcher
+    channel.write((target.key, target.va), source.sge())
+    channel.read((target.key, target.va), source.sge())
+    finish(fabric, channel, 2)
+    kind = PacketKind.WRITE if at == "receiver" else PacketKind.READ_RESPONSE
+    # By PSN: a requester that waits for long asks by a packet that it has sent before.
+    seen = {packet.psn: packet.payload for packet in watcher.seen if packet.op.kind is kind}
+    assert b"".join(seen.values()) == TEXT
+    assert target.read() == source.read() == TEXT
+
+
+def test_a_link_takes_each_packet(fabric, channel, source, target):
+    """With a link at the receiver's port, a train is cut there."""
+    right = channel.right.hca
+    cabling = Cabling(right.clock, right.wire)
+    Links([channel.right.function], cabling).set(PlannedLink(delay="1us", direction="rx"), 0)
+    link = right.wire.rx_links[right.ib.lid]
+    channel.write((target.key, target.va), source.sge())
+    finish(fabric, channel)
+    assert target.read() == TEXT
+    assert link.counts["packets"] >= SIZE // MTU
 
 
 def test_many_messages_in_order(fabric, channel, source, target):

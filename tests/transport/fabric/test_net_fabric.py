@@ -216,7 +216,7 @@ def test_other_versions_are_refused_with_a_reason(unix):
     stranger.say(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\1" + bytes(10))
     kind, body = stranger.hear()
     assert kind is FrameKind.REFUSED
-    assert b"version 1 of the fabric's protocol, not 3" in body
+    assert b"version 1 of the fabric's protocol, not 4" in body
 
 
 @pytest.mark.hostile

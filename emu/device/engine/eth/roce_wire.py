@@ -29,7 +29,7 @@ from emu.device.state.recall import Recall
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
-    from emu.device.ports import Timer
+    from emu.device.ports import CarryTrain, Timer
     from emu.device.state.hca import Hca
 
 ROOM: Final = 256
@@ -194,6 +194,10 @@ class RoceWire:
                 return
             self._eth.transmit(source, Frame(self._held.popleft()))
         self._wake()
+
+    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
+        """None: each is a frame of Ethernet."""
+        return None
 
     def when_room(self, address: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more frames may be sent."""

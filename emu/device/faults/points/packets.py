@@ -29,6 +29,7 @@ from layouts.wire.packet_ops import RESPONSES
 
 if TYPE_CHECKING:
     from emu.device.port.datagram import Datagram, Origin
+    from emu.device.ports import CarryTrain
     from emu.device.state.hca import Hca
 
 _DEFAULT_RNR_TIMER = 12
@@ -242,6 +243,10 @@ class ShownWire:
     def reaches(self, lid: int) -> bool:
         """Every peer is reached by packets."""
         return self._inner.reaches(lid) or self._inner.node(lid) is not None
+
+    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
+        """None: the rules are shown each packet."""
+        return None
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
         """As the other."""

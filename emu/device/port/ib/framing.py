@@ -7,7 +7,7 @@ these headers against each other and against the frame's length, and leaves the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,15 +20,20 @@ from emu.device.port.packet import (
     build_transport,
     parse_transport,
 )
+from emu.device.port.train import MOST_PACKETS, Train, train_of
 from layouts.wire import bth as wire
 
 _SMALLEST: Final = wire.lrh.size + transport.SMALLEST_BYTES
 
 _DEST_QP_AT: Final = 4
 """Offset of the congestion bits, and of the destination queue pair, in a BTH."""
+_PSN_AT: Final = 8
+"""Offset of the word with the PSN."""
 
 MAX_BYTES: Final = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
-"""The longest possible frame."""
+"""The longest possible frame of a packet."""
+MAX_TRAIN_BYTES: Final = MAX_BYTES + (MOST_PACKETS - 1) * transport.MAX_PAYLOAD
+"""The longest one of a train."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,48 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
     return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
 
 
+def is_train(frame: bytes | memoryview) -> bool:
+    """Whether a frame of ours is a train's: it is longer than its headers say."""
+    return _own_length(frame) < len(frame)
+
+
+def parse_train(frame: memoryview) -> Train:
+    """The train in ``frame``: the headers are as in front of its first packet alone.
+
+    The payload stays a view of the frame. Raises BadPacketError.
+    """
+    if not _SMALLEST < len(frame) <= MAX_TRAIN_BYTES:
+        raise BadPacketError(f"{len(frame)} bytes are no train")
+    length = _own_length(frame)
+    return train_of(parse(frame[:length]), frame, length)
+
+
+def frames_of(train: Train, frame: memoryview) -> Iterator[bytes]:
+    """The frames of a train's packets, each by itself; ``frame`` is the train's."""
+    end = len(frame) - wire.ICRC_BYTES
+    front, icrc = bytearray(frame[: end - len(train.payload)]), frame[end:]
+    at = _transport_at(front) + _PSN_AT
+    for packet in train.packets():
+        word = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
+        front[at : at + 4] = word.to_bytes(4, "big")
+        yield b"".join((front, packet.payload, icrc))
+
+
+def _own_length(frame: bytes | memoryview) -> int:
+    """How long a frame is by its local route header."""
+    words: int = wire.LRH.unpack_from(frame)[3] & wire.PKT_LEN_MASK
+    return words * 4
+
+
+def _transport_at(frame: bytes | bytearray) -> int:
+    """Where the base transport header begins."""
+    is_local = frame[1] & wire.LNH_MASK == wire.LNH_LOCAL
+    return wire.lrh.size + (0 if is_local else wire.grh.size)
+
+
 def with_fecn(frame: bytes) -> bytes:
     """The packet with its forward congestion notification, which no CRC covers."""
-    is_local = frame[1] & wire.LNH_MASK == wire.LNH_LOCAL
-    at = wire.lrh.size + (0 if is_local else wire.grh.size) + _DEST_QP_AT
+    at = _transport_at(frame) + _DEST_QP_AT
     return frame[:at] + bytes((frame[at] | wire.FECN >> 24,)) + frame[at + 1 :]
 
 

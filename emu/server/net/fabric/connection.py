@@ -13,7 +13,7 @@ import itertools
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from emu.device.ports import Buffer, Clock, Timer
@@ -140,6 +140,26 @@ class FabricConnection:
             self.close("it does not read")
         return self._packet_bytes < PAUSE_BYTES
 
+    def send_train(self, pieces: Sequence[Buffer]) -> bool:
+        """As :meth:`send`, for the pieces of a TRAIN, which are valid until this returns.
+
+        What the socket takes is copied by nobody else.
+        """
+        if self._queue and not self._is_blocked:
+            self._write()
+        if self._queue or self._sock is None or len(pieces) >= _BUFFERS_PER_CALL:
+            return self.send(FrameKind.TRAIN, b"".join(pieces))
+        size = sum(map(len, pieces))
+        written = self._write_some((HEADER.pack(size, FrameKind.TRAIN), *pieces))
+        left = HEADER.size + size - written
+        if left and self._sock is not None:
+            whole = b"".join((HEADER.pack(size, FrameKind.TRAIN), *pieces))
+            self._queue.append((True, whole[written:]))
+            self._packet_bytes += left
+            self._has_begun = written > 0
+            self._set_blocked(True)
+        return self._packet_bytes < PAUSE_BYTES
+
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when packets may be sent again, or when the connection is closed."""
         if self._sock is None:
@@ -153,18 +173,27 @@ class FabricConnection:
             self._flush = None
         while self._queue and self._sock is not None:
             some = [data for _, data in itertools.islice(self._queue, _BUFFERS_PER_CALL)]
-            try:
-                written = self._sock.sendmsg(some)
-            except BlockingIOError:
-                self._set_blocked(True)
+            written = self._write_some(some)
+            if self._sock is None:
                 return
-            except BrokenPipeError:  # nobody reads any more; what has come says why, then its end
-                written = sum(map(len, some))
-            except OSError as error:
-                self.close(error.strerror or str(error))
+            if not written:
+                self._set_blocked(True)
                 return
             self._written(written)
         self._set_blocked(False)
+
+    def _write_some(self, some: Sequence[Buffer]) -> int:
+        """Write as much as the socket takes; returns how many bytes. An error closes it."""
+        assert self._sock is not None
+        try:
+            return self._sock.sendmsg(some)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:  # nobody reads any more; what has come says why, then its end
+            return sum(map(len, some))
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return 0
 
     def _written(self, count: int) -> None:
         self._stop_lifetime()

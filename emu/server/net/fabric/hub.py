@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from emu.device.port.ib.endport import EndPort
+from emu.device.port.packet import Packet
 from emu.device.ports import Timer
 from emu.device.rounds.costs import LOG_NEWS_BYTES_PER_STEP, STEPS_PER_NEWS
-from emu.device.rounds.sizes import ACCEPTS_PER_ROUND
+from emu.device.rounds.sizes import ACCEPTS_PER_ROUND, TRAIN_WORK
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.address import FabricListener
 from emu.server.net.fabric.connection import FabricConnection
@@ -165,6 +166,8 @@ class Hub:
         member = self._members[connection]
         if kind is FrameKind.PACKET and member.is_greeted:
             return self._forward(connection, member, body)
+        if kind is FrameKind.TRAIN and member.is_greeted:
+            return self._forward_train(connection, body)
         if kind is FrameKind.FRAME and member.has_ethernet:
             return self._site.ethernet.received(connection, body)
         if not member.is_greeted:
@@ -310,8 +313,7 @@ class Hub:
     def _forward(self, source: FabricConnection, member: _HubMember, body: memoryview) -> int:
         """A packet from a member: for us, for another member, or for everyone."""
         packet = self._site.parse(body)
-        if self._by_lid.get(packet.slid) is not source:
-            raise FabricProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")
+        self._check_source(source, packet)
         target = self._by_lid.get(packet.dlid)
         if target is not None:
             if target is not source:
@@ -324,3 +326,18 @@ class Hub:
                     connection.send(FrameKind.PACKET, body)
                     receivers += 1
         return receivers + self._site.deliver(packet, body)
+
+    def _forward_train(self, source: FabricConnection, body: memoryview) -> int:
+        """A train from a member, for us or for another one."""
+        train = self._site.parse_train(body)
+        self._check_source(source, train.first)
+        target = self._by_lid.get(train.first.dlid)
+        if target is None:
+            return self._site.deliver_train(train, body)
+        if target is not source:
+            target.send_train((body,))
+        return TRAIN_WORK
+
+    def _check_source(self, source: FabricConnection, packet: Packet) -> None:
+        if self._by_lid.get(packet.slid) is not source:
+            raise FabricProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")

@@ -102,6 +102,8 @@ class Membership:
             self._site.group_changed(*protocol.read_group(body))
         elif kind is FrameKind.PACKET:
             return self._site.deliver(self._site.parse(body), body)
+        elif kind is FrameKind.TRAIN:
+            return self._site.deliver_train(self._site.parse_train(body), body)
         elif kind is FrameKind.PORTS:
             own = {identity.lid for identity in self.identities}
             ports = {port.lid: port for port in protocol.read_ports(body)}

@@ -5,9 +5,10 @@ of its port, a LID and a GUID, 0 for any; an Ethernet port has no LID. The liste
 WELCOME and the assigned LIDs and GUIDs, or with REFUSED and the reason. From then on members report
 their own InfiniBand ports (PORT), the listener tells each member about all ports but the member's
 own (PORTS, and the GUIDs of Ethernet ports), and which multicast LIDs lead to a member's ports
-(GROUP). Two kinds of frames go in both directions: PACKETs, from the local route header to the
-invariant CRC, and Ethernet frames, from the destination address to the payload's end, behind the
-number of their segment and what the sender knows of them.
+(GROUP). Three kinds of frames go in both directions: PACKETs, from the local route header to the
+invariant CRC; TRAINs of them, as ``emu.device.port.train`` has them; and Ethernet frames, from the
+destination address to the payload's end, behind the number of their segment and what the sender
+knows of them.
 
 Everything from a socket is checked here before it is used.
 """
@@ -28,7 +29,7 @@ from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PhysState, PortState
 from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID
 
-VERSION = 3
+VERSION = 4
 MAGIC = b"mlx5fab\n"
 MAX_PORTS = 1024
 """Functions in one fabric."""
@@ -62,9 +63,10 @@ class FrameKind(IntEnum):
     FRAME = 7
     GUIDS = 8
     GROUP = 9
+    TRAIN = 10
 
 
-LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME})
+LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME, FrameKind.TRAIN})
 """The kinds that are dropped when the other side does not read."""
 
 _MOST_PORT = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
@@ -78,6 +80,7 @@ MAX_BODY = {
     FrameKind.FRAME: _FRAME.size + MAX_FRAME,
     FrameKind.GUIDS: MAX_PORTS * _GUID.size,
     FrameKind.GROUP: _GROUP.size,
+    FrameKind.TRAIN: framing.MAX_TRAIN_BYTES,
 }
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.packet import Packet
+from emu.device.port.train import Train
 from emu.device.ports import Clock
 from emu.server.net.fabric.connection import FabricConnection
 
@@ -52,3 +53,9 @@ class Site(Protocol):
 
     def deliver(self, packet: Packet, frame: memoryview) -> int:
         """Take a packet if it is for our own functions; returns how many receivers it had."""
+
+    def parse_train(self, frame: memoryview) -> Train:
+        """The train in a frame. Raises FabricProtocolError."""
+
+    def deliver_train(self, train: Train, frame: memoryview) -> int:
+        """Take a train if it is for one of our own functions; returns how much work it was."""

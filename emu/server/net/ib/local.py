@@ -25,7 +25,7 @@ from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.framing import parse
 from emu.device.port.ib.port import SM_LID
 from emu.device.port.packet import BadPacketError
-from emu.device.ports import Buffer, Clock
+from emu.device.ports import Buffer, CarryTrain, Clock
 from emu.device.state.containment import ContainedClock, contain
 from emu.server.net.ib.packet_queue import PacketQueue
 from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
@@ -113,6 +113,10 @@ class LocalFabric:
     def _forward(self, frame: bytes) -> bool:
         """Carry a packet behind its sender's port."""
         return self._packets.add(frame)
+
+    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
+        """None: inside the process there are packets only where each is looked at."""
+        return None
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more packets may be sent.

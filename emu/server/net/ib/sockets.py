@@ -17,10 +17,12 @@ from emu.device.engine.rc.packets import intake
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
 from emu.device.port.ib.endport import EndPort, end_port
-from emu.device.port.ib.framing import parse
+from emu.device.port.ib.framing import frames_of, parse, parse_train
 from emu.device.port.ib.port import SM_LID
 from emu.device.port.packet import BadPacketError, Packet
-from emu.device.ports import Clock
+from emu.device.port.train import Train
+from emu.device.ports import CarryTrain, Clock
+from emu.device.rounds.sizes import TRAIN_WORK
 from emu.host.listening import OWNER_ONLY
 from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.uplinks import Uplinks
@@ -190,6 +192,13 @@ class SocketFabric(LocalFabric):
             return super()._forward(frame)
         return connection.send(FrameKind.PACKET, frame)
 
+    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
+        """The connection to the LID's process, unless something on the way is about packets."""
+        if self.watcher is not None or source.link.lid in self.tx_links:
+            return None
+        connection = self._connection_to(address)
+        return None if connection is None else connection.send_train
+
     def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
         connection = self._connection_to(lid)
         if connection is None:
@@ -238,6 +247,30 @@ class SocketFabric(LocalFabric):
             self.watcher.packet(node.link.lid, frame, is_sent=False)
         intake.receive(node, packet, len(frame))
         return 1
+
+    def parse_train(self, frame: memoryview) -> Train:
+        """The train in a frame. Raises FabricProtocolError."""
+        try:
+            return parse_train(frame)
+        except BadPacketError as error:
+            raise FabricProtocolError(f"bad train: {error}") from None
+
+    def deliver_train(self, train: Train, frame: memoryview) -> int:
+        """Take a train if it is for a function of ours; returns how much work it was.
+
+        A link or a watcher of the port gets its packets one by one.
+        """
+        lid = train.first.dlid
+        if (node := self.node(lid)) is None:
+            return TRAIN_WORK
+        if lid not in self.rx_links and self.watcher is None:
+            length = len(frame) - len(train.payload) + train.mtu
+            intake.receive_train(node, train, length)
+            return TRAIN_WORK
+        for one in frames_of(train, frame):
+            view = memoryview(one)
+            self.deliver(self.parse(view), view)
+        return train.count
 
     def _receivers(self, datagram: Datagram) -> int:
         """How many queue pairs of this process a datagram goes to, at least 1."""

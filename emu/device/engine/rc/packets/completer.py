@@ -23,6 +23,7 @@ from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode
 from emu.device.port.packet import Packet
+from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK, PacketKind
@@ -128,6 +129,31 @@ class PacketCompleter:
             self._ask_again()
         else:
             self._take(request, packet.payload, offset)
+
+    def train(self, train: Train) -> None:
+        """Take packets of READ data: at once if they are expected and their place can be had."""
+        if not (train.first.psn == self.window.una and self._is_running and self._place(train)):
+            for packet in train.packets():
+                self.take(packet)
+
+    def _place(self, train: Train) -> bool:
+        """Write the data of expected responses to their place; False when that is not so easy."""
+        hca, qp, request = self._connection.hca, self._connection.qp, self.window.requests[0]
+        message, una = request.message, self.window.una
+        left = min(self.window.distance(request.end), self.window.distance(self.window.sent))
+        if request.op is not _READ or message is None or train.mtu != qp.mtu_bytes:
+            return False
+        if train.count >= left or hca.round.is_closed:
+            return False
+        offset = (una - request.first & PSN_MASK) * train.mtu
+        span = offset, len(train.payload)
+        try:
+            target = piece(hca, qp, request.wqe, message, LOCAL_WRITE, *span)
+        except AccessError:
+            return False
+        copy(target, (train.payload,))
+        self._progress(train.end)
+        return True
 
     def atomic_response(self, packet: Packet) -> None:
         """Take an atomic's old value; the guest gets it in the byte order that the driver chose."""

@@ -21,10 +21,11 @@ from emu.device.port.packet import Packet
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
 from emu.device.state.recall import Recall
 from layouts.enums import PmState, QpState
+from layouts.wire.bth import ICRC_BYTES
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.ports import Timer
+    from emu.device.ports import CarryTrain, Timer
     from emu.device.state.hca import Hca
 
 
@@ -71,11 +72,39 @@ class PacketConnection:
             and not hca.wire.transmit(hca, frame, self.qp.handle)
             and not self.is_waiting
         ):
-            self.is_waiting = True
-            self._room = room = Recall(self._go_on)
-            hca.wire.when_room(self._route.address, room)
+            self._await_room(self._route.address)
         if self.rate is not None:
             self._keep_to(self.rate, len(frame))
+
+    def trains(self) -> CarryTrain | None:
+        """What carries trains to the peer; None when each packet has to go alone."""
+        if self.rate is not None or self.qp.path_state is not _MIGRATED:
+            return None
+        if self._route is None:
+            self._route = self.hca.link.route(self.qp.ctx.primary_address_path)
+        return self.hca.wire.train_to(self.hca, self._route.address)
+
+    def send_train(self, carry: CarryTrain, packet: Packet, payload: Views, count: int) -> None:
+        """Put ``count`` middle packets of a message on the wire, of which ``packet`` is the first.
+
+        They have ``payload`` together. ``carry`` is what :meth:`trains` gave.
+        """
+        hca, mtu, route = self.hca, self.qp.mtu_bytes, self._route
+        assert route is not None
+        front = route.frame(packet, (), mtu)
+        hca.link.count_sent(count, count * (len(front) + mtu), self.qp.marks)
+        if (
+            hca.link.is_up
+            and not carry((front[:-ICRC_BYTES], *payload, front[-ICRC_BYTES:]))
+            and not self.is_waiting
+        ):
+            self._await_room(route.address)
+
+    def _await_room(self, address: int) -> None:
+        """Send nothing until the wire has room."""
+        self.is_waiting = True
+        self._room = room = Recall(self._go_on)
+        self.hca.wire.when_room(address, room)
 
     def _keep_to(self, rate: FlowRate, octets: int) -> None:
         """Send nothing more for as long as the rate wants."""

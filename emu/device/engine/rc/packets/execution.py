@@ -24,13 +24,14 @@ from emu.device.engine.rc.responder import (
     execute_atomic,
     refuse_packet,
 )
-from emu.device.engine.rc.validation import MSG_OPS, is_possible, packets_of
+from emu.device.engine.rc.validation import MSG_OPS, follows, is_possible, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.port.packet import Packet, precedes
+from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpType
 from layouts.wire.bth import PSN_MASK, PacketKind
 
@@ -127,6 +128,32 @@ class PacketExecution:
         if packet.ack_request and qp.st is not _UC:
             self._responses.acknowledge(packet.psn)
         return None
+
+    def train(self, train: Train) -> Outcome | None:
+        """Execute middle packets of the message, which are in order and of the right length."""
+        hca, qp, message = self._connection.hca, self._connection.qp, self.message
+        assert message is not None
+        size = len(train.payload)
+        refused = execute(hca, qp, message, self.offset, (train.payload,), size)
+        if refused is not None:
+            if isinstance(refused, Held):
+                keep(hca, qp, message)
+            return refused
+        self.offset += size
+        qp.epsn = train.end
+        if train.first.ack_request and qp.st is not _UC:
+            self._responses.acknowledge(train.end - 1 & PSN_MASK)
+        return None
+
+    def takes(self, train: Train) -> bool:
+        """Whether a train continues the message, is as long as it may be, and can be executed."""
+        qp, first, message = self._connection.qp, train.first, self.message
+        if message is None or not follows(first, message) or train.mtu != qp.mtu_bytes:
+            return False
+        after = self.offset + len(train.payload)
+        if message.op is _SEND:
+            return message.has_wqe and is_possible(qp, after)
+        return after < message.length
 
     def _not_placed(self, packet: Packet, message: Message, refused: Outcome) -> Outcome:
         hca, qp = self._connection.hca, self._connection.qp

@@ -15,7 +15,8 @@ from emu.device.engine.rc.packets.congestion import answer_mark, obey
 from emu.device.engine.rc.packets.connection import PacketConnection, connection_of
 from emu.device.engine.rc.packets.migration import judge
 from emu.device.port.packet import Packet
-from emu.device.rounds.costs import STEPS_PER_PACKET
+from emu.device.port.train import Train
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_PACKET
 from emu.device.state.points import FaultPoint
 from layouts.enums import PmState, QpState
 from layouts.wire.bth import PacketKind
@@ -42,6 +43,43 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
             take(hca, packet, length)
     except Exception:
         hca.fail()
+
+
+def receive_train(hca: Hca, train: Train, length: int) -> None:
+    """Take a train of packets with ``length`` bytes each: as a whole, or one by one."""
+    try:
+        is_watched = hca.faults is not None and hca.faults.wants_packets
+        if not is_watched and _take_train(hca, train, length):
+            return
+    except Exception:
+        hca.fail()
+        return
+    for packet in train.packets():
+        receive(hca, packet, length)
+
+
+def _take_train(hca: Hca, train: Train, length: int) -> bool:
+    """Take a train to which nothing in the headers objects, on a path that nothing is to change.
+
+    False when that is not so.
+    """
+    first = train.first
+    qp = hca.qps.get(first.qpn)
+    if not hca.link.is_up or qp is None or qp.path_state is not _MIGRATED or first.is_marked:
+        return False
+    connection = qp.connection
+    if objection(hca, qp, first) or not isinstance(connection, PacketConnection):
+        return False
+    hca.round.charge(STEPS_PER_PACKET + (len(train.payload) >> LOG_BYTES_PER_STEP))
+    hca.link.count_received(train.count, train.count * length)
+    if first.op.kind in RESPONSES:
+        if qp.state is _RTS:
+            connection.completer.train(train)
+    else:
+        if qp.state is _RTR:
+            establish(hca, qp)
+        connection.responder.train(train)
+    return True
 
 
 def take(hca: Hca, packet: Packet, length: int) -> None:

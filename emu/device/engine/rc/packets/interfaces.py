@@ -10,6 +10,7 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import Packet
+from emu.device.ports import CarryTrain
 from emu.device.state.hca import Hca
 
 
@@ -54,6 +55,12 @@ class InnerConnection(Protocol):
     @property
     def responder(self) -> ResponderPart:
         """Takes requests."""
+
+    def trains(self) -> CarryTrain | None:
+        """What carries trains to the peer; None when each packet has to go alone."""
+
+    def send_train(self, carry: CarryTrain, packet: Packet, payload: Views, count: int) -> None:
+        """Put ``count`` middle packets of a message, beginning with ``packet``, on the wire."""
 
     def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
         """Put a packet on the wire, where it may be lost."""

@@ -24,17 +24,20 @@ def offset_of(qp: Qp, request: WindowRequest, psn: int) -> int:
     return (psn - request.first & PSN_MASK) * qp.mtu_bytes
 
 
-def placing(hca: Hca, qp: Qp, request: WindowRequest, psn: int) -> tuple[Packet, Views, int]:
+def placing(
+    hca: Hca, qp: Qp, request: WindowRequest, psn: int, count: int = 1
+) -> tuple[Packet, Views, int]:
     """A packet of a SEND or a WRITE, its payload and the payload's length.
 
-    Raises AccessError when the payload cannot be read.
+    Or the first one of a train of ``count``, and the payload of all. Raises AccessError when the
+    payload cannot be read.
     """
     message = request.message
     assert message is not None
     offset = offset_of(qp, request, psn)
-    size = min(qp.mtu_bytes, message.length - offset)
+    size = min(qp.mtu_bytes * count, message.length - offset)
     payload = piece(hca, qp, request.wqe, message, LOCAL_READ, offset, size)
-    is_last = (psn + 1) & PSN_MASK == request.end
+    is_last = (psn + count) & PSN_MASK == request.end
     return _packet(qp, message, psn, is_first=not offset, is_last=is_last), payload, size
 
 

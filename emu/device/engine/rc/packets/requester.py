@@ -22,6 +22,7 @@ from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram, LargeSend
+from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts.enums import QpState, QpType
@@ -29,12 +30,15 @@ from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
+    from emu.device.ports import CarryTrain
 
 WINDOW_PACKETS: Final = 128
 """Request packets that may be outstanding."""
 WINDOW_REQUESTS: Final = 128
 ACK_EVERY: Final = 32
 """A long message requests an ACK every so many packets, so that the window moves."""
+LEAST_COUPLED: Final = 3
+"""Messages of so many packets have no train: their first and last packets go alone."""
 
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
 # fence orders local requests; here these are complete before the next request is looked at.
@@ -211,10 +215,15 @@ class PacketRequester:
             self._ask_for_data(request)
             return 1
         sent = 0
+        is_long = request.end - request.first & PSN_MASK > LEAST_COUPLED
+        carry = self._connection.trains() if is_long else None
         try:
             while (
                 sent < most and self._window.next != request.end and not self._connection.is_waiting
             ):
+                if carry is not None and (count := self._send_train(carry, request, most - sent)):
+                    sent += count
+                    continue
                 sent += 1
                 self._send_piece(request, sent == most)
                 if self._connection.hca.round.steps > STEPS_PER_ROUND:
@@ -241,6 +250,27 @@ class PacketRequester:
         self._connection.send(packet, payload, size)
         if qp.st is _UC:
             self._completer.advance(following)
+
+    def _send_train(self, carry: CarryTrain, request: WindowRequest, most: int) -> int:
+        """Send packets from ``next`` on as a train; returns how many, 0 if the next goes alone.
+
+        The first and the last one of a message do, and what cannot be read all at once.
+        """
+        hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
+        count = min(most, TRAIN_PACKETS, (request.end - 1 - psn) & PSN_MASK)
+        if count <= 1 or psn == request.first:
+            return 0
+        try:
+            packet, payload, _ = placing(hca, qp, request, psn, count)
+        except AccessError:
+            return 0
+        following = (psn + count) & PSN_MASK
+        self._window.sent_up_to(following, request, request.flying + count)
+        packet.ack_request = True
+        self._connection.send_train(carry, packet, payload, count)
+        if qp.st is _UC:
+            self._completer.advance(following)
+        return count
 
     def _ask_for_data(self, request: WindowRequest) -> None:
         """Send a READ, starting at the first response that is still missing, or an atomic."""

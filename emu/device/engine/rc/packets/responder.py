@@ -22,9 +22,10 @@ from emu.device.engine.rc.validation import (
     check_psn,
     follows,
 )
-from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak
+from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, Outcome, RnrNak
 from emu.device.objects.queues.page_fault import Held, PageFault, Side
 from emu.device.port.packet import Packet
+from emu.device.port.train import Train
 from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets
@@ -46,6 +47,7 @@ UC_PATIENCE_NS: Final = 1_000_000_000
 
 _RESPONDER: Final = Side.RESPONDER
 _PLACING: Final = (PacketKind.SEND, PacketKind.WRITE)
+_ONE_BY_ONE: Final = InPieces(1, "a train whose packets are taken one by one")
 
 
 class PacketResponder:
@@ -88,6 +90,33 @@ class PacketResponder:
         if held is not None:
             self._hold(packet)
             self.wait_for(held.page_fault)
+
+    def train(self, train: Train) -> None:
+        """Take the packets of a train: at once if they are expected and nothing is in the way."""
+        outcome: Outcome | None = _ONE_BY_ONE
+        is_next = train.first.psn == self._connection.qp.epsn
+        if is_next and self._is_free and self.execution.takes(train):
+            outcome = self.execution.train(train)
+        if outcome is None:
+            self._has_naked = self._is_not_ready = False
+        elif isinstance(outcome, (Nak, Dropped)):
+            _ANSWERS[type(outcome)](self, train.first, outcome)
+        else:
+            if isinstance(outcome, Held):
+                self.wait_for(outcome.page_fault)
+            for packet in train.packets():
+                self.request(packet)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether a request would be executed now, and no other one waits for it."""
+        return not (
+            self._held.packets
+            or self._early.packets
+            or self._is_waiting
+            or self.responses.is_full
+            or self._connection.hca.round.steps > ENOUGH_STEPS
+        )
 
     def turn(self) -> bool:
         """Take a share of the held packets and send responses; True when there is more."""

@@ -17,6 +17,7 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import InPieces, Nak, Outcome
 from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
+from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from layouts.enums import QpState
@@ -146,50 +147,60 @@ class ResponseQueue:
             and not self._is_held_up
             and hca.round.steps <= STEPS_PER_ROUND
         ):
-            budget -= 1
-            self._send_next()
+            budget -= self._send_next(budget)
         return bool(self._responses) and not self._is_held_up
 
     @property
     def _is_held_up(self) -> bool:
         return self.is_stuck or self._connection.is_waiting
 
-    def _send_next(self) -> None:
-        """Send one packet of the oldest response."""
+    def _send_next(self, most: int) -> int:
+        """Send a packet of the oldest response, or a train; returns how many packets."""
         response = self._responses[0]
         if response.message is not None:
-            self._send_data(response, response.message)
-            return
+            return self._send_data(response, response.message, most)
         self._responses.popleft()
         packet = self._packet(response.kind, response)
         packet.syndrome, packet.original = response.syndrome, response.value
         self._connection.send(packet)
+        return 1
 
-    def _send_data(self, response: Response, message: Message) -> None:
-        """Send the next response packet of a READ; the key may be gone since the request came."""
-        hca, qp = self._connection.hca, self._connection.qp
+    def _send_data(self, response: Response, message: Message, most: int) -> int:
+        """Send the next packets of a READ's data; the key may be gone since the request came."""
+        hca, qp, mtu = self._connection.hca, self._connection.qp, self._connection.qp.mtu_bytes
         left = response.end - response.psn & PSN_MASK
-        offset = (packets_of(message.length, qp.mtu_bytes) - left) * qp.mtu_bytes
-        size = min(qp.mtu_bytes, message.length - offset)
+        offset = (packets_of(message.length, mtu) - left) * mtu
+        # The first and the last packet go alone.
+        count = min(most, TRAIN_PACKETS, left - 1) if offset else 1
+        carry = self._connection.trains() if count > 1 else None
+        size = min(mtu if carry is None else count * mtu, message.length - offset)
         read = duplicates.read_again if response.is_replay else responder.execute_read
         data = read(hca, qp, message, offset, size)
+        if isinstance(data, InPieces) and carry is not None:
+            carry, size = None, mtu
+            data = read(hca, qp, message, offset, size)
         if isinstance(data, Held):
             self.is_stuck = True
             self._connection.responder.wait_for(data.page_fault)
-            return
+            return 1
         if isinstance(data, InPieces):
             data = access_violation(hca, qp, data.why)
         if isinstance(data, Outcome):
             self.stop_data(data)
-            return
+            return 1
         if data is None or left == 1:
             self._responses.popleft()
         if data is None:
-            return
+            return 1
         packet = self._packet(_READ_RESPONSE, response, is_first=not offset, is_last=left == 1)
         packet.syndrome = bth.ACK_UNLIMITED
-        response.psn = (response.psn + 1) & PSN_MASK
-        self._connection.send(packet, data, size)
+        if carry is None:
+            response.psn = (response.psn + 1) & PSN_MASK
+            self._connection.send(packet, data, size)
+            return 1
+        response.psn = (response.psn + count) & PSN_MASK
+        self._connection.send_train(carry, packet, data, count)
+        return count
 
     def stop_data(self, outcome: Outcome | None) -> None:
         """The oldest READ's data cannot be read: send ``outcome`` if it is a NAK, else nothing."""
