@@ -496,6 +496,21 @@ def test_who_manages_no_switch(other, op):
     assert other.driver.command(op).status == Status.BAD_OP_ERR
 
 
+@pytest.mark.parametrize(
+    ("fields", "chosen", "context"),
+    [
+        (OTHER, "vport_svlan_strip", {}),
+        (OTHER, "fdb_to_vport_reg_c_id", {"fdb_to_vport_reg_c_id": 1 << 7}),
+        ({"other_vport": 1, "vport_number": 9}, "fdb_to_vport_reg_c_id", {}),
+    ],
+)
+def test_vport_contexts_that_cannot_be(manager, other, fields, chosen, context):
+    answer = manager.driver.command(
+        Op.MODIFY_ESW_VPORT_CONTEXT, field_select={chosen: 1}, esw_vport_context=context, **fields
+    )
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
 def wrong_tables():
     nobody = {"other_vport": 1, "vport_number": 9}
     yield {"table_type": FDB, **OTHER}, "the FDB belongs to no vPort"

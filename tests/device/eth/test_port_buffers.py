@@ -156,3 +156,12 @@ def test_a_virtual_function_has_none(driver, function):
     view = qos_regs.pbmc_reg.new(local_port=1)
     assert driver.write_register(RegId.PBMC, bytes(view), op_mod=1).status == Status.BAD_PARAM_ERR
     assert MODELS["connectx6dx-vf"].general["sbcam_reg"] == 0
+
+
+def test_buffers_larger_than_the_port_has_memory(driver):
+    found = pbmc(driver)
+    for entry in found.buffer:
+        entry.size = CELLS // len(found.buffer)
+    assert write(driver, RegId.PBMC, found) == Status.OK
+    found.buffer[1].size += len(found.buffer)
+    assert write(driver, RegId.PBMC, found) == Status.BAD_PARAM_ERR

@@ -377,6 +377,13 @@ class TestScheduling:
             fields, _ = sq_fields(driver, node.pdn, cq.cqn, qos_queue_group_id=handle)
             assert driver.command(Op.CREATE_SQ, **fields).status == status
 
+    def test_field_that_cannot_be_changed(self, make):
+        sq = make()
+        answer = sq.node.driver.command(
+            Op.MODIFY_SQ, sqn=sq.sqn, sq_state=sq.state, modify_bitmask=2, ctx={"state": sq.state}
+        )
+        assert answer.status == Status.BAD_PARAM_ERR
+
     def test_bad_changes(self, driver, element):
         group = element(element(), QUEUE_GROUP, 10)
         assert self.modify(driver, group, 4) == Status.BAD_PARAM_ERR
@@ -428,3 +435,13 @@ class TestTrafficClasses:
 
     def test_unknown_units(self, driver):
         assert self.limit(driver, 3, 5, 1) == Status.BAD_PARAM_ERR
+
+    def test_what_no_bit_selects(self, driver):
+        view = qos_regs.qetc_reg.new(port_number=1)
+        view.tc_configuration[3].max_bw_units = 5
+        view.global_configuration.max_bw_units = MBPS_100
+        assert driver.write_register(RegId.QETCR, bytes(view)).status == Status.OK
+        view.global_configuration.r = 1
+        assert driver.write_register(RegId.QETCR, bytes(view)).status == Status.BAD_PARAM_ERR
+        view.global_configuration.max_bw_units = 0
+        assert driver.write_register(RegId.QETCR, bytes(view)).status == Status.OK
