@@ -51,7 +51,7 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
     """
     kind, vport = cmd.table_type, int(getattr(cmd, "vport_number", 0))
     is_named = vport or getattr(cmd, "other_vport", 0)
-    if is_named and (hca.eswitch is None or kind not in ACLS or not hca.vhca.sees(vport)):
+    if is_named and (kind not in ACLS or not hca.vhca.sees(vport)):
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{vport}")
     if hca.flow_domain(kind, vport) is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{kind}")
@@ -222,6 +222,6 @@ def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
 def _underlay(hca: Hca, cmd: layout.SetFlowTableRootIn) -> Qp:
     """The queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open)."""
     qp = hca.qps.need(cmd.underlay_qpn)
-    if qp.steer is None or cmd.table_type != FlowTableType.NIC_RX:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue pair is no underlay of these tables", f"{qp!r}")
+    if qp.steer is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue pair is no underlay", f"{qp!r}")
     return qp

@@ -7,8 +7,11 @@ from helpers.device.snapshot import snapshot
 from emu.device.engine.lifecycle import set_link
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.line import MOST_WAITING
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import (
+    context_fields,
     entry_fields,
     group_fields,
     match_beside,
@@ -23,6 +26,8 @@ from emu.driver.ethernet.frames import Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.nodes.roce import ipv4, set_address
+from emu.driver.world.interrupts import IrqList
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import EventType, Op, PortChange, Status
 from layouts.eth_enums import (
@@ -30,6 +35,7 @@ from layouts.eth_enums import (
     FlowSource,
     FlowTableType,
     ModifyField,
+    RoceL3Type,
     RoceVersion,
     VportAdminState,
 )
@@ -466,6 +472,30 @@ def test_an_address_for_the_managers_messages_to_itself(manager, version):
     assert (found.source_l3_address, found.roce_version) == (gid, version)
 
 
+def test_an_address_of_ipv4_is_of_its_type_for_the_manager_too(manager):
+    answer = set_address(manager.driver, 0, ipv4(1), roce_l3_type=RoceL3Type.IPV6)
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
+@pytest.mark.parametrize("kind", [FlowTableType.NIC_TX, 0xFF])
+def test_header_contexts_of_other_tables(manager, kind):
+    fields = context_fields(set_field(ModifyField.OUT_DMAC_15_0, 7, 16))
+    answer = manager.driver.command(Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields | {"table_type": kind})
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
+def test_a_driver_that_does_without_the_switch(manager):
+    """It has turned the capability off: nothing of the switch's is made."""
+    manager.driver.remove()
+    driver = Driver(FunctionBar(manager.function), manager.memory, IrqList())
+    driver.probe(eswitch_manager=0)
+    fields = context_fields(set_field(ModifyField.OUT_DMAC_15_0, 7, 16)) | {"table_type": FDB}
+    answer = driver.command(Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields)
+    assert answer.status == Status.BAD_PARAM_ERR
+    answer = driver.command(Op.CREATE_FLOW_TABLE, table_type=INGRESS, **OTHER, **table_fields(0))
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
 def test_l2_table(manager):
     driver = manager.driver
     mac = {"mac_addr_47_32": 0x0200, "mac_addr_31_0": 5}
@@ -509,6 +539,20 @@ def test_vport_contexts_that_cannot_be(manager, other, fields, chosen, context):
         Op.MODIFY_ESW_VPORT_CONTEXT, field_select={chosen: 1}, esw_vport_context=context, **fields
     )
     assert answer.status == Status.BAD_PARAM_ERR
+
+
+def test_each_vport_has_a_context_of_its_own(manager, other):
+    chosen = {"field_select": {"fdb_to_vport_reg_c_id": 1}}
+    for fields, registers in (({}, 1), (OTHER, 2)):
+        context = {"fdb_to_vport_reg_c_id": registers}
+        manager.driver.must(
+            Op.MODIFY_ESW_VPORT_CONTEXT, esw_vport_context=context, **chosen, **fields
+        )
+    found = [
+        manager.driver.must(Op.QUERY_ESW_VPORT_CONTEXT, **fields).esw_vport_context
+        for fields in ({}, OTHER)
+    ]
+    assert [context.fdb_to_vport_reg_c_id for context in found] == [1, 2]
 
 
 def wrong_tables():
@@ -564,6 +608,25 @@ def test_entries_that_cannot_be(manager, fdb):
         Op.DESTROY_FLOW_TABLE, table_type=INGRESS, table_id=of_own, **OTHER
     )
     assert answer.status == Status.BAD_RES_ERR, "the table is another vPort's"
+
+
+def test_ways_between_the_acls_of_vports(manager):
+    """Entries and misses stay with their vPort; a query names none."""
+    must, command = manager.driver.must, manager.driver.command
+    acl, of_own = Flows(manager.driver, INGRESS, VPORT), Flows(manager.driver, INGRESS).table(2)
+    table, then = acl.table(0), acl.table(1)
+    group = acl.group(table, 0, 15)
+    named = {"table_type": INGRESS, **OTHER}
+    foreign = entry_fields(table, 0, group, to_table(of_own))
+    assert command(Op.SET_FLOW_TABLE_ENTRY, **named, **foreign).status == Status.BAD_RES_ERR
+    acl.entry(table, 0, group, to_table(then))
+    foreign = table_fields(0, miss=of_own)
+    assert command(Op.CREATE_FLOW_TABLE, **named, **foreign).status == Status.BAD_RES_ERR
+    acl.table(0, miss=then)
+    context, _ = acl.query_entry(table, 0)
+    assert context.group_id == group
+    found = must(Op.QUERY_FLOW_TABLE, table_type=INGRESS, table_id=then).flow_table_context
+    assert found.level == 1
 
 
 def test_the_source_is_matched_in_a_switch_only(manager):

@@ -129,6 +129,13 @@ def test_who_is_not_there(manager, number):
     assert answer.status == Status.BAD_PARAM_ERR
 
 
+@pytest.mark.parametrize("op", [Op.ENABLE_HCA, Op.DISABLE_HCA])
+def test_only_sub_functions_are_enabled_by_the_manager(members, manager, op):
+    before = [snapshot(member.hca) for member in members]
+    assert manager.command(op, function_id=VPORT).status == Status.BAD_PARAM_ERR
+    assert [snapshot(member.hca) for member in members] == before
+
+
 def test_a_place_without_a_function(members, manager):
     members[0].hca.adapter.add(9)
     answer = manager.command(Op.QUERY_VPORT_STATE, other_vport=1, vport_number=9)

@@ -82,11 +82,12 @@ def test_one_event_for_each_arming(manager):
     assert not manager.told()
 
 
-def test_without_the_capabilities_nobody_is_told(clock):
+@pytest.mark.parametrize("absent", [[*EVENTS], ["vhca_state"], [*EVENTS][1:]], ids=len)
+def test_without_the_capabilities_nobody_is_told(clock, absent):
     manager = Manager(clock)
     manager.driver.remove()
     manager.driver = Driver(FunctionBar(manager.function), manager.memory, manager.irqs)
-    manager.driver.probe(**dict.fromkeys(EVENTS, 0))
+    manager.driver.probe(**EVENTS | dict.fromkeys(absent, 0))
     manager.eqn = manager.driver.create_eq(events=[EventType.VHCA_STATE_CHANGE])
     manager.arm()
     manager.active()
@@ -129,6 +130,14 @@ def test_its_driver_waits_until_it_may_begin(manager):
 )
 def test_numbers_that_are_no_sub_functions(manager, op, number):
     refused(Status.BAD_PARAM_ERR, manager.driver, op, function_id=number)
+
+
+@pytest.mark.parametrize(
+    "op", [Op.QUERY_VHCA_STATE, Op.MODIFY_VHCA_STATE, Op.ENABLE_HCA, Op.DISABLE_HCA]
+)
+def test_there_is_no_embedded_cpu(manager, op):
+    fields = {"function_id": NUMBER, "embedded_cpu_function": 1}
+    refused(Status.BAD_PARAM_ERR, manager.driver, op, **fields)
 
 
 def test_what_its_state_does_not_allow(manager):

@@ -129,8 +129,9 @@ class TestPcie:
         assert features.pcie_outbound_stalled
         found = driver.read_register(RegId.MPCNT, port_counters.mpcnt_reg)
         assert not any(bytes(found.counter_set))
-        other = bytes(port_counters.mpcnt_reg.new(grp=2))
-        assert driver.write_register(RegId.MPCNT, other, 1).status == Status.BAD_PARAM_ERR
+        for other in ({"grp": 2}, {"pcie_index": 1}):
+            wrong = bytes(port_counters.mpcnt_reg.new(**other))
+            assert driver.write_register(RegId.MPCNT, wrong, 1).status == Status.BAD_PARAM_ERR
 
     def test_link(self, driver):
         found = driver.read_register(RegId.MPEIN, reg.mpein_reg)

@@ -444,6 +444,17 @@ class TestPulses:
         assert status == Status.BAD_PARAM_ERR
         assert (repr(hca.pins), clock.waiting()) == (before, 0)
 
+    @pytest.mark.parametrize(
+        ("chosen", "fields"),
+        [
+            (PERIOD, {"npps_period": 10_000_000, "out_pulse_duration_ns": 10_000_000}),
+            (DURATION, {"npps_period": 1, "out_pulse_duration_ns": 10_000_000}),
+            (PATTERN, {"pin_mode": 2}),
+        ],
+    )
+    def test_what_is_not_chosen_is_not_looked_at(self, pin, chosen, fields):
+        assert pin(1, chosen, **fields) == Status.OK
+
     def test_no_such_event_mode(self, listen):
         assert listen(0, 3) == Status.BAD_PARAM_ERR
 

@@ -104,6 +104,13 @@ def test_an_address_that_cannot_be_is_refused(driver, function, fields, mac):
 
 
 @pytest.mark.hostile
+def test_an_address_of_ipv6_is_no_ipv4(driver, function):
+    """Only the manager of a switch has one of that type (core/rdma.c: mlx5_rdma_add_roce_addr)."""
+    assert set_address(driver, 0, ipv6(1), MAC, roce_l3_type=0).status == Status.BAD_PARAM_ERR
+    assert function.hca.gids[0].is_empty
+
+
+@pytest.mark.hostile
 @pytest.mark.parametrize("op", [Op.SET_ROCE_ADDRESS, Op.QUERY_ROCE_ADDRESS])
 def test_beyond_the_end_of_the_table(refused, op):
     refused(Status.BAD_PARAM_ERR, op, roce_address_index=255)

@@ -204,6 +204,12 @@ def test_a_capability(ends, source, target, monkeypatch):
         monkeypatch.setattr(node.function.hca.caps.general, "sctr_data_cqe", 0)
     received, _ = one_send(ends, source, target, 20, cs_res=1, cs_req=0x11)
     assert received.scattered is None
+    one, _ = connected(ends, cs_req=0x11)
+    one.read((target.key, target.va), source.sge(200, 8))
+    ends[0].settle()
+    (read,) = one.cq.drain()
+    assert read.scattered is None
+    assert source.read(200, 8) == TEXT[:8]
 
 
 @pytest.mark.parametrize("service", [QpType.UD, QpType.XRC])
@@ -249,6 +255,11 @@ def test_dc_requests_have_a_capability_of_their_own(pair, monkeypatch):
     (read,) = initiator.cq.drain()
     assert read.scattered is None
     assert source.read(200, 8) == TEXT[:8]
+    one, _ = connected(pair, cs_req=0x11)
+    one.read((memory.key, memory.va), source.sge(200, 8))
+    left.settle()
+    (read,) = one.cq.drain()
+    assert read.scattered == TEXT[:8], "those of RC need none"
 
 
 @pytest.mark.parametrize(("cqe_sz", "cs_res"), [(NARROW, 1), (WIDE, 2)])

@@ -223,10 +223,10 @@ class TestPacketPacing:
 class TestScheduling:
     @pytest.fixture
     def element(self, driver):
-        def make(parent=0, kind=TSAR, share=0, mbps=0):
+        def make(parent=0, kind=TSAR, share=0, mbps=0, **others):
             context = {
                 "element_type": kind, "parent_element_id": parent, "bw_share": share,
-                "max_average_bw": mbps,
+                "max_average_bw": mbps, **others,
             }  # fmt: skip
             return driver.must(
                 Op.CREATE_SCHEDULING_ELEMENT, scheduling_hierarchy=NIC, scheduling_context=context
@@ -352,6 +352,9 @@ class TestScheduling:
         command = {"scheduling_hierarchy": NIC, **fields}
         assert driver.command(Op.CREATE_SCHEDULING_ELEMENT, **command).status == status
         assert not hca.scheduling_elements
+
+    def test_the_type_of_a_tsar_is_nothing_to_a_group(self, driver, element):
+        assert element(element(), QUEUE_GROUP, element_attributes=2 << 16)
 
     def test_below_a_group(self, driver, element):
         group = element(element(), QUEUE_GROUP)

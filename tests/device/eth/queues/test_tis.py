@@ -49,6 +49,11 @@ def test_options_without_their_capability(driver, refused, option):
     refused(Status.BAD_PARAM_ERR, Op.CREATE_TIS, ctx={"transport_domain": td, option: 1})
 
 
+def test_no_underlay_on_ethernet(driver, refused):
+    td = alloc_td(driver)
+    refused(Status.BAD_RES_ERR, Op.CREATE_TIS, ctx={"transport_domain": td, "underlay_qpn": 0x40})
+
+
 @pytest.mark.parametrize("limits", [{"log_max_tis": 3}])
 def test_as_many_as_advertised(driver, refused):
     td = alloc_td(driver)

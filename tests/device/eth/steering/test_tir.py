@@ -94,10 +94,11 @@ def test_another_hash(driver, function, td, rqns, chosen):
 
 
 @pytest.mark.parametrize("unset", [{"rx_hash_fn": RxHashFn.NONE}, {"fields": 0}], ids=str)
-def test_hash_of_nothing(driver, td, rqns, chosen, unset):
-    """Neither a function without fields nor fields without a function make a hash."""
+def test_hash_of_nothing(driver, function, td, rqns, chosen, unset):
+    """Neither a function without fields nor fields without a function make a hash, or cost one."""
     tirn = create_indirect_tir(driver, td, create_rqt(driver, rqns), **rss(**unset))
     assert chosen(tirn) == (rqns[0], 0, 0)
+    assert function.hca.ledger.accounts[Tir.kind] == Tir.BASE_BYTES
 
 
 def test_fields_are_changed_by_their_bits(driver, td, rqns, function):
