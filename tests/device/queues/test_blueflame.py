@@ -123,6 +123,27 @@ def test_a_page_is_copied_to_again(copier, clock):
     assert copier.arrived() == (COPY, 1)
 
 
+def test_a_whole_copy_is_one_on_any_page(copier, clock):
+    """One store with all of the request is no doorbell, even where only these have come so far."""
+    copier.store(BUFFERS[0], copier.post()[:8])
+    copier.run()
+    clock.advance(HOLD_NS)
+    copier.run()
+    copier.arrived()
+    copier.copy(size=64)
+    copier.run()
+    assert copier.arrived() == (COPY, 1)
+
+
+@pytest.mark.hostile
+def test_nothing_is_kept_for_a_queue_that_is_not_there(copier, clock):
+    wqe = copier.post()
+    copier.store(BUFFERS[0], CTRL.pack(Opcode.SEND, 0x777700 | 4, SIGNALED, 0)[:8])
+    assert clock.waiting() == 0
+    copier.store(BUFFERS[0], wqe[:8])
+    assert clock.waiting() == 1
+
+
 def test_a_copy_waits_for_its_turn(copier):
     """The one that is next has been posted without a doorbell: it comes out of memory."""
     copier.post()

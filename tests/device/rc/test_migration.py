@@ -125,6 +125,18 @@ def test_by_command(armed, passes):
     assert passes(two, one)
 
 
+def test_only_what_a_queue_pair_may_receive_makes_it_migrate(armed, clock):
+    one, two = armed
+    two.node.driver.must(Op._2ERR_QP, qpn=two.qpn)
+    migrate(one)
+    one.send(b"to nobody")
+    for _ in range(4):
+        one.node.settle()
+        clock.advance(1000)
+    assert state(two) == (ARMED, False)
+    assert (EventType.PATH_MIG, two.qpn) not in migrations(two.node)
+
+
 @pytest.mark.parametrize("pm_state", [DONE, 2])
 def test_a_state_that_no_bit_selects_means_nothing(armed, passes, pm_state):
     one, two = armed

@@ -87,6 +87,31 @@ def test_other_messages_go_to_memory(ends, source, target, cqe_sz, cs_res, lengt
     assert memory == TEXT[:length].ljust(128, b"\0")
 
 
+def test_only_a_whole_message(ends):
+    """Of one that is longer the last packet may be short enough."""
+    sent, room = (node.region(8192) for node in ends)
+    text = (TEXT * 33)[: 4096 + 8]
+    sent.write(text)
+    one, two = connected(ends, cs_res=1)
+    two.post_recv(room.sge())
+    one.send(sent.sge(0, len(text)))
+    ends[0].settle()
+    (received,) = two.cq.drain()
+    assert (received.byte_cnt, received.scattered) == (len(text), None)
+    assert room.read(0, len(text)) == text
+
+
+def test_written_data_go_to_memory(ends, source, target):
+    one, two = connected(ends, cs_res=1)
+    two.post_recv(target.sge())
+    one.write((target.key, target.va), source.sge(0, 20))
+    one.write((target.key, target.va + 20), source.sge(20, 20), imm=1)
+    ends[0].settle()
+    (received,) = two.cq.drain()
+    assert (received.byte_cnt, received.scattered) == (20, None)
+    assert target.read(0, 40) == TEXT[:40]
+
+
 def test_a_shared_queue(ends, source, target):
     received, memory = one_send(ends, source, target, 20, cs_res=1, srq=True)
     assert received.scattered == TEXT[:20]

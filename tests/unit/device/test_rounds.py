@@ -88,6 +88,16 @@ def test_what_comes_late_goes_on_in_the_next_rounds_in_order(world):
     assert (line.octets, world.held) == (0, 0)
 
 
+def test_after_lines_that_took_a_round_the_next_one_is_the_queues(world):
+    for name in "ab":
+        world.line().begin(world.in_portions(name, 100, STEPS_PER_ROUND // 4), 1)
+    had = []
+    for _ in range(8):
+        world.round.begin()
+        had.append(world.round.is_over)
+    assert had == [True, True, False, True, True, False, True, True]
+
+
 def test_nothing_overtakes_what_waits(world):
     line = world.line()
     world.round.steps = STEPS_PER_ROUND + 1

@@ -146,9 +146,6 @@ class PacketConnection:
         self.completer.timer.stop()
         if self.qp.state not in RECEIVING:
             self.responder.drop_held()
-        if self.qp.state is QpState.RST:
-            self._give_up_room()
-            self.limit(None)
 
     def _give_up_room(self) -> None:
         """Nothing will be sent: wait for the wire no longer."""
