@@ -21,9 +21,11 @@ from emu.driver.nodes.roce import (
 )
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.connect import connect
+from emu.driver.verbs.gsi import Gsi
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, Status
 from layouts.eth_enums import CqeRoceL3
 from layouts.wire.bth import aeth, reth
+from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad
 
 TEXT = bytes(range(256)) * 24
 GRH = 1 << 28
@@ -333,6 +335,30 @@ def test_looped_frames_that_the_line_has_no_room_for(clock):
     assert isinstance(hca.wire, RoceWire)
     hca.wire._deliver(hca, mac + bytes(60))
     assert hca.roce.dropped["queue full"] == 1
+
+
+def test_nothing_is_sent_from_an_address_that_is_gone(clock):
+    left, right = on_a_cable(clock)
+    cable: Any = left.hca.eth_wire
+    channel = Channel(QpType.RC, left, right, retry_count=0, ack_timeout=1)
+    clear_address(left.driver, left.index)
+    channel.send(b"lost")
+    for _ in range(9):
+        left.settle()
+        clock.advance(10_000_000)
+    assert channel.failure() == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
+    assert not cable.sent
+
+
+def test_management_datagrams_are_the_guests(roce_ends):
+    """With RoCE mlx5_ib responds by itself (hw/mad.c: process_pma_cmd)."""
+    left, right = roce_ends
+    gsi, peer = Gsi(left), Gsi(right) if right is not left else None
+    vector = left.vector_to(right)
+    lid = vector.pop("rlid")
+    gsi.send(pma_mad.new(mad_hdr=gsi.header(MgmtClass.PERF_MGMT, 1, 1, 1)), lid, **vector)
+    ((completion, _),) = (peer or gsi).take()
+    assert completion.byte_cnt == GRH_BYTES + MAD_BYTES
 
 
 def test_senders_wait_while_the_way_is_full(clock):
