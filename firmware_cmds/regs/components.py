@@ -43,8 +43,10 @@ def mcam(hca: Hca, reg: McamReg) -> None:
         registers = mcam_access_reg.new(mcqi=1, mcqs=1, mtmp=1, mtutc=has_real_time)
         reg.mng_access_reg_cap_mask = bytes(registers)
     if reg.feature_group == _ENHANCED_FEATURES:
+        # Without mcia_32dwords: Linux 6.1.176 asks for 32 words then and has room for 12, so
+        # that `ethtool -m` panics (examples/findings/module-read-in-32-words.toml).
         features = mcam_enhanced_features.new(
-            mcia_32dwords=1, pci_status_and_power=1, pcie_performance_group=1,
+            pci_status_and_power=1, pcie_performance_group=1,
             tx_overflow_buffer_pkt=1, pcie_outbound_stalled=1, ptpcyc2realtime_modify=has_real_time,
             mtutc_freq_adj_units=has_real_time, mtutc_time_adjustment_extended_range=has_real_time,
             mtpps_fs=has_pins, mtpps_enh_out_per_adj=has_pins, npps_period=has_pins,

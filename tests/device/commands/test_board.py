@@ -142,6 +142,7 @@ class TestPcie:
         assert driver.read_register(RegId.PMLP, module_regs.pmlp_reg, local_port=1).width == 4
 
 
-def test_long_reads_of_the_module(driver):
+def test_no_long_reads_of_the_module(driver):
+    """Linux 6.1.176 would ask for more words of mcia_reg than it has room for."""
     mcam = driver.read_register(RegId.MCAM, port_regs.mcam_reg)
-    assert port_regs.mcam_enhanced_features.view(mcam.mng_feature_cap_mask).mcia_32dwords
+    assert not port_regs.mcam_enhanced_features.view(mcam.mng_feature_cap_mask).mcia_32dwords

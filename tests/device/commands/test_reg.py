@@ -241,8 +241,8 @@ class TestFirmware:
         assert {name for name, value in mask.as_dict().items() if value} == {"mcqi", "mcqs", "mtmp"}
         features = port_regs.mcam_enhanced_features.view(mcam.mng_feature_cap_mask).as_dict()
         assert {name for name, value in features.items() if value} == {
-            "mcia_32dwords", "pci_status_and_power", "pcie_performance_group",
-            "pcie_outbound_stalled", "tx_overflow_buffer_pkt",
+            "pci_status_and_power", "pcie_performance_group", "pcie_outbound_stalled",
+            "tx_overflow_buffer_pkt",
         }  # fmt: skip
 
     @pytest.mark.parametrize("group", [1, 2, 3, 0xFF])

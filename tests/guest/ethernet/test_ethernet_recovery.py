@@ -16,7 +16,7 @@ PLAN = """
 point = "wqe"
 action = "fail"
 syndrome = "LOCAL_PROT_ERR"
-match.opcode = "SEND"
+match.opcode = ["SEND", "ENHANCED_MPSW"]
 index = 30
 [[rule]]
 point = "wqe.rx"
