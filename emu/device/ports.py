@@ -123,8 +123,11 @@ class Wire(Protocol[NodeT]):
         What comes earlier may be dropped.
         """
 
-    def train_to(self, source: NodeT, address: int, /) -> CarryTrain | None:
-        """What carries trains of packets to this address; None where each has to go alone."""
+    def train_to(self, source: NodeT, address: int, mtu: int, /) -> CarryTrain | None:
+        """What carries trains of packets with ``mtu`` bytes each to this address, for now.
+
+        None where each has to go alone.
+        """
 
     def when_room(self, address: int, callback: Callable[[], None], /) -> None:
         """Call ``callback`` once, when frames to this address may be sent again."""

@@ -15,6 +15,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import click
 from figures import Goal, Row, Section
@@ -26,10 +27,14 @@ from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 
 # The drivers are the test suite's.
-from emu.driver.command.driver import Driver
+from emu.driver.command.driver import Driver, Fields
+from emu.driver.nodes.roce import MODEL as ETHERNET_MODEL
+from emu.driver.nodes.roce import RoceNode
 from emu.driver.verbs.completions import Completion
 from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
+from emu.server.net.eth.segments import Segments
+from emu.server.net.eth.uplinks import Uplinks
 from emu.server.net.fabric.protocol import Identity
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
@@ -47,30 +52,52 @@ ANSWER = 1
 """Immediate data that ask the peer to send a message."""
 
 MOST_SMALL_US = 300.0
-LEAST_MIB_S = 200.0
+LEAST_MIB_S = 954.0
+"""A gigabyte."""
 
 
 class End:
     """A process's side: its function on the fabric, a queue pair and some memory."""
 
+    wanted = Identity()
+
     def __init__(self, name: str) -> None:
         self.loop = Loop()
-        self.wire = SocketFabric(name, self.loop, [Identity()])
+        self.uplinks = Uplinks(Segments(self.loop))
+        self.wire = SocketFabric(name, self.loop, [self.wanted], ethernet=self.uplinks)
         (identity,) = self.wire.join()
         memory, irqs = MappedMemory(), IrqList()
-        options = HcaOptions(guid=identity.guid, lid=identity.lid)
-        self.function = Function(MODEL, options, TABLE, memory, irqs, self.loop, self.wire)
-        self.node = Node(self.function, Driver(FunctionBar(self.function), memory, irqs).probe())
+        self.function = self.make(identity, memory, irqs)
+        driver = Driver(FunctionBar(self.function), memory, irqs).probe()
+        self.node = self.bring_up(driver)
         self.qp = self.node.queue_pair(log_sq_size=10, log_cq_size=10)
         self.region = self.node.region(MIB)
 
+    def make(self, identity: Identity, memory: MappedMemory, irqs: IrqList) -> Function:
+        """The function, without a driver."""
+        options = HcaOptions(guid=identity.guid, lid=identity.lid)
+        return Function(MODEL, options, TABLE, memory, irqs, self.loop, self.wire)
+
+    def bring_up(self, driver: Driver) -> Node:
+        """The function as its driver sees it."""
+        return Node(self.function, driver)
+
+    def address(self) -> Any:
+        """What the peer has to know, as JSON."""
+        return self.node.lid
+
+    def path_to(self, address: Any) -> Fields:
+        """The path to a peer with this address."""
+        return {"rlid": address}
+
     def connect(self, stream: socket.socket) -> tuple[int, int]:
         """Connect to the peer over ``stream``; return the remote key and address."""
-        mine = [self.node.lid, self.qp.qpn, self.region.key, self.region.va]
+        mine = [self.address(), self.qp.qpn, self.region.key, self.region.va]
         stream.sendall(json.dumps(mine).encode() + b"\n")
         stream.setblocking(False)
-        lid, qpn, key, va = json.loads(self.read_line(stream))
-        self.qp.init().to_rtr(lid, qpn, PSN, mtu=MTU_4096).to_rts(PSN)
+        address, qpn, key, va = json.loads(self.read_line(stream))
+        path = self.path_to(address)
+        self.qp.init().to_rtr(qpn=qpn, psn=PSN, mtu=MTU_4096, path=path).to_rts(PSN)
         stream.sendall(b"\n")
         self.read_line(stream)
         return key, va
@@ -106,9 +133,38 @@ class End:
         return time.perf_counter() - start
 
 
-def serve(name: str, stream: socket.socket) -> None:
+class RoceEnd(End):
+    """A function with an Ethernet port, on a segment that all processes of the fabric have."""
+
+    wanted = Identity(is_ethernet=True)
+    node: RoceNode
+
+    def make(self, identity: Identity, memory: MappedMemory, irqs: IrqList) -> Function:
+        """The function, without a driver."""
+        options, port = HcaOptions(guid=identity.guid), self.uplinks.segments.plug("function", 0)
+        return Function(
+            ETHERNET_MODEL, options, TABLE, memory, irqs, self.loop, None, eth_wire=port
+        )
+
+    def bring_up(self, driver: Driver) -> RoceNode:
+        """The function as its driver sees it."""
+        return RoceNode(self.function, driver)
+
+    def address(self) -> Any:
+        """MAC address and GID."""
+        return self.node.mac.hex(), self.node.gids[self.node.index].hex()
+
+    def path_to(self, address: Any) -> Fields:
+        """The path to a peer with this address."""
+        mac, gid = map(bytes.fromhex, address)
+        return self.node.path_to_address(mac, gid)
+
+
+ENDS = {"unix": End, "tcp": End, "roce": RoceEnd}
+
+
+def serve(end: End, stream: socket.socket) -> None:
     """Run the peer: answer messages that ask for an answer, until the stream ends."""
-    end = End(name)
     for _ in range(BATCH):
         end.qp.post_recv(end.region.sge())
     end.connect(stream)
@@ -120,9 +176,8 @@ def serve(name: str, stream: socket.socket) -> None:
             end.qp.send(end.region.sge(0, 2))
 
 
-def measure(name: str, stream: socket.socket, count: int) -> list[Row]:
+def measure(end: End, stream: socket.socket, count: int) -> list[Row]:
     """Run our side; return all rows."""
-    end = End(name)
     qp, region = end.qp, end.region
     remote = end.connect(stream)
 
@@ -173,17 +228,17 @@ def measure_pair(count: int, scheme: str) -> Section:
     """Run both processes on a fabric of this kind."""
     ours, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as directory, ours, theirs:
-        name = f"unix:{directory}/fabric" if scheme == "unix" else f"tcp:127.0.0.1:{free_port()}"
+        name = f"tcp:127.0.0.1:{free_port()}" if scheme == "tcp" else f"unix:{directory}/fabric"
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 ours.close()
-                serve(name, theirs)
+                serve(ENDS[scheme](name), theirs)
                 status = 0
             finally:
                 os._exit(status)
-        rows = measure(name, ours, count)
+        rows = measure(ENDS[scheme](name), ours, count)
         ours.close()
         if os.waitpid(child, 0)[1]:
             raise click.ClickException("the other process has failed")
@@ -206,7 +261,7 @@ def free_port() -> int:
 def main(count: int, as_json: bool) -> None:
     """Measure."""
     logging.disable(logging.WARNING)
-    sections = [measure_pair(count, scheme) for scheme in ("unix", "tcp")]
+    sections = [measure_pair(count, scheme) for scheme in ENDS]
     show(sections, as_json=as_json)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from emu.device.engine.eth.roce import arrive_train
 from emu.device.port.eth.frame import Frame
+from emu.device.ports import Buffer, CarryTrain
 from emu.device.state.hca import Hca
 from emu.driver.world.clock import HandClock
 
@@ -22,15 +24,19 @@ class Cable:
     wants_packets = False
 
     def __init__(
-        self, frames: deque[tuple[Cable, Frame]] | None = None, cables: list[Cable] | None = None
+        self,
+        frames: deque[tuple[Cable, Frame | bytes]] | None = None,
+        cables: list[Cable] | None = None,
     ) -> None:
         """``frames`` and ``cables`` are what the ends of a cable have in common."""
         self.hca: Hca | None = None
-        self.frames: deque[tuple[Cable, Frame]] = deque() if frames is None else frames
+        self.frames: deque[tuple[Cable, Frame | bytes]] = deque() if frames is None else frames
         self.cables: list[Cable] = [] if cables is None else cables
         self.cables.append(self)
         self.tap: Callable[[bytes], Iterable[bytes]] = lambda frame: [frame]
         self.sent: list[bytes] = []
+        self.takes_trains = False
+        """Whether packets of RoCE may come as trains."""
         self.room = 1 << 30
         """How many frames fit before senders should wait."""
         self.waiting: list[Callable[[], None]] = []
@@ -60,6 +66,14 @@ class Cable:
         """Call it in the next :meth:`run`."""
         self.waiting.append(callback)
 
+    def train_to(self, mac: bytes, /) -> CarryTrain | None:
+        """What keeps a train for the next :meth:`run`, if they are wanted."""
+        return self._keep_train if self.takes_trains else None
+
+    def _keep_train(self, pieces: Sequence[Buffer]) -> bool:
+        self.frames.append((self, b"".join(pieces)))
+        return len(self.frames) < self.room
+
     def transmit(self, source: Hca, frame: Frame, /) -> None:
         """Keep the frame for the next :meth:`run`."""
         self.sent.append(frame.data)
@@ -70,6 +84,11 @@ class Cable:
         waiting = len(self.frames)
         for _ in range(waiting):
             source, frame = self.frames.popleft()
+            if isinstance(frame, bytes):
+                for cable in self.cables:
+                    if cable is not source and cable.hca is not None:
+                        arrive_train(cable.hca, memoryview(frame))
+                continue
             for data in source.tap(frame.data):
                 for cable in self.cables:
                     if cable is not source and cable.hca is not None:

@@ -59,7 +59,7 @@ class PacketWire:
         self.frames.append(frame)
         return len(self.frames) < self.room
 
-    def train_to(self, source: Hca, address: int, /) -> CarryTrain | None:
+    def train_to(self, source: Hca, address: int, mtu: int, /) -> CarryTrain | None:
         """What keeps a train, if they are wanted."""
         return self._carry_train if self.takes_trains else None
 

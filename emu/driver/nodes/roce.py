@@ -92,10 +92,14 @@ class RoceNode(Node):
     def path_to(self, peer: Endpoint) -> Fields:
         """The address path to a peer, which is a node with RoCE: fields of ads."""
         peer = _with_roce(peer)
+        return self.path_to_address(peer.mac, peer.gids[peer.index])
+
+    def path_to_address(self, mac: bytes, gid: bytes) -> Fields:
+        """The same, to whoever has these two."""
         return {
-            "src_addr_index": self.index, "rgid_rip": peer.gids[peer.index],
-            "rmac_47_32": int.from_bytes(peer.mac[:2], "big"),
-            "rmac_31_0": int.from_bytes(peer.mac[2:], "big"),
+            "src_addr_index": self.index, "rgid_rip": gid,
+            "rmac_47_32": int.from_bytes(mac[:2], "big"),
+            "rmac_31_0": int.from_bytes(mac[2:], "big"),
             "hop_limit": HOP_LIMIT, "udp_sport": SPORT, "tclass": 2, "eth_prio": 3,
         }  # fmt: skip
 
@@ -133,9 +137,13 @@ def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
     return brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
 
 
-def on_a_cable(clock: HandClock, model: Model = MODEL) -> list[RoceNode]:
-    """Two nodes that reach each other by frames only."""
+def on_a_cable(
+    clock: HandClock, model: Model = MODEL, *, takes_trains: bool = False
+) -> list[RoceNode]:
+    """Two nodes that reach each other by frames only, which may be trains of packets."""
     cable = Cable()
     wires = [cable, cable.other()]
+    for wire in wires:
+        wire.takes_trains = takes_trains
     functions = functions_on(wires, clock, model)
     return brought_up(RoceNode, functions, *wires[:1], DueTimers(clock))

@@ -39,6 +39,9 @@ class TapWire:
         """Call it at once."""
         callback()
 
+    def train_to(self, mac: bytes, /) -> None:
+        """Each packet is a frame."""
+
     def transmit(self, source: Hca, frame: Frame, /) -> None:
         """Keep the frame."""
         assert source is self.node

@@ -240,6 +240,7 @@ def segment():
         roce("two functions"),
         roce("over a link", link=True),
         roce_frames("as frames"),
+        roce_frames("as trains", trains=True),
         roce("one function", 1),
     ]
 
@@ -306,5 +307,5 @@ def test_dynamically_connected_over_infiniband(subnet, program, end):
 
 @pytest.mark.parametrize(("program", "end"), of((DCI,), DYNAMIC + DYNAMIC_ROCE))
 def test_dynamically_connected_over_roce(segment, program, end):
-    settings = [setting for setting in segment if setting.name != "as frames"]
+    settings = [setting for setting in segment if not setting.name.startswith("as ")]
     assert end_of(outcomes(settings, program)) == end

@@ -129,10 +129,10 @@ def roce(name, count=2, *, link=False):
     return Setting(name, nodes[0], nodes[-1], clock)
 
 
-def roce_frames(name):
-    """Functions of different processes."""
+def roce_frames(name, *, trains=False):
+    """Functions of different processes; with ``trains`` these are ours and on one host."""
     clock = HandClock()
-    left, right = on_a_cable(clock)
+    left, right = on_a_cable(clock, takes_trains=trains)
     return Setting(name, left, right, clock)
 
 

@@ -9,8 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.device.port.eth.roce.framing import Framer, Headers
+from emu.device.port.eth.roce.reading import network_header, parse
+from emu.device.port.packet import OPS
+from emu.device.port.packet import Packet as RocePacket
 from emu.device.rounds.sizes import PACKETS_PER_CONNECTION
 from emu.driver.ethernet.frames import Packet
+from emu.driver.nodes.roce import ipv4
 from emu.driver.transport.stranger import Stranger
 from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.uplinks import Uplinks
@@ -19,6 +24,7 @@ from emu.server.net.fabric.connection import PAUSE_BYTES
 from emu.server.net.fabric.protocol import FrameKind, Identity
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
+from layouts.wire.bth import PacketKind, Service
 
 A, B, C = (bytes((2, 0, 0, 0, 0, number)) for number in (1, 2, 3))
 ETHERNET = Identity(is_ethernet=True)
@@ -255,12 +261,50 @@ def test_what_no_process_of_ours_sends_ends_the_connection(unix, body, why, capl
 
 
 @pytest.mark.hostile
-def test_frames_from_a_member_without_an_ethernet_port(unix, caplog):
+@pytest.mark.parametrize("kind", [FrameKind.FRAME, FrameKind.FRAME_TRAIN])
+def test_frames_from_a_member_without_an_ethernet_port(unix, caplog, kind):
     unix.join()
     stranger = Stranger.member(unix)
-    stranger.say(FrameKind.FRAME, bytes(64))
+    stranger.say(kind, bytes(64))
     assert stranger.is_dropped()
-    assert "FRAME from a member" in caplog.text
+    assert f"{kind.name} from a member" in caplog.text
+
+
+def train(to, source, count):
+    """A train of RoCE packets from one MAC address to another."""
+    headers = Headers(to, source, ipv4(1), ipv4(2))
+    packet = RocePacket(OPS[Service.RC, PacketKind.WRITE, False, False, None], 0x40, 0x20)
+    front = Framer(headers, 0xFFFF).frame(packet, [bytes(1024)], 1024)
+    return front[:-4] + b"".join(bytes((number,)) * 1024 for number in range(1, count)) + front[-4:]
+
+
+@pytest.mark.hostile
+def test_a_train_for_who_takes_frames_is_cut(unix):
+    hub = unix.join()
+    stranger = Stranger.member(unix, ETHERNET)
+    hub.host.send(ethernet(EVERYONE, A, 0x88B5))
+    stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(A, B, 5))
+    unix.until(lambda: len(hub.host.got) == 5)
+    packets = [parse(frame.data, network_header(frame.data)) for frame in hub.host.got]
+    assert [packet.psn for packet in packets] == [*range(0x20, 0x25)]
+    assert [packet.payload[0] for packet in packets] == [*range(5)]
+
+
+@pytest.mark.hostile
+def test_what_is_no_train(unix, caplog):
+    hub = unix.join()
+    stranger = Stranger.member(unix, ETHERNET)
+    good = train(A, B, 5)
+    bad = [b"", bytes(5000), good[:-1], good + b"\0", good[:14] + bytes(20) + good[34:]]
+    for body in bad:
+        stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + body)
+    unix.settle()
+    (uplink,) = hub.uplinks()
+    assert uplink.dropped["malformed"] == len(bad)
+    assert hub.host.got == []
+    stranger.say(FrameKind.FRAME_TRAIN, bytes(3))
+    assert stranger.is_dropped()
+    assert "a train is cut off" in caplog.text
 
 
 @pytest.mark.hostile
@@ -289,7 +333,10 @@ def test_what_a_guest_behind_a_member_may_send_is_dropped_and_counted(unix):
 )
 @given(
     st.lists(
-        st.tuples(st.sampled_from([FrameKind.FRAME, FrameKind.GUIDS]), st.binary(max_size=150))
+        st.tuples(
+            st.sampled_from([FrameKind.FRAME, FrameKind.FRAME_TRAIN, FrameKind.GUIDS]),
+            st.binary(max_size=150),
+        )
     )
 )
 def test_random_bodies(unix, said):

@@ -27,6 +27,7 @@ from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
+    from emu.device.ports import CarryTrain
     from emu.device.state.hca import Hca
 
 FDB_POINT: FaultPoint[[int, Frame], bool] = FaultPoint("fdb")
@@ -237,6 +238,12 @@ class _Segment(EthWire["Hca"]):
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """As for ``is_pausing_to``."""
         self._switch.uplink.when_room_to(mac, callback)
+
+    def train_to(self, mac: bytes, /) -> CarryTrain | None:
+        """The cable's way, if the function has it to itself."""
+        if self._vhca.vport_number != MANAGER or self._switch.decides:
+            return None
+        return self._switch.uplink.train_to(mac)
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
         """Carry a frame through the switch."""

@@ -15,6 +15,7 @@ from emu.device.engine.eth import rdma_steering
 from emu.device.engine.eth.rdma_steering import Passage
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.ud.delivery import arrive
+from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK
 from emu.device.port.eth.roce.datagram import datagram_of, vlan_of
 from emu.device.port.eth.roce.gids import MAC_BYTES
@@ -26,6 +27,10 @@ from emu.device.port.eth.roce.reading import (
     tag_of,
     version_of,
 )
+from emu.device.port.eth.roce.trains import HEAD_BYTES, frames_of, parse_train
+from emu.device.port.eth.traffic import FCS_BYTES
+from emu.device.port.packet import BadPacketError
+from emu.device.port.train import Train
 from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
@@ -75,6 +80,41 @@ def take(
             hca.nic_vport.looped_in.sort_frame(frame, 1, len(frame))
             hca.nic_vport.looped_out.sort_frame(frame, 1, len(frame))
         intake.receive(hca, packet, len(frame))
+    return True
+
+
+def arrive_train(hca: Hca, frame: memoryview) -> None:
+    """Take a train that has come by the cable; else the frames of its packets come by it.
+
+    One that cannot be cut into frames is lost.
+    """
+    try:
+        train, length = parse_train(frame)
+        if not _take_train(hca, bytes(frame[:HEAD_BYTES]), train, length):
+            for one in frames_of(frame):
+                hca.switch.receive(Frame(one))
+    except BadPacketError as error:
+        log.debug("%s: a train is dropped: %s", hca.model.name, error)
+
+
+def _take_train(hca: Hca, head: bytes, train: Train, length: int) -> bool:
+    """Take a train at once. False where plans, tables, the MTU or what waits decide about frames.
+
+    ``head`` has its headers, ``length`` is that of each frame.
+    """
+    if (
+        hca.faults is not None
+        or hca.rdma_rx.root is not None
+        or hca.switch.is_decided(hca)
+        or not hca.nic_vport.is_up
+        or not hca.link.is_up
+        or not hca.arrivals.is_free
+        or length + FCS_BYTES > hca.nic_vport.oper_mtu
+        or not _is_for(hca, head, network_header(head))
+    ):
+        return False
+    hca.nic_vport.received.sort_frame(head, train.count, train.count * length)
+    intake.receive_train(hca, train, length)
     return True
 
 

@@ -195,9 +195,18 @@ class RoceWire:
             self._eth.transmit(source, Frame(self._held.popleft()))
         self._wake()
 
-    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
-        """None: each is a frame of Ethernet."""
-        return None
+    def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
+        """The port's way to another process, if it takes trains and nothing waits before it.
+
+        None where tables or the MTU decide about each frame.
+        """
+        if not address or mtu > source.link.most_payload or source.rdma_tx.root is not None:
+            return None
+        mac = parts_of(address)[1]
+        self._look()
+        if mac in self._macs or self._held or self._frames:
+            return None
+        return self._eth.train_to(mac)
 
     def when_room(self, address: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more frames may be sent."""

@@ -244,7 +244,7 @@ class ShownWire:
         """Every peer is reached by packets."""
         return self._inner.reaches(lid) or self._inner.node(lid) is not None
 
-    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
+    def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """None: the rules are shown each packet."""
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from emu.device.port.eth.frame import Frame
-from emu.device.ports import NodeT
+from emu.device.ports import CarryTrain, NodeT
 
 
 class EthWire(Protocol[NodeT]):
@@ -44,6 +44,12 @@ class EthWire(Protocol[NodeT]):
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` once, when frames to a MAC address need not wait any more."""
+
+    def train_to(self, mac: bytes, /) -> CarryTrain | None:
+        """What carries the function's trains of RoCE packets to a MAC address, for now.
+
+        None where each packet has to be a frame.
+        """
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Carry a frame; it may be lost, which the wire counts. Never blocks, never raises."""
@@ -83,6 +89,9 @@ class NoWire(EthWire[NodeT]):
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call it at once."""
         callback()
+
+    def train_to(self, mac: bytes, /) -> None:
+        """Nothing does."""
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Lose the frame."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from emu.device.engine.eth.roce import arrive_train
 from emu.device.engine.eth.room import MANY, room
 from emu.device.port.eth.frame import Frame
+from emu.device.ports import Buffer, CarryTrain
 from emu.server.net.eth.parcels import parcels
 from emu.server.net.eth.port import SegmentPort
 from emu.server.net.eth.switch import SegmentSwitch
@@ -102,6 +104,13 @@ class FunctionPort(SegmentPort):
             carry = partial(self._switch.forward, self)
             self.tx_link.take_all(parcels(frame, carry), len(frame.data))
 
+    def train_to(self, mac: bytes) -> CarryTrain | None:
+        """The segment's way to an address, unless somebody here is to see each frame."""
+        hca = self._hca
+        if self.watcher is not None or self.tx_link is not None or hca is None:
+            return None
+        return self._switch.train_to(self, mac) if hca.nic_vport.is_up else None
+
     def is_pausing_to(self, mac: bytes) -> bool:
         """Whether frames to an address should wait."""
         if self.tx_link is not None and self.tx_link.is_pausing:
@@ -151,6 +160,24 @@ class FunctionPort(SegmentPort):
             self._enter(frame)
         else:
             self.rx_link.take_all(parcels(frame, self._enter), len(frame.data))
+
+    @property
+    def takes_trains(self) -> bool:
+        """Whether neither a link nor a watcher is to see each frame."""
+        return self.watcher is None and self.rx_link is None
+
+    def deliver_train(self, pieces: Sequence[Buffer]) -> bool:
+        """Hand a train to the function. An exception there stops that function only."""
+        hca = self._hca
+        if hca is None or hca.has_failed:
+            self.dropped["down"] += 1
+            return True
+        self.sent += 1
+        try:
+            arrive_train(hca, memoryview(b"".join(pieces) if len(pieces) > 1 else pieces[0]))
+        except Exception:
+            hca.fail()
+        return True
 
     def _enter(self, frame: Frame) -> None:
         """Hand a frame to the function. An exception there stops that function only."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.frame import MIN_BYTES, Frame
+from emu.device.ports import Buffer
 from emu.server.net.eth.loops import UplinkGuard
 
 
@@ -59,6 +60,15 @@ class SegmentPort:
 
     def deliver(self, frame: Frame) -> None:
         """Let a frame out of the segment here; it may be lost, which is counted. Never raises."""
+        raise NotImplementedError
+
+    @property
+    def takes_trains(self) -> bool:
+        """Whether trains of RoCE packets can leave here for now."""
+        return False
+
+    def deliver_train(self, pieces: Sequence[Buffer]) -> bool:
+        """Let a train out, in pieces that are not kept; False when senders had better wait."""
         raise NotImplementedError
 
     def about(self) -> dict[str, object]:

@@ -7,10 +7,14 @@ unfinished checksums stay what they are between our processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.plain import is_sound
+from emu.device.port.eth.roce.trains import parse_train
+from emu.device.port.packet import BadPacketError
+from emu.device.ports import Buffer
+from emu.device.rounds.sizes import TRAIN_WORK
 from emu.server.net.eth.port import SegmentPort
 from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.switch import SegmentSwitch
@@ -46,6 +50,18 @@ class _Uplink(SegmentPort):
         else:
             self.sent += 1
             self._connection.send(FrameKind.FRAME, protocol.ethernet(self._number, frame))
+
+    @property
+    def takes_trains(self) -> bool:
+        """Whether the other process reads."""
+        return not self._connection.is_congested
+
+    def deliver_train(self, pieces: Sequence[Buffer]) -> bool:
+        """Send a train."""
+        self.sent += 1
+        return self._connection.send_pieces(
+            FrameKind.FRAME_TRAIN, (protocol.segment(self._number), *pieces)
+        )
 
 
 class Uplinks:
@@ -96,3 +112,15 @@ class Uplinks:
         switch.forward(port, frame)
         packets = -(-len(frame.data) // frame.gso_size) if frame.gso_size else 1
         return packets * (len(switch.ports) if frame.data[0] & 1 else 1)
+
+    def received_train(self, connection: FabricConnection, body: memoryview) -> int:
+        """A train of RoCE packets from another process; returns how much work it was."""
+        number, frame = protocol.read_train(body)
+        switch = self.segments.segment(number)
+        port = self._ports[connection][number]
+        try:
+            parse_train(frame)
+            switch.forward_train(port, frame)
+        except BadPacketError:
+            port.dropped["malformed"] += 1
+        return TRAIN_WORK

@@ -140,21 +140,21 @@ class FabricConnection:
             self.close("it does not read")
         return self._packet_bytes < PAUSE_BYTES
 
-    def send_train(self, pieces: Sequence[Buffer]) -> bool:
-        """As :meth:`send`, for the pieces of a TRAIN, which are valid until this returns.
+    def send_pieces(self, kind: FrameKind, pieces: Sequence[Buffer]) -> bool:
+        """As :meth:`send`, for a train in pieces, which are valid until this returns.
 
         What the socket takes is copied by nobody else.
         """
         if self._queue and not self._is_blocked:
             self._write()
         if self._queue or self._sock is None or len(pieces) >= _BUFFERS_PER_CALL:
-            return self.send(FrameKind.TRAIN, b"".join(pieces))
+            return self.send(kind, b"".join(pieces))
         size = sum(map(len, pieces))
-        written = self._write_some((HEADER.pack(size, FrameKind.TRAIN), *pieces))
+        header = HEADER.pack(size, kind)
+        written = self._write_some((header, *pieces))
         left = HEADER.size + size - written
         if left and self._sock is not None:
-            whole = b"".join((HEADER.pack(size, FrameKind.TRAIN), *pieces))
-            self._queue.append((True, whole[written:]))
+            self._queue.append((True, b"".join((header, *pieces))[written:]))
             self._packet_bytes += left
             self._has_begun = written > 0
             self._set_blocked(True)

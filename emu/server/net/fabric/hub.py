@@ -170,6 +170,8 @@ class Hub:
             return self._forward_train(connection, body)
         if kind is FrameKind.FRAME and member.has_ethernet:
             return self._site.ethernet.received(connection, body)
+        if kind is FrameKind.FRAME_TRAIN and member.has_ethernet:
+            return self._site.ethernet.received_train(connection, body)
         if not member.is_greeted:
             if kind is not FrameKind.HELLO:
                 raise FabricProtocolError(f"{kind.name} before HELLO")
@@ -335,7 +337,7 @@ class Hub:
         if target is None:
             return self._site.deliver_train(train, body)
         if target is not source:
-            target.send_train((body,))
+            target.send_pieces(FrameKind.TRAIN, (body,))
         return TRAIN_WORK
 
     def _check_source(self, source: FabricConnection, packet: Packet) -> None:

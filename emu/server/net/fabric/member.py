@@ -95,6 +95,8 @@ class Membership:
             self._greeted(kind, body)
         elif kind is FrameKind.FRAME and self._has_ethernet:
             return self._site.ethernet.received(connection, body)
+        elif kind is FrameKind.FRAME_TRAIN and self._has_ethernet:
+            return self._site.ethernet.received_train(connection, body)
         elif kind is FrameKind.GUIDS:
             self._ethernet = protocol.read_guids(body)
             return 1 + len(self._ethernet)

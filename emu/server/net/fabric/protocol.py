@@ -5,10 +5,9 @@ of its port, a LID and a GUID, 0 for any; an Ethernet port has no LID. The liste
 WELCOME and the assigned LIDs and GUIDs, or with REFUSED and the reason. From then on members report
 their own InfiniBand ports (PORT), the listener tells each member about all ports but the member's
 own (PORTS, and the GUIDs of Ethernet ports), and which multicast LIDs lead to a member's ports
-(GROUP). Three kinds of frames go in both directions: PACKETs, from the local route header to the
-invariant CRC; TRAINs of them, as ``emu.device.port.train`` has them; and Ethernet frames, from the
-destination address to the payload's end, behind the number of their segment and what the sender
-knows of them.
+(GROUP). Four kinds of frames go in both directions: PACKETs, from the local route header to the
+invariant CRC; Ethernet frames, from the destination address to the payload's end, behind the number
+of their segment and what the sender knows of them; and TRAINs of both (``emu.device.port.train``).
 
 Everything from a socket is checked here before it is used.
 """
@@ -23,6 +22,7 @@ from struct import Struct
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.eth.frame import MAX_BYTES as MAX_FRAME
 from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.roce import trains as roce_trains
 from emu.device.port.ib import framing
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
@@ -44,6 +44,8 @@ _GROUP = Struct(">H16s?")
 """MLID, the port's GID, and whether the one leads to the other."""
 _FRAME = Struct(">BBH")
 """Segment, what is vouched for, segment size of a super-frame or 0."""
+_SEGMENT = Struct(">B3x")
+"""Of a train of RoCE packets."""
 _CHECKED, _FILLED = 1, 2
 _PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
 _PKEY = Struct(">H")
@@ -64,9 +66,10 @@ class FrameKind(IntEnum):
     GUIDS = 8
     GROUP = 9
     TRAIN = 10
+    FRAME_TRAIN = 11
 
 
-LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME, FrameKind.TRAIN})
+LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME, FrameKind.TRAIN, FrameKind.FRAME_TRAIN})
 """The kinds that are dropped when the other side does not read."""
 
 _MOST_PORT = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
@@ -81,6 +84,7 @@ MAX_BODY = {
     FrameKind.GUIDS: MAX_PORTS * _GUID.size,
     FrameKind.GROUP: _GROUP.size,
     FrameKind.TRAIN: framing.MAX_TRAIN_BYTES,
+    FrameKind.FRAME_TRAIN: _SEGMENT.size + roce_trains.MAX_TRAIN_BYTES,
 }
 
 
@@ -211,6 +215,18 @@ def read_ethernet(body: memoryview) -> tuple[int, Frame]:
         raise FabricProtocolError(f"an Ethernet frame with flags {flags:#x}")
     checked, filled = flags & _CHECKED != 0, flags & _FILLED != 0
     return segment, Frame(bytes(body[_FRAME.size :]), gso_size, checked, filled)
+
+
+def segment(number: int) -> bytes:
+    """The front of FRAME_TRAIN."""
+    return _SEGMENT.pack(number)
+
+
+def read_train(body: memoryview) -> tuple[int, memoryview]:
+    """The segment and the frame in the body of FRAME_TRAIN. Raises FabricProtocolError."""
+    if len(body) < _SEGMENT.size:
+        raise FabricProtocolError("a train is cut off")
+    return _SEGMENT.unpack_from(body)[0], body[_SEGMENT.size :]
 
 
 def reason(text: str) -> bytes:

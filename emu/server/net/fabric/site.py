@@ -24,6 +24,9 @@ class FrameCarrier(Protocol):
     def received(self, connection: FabricConnection, body: memoryview) -> int:
         """A FRAME; returns how much work it was. FabricProtocolError closes the connection."""
 
+    def received_train(self, connection: FabricConnection, body: memoryview) -> int:
+        """A FRAME_TRAIN; as above."""
+
 
 class Site(Protocol):
     """The process around a hub or a membership."""

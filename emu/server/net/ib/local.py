@@ -114,7 +114,7 @@ class LocalFabric:
         """Carry a packet behind its sender's port."""
         return self._packets.add(frame)
 
-    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
+    def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """None: inside the process there are packets only where each is looked at."""
         return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
@@ -192,12 +193,12 @@ class SocketFabric(LocalFabric):
             return super()._forward(frame)
         return connection.send(FrameKind.PACKET, frame)
 
-    def train_to(self, source: Hca, address: int) -> CarryTrain | None:
+    def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """The connection to the LID's process, unless something on the way is about packets."""
         if self.watcher is not None or source.link.lid in self.tx_links:
             return None
         connection = self._connection_to(address)
-        return None if connection is None else connection.send_train
+        return None if connection is None else partial(connection.send_pieces, FrameKind.TRAIN)
 
     def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
         connection = self._connection_to(lid)

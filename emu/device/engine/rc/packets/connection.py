@@ -82,7 +82,7 @@ class PacketConnection:
             return None
         if self._route is None:
             self._route = self.hca.link.route(self.qp.ctx.primary_address_path)
-        return self.hca.wire.train_to(self.hca, self._route.address)
+        return self.hca.wire.train_to(self.hca, self._route.address, self.qp.mtu_bytes)
 
     def send_train(self, carry: CarryTrain, packet: Packet, payload: Views, count: int) -> None:
         """Put ``count`` middle packets of a message on the wire, of which ``packet`` is the first.
@@ -92,9 +92,11 @@ class PacketConnection:
         hca, mtu, route = self.hca, self.qp.mtu_bytes, self._route
         assert route is not None
         front = route.frame(packet, (), mtu)
-        hca.link.count_sent(count, count * (len(front) + mtu), self.qp.marks)
+        octets = count * (len(front) + mtu) if front else 0
+        hca.link.count_sent(count, octets, self.qp.marks)
         if (
-            hca.link.is_up
+            front  # there is none while the source GID is empty
+            and hca.link.is_up
             and not carry((front[:-ICRC_BYTES], *payload, front[-ICRC_BYTES:]))
             and not self.is_waiting
         ):

@@ -118,7 +118,7 @@ def transport_header(frame: bytes | bytearray, at: int) -> int:
 
 def seal(frame: bytearray, at: int) -> None:
     """Put the right invariant CRC into a frame that :func:`parse` takes but for that."""
-    start, length, crc, _ = _parse_headers(frame, at)
+    start, length, crc, _ = read_headers(frame, at)
     end = start + length - ICRC_BYTES
     ICRC.pack_into(frame, end, crc32(frame[start + BTH_MASKED : end], crc))
 
@@ -131,15 +131,20 @@ def parse(frame: bytes | bytearray, at: int) -> Packet:
     the invariant CRC covers more. Raises :class:`BadFrameError`.
     """
     size = len(frame)
-    start, length, crc, grh = _parse_headers(frame, at)
+    start, length, crc, grh = read_headers(frame, at)
     end = start + length
     if end > size or not SMALLEST_BYTES <= length <= MAX_BYTES:
         raise BadFrameError("bad length", f"frame {size}, packet {length}")
     view = memoryview(frame)
     if crc32(view[start + BTH_MASKED : end - ICRC_BYTES], crc) != _read_icrc(frame, end - 4)[0]:
         raise BadFrameError("bad ICRC", f"packet {length}")
+    return packet_in(view[:end], start, grh)
+
+
+def packet_in(frame: memoryview, start: int, grh: GlobalHeader) -> Packet:
+    """The packet whose transport header begins at ``start``. Raises :class:`BadFrameError`."""
     try:
-        packet = parse_transport(view[:end], start)
+        packet = parse_transport(frame, start)
     except BadPacketError as error:
         raise BadFrameError("bad transport header", str(error)) from None
     packet.grh = grh
@@ -147,7 +152,7 @@ def parse(frame: bytes | bytearray, at: int) -> Packet:
     return packet
 
 
-def _parse_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
+def read_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
     """Where the transport packet begins, its length, the CRC so far, and what the headers say."""
     room = len(frame) - at - SMALLEST_BYTES
     if room >= IPV4_BYTES + UDP_BYTES and frame[at] == IPV4_IN_5_WORDS:
@@ -160,7 +165,7 @@ def _parse_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Gl
 
 
 def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """As :func:`_parse_headers`."""
+    """As :func:`read_headers`."""
     (
         version, tos, total, ident, fragment, ttl, protocol, checksum, addresses, sport, dport, udp,
         _, bth,
@@ -179,7 +184,7 @@ def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Globa
 
 
 def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """As :func:`_parse_headers`."""
+    """As :func:`read_headers`."""
     first, length, protocol, hops, sgid, dgid, sport, dport, udp, _, bth = _read_ipv6(frame, at)
     if udp != length:
         raise BadFrameError("bad length", f"IP {length}, UDP {udp}")
@@ -192,7 +197,7 @@ def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Globa
 
 
 def _parse_grh(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """As :func:`_parse_headers`."""
+    """As :func:`read_headers`."""
     first, length, follows, hops, sgid, dgid, bth = _read_grh(frame, at)
     masked = _mask_grh(ONES, MASKED_WORD, length, follows, 0xFF, sgid, dgid, bth, 0xFF)
     header = GlobalHeader(sgid, dgid, first >> 20 & 0xFF, first & 0xFFFFF, hops)

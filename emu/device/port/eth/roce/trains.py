@@ -1,0 +1,60 @@
+"""Trains of RoCE packets (``emu.device.port.train``) in frames between processes of ours.
+
+Such a frame begins as its first packet's would and ends with a field for the invariant CRC, which
+means nothing: the sockets that carry trains do not damage them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from emu.device.port.eth.headers import ETHERNET_BYTES
+from emu.device.port.eth.roce.framing import IPV6_BYTES, TAG_BYTES, UDP_BYTES
+from emu.device.port.eth.roce.reading import (
+    BadFrameError,
+    network_header,
+    packet_in,
+    read_headers,
+    seal,
+    transport_header,
+)
+from emu.device.port.packet import MAX_BYTES, MAX_PAYLOAD
+from emu.device.port.train import MOST_PACKETS, Train, train_of
+from layouts.wire.bth import ACK_REQUEST, ICRC_BYTES, bth
+
+HEAD_BYTES: Final = ETHERNET_BYTES + TAG_BYTES + IPV6_BYTES + UDP_BYTES + bth.size + 8
+"""The front of a frame, with all headers that are looked at."""
+MAX_TRAIN_BYTES: Final = HEAD_BYTES + MAX_BYTES + (MOST_PACKETS - 1) * MAX_PAYLOAD
+_PSN_AT: Final = 8
+"""Offset of the word with the PSN in a BTH."""
+
+
+def parse_train(frame: memoryview) -> tuple[Train, int]:
+    """The train in a frame, and how long the frame of its first packet would be.
+
+    The payload stays a view of the frame. Raises BadPacketError.
+    """
+    head = bytes(frame[:HEAD_BYTES])
+    at = network_header(head)
+    if not at:
+        raise BadFrameError("bad length", "a train that is no frame of RoCE")
+    start, size, _, grh = read_headers(head, at)
+    length = start + size
+    if length >= len(frame) or len(frame) > MAX_TRAIN_BYTES or size > MAX_BYTES:
+        raise BadFrameError("bad length", f"train {len(frame)}, packet {size}")
+    return train_of(packet_in(frame[:length], start, grh), frame, length), length
+
+
+def frames_of(frame: memoryview) -> Iterator[bytes]:
+    """The frames of a train's packets, each with its own invariant CRC. Raises BadPacketError."""
+    train, _ = parse_train(frame)
+    front = bytearray(frame[: len(frame) - len(train.payload) - ICRC_BYTES])
+    at = network_header(front)
+    psn_at = transport_header(front, at) + _PSN_AT
+    for packet in train.packets():
+        word = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
+        front[psn_at : psn_at + 4] = word.to_bytes(4, "big")
+        one = bytearray().join((front, packet.payload, bytes(ICRC_BYTES)))
+        seal(one, at)
+        yield bytes(one)
