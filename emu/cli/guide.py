@@ -19,8 +19,9 @@ One page for each thing to do, with the commands to type. `share/man/man1/mlx5em
 
 """
 _COMPLETION = """
-Completion: for bash, put `eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)"` into ~/.bashrc; for zsh
-and fish likewise with `zsh_source` and `fish_source`.
+Completion, of models, kernels, kinds of objects, commands and the words of fault rules as well:
+for bash, put `eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)"` into ~/.bashrc; for zsh and fish
+likewise with `zsh_source` and `fish_source`.
 """
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from emu.cli.shared.completion import Complete, complete_device, complete_kernel
 from emu.cli.shared.files import NewFile
 from emu.guests.options import Option
 from emu.guests.options.kinds import (
@@ -29,6 +30,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=Tru
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
 _NEW_DIRECTORY = click.Path(file_okay=False, writable=True, path_type=Path, resolve_path=True)
 _NEW_FILE = NewFile(resolve_path=True)
+
+_COMPLETED: dict[str, Complete] = {"device": complete_device, "kernel": complete_kernel}
+"""Options of which a shell completes more than files and choices."""
 
 
 class _Shared(click.Path):
@@ -78,7 +82,7 @@ def offered(one: Option) -> Callable[[F], F]:
         about |= {"type": click_type(one.kind), "metavar": one.kind.metavar or None}
     if isinstance(one.kind, Words):
         about |= {"multiple": True, "default": ()}
-    return click.option(_flags(one), one.name, **about)
+    return click.option(_flags(one), one.name, shell_complete=_COMPLETED.get(one.flag), **about)
 
 
 def refused(one: Option, why: str) -> Callable[[F], F]:

@@ -73,8 +73,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     chosen: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
-        if not equals or key not in _KEYS:
-            raise DeviceSpecError(f"{setting!r} is none of {', '.join(_KEYS.values())}")
+        if not equals or key not in SETTINGS:
+            raise DeviceSpecError(f"{setting!r} is none of {', '.join(SETTINGS.values())}")
         chosen[key] = _READERS.get(key, _number)(key, value)
     model = _linked(name, chosen)
     values = {
@@ -154,7 +154,7 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
             if value in holders:
                 raise DeviceSpecError(
                     f"functions {holders[value]} and {number} both have {key}={value:#x}: give one"
-                    f" of them another with {_KEYS[key]}"
+                    f" of them another with {SETTINGS[key]}"
                 )
             holders[value] = number
     return specs
@@ -177,7 +177,7 @@ _BOTH_FORMATS = 2
 _ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
 _ODP_ALL: tuple[Capabilities, ...] = ({}, ALL_TRANSPORT_ODP, ALL_MEMORY_ODP)
 
-_KEYS = {
+SETTINGS = {
     "guid": "guid=N",
     "lid": "lid=N",
     "pages": "pages=N",
@@ -195,6 +195,7 @@ _KEYS = {
     "bf": "bf=N",
     "sfs": "sfs=N",
 }
+"""What can be set, and how it is written."""
 _OF_LINK = {
     "lid": PortType.IB,
     "pkeys": PortType.IB,

@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from emu.cli.runs.fired import tell_idle
+from emu.cli.shared.completion import complete_point, complete_rule
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
 from emu.cli.shared.words import table_of
 from emu.guests.named import running
@@ -29,7 +30,7 @@ def fault() -> None:
 
 
 @fault.command()
-@click.argument("name", default="", metavar="[POINT]")
+@click.argument("name", default="", metavar="[POINT]", shell_complete=complete_point)
 def points(name: str) -> None:
     """List the points where a rule can strike, or what it can match and do at POINT."""
     from emu.device.faults.vocabulary import POINTS
@@ -72,7 +73,13 @@ def _table(*columns: str) -> Table:
 
 @fault.command()
 @control_option
-@click.argument("words", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="[NAME] KEY=VALUE...",
+    shell_complete=complete_rule,
+)
 def add(words: tuple[str, ...], control: Path | None) -> None:
     """Add a rule: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ times=1
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
+from emu.cli.shared.completion import complete_kind
 from emu.cli.shared.control import connect, console, control_option, guest_argument
 from emu.host.printable import one_line
 
@@ -20,7 +21,12 @@ from emu.host.printable import one_line
 @guest_argument
 @control_option
 @click.option("--function", type=click.IntRange(0, 15), metavar="N", help="Only this function.")
-@click.option("--kind", metavar="KIND", help="Only objects of this kind, such as qp or mkey.")
+@click.option(
+    "--kind",
+    metavar="KIND",
+    help="Only objects of this kind, such as qp or mkey.",
+    shell_complete=complete_kind,
+)
 @click.option("--limit", type=click.IntRange(0, 20000), default=100, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
 def objects(

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from emu.cli.options.net import net_option
+from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import NewFile
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
@@ -67,6 +68,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     "devices",
     multiple=True,
     metavar="SPEC",
+    shell_complete=complete_device,
     help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N] of the socket "
     "at the same place. Default: connectx6.",
 )

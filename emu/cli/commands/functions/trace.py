@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from emu.cli.shared.completion import complete_op, complete_trace_point
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
@@ -85,6 +86,7 @@ def trace() -> None:
     default="",
     callback=_points,
     metavar="POINT[,...]",
+    shell_complete=complete_trace_point,
     help=f"Only these: {', '.join(TracePoint)}.",
 )
 @click.option(
@@ -93,6 +95,7 @@ def trace() -> None:
     default="",
     callback=_ops,
     metavar="OP[,...]",
+    shell_complete=complete_op,
     help="Only these commands, such as CREATE_CQ or 0x400.",
 )
 @click.option(
