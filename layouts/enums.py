@@ -429,6 +429,7 @@ class RqType(IntEnum):
 class GeneralObject(IntEnum):
     """Types of general objects (rdma-core's mlx5_ifc.h: MLX5_OBJ_TYPE_*)."""
 
+    FLOW_METER_ASO = 0x24
     RESERVED_QPN = 0x2C
 
 
@@ -538,6 +539,7 @@ class Opcode(IntEnum):
     DUMP = 0x23
     UMR = 0x25
     ENHANCED_MPSW = 0x29
+    ACCESS_ASO = 0x2D
 
 
 class UmrFlag(IntFlag):

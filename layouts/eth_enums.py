@@ -236,6 +236,24 @@ class FlowAction(IntFlag):
     EXECUTE_ASO = 0x4000
 
 
+class MeterColor(IntEnum):
+    """What a flow meter makes of a packet (MLX5_FLOW_METER_COLOR_*)."""
+
+    RED = 0
+    YELLOW = 1
+    GREEN = 2
+    UNDEFINED = 3
+
+
+class MeterMode(IntEnum):
+    """flow_meter_parameters.meter_mode: what a meter counts."""
+
+    BYTES_IP_LENGTH = 0
+    BYTES_CALC_WITH_L2 = 1
+    BYTES_CALC_WITH_L2_IPG = 2
+    NUM_PACKETS = 3
+
+
 class ReformatType(IntEnum):
     """packet_reformat_context_in.reformat_type (MLX5_REFORMAT_TYPE_*), as far as it is built."""
 

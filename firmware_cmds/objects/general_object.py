@@ -1,4 +1,4 @@
-"""General objects; so far reserved queue pair numbers.
+"""General objects: reserved queue pair numbers, and flow meters.
 
 A process that makes its queue pairs elsewhere takes a number from here for rdma_cm, which tells
 connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.queues.queue import ReservedQpn
-from layouts.enums import Op, Status
+from firmware_cmds.steering import flow_meter
+from layouts.enums import GeneralObject, Op, Status
 from layouts.objects import general_object as layout
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ def _check_type(caps: Caps, obj_type: int) -> None:
 def create_general_object(
     hca: Hca, cmd: layout.CreateGeneralObjectIn, out: layout.CreateGeneralObjectOut
 ) -> None:
-    """Reserve one queue pair number (log_reserved_qpn_granularity is 0)."""
+    """Reserve one queue pair number (log_reserved_qpn_granularity is 0), or make flow meters."""
     _check_type(hca.caps, cmd.op_mod)
+    if cmd.op_mod == GeneralObject.FLOW_METER_ASO:
+        out.obj_id = flow_meter.create(hca, cmd)
+        return
     if cmd.log_obj_range:
         raise CmdError(
             Status.LIM_ERR, "more numbers than log_reserved_qpn_granularity",
@@ -46,6 +50,9 @@ def create_general_object(
 def destroy_general_object(
     hca: Hca, cmd: layout.DestroyGeneralObjectIn, out: layout.DestroyGeneralObjectOut
 ) -> None:
-    """The number can be a queue pair's again."""
+    """The number can be a queue pair's again, or the meters are gone."""
     _check_type(hca.caps, cmd.op_mod)
+    if cmd.op_mod == GeneralObject.FLOW_METER_ASO:
+        flow_meter.destroy(hca, cmd.obj_id)
+        return
     hca.reserved_qpns.remove(cmd.obj_id)

@@ -98,6 +98,8 @@ def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
         ctx.push_vlan = bytes(given.push_vlan)
         ctx.push_vlan_2 = bytes(given.push_vlan_2)
         ctx.packet_reformat_id = given.packet_reformat_id
+        for number, aso in enumerate(given.execute_aso):
+            ctx.execute_aso[number] = bytes(aso)
     if mask & SetFte.FLOW_TAG:
         ctx.flow_tag = given.flow_tag
     if mask & SetFte.DESTINATION_LIST:

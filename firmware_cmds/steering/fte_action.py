@@ -28,6 +28,7 @@ from emu.device.objects.eth.reshape import Step
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import UPLINK
 from firmware_cmds.options import first_set
+from firmware_cmds.steering.flow_meter import metering_of
 from layouts.enums import Status
 from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType
 from layouts.steering import fte as layout
@@ -53,6 +54,7 @@ _OPTIONAL = {
     FlowAction.VLAN_PUSH_2: "push_vlan_2",
     FlowAction.DECAP: "decap",
     FlowAction.PACKET_REFORMAT: "reformat",
+    FlowAction.EXECUTE_ASO: "execute_aso",
 }
 """Actions of tables that have the property of this name."""
 _BESIDE = reduce(or_, _OPTIONAL, FlowAction.COUNT | FlowAction.MOD_HDR)
@@ -135,6 +137,7 @@ def action_of(
         ctx.flow_tag,
         tuple(_counter(hca.flow_counters, item) for item in lists.counters),
         _steps(hca, table, ctx),
+        metering_of(hca, table, ctx),
     )
     if sum(bool(target.holds()) for target in action.vports) > _most_reformats(hca):
         raise CmdError(Status.LIM_ERR, "more reformats than log_max_fdb_encap_uplink")

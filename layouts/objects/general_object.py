@@ -8,14 +8,15 @@ Names and widths: rdma-core's mlx5_ifc.h (there it is create_reserved_qpn_in).
 from __future__ import annotations
 
 from layouts.cmd import CMD_IN, CMD_OUT
-from layouts.prm import Prm, bits, rsvd
+from layouts.prm import Prm, bits, octets, rsvd, tail
 
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
+# Behind it is the object, if its type has a structure of its own.
 create_general_object_in = Prm(
     "create_general_object_in",
-    *CMD_IN, rsvd(35), "log_obj_range" / bits(5), rsvd(24),
+    *CMD_IN, rsvd(35), "log_obj_range" / bits(5), rsvd(24), "object" / tail(octets(8)),
 )
 
 create_general_object_out = Prm(

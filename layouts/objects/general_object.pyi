@@ -1,6 +1,7 @@
 # Written by scripts/gen-view-types from general_object.py; a test fails when it is stale.
 
 from layouts.codec import View
+from layouts.fields import Items
 from layouts.prm import Prm
 
 class CreateGeneralObjectIn(View):
@@ -8,6 +9,7 @@ class CreateGeneralObjectIn(View):
     uid: int
     op_mod: int
     log_obj_range: int
+    object: Items[bytes]
 
 create_general_object_in: Prm[CreateGeneralObjectIn]
 

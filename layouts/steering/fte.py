@@ -14,6 +14,12 @@ from layouts.steering.flow_match import fte_match_param
 
 vlan = Prm("vlan", "ethtype" / bits(16), "prio" / bits(3), "cfi" / bits(1), "vid" / bits(12))
 
+exe_aso_ctrl_flow_meter = Prm(
+    "exe_aso_ctrl_flow_meter",
+    "return_reg_id" / bits(4), "aso_type" / bits(4), rsvd(20), "action" / bits(1),
+    "init_color" / bits(2), "meter_id" / bits(1),
+)
+
 execute_aso = Prm(
     "execute_aso",
     "valid" / bits(1), rsvd(7), "aso_object_id" / bits(24), "exe_aso_ctrl" / octets(4),

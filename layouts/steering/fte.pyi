@@ -13,6 +13,15 @@ class Vlan(View):
 
 vlan: Prm[Vlan]
 
+class ExeAsoCtrlFlowMeter(View):
+    return_reg_id: int
+    aso_type: int
+    action: int
+    init_color: int
+    meter_id: int
+
+exe_aso_ctrl_flow_meter: Prm[ExeAsoCtrlFlowMeter]
+
 class ExecuteAso(View):
     valid: int
     aso_object_id: int

@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from emu.device.models.ethernet import METADATA, TABLES
 from emu.device.models.model import Capabilities, Model
+from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE
 from emu.device.objects.eth.packet_reformat import MOST_MOVED
-from layouts.enums import PortType
+from layouts.enums import GeneralObject, PortType
 from layouts.eth_enums import FdbToVport, InlineModeCap
 
 SWITCH_GENERAL: Capabilities = MappingProxyType(
@@ -68,6 +69,7 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
             "reformat_insert": 1, "reformat_remove": 1,
             # A table whose entries end a packet's way; they may lead back to where it comes from.
             "termination_table": 1, "termination_table_raw_traffic": 1,
+            "execute_aso": 1,
         },
         "flow_table_properties_esw_acl_ingress": _SWITCHING,
         "flow_table_properties_esw_acl_egress": _SWITCHING,
@@ -88,6 +90,15 @@ ESWITCH: Capabilities = MappingProxyType(
 )
 """Group ESWITCH."""
 
+
+METERS: Capabilities = MappingProxyType(
+    {
+        "log_meter_aso_granularity": 0,
+        "log_meter_aso_max_alloc": LOG_MOST_IN_RANGE,
+        "log_max_num_meter_aso": 16,
+    }
+)
+"""Group QOS: meters for entries of the FDB (tc's police), in objects of two."""
 
 MOVED_HEADERS: Capabilities = MappingProxyType(
     {
@@ -116,9 +127,11 @@ def with_switch(model: Model) -> Model:
     """The model with its switch. Raises ValueError for one that can have none."""
     if not can_switch(model):
         raise ValueError(f"{model.name} has no embedded switch")
+    objects = model.general["general_obj_types"] | 1 << GeneralObject.FLOW_METER_ASO
     return replace(
         model,
-        general=MappingProxyType({**model.general, **SWITCH_GENERAL}),
+        general=MappingProxyType({**model.general, **SWITCH_GENERAL, "general_obj_types": objects}),
+        qos=MappingProxyType({**model.qos, **METERS}),
         general_2=MappingProxyType({**model.general_2, **MOVED_HEADERS}),
         eswitch=ESWITCH,
         eswitch_flow_table=ESWITCH_FLOW_TABLES,

@@ -312,6 +312,41 @@ def test_a_tunnel(guest, pair):
     run(guest, "ip link del vx0; ip -n peer link del vxp; ip address del 10.9.9.1/24 dev eth0")
 
 
+def test_police_drops_what_is_above_a_rate(guest, pair):
+    """A meter gives each packet a colour, and what is red is dropped; tc counts both."""
+    one, two = pair
+    cross(guest, pair)
+    clear(guest, one.representor)
+    rule = "protocol ip prio 1 flower skip_sw ip_proto udp"
+    police = "action police pkts_rate 50 pkts_burst 20 conform-exceed drop/pipe"
+    redirect(guest, one.representor, two.representor, police, rule)
+    redirect(guest, one.representor, two.representor, "", "protocol all prio 2 flower skip_sw")
+    one.reaches(two.address)
+    before = int(two.run(f"cat /sys/class/net/{two.name}/statistics/rx_packets"))
+    send = "import socket; s = socket.socket(2, 2)\nfor _ in range(400): s.sendto(bytes(64), "
+    one.run(f"python3 -c '{send}(\"{two.address}\", 9))'")
+    came = int(two.run(f"cat /sys/class/net/{two.name}/statistics/rx_packets")) - before
+    assert 20 <= came < 350
+    assert in_hardware(guest, one.representor) >= 20
+    said = run(guest, f"sleep 2; tc -s filter show dev {one.representor} ingress")
+    dropped = int(re.search(r"police.*?dropped (\d+)", said, re.DOTALL)[1])
+    assert dropped >= 50
+    clear(guest, one.representor, two.representor)
+
+
+def test_police_holds_a_stream_down(guest, pair):
+    """Large sends are metered by the packet; TCP finds the rate."""
+    one, two = pair
+    cross(guest, pair)
+    clear(guest, one.representor)
+    police = "action police rate 20mbit burst 100k conform-exceed drop/pipe"
+    redirect(guest, one.representor, two.representor, police)
+    two.run("iperf3 -s -D -1")
+    said = json.loads(one.run(f"iperf3 -c {two.address} -t 5 -J"))
+    assert 2e6 < said["end"]["sum_received"]["bits_per_second"] < 25e6
+    clear(guest, one.representor, two.representor)
+
+
 def test_connections_are_tracked(guest, pair):
     """What belongs to an established connection passes without the kernel."""
     one, two = pair

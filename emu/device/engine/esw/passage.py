@@ -25,6 +25,7 @@ from layouts.eth_enums import ModifyField
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.reshape import Step
+    from emu.device.ports import Clock
     from emu.device.rounds.budget import Round
     from emu.device.state.eswitch import Eswitch
 
@@ -51,6 +52,8 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     return packets, packets * header + payload
 
 
+MOST_METERS: Final = 8
+"""Meters on the way of one packet. With more it is lost."""
 MOST_CUT: Final = 2048
 """Packets that are cut out of one super-frame, over all that get them. More are lost."""
 
@@ -69,8 +72,12 @@ class _Packet:
         self.packets, self.octets = stands_for(frame, headers)
 
 
-def passages(eswitch: Eswitch, source_port: int, frame: Frame, round_: Round) -> Iterator[Arrival]:
+def passages(
+    eswitch: Eswitch, source_port: int, frame: Frame, round_: Round, clock: Clock
+) -> Iterator[Arrival]:
     """Carry a frame of a vPort, the cable's included, to the vPorts that get it.
+
+    Meters look at each packet of a super-frame by itself, at the time of ``clock``.
 
     Charges what it costs. Raises FrameError for a frame without complete headers.
     """
@@ -79,18 +86,48 @@ def passages(eswitch: Eswitch, source_port: int, frame: Frame, round_: Round) ->
     if headers is None:
         return
     decision = _decide(eswitch.fdb, packet, headers, round_)
+    if decision.metering is None:
+        crossing = [(packet, headers, decision)]
+    else:
+        crossing = _metered(eswitch.fdb, packet, headers, decision, round_, clock)
     left = MOST_CUT
-    for at, (target, _) in enumerate(decision.deliveries):
-        assert isinstance(target, VportTarget)  # entries of the FDB lead to tables and vPorts only
-        steps = decision.rewrites[at] if decision.rewrites else ()
-        sent = [(packet, headers)]
-        if any(step.needs_whole for step in steps):
-            sent = _whole(packet, headers, left, round_)
-            left -= len(sent)
-        for one, before in sent:
-            arrival = _arrival(eswitch, one, target.number, _changed(before, steps, round_), round_)
-            if arrival is not None:
-                yield arrival
+    for one, before, decided in crossing:
+        for at, (target, _) in enumerate(decided.deliveries):
+            assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
+            steps = decided.rewrites[at] if decided.rewrites else ()
+            sent = [(one, before)]
+            if any(step.needs_whole for step in steps):
+                sent = _whole(one, before, left, round_)
+                left -= len(sent)
+            for each, now in sent:
+                changed = _changed(now, steps, round_)
+                arrival = _arrival(eswitch, each, target.number, changed, round_)
+                if arrival is not None:
+                    yield arrival
+
+
+def _metered(
+    fdb: FlowDomain,
+    packet: _Packet,
+    headers: Marked,
+    decision: Decision,
+    round_: Round,
+    clock: Clock,
+) -> list[tuple[_Packet, Marked, Decision]]:
+    """What a frame is made of, with the decision of the tables after all meters on the way."""
+    whole = _whole(packet, headers, MOST_CUT, round_) if packet.packets > 1 else [(packet, headers)]
+    now_ns = clock.now_ns()
+    found = []
+    for one, before in whole:
+        decided = decision
+        colors: tuple[int, ...] = ()
+        while decided.metering is not None and len(colors) < MOST_METERS:
+            color = decided.metering.color(one.octets, before.l3, now_ns)
+            colors = (*colors, color)
+            decided = _decide(fdb, one, before, round_, colors)
+        if decided.metering is None:
+            found.append((one, before, decided))
+    return found
 
 
 def _arrival(
@@ -120,9 +157,15 @@ def _whole(
     return found
 
 
-def _decide(domain: FlowDomain, packet: _Packet, headers: Marked, round_: Round) -> Decision:
+def _decide(
+    domain: FlowDomain,
+    packet: _Packet,
+    headers: Marked,
+    round_: Round,
+    colors: tuple[int, ...] = (),
+) -> Decision:
     before = domain.steps
-    decision = decide(domain, headers, packet.octets, packet.packets)
+    decision = decide(domain, headers, packet.octets, packet.packets, None, colors)
     round_.charge(domain.steps - before)
     return decision
 

@@ -161,7 +161,9 @@ class EmbeddedSwitch:
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
             return
         try:
-            arrivals = [*passages(manager.eswitch, source_port, frame, manager.round)]
+            arrivals = [
+                *passages(manager.eswitch, source_port, frame, manager.round, manager.clock)
+            ]
         except FrameError:
             return
         for number, what in arrivals:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import ipoib, port_stamps, queues
+from emu.device.engine.eth.flow_meters import access_aso
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.pacing import wait
@@ -44,6 +45,7 @@ _WORK: Final[Mapping[int, Callable[[Hca, Sq, Wqe], object]]] = {
     int(Opcode.LSO): transmit,
     int(Opcode.ENHANCED_MPSW): transmit_each,
     int(Opcode.UMR): change_key,
+    int(Opcode.ACCESS_ASO): access_aso,
 }
 _IPOIB: Final[Mapping[int, Callable[[Hca, Sq, Wqe], object]]] = {
     int(Opcode.SEND): ipoib.transmit,
@@ -108,7 +110,7 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
     if wqe.opcode == _NOP:
         return None
     work = (_IPOIB if sq.is_ipoib else _WORK).get(wqe.opcode)
-    if work is None or not (sq.registers if work is change_key else sq.tis):
+    if work is None or not _is_for(sq, work):
         return Failure(_BAD, f"opcode {wqe.opcode:#x} is not for this queue")
     try:
         work(hca, sq, wqe)
@@ -120,6 +122,13 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, str(error))
     except AccessError as error:
         return Failure.of_access(error)
-    if sq.ts_cq is not None and work is not change_key:
+    if sq.ts_cq is not None and work not in (change_key, access_aso):
         port_stamps.tell(hca, sq, sq.ts_cq, wqe)
     return None
+
+
+def _is_for(sq: Sq, work: Callable[[Hca, Sq, Wqe], object]) -> bool:
+    """Whether the queue may do it: frames need a TIS, and keys a queue that registers."""
+    if work is change_key:
+        return sq.registers
+    return work is access_aso or sq.tis is not None

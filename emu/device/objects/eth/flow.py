@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.flow_meter import Metering
 from emu.device.objects.eth.modify_header import most
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.reshape import Step
@@ -86,13 +87,16 @@ class FteAction:
     counters: tuple[FlowCounter, ...] = ()
     steps: tuple[Step, ...] = ()
     """What is changed in a packet, in this order, before it goes to the destinations."""
+    metering: Metering | None = None
+    """The meter that gives a packet its colour, after these steps."""
 
     @property
     def held(self) -> tuple[Object, ...]:
         """All objects that it refers to."""
         contexts = (step for step in self.steps if isinstance(step, Object))
         of_targets = (held for target in self.vports for held in target.holds())
-        return (*self.destinations, *self.counters, *contexts, *of_targets)
+        meters = () if self.metering is None else (self.metering.aso,)
+        return (*self.destinations, *self.counters, *contexts, *of_targets, *meters)
 
     @property
     def vports(self) -> list[VportTarget]:
@@ -296,6 +300,7 @@ class FlowEntry(Object):
             "action": action.verdict.value, "tag": action.tag,
             "destinations": [repr(target) for target in action.destinations],
             "counters": [counter.handle for counter in action.counters],
+            "meter": action.metering.number if action.metering is not None else None,
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
@@ -319,6 +324,8 @@ class Decision:
     """For each delivery the steps that change the packet; empty when none of them does."""
     allowed_rewrites: tuple[Step, ...] = ()
     """Those that change the packet that has been let pass."""
+    metering: Metering | None = None
+    """The meter whose colour decides how it goes on: nothing has happened to the packet yet."""
 
 
 class FlowDomain:

@@ -60,20 +60,24 @@ def decide(
     octets: int,
     packets: int = 1,
     root: FlowTable | None = None,
+    colors: tuple[int, ...] = (),
 ) -> Decision:
     """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all.
 
     ``root`` is where it begins, None for the domain's root. What that has cost is added to
-    ``domain.steps``.
+    ``domain.steps``. ``colors`` are what the meters on its way have said so far: when there is one
+    more, the decision is to ask that meter (``Decision.metering``), and nothing is counted.
     """
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])
     if root is not None:
         key = (root.handle, key)
+    if colors:
+        key = (colors, key)
     decision = domain.decisions.get(key)
     if decision is None:
-        decision = _walk(domain, headers, root or domain.root)
+        decision = _walk(domain, headers, root or domain.root, colors)
         _keep(domain, key, decision)
     for counter in decision.counters:
         counter.packets += packets
@@ -104,7 +108,9 @@ class _Way(NamedTuple):
     """In all of these steps."""
 
 
-def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decision:
+def _walk(
+    domain: FlowDomain, headers: Headers, root: FlowTable | None, colors: tuple[int, ...]
+) -> Decision:
     deliveries: list[tuple[Object, int]] = []
     rewrites: list[tuple[Step, ...]] = []
     counters: list[FlowCounter] = []
@@ -113,6 +119,7 @@ def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decis
     missed = root is None
     ways = [_Way(root, headers)] if root else []
     tables = groups = fields = changes = 0
+    metering, known = None, iter(colors)
     while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         way = ways.pop()
         table = way.table
@@ -134,8 +141,15 @@ def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decis
         counters += action.counters
         if action.tag:
             way = way._replace(tag=action.tag)
-        if action.steps:
-            way, before = _changed(way, action.steps), way.changes
+        steps = action.steps
+        if action.metering is not None:
+            color = next(known, None)
+            if color is None:
+                metering = action.metering
+                break
+            steps = (*steps, action.metering.marks[color])
+        if steps:
+            way, before = _changed(way, steps), way.changes
             changes += way.changes - before
         if action.verdict is FteVerdict.ALLOW:
             allowed, passed = True, way.steps
@@ -152,6 +166,8 @@ def _walk(domain: FlowDomain, headers: Headers, root: FlowTable | None) -> Decis
             break
     missed |= bool(ways)
     domain.steps += tables + groups + fields + changes >> LOG_STEERED_PER_STEP
+    if metering is not None:
+        return Decision((), (), False, False, False, metering=metering)
     return Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
         tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed,

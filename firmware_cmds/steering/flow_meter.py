@@ -1,0 +1,98 @@
+"""Flow meters: general objects, and what entries of flow tables do with them (EXECUTE_ASO).
+
+Source: core/en/tc/meter.c: mlx5e_flow_meter_create_aso_obj; core/fs_cmd.c:
+mlx5_cmd_set_fte_flow_meter.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.steering import rewrite
+from emu.device.errors import CmdError
+from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE, FlowMeterAso, Metering
+from layouts.enums import Status
+from layouts.eth_enums import FlowAction, FlowTableType, MeterColor, ModifyAction, ModifyField
+from layouts.objects.flow_meter import flow_meter_aso_obj
+from layouts.steering.fte import exe_aso_ctrl_flow_meter
+from layouts.steering.modify_header import set_action_in
+
+if TYPE_CHECKING:
+    from emu.device.objects.eth.flow import FlowTable
+    from emu.device.objects.eth.reshape import Step
+    from emu.device.state.hca import Hca
+    from layouts.objects.general_object import CreateGeneralObjectIn
+    from layouts.steering.fte import FlowContext
+
+_COLOR_BITS = 8
+"""Of a register: the driver matches so many (core/en/tc/post_meter.h: packet_color_to_reg)."""
+_LAST_REGISTER = ModifyField.METADATA_REG_C_7 - ModifyField.METADATA_REG_C_0
+_FLOW_METER = 2
+"""exe_aso_ctrl_flow_meter.aso_type (MLX5_EXE_ASO_FLOW_METER)."""
+
+
+def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+    """Make a range of objects with two meters each; returns the number of the first."""
+    if cmd.log_obj_range > hca.caps.qos.log_meter_aso_max_alloc:
+        raise CmdError(
+            Status.LIM_ERR, "more flow meters than log_meter_aso_max_alloc",
+            f"{1 << cmd.log_obj_range}",
+        )  # fmt: skip
+    given = b"".join(cmd.object)[: flow_meter_aso_obj.size].ljust(flow_meter_aso_obj.size, b"\0")
+    obj = flow_meter_aso_obj.view(given)
+    pd = hca.pds.need(obj.meter_aso_access_pd)
+    parameters = b"".join(map(bytes, obj.flow_meter_parameters))
+    aso = FlowMeterAso(pd, cmd.log_obj_range, parameters)
+    hca.objects[FlowMeterAso].add(aso)
+    return aso.first
+
+
+def destroy(hca: Hca, number: int) -> None:
+    """Destroy a range, by the number of its first object, when no entry has one of its meters."""
+    objects = hca.objects[FlowMeterAso]
+    found = objects.subject(number >> LOG_MOST_IN_RANGE)
+    if found.first != number:
+        raise CmdError(
+            Status.BAD_RES_STATE_ERR,
+            "flow meters go by the number of the first one",
+            f"{number:#x}",
+        )
+    objects.remove(found.handle)
+
+
+def metering_of(hca: Hca, table: FlowTable, ctx: FlowContext) -> Metering | None:
+    """What an entry has a meter do."""
+    if not ctx.action & FlowAction.EXECUTE_ASO:
+        return None
+    given, *others = ctx.execute_aso
+    if not given.valid or any(other.valid for other in others):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "the first execute_aso must be valid, and no other one"
+        )
+    ctrl = exe_aso_ctrl_flow_meter.view(bytes(given.exe_aso_ctrl))
+    if ctrl.aso_type != _FLOW_METER:
+        raise CmdError(Status.BAD_PARAM_ERR, "aso_type not supported", f"{ctrl.aso_type}")
+    if ctrl.return_reg_id > _LAST_REGISTER:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such register", f"{ctrl.return_reg_id}")
+    number = given.aso_object_id
+    aso = hca.objects[FlowMeterAso].need(number >> LOG_MOST_IN_RANGE)
+    if not aso.has(number):
+        raise CmdError(Status.BAD_RES_ERR, "no such flow meter", f"{number:#x}")
+    marks = _marks(table.table_type, ctrl.return_reg_id)
+    return Metering(aso, number, ctrl.meter_id, MeterColor(ctrl.init_color), marks)
+
+
+@lru_cache
+def _marks(table_type: FlowTableType, register: int) -> tuple[Step, ...]:
+    """By colour: it goes into the low bits of the register."""
+    field = ModifyField.METADATA_REG_C_0 + register
+    actions = (
+        bytes(
+            set_action_in.new(
+                action_type=ModifyAction.SET, field=field, length=_COLOR_BITS, data=color
+            )
+        )
+        for color in MeterColor
+    )
+    return tuple(rewrite.context_of(table_type, [action]) for action in actions)
