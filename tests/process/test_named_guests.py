@@ -366,6 +366,41 @@ def test_dmesg_of_a_guest_that_has_panicked(open_guest):
     assert "one: panicked; this is its console's log" in result.output
 
 
+class TestLogs:
+    def logs(self, *words):
+        result = CliRunner().invoke(main, ["logs", *words, "one"])
+        return result.exit_code, result.output
+
+    def test_of_each_process(self, open_guest, tmp_path):
+        for of in ("console", "server"):
+            (tmp_path / of).write_bytes(b"%s: a\xc3\xa4\033\r\n" % of.encode())
+            open_guest.log_files[of] = tmp_path / of
+        open_guest.log_files["qemu"] = tmp_path / "not there"
+        assert self.logs() == (0, "server: a\u00e4\\x1b\n")
+        assert self.logs("--of", "console") == (0, "console: a\u00e4\\x1b\n")
+        assert self.logs("--of", "qemu") == (0, "")
+
+    def test_without_functions(self, open_guest):
+        status, said = self.logs()
+        assert status == 1
+        assert "one has no functions" in said
+
+    def test_followed_until_the_guest_ends(self, open_guest, tmp_path):
+        """A character that is written in two parts is one."""
+        log = open_guest.log_files["server"] = tmp_path / "server"
+        log.write_bytes(b"a \xc3")
+
+        def go_on():
+            with log.open("ab") as file:
+                file.write(b"\xa4\n")
+            open_guest.state = "off"
+
+        timer = threading.Timer(0.8, go_on)
+        timer.start()
+        assert self.logs("-w") == (0, "a \u00e4\n")
+        timer.join()
+
+
 def test_what_a_client_has_started_ends_with_it(open_guest, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

@@ -284,6 +284,11 @@ class Guest:
         return self._machine.logs
 
     @property
+    def log_files(self) -> dict[str, Path]:
+        """Files of its logs: ``console``, ``qemu``, and ``server`` if it has functions."""
+        return self._machine.log_files
+
+    @property
     def console(self) -> str:
         """The console's output; of a very long one, the start and the end."""
         return self._machine.console

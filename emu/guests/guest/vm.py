@@ -36,10 +36,11 @@ EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
 
 @dataclass(frozen=True)
 class Served:
-    """Functions of a server that somebody else runs: their sockets, and its control socket."""
+    """Functions of a server that somebody else runs: their sockets, its control socket, its log."""
 
     sockets: tuple[Path, ...]
     control: Path | None
+    log: Path | None = None
 
 
 class Vm:
@@ -145,6 +146,14 @@ class Vm:
         if self._server is None:
             raise GuestError("the guest has no functions")
         self._server.kill()
+
+    @property
+    def log_files(self) -> dict[str, Path]:
+        """Its logs: ``console``, ``qemu``, and ``server``, of the functions' server, if any."""
+        own = self.logs / "server.log"
+        server = (own if own.exists() else None) if self._served is None else self._served.log
+        logs = {"console": self.logs / "console.log", "qemu": self.logs / "qemu.log"}
+        return logs if server is None else logs | {"server": server}
 
     @property
     def console(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import json
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,6 +78,16 @@ def log_of(name: str) -> tuple[str, str]:
         if state in ENDED:
             return _answer(channel, "console", _ANSWER_TIMEOUT), state
     return output_of(name, ["dmesg"]).decode(errors="replace"), state
+
+
+def log_files(name: str) -> dict[str, Path]:
+    """The files of a guest's logs, by what each is of: ``console``, ``qemu``, ``server``.
+
+    A guest without functions has no server. Raises :class:`LabError`.
+    """
+    with attached(name) as channel:
+        files: dict[str, str] = json.loads(_answer(channel, "logs", _ANSWER_TIMEOUT))
+    return {of: Path(path) for of, path in files.items()}
 
 
 def follow_log(name: str, show: Callable[[str], None]) -> None:

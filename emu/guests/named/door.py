@@ -50,6 +50,10 @@ class Inhabitant(Protocol):
         """The output of its console."""
 
     @property
+    def log_files(self) -> Mapping[str, Path]:
+        """The files of its logs, by what each is of."""
+
+    @property
     def server_failure(self) -> GuestError | None:
         """What the server of its functions has complained of."""
 
@@ -251,6 +255,7 @@ class _Visit:
             "control": lambda: str(self._guest.control_socket),
             "state": lambda: self._guest.state,
             "console": lambda: self._guest.console,
+            "logs": lambda: json.dumps({of: str(p) for of, p in self._guest.log_files.items()}),
         }
         return works[what]
 

@@ -43,6 +43,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
     hosts = _Hosts({})
     sockets: list[Path] = []
     control: Path | None = None
+    log: Path | None = None
     server: DeviceServer | None = None
     if topology.devices:
         work = stack.enter_context(work_directory())
@@ -65,7 +66,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
         if len(booting) >= len(os.sched_getaffinity(0)):
             _await(*booting.pop(0))
         count = len(node.options.devices)
-        served = Served(tuple(sockets[:count]), control)
+        served = Served(tuple(sockets[:count]), control, log)
         del sockets[:count]
         guest = Guest(dataclasses.replace(node.options, stays=True), served=served)
         hosts.guests[node.name] = guest

@@ -29,6 +29,7 @@ class FakeGuest:
         self.state = "up"
         self.control_socket = Path("/nowhere/control")
         self.console = "its console\n"
+        self.log_files = {"console": Path("/nowhere/console.log")}
         self.server_failure = None
         self.boots = []
 
