@@ -134,7 +134,6 @@ class BackingCache:
         A function that is reset leaves reference cycles: only a garbage collection frees them.
         """
         if self._held:
-            gc.unfreeze()  # frozen objects are collected as well
             gc.collect()
             self._unmap_held()
         if self._held:

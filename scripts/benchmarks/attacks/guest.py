@@ -235,6 +235,17 @@ def reset(watch: Watch) -> Iterator[None]:
     watch.settle(guest.function)
 
 
+@pattern("function-level resets, after the first of which all that is left is looked at")
+def look_at_all(watch: Watch) -> Iterator[None]:
+    """Python's collector does so once few objects are left."""
+    guest = Guest(watch)
+    _keys(guest)
+    yield
+    for _ in range(500):
+        watch.round(guest.function.reset)
+        watch.settle(guest.function)
+
+
 @pattern("DESTROY_UCTX beside a hundred thousand keys of others")
 def user_context(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)

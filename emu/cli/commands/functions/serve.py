@@ -16,6 +16,7 @@ import click
 from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import NewFile
+from emu.device.function.function import Function
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.host.user_error import UserError
@@ -180,7 +181,9 @@ def serve(
     if faults is not None:
         _check_begin(faults)
     tracing: Trace | None = None
+    functions: list[Function] = []
     with contextlib.ExitStack() as stack:
+        stack.enter_context(short_collections(functions))
         try:
             given = [*devices, *[""] * (len(sockets) - len(devices))]
             endpoints = [*map(ServedDevice, sockets, parse_all(given, fabric=fabric is not None))]
@@ -197,7 +200,7 @@ def serve(
             raise click.ClickException(str(error)) from error
         stack.callback(server.close)
         stack.enter_context(summed_up(server.loop))
-        stack.enter_context(short_collections(server.functions))
+        functions += server.functions
         for socket in sockets:
             click.echo(f"-device '{_qemu_option(socket)}'")
         if sys.stdout.isatty():
