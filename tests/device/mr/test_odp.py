@@ -84,6 +84,41 @@ def around(region, at, length):
     return region.key, start, end - start
 
 
+class TestResponder:
+    @pytest.mark.parametrize("service", [RC, XRC])
+    def test_a_message_waits_for_the_resume_whatever_is_there(self, channel, pagers, pinned):
+        """And those behind it; each of them arrives once."""
+        target = PagedRegion(pagers[1], SIZE, va=0x2000_0000_0000)
+        for at in (0, 4096):
+            channel.post_recv(target.sge(at, 4096))
+        channel.send(pinned[0].sge(0, 100))
+        event = pagers[1].fault()
+        target.bring_in()
+        channel.send(pinned[0].sge(100, 100))
+        channel.settle()
+        assert channel.sent() == channel.received() == []
+        pagers[1].must_resume(event)
+        assert len(channel.sent()) == len(channel.received()) == 2
+        assert target.read(0, 100) + target.read(4096, 100) == TEXT[:200]
+
+    def test_a_sender_that_begins_anew_waits_as_well(self, channel, pagers, pinned):
+        target = PagedRegion(pagers[1], SIZE, va=0x2000_0000_0000)
+        channel.post_recv(target.sge(0, 4096))
+        channel.send(pinned[0].sge(0, 100))
+        event = pagers[1].fault()
+        sender, receiver = channel.sender, channel.receiver
+        sender.to_reset()
+        path = channel.left.path_to(channel.right)
+        sender.init().to_rtr(qpn=receiver.qpn, psn=0xFFFFF0, path=path).to_rts(0x10)
+        target.bring_in()
+        channel.send(pinned[0].sge(0, 100))
+        channel.settle()
+        assert channel.sent() == channel.received() == []
+        pagers[1].must_resume(event)
+        assert len(channel.sent()) == len(channel.received()) == 1
+        assert target.read(0, 100) == TEXT[:100]
+
+
 class TestRequester:
     @pytest.mark.parametrize("service", [RC, UC, UD, XRC])
     def test_send_waits_for_its_page(self, channel, pagers, source, pinned, is_memory):

@@ -7,6 +7,7 @@ import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
 from emu.device.engine.rc.packets.responder import PATIENCE_NS
+from emu.device.engine.rc.remote import LOOK_AHEAD
 from emu.device.models.capabilities import ALL_TRANSPORT_ODP
 from emu.device.port.ib.framing import parse
 from emu.device.state.held import MOST_HELD
@@ -189,6 +190,21 @@ class TestCommitted:
         near.bring_in(2)
         pagers[0].must_resume(event)
         assert len(channel.sent()) == 1
+
+
+class TestAhead:
+    """A long message looks for more pages than its next packet needs."""
+
+    def test_nothing_is_written_after_its_queue_pair_has_failed(self, channel):
+        source, target = (node.region(2 * LOOK_AHEAD) for node in (channel.left, channel.right))
+        source.write(b"\xff" * (2 * LOOK_AHEAD))
+        mkey = channel.right.hca.mkeys.get(target.key >> 8)
+        gone = LOOK_AHEAD // 4096 + 2
+        mkey.write_translations(8 * gone, (1 << 51 | 3).to_bytes(8, "big"))
+        channel.write((target.key, target.va), source.sge())
+        assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
+        assert target.read(0, LOOK_AHEAD) == b"\xff" * LOOK_AHEAD
+        assert not any(target.read(LOOK_AHEAD, 4096))
 
 
 class TestRequester:

@@ -54,6 +54,20 @@ def scattered(node, depth, size=SIZE, region=None):
     return key
 
 
+def test_a_long_message_whose_beginning_is_cut_by_its_length_alone(node):
+    """It is more than one call may take, and its single pieces are then too many as well."""
+    size, each = (4 << 20) + 512, 512
+    source, target = node.region(size), node.region(size)
+    source.write(bytes(range(256)) * (size // 256))
+    ranges = [(each, source.key, source.va + at) for at in range(0, size, each)]
+    key = indirect_key(node, AccessMode.KLMS, ranges, size)
+    channel = Channel(QpType.RC, node, node)
+    channel.write((target.key, target.va), (size, key, 0))
+    channel.settle()
+    assert channel.sent()
+    assert target.read() == source.read()
+
+
 # -- datagrams
 
 

@@ -39,6 +39,24 @@ def wait(channel, clock):
     return advance
 
 
+def test_packets_to_a_peer_that_does_not_receive_are_sent(channel, wait):
+    """Nobody tells the sender: its port counts each attempt. The peer has failed by itself."""
+    channel.post_recv(channel.right.region(64).sge())
+    channel.send(b"first")
+    channel.settle()
+    assert channel.received()
+    channel.receiver.send((64, 0xBAD00, 0))
+    channel.settle()
+    assert channel.receiver.state is QpState.ERR
+    sent, _ = channel.left.hca.ib.transmitted
+    before = sent.packets
+    channel.send(b"lost")
+    channel.settle()
+    assert sent.packets == before + 1
+    wait(4 * TIMEOUT)
+    assert sent.packets > before + 1
+
+
 # Receiver not ready (IBTA 9.7.5.2.8).
 
 

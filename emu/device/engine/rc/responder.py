@@ -109,7 +109,7 @@ def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -
 
 def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
     """Replace the operand atomically; returns the old value, which is the response (9.4.5)."""
-    if qp.rae and message.va % message.length:
+    if message.va % message.length:
         qp.count(REMOTE[message.op].counter)
         return invalid_request(hca, qp, f"atomic at {message.va:#x}")
     views = begin_rdma(hca, qp, message)
