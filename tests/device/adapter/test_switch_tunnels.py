@@ -224,3 +224,6 @@ def test_refused(switch):
     assert entry(short) == bad, "no room for the number"
     assert entry(short, **long) == Status.BAD_INP_LEN_ERR
     assert entry(with_reformat(to_table(switch.second), number), **long) == bad
+    ways = [with_reformat(to_vport(UPLINK), number)] * 33
+    assert entry(*ways, **long) == Status.LIM_ERR, "above log_max_fdb_encap_uplink"
+    assert entry(*ways[1:], **long) == Status.OK

@@ -413,7 +413,8 @@ def test_one_report_until_the_driver_has_seen_it(ends, sides, key, store, far):
     assert CqeOpcode.SIG_ERR in [done.opcode for done in left.cq.drain()]
 
 
-def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far):
+@pytest.mark.parametrize("fence", [FENCE, 0], ids=["fenced", "at once"])
+def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far, fence):
     """Pipelining: the answer behind bad data stays where it is until the driver has decided."""
     left, right = (end.queue_pair() for end in ends)
     left.init()
@@ -429,7 +430,7 @@ def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far):
     ends[0].events()
     right.post_recv(far.sge(1024, 64))
     left.write((far.key, far.va), (512, key.key, 0), flags=0)
-    second = left.send(store.sge(0, 16), flags=FENCE | 0b10 << 2)
+    second = left.send(store.sge(0, 16), flags=fence | 0b10 << 2)
     run(ends)
     assert [done.opcode for done in left.cq.drain()] == [CqeOpcode.SIG_ERR]
     assert (EventType.SQ_DRAINED, left.qpn) in ends[0].events()

@@ -34,8 +34,9 @@ def parts(driver):
         {"st": QpType.QP1},
         {"st": QpType.REG_UMR, "rq_type": RqType.ZERO_LEN_RQ},
         {"st": QpType.RC, "no_sq": 1},
+        {"st": QpType.RC, "no_sq": 1, "cs_req": 0x22},
     ],
-    ids=["rc", "uc", "ud", "smi", "gsi", "umr", "receive only"],
+    ids=["rc", "uc", "ud", "smi", "gsi", "umr", "receive only", "answers of no request"],
 )
 def test_services(driver, parts, context):
     fields = parts.fields(**context)
