@@ -1,8 +1,9 @@
 """Rates of send queues: packet pacing and scheduling elements (PRM "QoS commands").
 
 ``tx_maxrate`` of a queue takes an entry of the pacing table, ``tc ... htb offload`` a tree of
-elements (core/rl.c, core/qos.c, core/en/htb.c). The table is the function's: entries that processes
-make are shared, too (ib/qos.c: pp_obj_alloc).
+elements (core/rl.c, core/qos.c, core/en/htb.c); ``devlink port function rate`` has a tree of its
+own, the E-Switch's, whose leaves are vPorts (core/esw/qos.c). The pacing table is the function's:
+entries that processes make are shared, too (ib/qos.c: pp_obj_alloc).
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from layouts.enums import Op, Status
 from layouts.objects import scheduling as layout
 
 if TYPE_CHECKING:
+    from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
 
-NIC = 3
-"""scheduling_hierarchy (SCHEDULING_HIERARCHY_NIC)."""
-TSAR, QUEUE_GROUP = 0, 4
+E_SWITCH, NIC = 2, 3
+"""scheduling_hierarchy (SCHEDULING_HIERARCHY_*)."""
+TSAR, VPORT, QUEUE_GROUP = 0, 1, 4
 """scheduling_context.element_type (SCHEDULING_CONTEXT_ELEMENT_TYPE_*)."""
+_LEAVES = {E_SWITCH: VPORT, NIC: QUEUE_GROUP}
+"""What ends a branch of each tree."""
+_VPORT_NUMBER = 0xFFFF
+"""Part of element_attributes (vport_element)."""
 _DWRR = 0
 _TSAR_TYPE_SHIFT, _BYTE = 16, 0xFF
 _BW_SHARE, _MAX_AVERAGE_BW = 1, 2
@@ -62,14 +68,15 @@ def set_pp_rate_limit(
 def create_scheduling_element(
     hca: Hca, cmd: layout.CreateSchedulingElementIn, out: layout.CreateSchedulingElementOut
 ) -> None:
-    """Make an element: a TSAR that shares by weight (DWRR), or a queue group.
+    """Make an element: a TSAR that shares by weight (DWRR), a queue group, or a vPort.
 
-    Without a parent (0) it is the root of a tree.
+    Without a parent (0) it is the root of a tree. A vPort has one element at most.
     """
-    _check(hca, cmd.scheduling_hierarchy)
+    hierarchy = cmd.scheduling_hierarchy
+    _check(hca, hierarchy)
     ctx = layout.scheduling_context.view(bytearray(bytes(cmd.scheduling_context)))
     tsar_type = ctx.element_attributes >> _TSAR_TYPE_SHIFT & _BYTE
-    if ctx.element_type not in (TSAR, QUEUE_GROUP) or (
+    if ctx.element_type not in (TSAR, _LEAVES[hierarchy]) or (
         ctx.element_type == TSAR and tsar_type != _DWRR
     ):
         raise CmdError(
@@ -79,20 +86,57 @@ def create_scheduling_element(
     parent = None
     if ctx.parent_element_id:
         parent = hca.scheduling_elements.need(ctx.parent_element_id)
+        _check_tree(parent, hierarchy)
         if parent.ctx.element_type != TSAR:
-            raise CmdError(Status.BAD_PARAM_ERR, "a queue group has no elements below it")
-        if sum(1 for _ in parent.up()) >= MOST_DEPTH:
+            raise CmdError(Status.BAD_PARAM_ERR, "only a TSAR has elements below it")
+        if sum(1 for _ in parent.up()) >= _most_depth(hca, hierarchy):
             raise CmdError(Status.LIM_ERR, "too many scheduling elements above each other")
     _check_share(hca, ctx)
-    element = SchedulingElement(ctx, parent)
+    vport = _vport_of(hca, ctx) if ctx.element_type == VPORT else None
+    if vport is not None and vport.element is not None:
+        raise CmdError(Status.BAD_PARAM_ERR, "vPort has a scheduling element", f"{vport.element!r}")
+    element = SchedulingElement(ctx, parent, hierarchy)
     out.scheduling_element_id = hca.scheduling_elements.add(element)
+    if vport is not None:
+        vport.element = element
+        _apply(hca, element)
+
+
+def _vport_of(hca: Hca, ctx: layout.SchedulingContext) -> EswVport:
+    number = ctx.element_attributes & _VPORT_NUMBER
+    assert hca.eswitch is not None  # has been checked with the hierarchy
+    if not hca.vhca.sees(number):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+    return hca.eswitch.vport(number)
+
+
+def _most_depth(hca: Hca, hierarchy: int) -> int:
+    return 1 << hca.caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MOST_DEPTH
 
 
 def _check(hca: Hca, hierarchy: int) -> None:
-    if not hca.caps.qos.nic_sq_scheduling:
+    qos = hca.caps.qos
+    if not (qos.nic_sq_scheduling or qos.esw_scheduling):
         raise CmdError(Status.BAD_OP_ERR, "scheduling elements are not supported")
-    if hierarchy != NIC:
+    is_there = {NIC: qos.nic_sq_scheduling, E_SWITCH: qos.esw_scheduling and hca.eswitch}
+    if not is_there.get(hierarchy):
         raise CmdError(Status.BAD_PARAM_ERR, "scheduling_hierarchy not supported", f"{hierarchy}")
+
+
+def _check_tree(element: SchedulingElement, hierarchy: int) -> None:
+    if element.hierarchy != hierarchy:
+        raise CmdError(
+            Status.BAD_RES_ERR, "scheduling element is of another hierarchy", f"{element!r}"
+        )
+
+
+def _apply(hca: Hca, element: SchedulingElement) -> None:
+    """Tell the queues that an element has changed: the function's own, or those of vPorts."""
+    if element.hierarchy == NIC:
+        pacing.apply_to_all(hca, lambda sq: sq.group is not None)
+        return
+    for node in [*hca.vhca.adapter.nodes()]:
+        pacing.apply_to_all(node)
 
 
 def _check_share(hca: Hca, ctx: layout.SchedulingContext) -> None:
@@ -112,6 +156,7 @@ def modify_scheduling_element(
     """Change share and limit, as far as the bitmask names them."""
     _check(hca, cmd.scheduling_hierarchy)
     element = hca.scheduling_elements.subject(cmd.scheduling_element_id)
+    _check_tree(element, cmd.scheduling_hierarchy)
     if unknown := cmd.modify_bitmask & ~(_BW_SHARE | _MAX_AVERAGE_BW):
         raise CmdError(
             Status.BAD_PARAM_ERR, "scheduling element field cannot be modified", f"{unknown:#x}"
@@ -122,7 +167,7 @@ def modify_scheduling_element(
     if cmd.modify_bitmask & _MAX_AVERAGE_BW:
         element.ctx.max_average_bw = cmd.scheduling_context.max_average_bw
         element.decode()
-        pacing.apply_to_all(hca, lambda sq: sq.group is not None)
+        _apply(hca, element)
 
 
 @command(
@@ -137,6 +182,7 @@ def query_scheduling_element(
     """Return the context of now."""
     _check(hca, cmd.scheduling_hierarchy)
     element = hca.scheduling_elements.need(cmd.scheduling_element_id)
+    _check_tree(element, cmd.scheduling_hierarchy)
     out.scheduling_context = bytes(element.ctx)
 
 
@@ -151,4 +197,10 @@ def destroy_scheduling_element(
 ) -> None:
     """Destroy the element; refused while another or a send queue is below it."""
     _check(hca, cmd.scheduling_hierarchy)
-    hca.scheduling_elements.remove(cmd.scheduling_element_id).rest()
+    element = hca.scheduling_elements.removable(cmd.scheduling_element_id)
+    _check_tree(element, cmd.scheduling_hierarchy)
+    hca.scheduling_elements.remove(element.handle)
+    if element.ctx.element_type == VPORT:
+        assert hca.eswitch is not None
+        hca.eswitch.vport(element.ctx.element_attributes & _VPORT_NUMBER).element = None
+        _apply(hca, element)

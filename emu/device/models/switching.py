@@ -100,6 +100,21 @@ METERS: Capabilities = MappingProxyType(
 )
 """Group QOS: meters for entries of the FDB (tc's police), in objects of two."""
 
+_TSAR, _VPORT, _DWRR = 1 << 0, 1 << 1, 1 << 0
+
+VPORT_RATES: Capabilities = MappingProxyType(
+    {
+        "esw_scheduling": 1,
+        "esw_bw_share": 1,
+        "esw_rate_limit": 1,
+        "log_esw_max_sched_depth": 2,
+        "esw_element_type": _TSAR | _VPORT,
+        "esw_tsar_type": _DWRR,
+        "max_tsar_bw_share": 100,
+    }
+)
+"""Group QOS: rates of vPorts and of groups of them (devlink port function rate)."""
+
 MOVED_HEADERS: Capabilities = MappingProxyType(
     {
         "max_reformat_insert_size": MOST_MOVED,
@@ -131,7 +146,7 @@ def with_switch(model: Model) -> Model:
     return replace(
         model,
         general=MappingProxyType({**model.general, **SWITCH_GENERAL, "general_obj_types": objects}),
-        qos=MappingProxyType({**model.qos, **METERS}),
+        qos=MappingProxyType({**model.qos, **METERS, **VPORT_RATES}),
         general_2=MappingProxyType({**model.general_2, **MOVED_HEADERS}),
         eswitch=ESWITCH,
         eswitch_flow_table=ESWITCH_FLOW_TABLES,

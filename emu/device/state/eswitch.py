@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from emu.device.objects.eth.flow import FlowDomain
+from emu.device.objects.eth.pacing import SchedulingElement
 from layouts.eth_enums import FlowTableType
 
 
 class EswVport:
     """A vPort, as the switch has it."""
 
-    __slots__ = ("egress", "ingress", "reg_c_id")
+    __slots__ = ("egress", "element", "ingress", "reg_c_id")
 
     def __init__(self) -> None:
         self.ingress = FlowDomain()
@@ -27,6 +28,8 @@ class EswVport:
         """The ACL of what it gets, after the FDB."""
         self.reg_c_id = 0
         """Which registers C come with a packet, one bit each (fdb_to_vport_reg_c_id)."""
+        self.element: SchedulingElement | None = None
+        """What limits the rate at which its function sends."""
 
 
 class L2Entry(NamedTuple):

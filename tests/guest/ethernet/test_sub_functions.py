@@ -347,6 +347,37 @@ def test_police_holds_a_stream_down(guest, pair):
     clear(guest, one.representor, two.representor)
 
 
+def rate(guest, sf, **what):
+    """Set a rate of a sub-function's port by devlink."""
+    said = " ".join(f"{name} {value}" for name, value in what.items())
+    run(guest, f"devlink port function rate set {sf.port} {said}")
+
+
+def stream(one, two):
+    """Bits per second of TCP from one to the other."""
+    two.run("iperf3 -s -D -1")
+    said = json.loads(one.run(f"iperf3 -c {two.address} -t 4 -J"))
+    return said["end"]["sum_received"]["bits_per_second"]
+
+
+def test_rates_of_ports_and_of_groups(guest, pair):
+    """``devlink port function rate``: what a sub-function sends keeps to it."""
+    one, two = pair
+    cross(guest, pair)
+    rate(guest, one, tx_max="20mbit")
+    assert 8e6 < stream(one, two) < 22e6
+    rate(guest, one, tx_max="0")
+    run(guest, f"devlink port function rate add {DEV}/g1 tx_max 30mbit")
+    for sf in pair:
+        rate(guest, sf, parent="g1")
+    assert 12e6 < stream(one, two) < 33e6
+    assert "tx_max 30Mbit" in run(guest, f"devlink port function rate show {DEV}/g1")
+    for sf in pair:
+        run(guest, f"devlink port function rate set {sf.port} noparent")
+    run(guest, f"devlink port function rate del {DEV}/g1")
+    clear(guest, one.representor, two.representor)
+
+
 def test_connections_are_tracked(guest, pair):
     """What belongs to an established connection passes without the kernel."""
     one, two = pair

@@ -30,9 +30,9 @@ def made(wire):
     return Adapter(PF, GUID, PlainSwitch(wire, arrive))
 
 
-def made_with_switch(wire):
+def made_with_switch(wire, model=SWITCHING):
     """An adapter with an embedded switch between its vPorts and the wire."""
-    return Adapter(SWITCHING, GUID, EmbeddedSwitch(wire, arrive))
+    return Adapter(model, GUID, EmbeddedSwitch(wire, arrive))
 
 
 class Member:

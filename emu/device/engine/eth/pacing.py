@@ -1,7 +1,8 @@
 """Send queues that keep to rates: they wait for their time by the device's clock.
 
 Rates come from the table of packet pacing (one of its entries for a queue), from the queue's group
-and the scheduling elements above it, and from the port's traffic class of the queue's priority.
+and the scheduling elements above it, from those of the function's vPort, which the manager of the
+switch has made, and from the port's traffic class of the queue's priority.
 
 Source: core/en_main.c: mlx5e_set_sq_maxrate; core/en/qos.c; core/en_dcbnl.c:
 mlx5e_dcbnl_ieee_setmaxrate.
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from emu.device.objects.eth.pacing import Limit, Pacing
+from emu.device.objects.eth.pacing import Limit, Pacing, SchedulingElement
 from emu.device.objects.eth.sq import Sq
 from layouts.enums import PortType
 from layouts.eth_enums import SqState
@@ -38,9 +39,17 @@ def apply(hca: Hca, sq: Sq) -> None:
             limits.append(limit)
     if sq.pacing is not None:
         sq.pacing.rest()
-    needed = limits or sq.group is not None
-    sq.pacing = Pacing(tuple(limits), sq.group) if needed else None
+    leaves = tuple(leaf for leaf in (sq.group, _of_vport(hca)) if leaf is not None)
+    sq.pacing = Pacing(tuple(limits), leaves) if limits or leaves else None
     go_on(hca, sq)
+
+
+def _of_vport(hca: Hca) -> SchedulingElement | None:
+    """The element of the function's vPort in the tree of the switch."""
+    manager = hca.vhca.adapter.manager.node
+    if manager is None or manager.eswitch is None:
+        return None
+    return manager.eswitch.vport(hca.vhca.vport_number).element
 
 
 def apply_to_all(hca: Hca, concerns: Callable[[Sq], bool] = lambda _: True) -> None:

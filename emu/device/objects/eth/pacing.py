@@ -2,10 +2,11 @@
 
 A limit lets a request through while what has been sent before fits its rate, give or take what
 timers are late by (``SLACK_NS``). Scheduling elements make a tree: a queue belongs to a leaf, a
-queue group. What an element with a limit has to give is shared by those below it that want to send,
-in proportion to their ``bw_share`` (deficit weighted round robin, DWRR).
+queue group, and its function's vPort is a leaf of the tree that the embedded switch has. What an
+element with a limit has to give is shared by those below it that want to send, in proportion to
+their ``bw_share`` (deficit weighted round robin, DWRR).
 
-Source: PRM "SET_PP_RATE_LIMIT", "Scheduling element"; core/rl.c, core/qos.c.
+Source: PRM "SET_PP_RATE_LIMIT", "Scheduling element"; core/rl.c, core/qos.c, core/esw/qos.c.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from emu.device.objects.numbering import Numbering
+from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ SHARE_SLACK: Final = 1 << 16
 """Bytes by which the served of an element may differ, as a large send is not cut."""
 MOST_DEPTH: Final = 10
 """Elements above each other; the kernel's HTB has up to eight."""
+MOST_OF_SWITCH: Final = 1 << 10
+"""Elements in the tree of an embedded switch."""
 MBPS: Final = 1_000_000
 
 _NS_PER_BIT_AT_1_BPS: Final = 1_000_000_000
@@ -61,22 +64,33 @@ class Limit:
         self._free_ns = max(self._free_ns, now_ns) + self._time(octets)
 
 
-class SchedulingElement(Object):
-    """A node of the tree: a TSAR, which has others below it, or a queue group."""
+def _most_elements(made: Limits) -> int:
+    """Of a function's own tree, and of that of the switch if it manages one."""
+    qos = made.caps.qos
+    own: int = 1 << qos.log_max_qos_nic_queue_group + 1
+    return own + (MOST_OF_SWITCH if qos.esw_scheduling else 0)
 
-    __slots__ = ("_wanting", "ctx", "limit", "parent", "served")
+
+class SchedulingElement(Object):
+    """A node of a tree: a TSAR, which has others below it, a queue group, or a vPort."""
+
+    __slots__ = ("_wanting", "ctx", "hierarchy", "limit", "parent", "served")
     kind = "scheduling_element"
-    numbering = Numbering(lambda made: 1 << made.caps.qos.log_max_qos_nic_queue_group + 1)
+    numbering = Numbering(_most_elements)
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: SchedulingContext, parent: SchedulingElement | None) -> None:
+    def __init__(
+        self, ctx: SchedulingContext, parent: SchedulingElement | None, hierarchy: int
+    ) -> None:
+        """``hierarchy`` is the scheduling_hierarchy: which of the trees it is in."""
         super().__init__()
         self.ctx = ctx
+        self.hierarchy = hierarchy
         self.parent = parent
         self.served = 0
         """Bytes by its share, of which those that its neighbours got while it did not want any."""
-        self._wanting: dict[SchedulingElement, None] = {}
-        """Which of those below it want to send, but have to wait."""
+        self._wanting: dict[SchedulingElement, int] = {}
+        """Which of those below it have to send and have had to wait: how many of their queues."""
         self.limit: Limit | None = None
         self.decode()
 
@@ -100,22 +114,35 @@ class SchedulingElement(Object):
         return bool(others) and self.served > min(others) + SHARE_SLACK
 
     def want(self) -> None:
-        """It has to wait."""
-        if self.parent is not None and self not in self.parent._wanting:
-            others = [one.served for one in self.parent._wanting]
+        """One more queue below it has to wait. What others got before does not count."""
+        if self.parent is None:
+            return
+        wanting = self.parent._wanting
+        if self not in wanting:
+            others = [one.served for one in wanting]
             self.served = max(self.served, min(others, default=self.served))
-            self.parent._wanting[self] = None
+        wanting[self] = wanting.get(self, 0) + 1
 
     def rest(self) -> None:
-        """It has nothing to send."""
-        if self.parent is not None:
-            self.parent._wanting.pop(self, None)
+        """A queue that has had to wait has nothing to send any more."""
+        if self.parent is None:
+            return
+        wanting = self.parent._wanting
+        left = wanting.get(self, 0) - 1
+        if left > 0:
+            wanting[self] = left
+        else:
+            wanting.pop(self, None)
 
     def serve(self, octets: int, now_ns: int) -> None:
         """So much of it has been sent."""
         self.served += octets * 100 // (self.ctx.bw_share or 1)
         if self.limit is not None:
             self.limit.charge(octets, now_ns)
+
+    def unlink(self) -> None:
+        """Drop those below it, which refer back to it."""
+        self._wanting.clear()
 
     def holds(self) -> tuple[Object, ...]:
         return () if self.parent is None else (self.parent,)
@@ -124,41 +151,48 @@ class SchedulingElement(Object):
 class Pacing:
     """What a send queue has to keep to."""
 
-    __slots__ = ("_limits", "group")
+    __slots__ = ("_leaves", "_limits", "_waits")
 
-    def __init__(self, limits: tuple[Limit, ...], group: SchedulingElement | None) -> None:
-        """``limits`` of the queue itself and of its traffic class; its group, if it has one."""
+    def __init__(self, limits: tuple[Limit, ...], leaves: tuple[SchedulingElement, ...]) -> None:
+        """``limits`` of the queue itself and of its traffic class.
+
+        ``leaves`` are its queue group and its vPort, as far as there are such elements.
+        """
         self._limits = limits
-        self.group = group
+        self._leaves = leaves
+        self._waits = False
+        """Whether it has had to wait since it last had nothing to send."""
+
+    def _elements(self) -> list[SchedulingElement]:
+        return [element for leaf in self._leaves for element in leaf.up()]
 
     def delay(self, now_ns: int) -> int:
         """In how many nanoseconds the next request may leave; 0 for now."""
         found = max((limit.delay(now_ns) for limit in self._limits), default=0)
-        if self.group is None:
+        if not self._leaves:
             return found
-        chain = tuple(self.group.up())
-        for element in chain:
+        elements = self._elements()
+        for element in elements:
             if element.limit is not None:
                 found = max(found, element.limit.delay(now_ns))
-        if not found and any(element.is_ahead() for element in chain):
+        if not found and any(element.is_ahead() for element in elements):
             found = SLACK_NS
-        for element in chain:
-            if found:
+        if found and not self._waits:
+            self._waits = True
+            for element in elements:
                 element.want()
-            else:
-                element.rest()
         return found
 
     def charge(self, octets: int, now_ns: int) -> None:
         """So much has left."""
         for limit in self._limits:
             limit.charge(octets, now_ns)
-        if self.group is not None:
-            for element in self.group.up():
-                element.serve(octets, now_ns)
+        for element in self._elements():
+            element.serve(octets, now_ns)
 
     def rest(self) -> None:
         """The queue has nothing to send."""
-        if self.group is not None:
-            for element in self.group.up():
+        if self._waits:
+            self._waits = False
+            for element in self._elements():
                 element.rest()
