@@ -119,6 +119,8 @@ class RunResult(_Value):
     """The end of what the command has written."""
     seconds: float = 0.0
     """How long it took."""
+    ended_at: float = 0.0
+    """When that was, in seconds since 1970; 0 in results of before this was noted."""
     fired: int = 0
     findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""

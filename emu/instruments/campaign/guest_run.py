@@ -84,7 +84,8 @@ def carry_out(run: Description) -> RunResult:
         finally:
             guest.stop()
         result = _result(run, trial, _bounded(record))
-    return result.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
+    took = round(time.monotonic() - began, 3)
+    return result.model_copy(update={"seconds": took, "ended_at": round(time.time())})
 
 
 def _options(run: Description, directory: Path, record: Path) -> GuestOptions:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from html import escape
 
 from emu.instruments.campaign.description import Ended, RunResult
@@ -19,6 +20,8 @@ td.found, td.failed, td.error { color: #a33; font-weight: 600 }
 pre { background: #f6f6f6; padding: .6em; overflow-x: auto } summary { cursor: pointer }
 """
 MOST_RUNS_SHOWN = 20
+_DOWN, _ACROSS = "plan", "kernel"
+"""The axes of the table of all results."""
 
 
 def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
@@ -27,7 +30,8 @@ def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[st
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Campaign {name}</h1>\n"
     runs = f"{len(report.results)} of {len(report.runs)} runs"
-    yield f"<p>{runs}, {len(report.groups)} findings</p>\n"
+    yield f"<p>{runs}, {len(report.groups)} findings{_when([*report.results.values()])}</p>\n"
+    yield from _matrix(report)
     yield from _counts(report)
     if report.groups:
         yield "<h2>Findings</h2>\n"
@@ -38,6 +42,43 @@ def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[st
         if result.ended not in (Ended.PASSED, Ended.SKIPPED):
             yield _row(result)
     yield "</table>\n</html>\n"
+
+
+def _when(results: Sequence[RunResult]) -> str:
+    """From when to when, and how long all runs took together, as far as results tell."""
+    told = [one for one in results if one.ended_at]
+    if not told:
+        return ""
+    first = min(one.ended_at - one.seconds for one in told)
+    last = max(one.ended_at for one in told)
+    took = timedelta(seconds=round(sum(one.seconds for one in told)))
+    return f"; {_day(first)} to {_day(last)} UTC, {took} of runs"
+
+
+def _day(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _matrix(report: CampaignReport) -> Iterator[str]:
+    """A row for each plan and a column for each kernel: the worst end, of how many, how long."""
+    rows, columns = report.counts(_DOWN), report.counts(_ACROSS)
+    found = report.crossed(_DOWN, _ACROSS)
+    yield f"<table><tr><th>{_DOWN}{''.join(f'<th>{escape(name)}' for name in columns)}</tr>\n"
+    for row in rows:
+        cells = "".join(_cell(found.get((row, column), ())) for column in columns)
+        yield f"<tr><td>{escape(row)}{cells}</tr>\n"
+    yield "</table>\n"
+
+
+def _cell(results: Sequence[RunResult]) -> str:
+    if not results:
+        return "<td>"
+    order = list(Ended)
+    worst = max((one.ended for one in results), key=order.index)
+    many = sum(one.ended is worst for one in results)
+    of_them = f" {many} of {len(results)}" if len(results) > 1 else ""
+    seconds = sum(one.seconds for one in results)
+    return f'<td class="{worst.value}">{worst.value}{of_them}, {seconds:.0f} s'
 
 
 def _counts(report: CampaignReport) -> Iterator[str]:

@@ -29,6 +29,8 @@ _GOOD = frozenset({Ended.PASSED, Ended.SKIPPED})
 _SEVERITY = list(Kind)
 TIMES = "seconds"
 """The one part of :func:`summary` that differs between two campaigns of the same matrix."""
+_OTHER_TIMES = "ended_at"
+"""What a result has of the day, which is on the page only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,14 @@ class CampaignReport:
             if name in self.results:
                 counter[self.results[name].ended] += 1
         return counts
+
+    def crossed(self, down: str, across: str) -> dict[tuple[str, str], list[RunResult]]:
+        """The results by their names on two of :data:`AXES`."""
+        found: dict[tuple[str, str], list[RunResult]] = defaultdict(list)
+        for name, result in self.results.items():
+            run = self.runs[name]
+            found[value_of(run, down), value_of(run, across)].append(result)
+        return found
 
 
 def value_of(run: Description, axis: str) -> str:
@@ -186,7 +196,7 @@ def summary(campaign: CampaignReport) -> dict[str, Any]:
             for group in campaign.groups
         ],
         "results": [
-            result.model_dump(mode="json", exclude={"record", "findings", TIMES})
+            result.model_dump(mode="json", exclude={"record", "findings", TIMES, _OTHER_TIMES})
             | {
                 "findings": [one.title for one in _ordered(result.findings)],
                 "output": normal_text(result.output),

@@ -73,6 +73,31 @@ def test_records_are_linked_where_they_are(tmp_path):
     assert f"records/{runs[1].name}.jsonl" not in html
 
 
+def test_the_page_has_a_table_of_plans_and_kernels(tmp_path):
+    runs = descriptions(15, kernels=("a", "b"))
+    store = Store.create(tmp_path, "r", runs)
+    for run in runs[1:]:
+        one = RunResult(name=run.name, ended=Ended.PASSED)
+        if run is runs[14]:
+            one = found(run, "WARNING in x")
+        store.put(one.model_copy(update={"seconds": 90.0, "ended_at": 1_790_000_000.0}))
+    _, _, html = reported(store)
+    assert "<th>plan<th>a<th>b</tr>" in html
+    assert '<tr><td>plan0<td class="found">found, 90 s<td class="passed">passed, 90 s' in html
+    assert "2026-09-21 14:11 to 2026-09-21 14:13 UTC, 0:21:00 of runs" in html
+    store.put(RunResult(name=runs[0].name, ended=Ended.SKIPPED, seconds=5.0))
+    _, _, html = reported(store)
+    assert '<tr><td>plan0<td class="found">found 1 of 2, 95 s' in html
+
+
+def test_results_without_a_date_make_a_page(tmp_path):
+    (run,) = descriptions(1)
+    store = Store.create(tmp_path, "r", [run])
+    store.put(carry_out(run))
+    _, _, html = reported(store)
+    assert "UTC" not in html
+
+
 NOISE = """[{time}] BUG: kernel NULL pointer dereference, address: {address}
 CPU: {cpu} UID: 0 PID: {pid} Comm: kworker/u{cpu}:1 Not tainted 6.12.107
 RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]
