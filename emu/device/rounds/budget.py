@@ -55,8 +55,8 @@ class Round:
     """The round that is under way."""
 
     __slots__ = (
-        "_at_end", "_cycle", "_is_owed", "_later", "is_gathering", "is_waiting", "most", "number",
-        "steps",
+        "_after_turns", "_at_end", "_cycle", "_is_owed", "_later", "is_gathering", "is_waiting",
+        "most", "number", "steps",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -76,6 +76,7 @@ class Round:
         """What comes now may be written together with what comes soon after it."""
         self._at_end: list[Callable[[], None]] = []
         """What is to be done when that ends."""
+        self._after_turns: list[Callable[[], None]] = []
         self._is_owed = False
         """The last lines of a cycle have taken their whole round: this one is the queues'."""
 
@@ -144,6 +145,20 @@ class Round:
         self.is_gathering = False
         if self._at_end:
             calls, self._at_end = self._at_end, []
+            for call in calls:
+                call()
+
+    def after_turns(self, call: Callable[[], None]) -> None:
+        """Make a call, which does not raise, when all functions have had their turns.
+
+        What they have sent until then can be written at once, before the loop waits.
+        """
+        self._after_turns.append(call)
+
+    def end_turns(self) -> None:
+        """The functions have had their turns."""
+        if self._after_turns:
+            calls, self._after_turns = self._after_turns, []
             for call in calls:
                 call()
 

@@ -135,6 +135,7 @@ class Loop(TimerQueue):
         self.round.release()
         if self._run_functions():
             timeout_ns = 0
+        self.round.end_turns()
         self.round.listen()
         if timeout_ns != 0 and (due_ns := self.next_ns()) is not None:
             timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)

@@ -115,6 +115,22 @@ def test_perftest(guests, program):
     converse(one, two, PERFTESTS[program], ONE)
 
 
+def test_ports_count_each_packet(guests):
+    """Long messages are many packets, however many of those a frame between the servers has."""
+    one, two = guests
+    count, packets = 20, (1 << 20) // 4096
+
+    def counted(guest, way):
+        found = run(guest, f"cat /sys/class/infiniband/*/ports/1/counters/port_{way}_packets")
+        return sum(map(int, found.split()))
+
+    before = counted(two, "xmit"), counted(one, "rcv")
+    converse(one, two, f"ib_write_bw -F -s {1 << 20} -n {count}", ONE)
+    sent, received = counted(two, "xmit") - before[0], counted(one, "rcv") - before[1]
+    assert count * packets <= sent < 2 * count * packets
+    assert count * packets <= received < 2 * count * packets
+
+
 def test_data_are_what_was_sent(guests):
     """SEND, WRITE, READ and both atomics, of up to a mebibyte, byte by byte."""
     one, two = guests

@@ -276,6 +276,15 @@ def test_what_a_share_gathers_is_done_at_its_end(world):
     assert done == [1]
 
 
+def test_what_waits_for_the_end_of_the_turns_is_done_once(world):
+    done = []
+    world.round.after_turns(lambda: done.append(1))
+    assert done == []
+    world.round.end_turns()
+    world.round.end_turns()
+    assert done == [1]
+
+
 def test_a_line_that_goes_on_is_a_share(world):
     line, seen = world.line(), []
     world.round.charge(STEPS_PER_ROUND + 1)

@@ -1,6 +1,7 @@
 """One socket between two processes of a fabric, which sends and receives frames without blocking.
 
-Frames to send go into a queue that is written out in the loop's next round, many frames at once.
+Frames to send go into a queue that is written when the functions have had their turns, many frames
+at once.
 When the queue gets long, senders are told to pause. When it does not move for a while, the other
 process does not read: the packets are dropped, as by a link's head-of-queue lifetime (IBTA
 18.2.5.4), so that senders do not wait for it.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from emu.device.ports import Buffer, Clock, Timer
-from emu.device.state.containment import ContainedClock
+from emu.device.state.containment import ContainedClock, contain
 from emu.server.net.fabric.protocol import (
     HEADER,
     LOSABLE,
@@ -73,7 +74,8 @@ class FabricConnection:
         self._packet_bytes = self._other_bytes = 0
         self._has_begun = False
         """Whether the first frame of the queue has been written in part."""
-        self._flush: Timer | None = None
+        self._is_due = False
+        """The queue will be written in this round."""
         self._lifetime: Timer | None = None
         self._is_blocked = False
         self._is_stuck = False
@@ -134,8 +136,9 @@ class FabricConnection:
         if not self._is_blocked:
             if self._packet_bytes >= _FLUSH_BYTES:
                 self._write()
-            elif self._flush is None:
-                self._flush = self._clock.call_later(0, self._write)
+            elif not self._is_due:
+                self._is_due = True
+                self._clock.round.after_turns(self._flush)
         if self._other_bytes > HARD_BYTES:
             self.close("it does not read")
         return self._packet_bytes < PAUSE_BYTES
@@ -167,10 +170,11 @@ class FabricConnection:
         else:
             self._waiting.append(callback)
 
+    def _flush(self) -> None:
+        self._is_due = False
+        contain(self, self._write)
+
     def _write(self) -> None:
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
         while self._queue and self._sock is not None:
             some = [data for _, data in itertools.islice(self._queue, _BUFFERS_PER_CALL)]
             written = self._write_some(some)
@@ -307,9 +311,7 @@ class FabricConnection:
         sock, self._sock = self._sock, None
         if sock is None:
             return
-        for timer in (self._flush, self._lifetime):
-            if timer is not None:
-                timer.cancel()
+        self._stop_lifetime()
         last = [data for is_packet, data in self._queue if not is_packet]
         if last and not self._has_begun:
             with contextlib.suppress(OSError):
