@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import pytest
 from helpers.files.readme_commands import ENDS, EXAMPLES, words
+from helpers.guest.switch_kernel import switch_kernel
 
 from emu.guests.errors import LabError
 from emu.guests.kernel.choice import choose
@@ -72,6 +73,19 @@ def held(shell, page, folder):
 )
 def test_lines_of_a_page_do_what_it_says(lab, shell, tmp_path, page):
     assert list(held(shell, page, tmp_path)) == []
+
+
+@pytest.mark.slow
+def test_lines_about_the_switch(lab, shell, tmp_path):
+    """With a kernel that has sub-functions; Open vSwitch's flows are carried out by the adapter."""
+    tree = Path(switch_kernel()["kernel"]).parents[3]
+    folder = tmp_path / "switch"
+    shutil.copytree(EXAMPLES / "switch", folder)
+    (folder / "linux").symlink_to(tree)
+    try:
+        assert list(held(shell, "switch", folder)) == []
+    finally:
+        shell("mlx5emu lab down")
 
 
 @pytest.mark.slow
