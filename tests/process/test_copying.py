@@ -11,7 +11,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.guests import LabError
-from emu.guests.named import keeper, running
+from emu.guests.named import copying, keeper, running
 from emu.guests.named.copying import copy_in, copy_out
 
 
@@ -254,3 +254,57 @@ def test_headers_of_nonsense(headers, programs, tmp_path):
     send(programs, with_headers("t", **headers))
     with pytest.raises(LabError, match=r"no archive|nobody asked for"):
         copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+def header(kind, size):
+    """The header of a member, without what follows it."""
+    info = tarfile.TarInfo("t")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_without_end(kind, programs, tmp_path):
+    """It is refused before it is read."""
+    send(programs, header(kind, 6 << 30))
+    (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive /dev/zero")
+    with pytest.raises(LabError, match="an extended header of 6442450944 bytes"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_headers_of_headers(kind, programs, tmp_path):
+    content = (b"12 path=tt\n\0" if kind == tarfile.XHDTYPE else b"t").ljust(512, b"\0")
+    send(programs, (header(kind, 512) + content) * 3000 + archive(("t", FILE, "")))
+    with pytest.raises(LabError, match="no archive"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+def test_links_without_end(programs, tmp_path, monkeypatch):
+    monkeypatch.setattr(copying, "_MOST_LINKS", 3)
+    members = [("t", DIR, ""), *((f"t/{number}", SYM, "x") for number in range(4))]
+    send(programs, archive(*members))
+    with pytest.raises(LabError, match="symbolic links without end"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+    assert not list((tmp_path / "target").iterdir())
+
+
+def test_many_members_take_no_room(programs, tmp_path, monkeypatch):
+    """What has been made is forgotten."""
+    send(programs, archive(*[("t", DIR, "")] * 50))
+    kept = []
+    place = copying._place
+    opened = tarfile.open
+
+    def open_(*args, **options):
+        kept.append(opened(*args, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(tarfile, "open", open_)
+    monkeypatch.setattr(
+        copying,
+        "_place",
+        lambda *args: (kept.append(len(vars(kept[0])["members"])), place(*args))[1],
+    )
+    copy_out("one", "/t", tmp_path / "target", pytest.fail)
+    assert kept[1:] == [0] * 50

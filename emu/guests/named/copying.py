@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 Warn = Callable[[str], None]
 _MODE = 0o777
+_MOST_HEADER = 1 << 16
+"""Bytes of an extended header: a name, a link's target and some numbers."""
+_MOST_LINKS = 1 << 20
+"""Symbolic links of one copy."""
+_EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
 _MOST_BEHIND = 1 << 20
 """Bytes behind an archive's end: tar fills its last record, whose size users can choose."""
 
@@ -68,15 +73,26 @@ def copy_out(name: str, source: str, target: Path, warn: Warn) -> None:
     errors = bytearray()
     with at_command(name) as channel, _output(channel, words, errors) as (job, output):
         try:
-            with tarfile.open(mode="r|", fileobj=output) as archive:
+            with tarfile.open(mode="r|", fileobj=output, tarinfo=_Member) as archive:
                 _unpack(archive, base, target, warn)
-        except (tarfile.TarError, ValueError, OverflowError) as error:
-            # The last two: tarfile leaves what extended headers say to int() and the like.
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            # Not only its own: tarfile leaves what extended headers say to int() and the like, and
+            # reads the header behind an extended one inside itself.
             said = _said(errors) or f"{name} sent what is no archive: {error}"
             raise GuestError(said) from None
         if len(output.read(_MOST_BEHIND)) == _MOST_BEHIND:
             raise GuestError(f"{name} goes on sending behind its archive")
         _check(job, errors)
+
+
+class _Member(tarfile.TarInfo):
+    """A member of a guest's archive; tarfile reads extended headers as a whole."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in (*_EXTENDED, tarfile.SOLARIS_XHDTYPE) and self.size > _MOST_HEADER:
+            raise tarfile.ReadError(f"an extended header of {self.size} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
 
 
 class _Input(io.RawIOBase):
@@ -144,12 +160,16 @@ def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn) -> No
     Links are made at the end, and nothing goes through one, not even another link.
     """
     links: list[tuple[str, str]] = []
-    for member in archive:
+    while (member := archive.next()) is not None:
+        # tarfile keeps them all, and a guest can send them for ever.
+        archive.members.clear()  # type: ignore[attr-defined]
         path = _place(member.name, base, target)
         if member.isdir():
             path.mkdir(exist_ok=True)
         elif member.issym():
             links.append((member.name, member.linkname))
+            if len(links) > _MOST_LINKS:
+                raise GuestError("the guest sends symbolic links without end")
         elif member.isreg():
             _write(archive, member, path)
         else:
