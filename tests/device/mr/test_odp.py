@@ -9,6 +9,7 @@ from emu.driver.keys.implicit import ImplicitKey
 from emu.driver.keys.paging import BOTH, READ, PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
+from emu.driver.verbs.shared_queue import SharedQueue
 from layouts.enums import (
     AccessMode,
     CqeOpcode,
@@ -101,15 +102,18 @@ class TestResponder:
         assert len(channel.sent()) == len(channel.received()) == 2
         assert target.read(0, 100) + target.read(4096, 100) == TEXT[:200]
 
+    def begin_anew(self, channel):
+        channel.sender.to_reset()
+        path = channel.left.path_to(channel.right)
+        channel.sender.init().to_rtr(qpn=channel.receiver.qpn, psn=0xFFFFF0, path=path)
+        channel.sender.to_rts(0x10)
+
     def test_a_sender_that_begins_anew_waits_as_well(self, channel, pagers, pinned):
         target = PagedRegion(pagers[1], SIZE, va=0x2000_0000_0000)
         channel.post_recv(target.sge(0, 4096))
         channel.send(pinned[0].sge(0, 100))
         event = pagers[1].fault()
-        sender, receiver = channel.sender, channel.receiver
-        sender.to_reset()
-        path = channel.left.path_to(channel.right)
-        sender.init().to_rtr(qpn=receiver.qpn, psn=0xFFFFF0, path=path).to_rts(0x10)
+        self.begin_anew(channel)
         target.bring_in()
         channel.send(pinned[0].sge(0, 100))
         channel.settle()
@@ -117,6 +121,28 @@ class TestResponder:
         pagers[1].must_resume(event)
         assert len(channel.sent()) == len(channel.received()) == 1
         assert target.read(0, 100) == TEXT[:100]
+
+    @pytest.mark.parametrize("service", [XRC])
+    @pytest.mark.parametrize("ends", ["two functions"], indirect=True)
+    def test_a_request_that_has_waited_is_of_its_own_queue(self, channel, pagers, pinned):
+        """The sender begins anew, with a message for another shared queue."""
+        target = PagedRegion(pagers[1], SIZE, va=0x2000_0000_0000)
+        channel.post_recv(target.sge())
+        channel.send(pinned[0].sge(0, 100))
+        event = pagers[1].fault()
+        self.begin_anew(channel)
+        target.bring_in()
+        pagers[1].must_resume(event)
+        domain = channel.right.hca.srqs.get(channel.srqn).xrcd.handle
+        other = SharedQueue(channel.right, xrcd=domain, cq=channel.right.completion_queue())
+        other.post(pinned[1].sge())
+        channel.srqn = other.srqn
+        channel.send(pinned[0].sge(100, 100))
+        channel.settle()
+        assert len(channel.sent()) == 1
+        assert channel.received() == []
+        assert pinned[1].read(0, 100) == TEXT[100:200]
+        assert not any(target.read(0, 100))
 
 
 class TestRequester:
