@@ -6,6 +6,7 @@ Neither end counts a retry for them: the queue pairs here have none to give.
 import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
+from emu.device.engine.qp.lifecycle import to_error
 from emu.device.engine.rc.packets.responder import PATIENCE_NS
 from emu.device.engine.rc.remote import LOOK_AHEAD
 from emu.device.models.capabilities import ALL_TRANSPORT_ODP
@@ -190,6 +191,23 @@ class TestCommitted:
         near.bring_in(2)
         pagers[0].must_resume(event)
         assert len(channel.sent()) == 1
+
+
+def test_a_queue_pair_that_has_failed_waits_for_no_page(
+    channel, pagers, far, plain, when, packet_wire
+):
+    """It still sends the data that it has promised, as far as they are there."""
+
+    def fail():
+        hca = channel.right.hca
+        to_error(hca, hca.qps.get(channel.receiver.qpn))
+        zap(far, 2)
+
+    when(PacketKind.READ_RESPONSE, 6, fail)
+    packet_wire.room = 3
+    channel.read((far.key, far.va), plain[0].sge())
+    assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
+    assert pagers[1].faults() == []
 
 
 class TestAhead:
