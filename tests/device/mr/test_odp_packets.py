@@ -226,6 +226,19 @@ class TestAhead:
 
 
 class TestRequester:
+    def test_memory_that_is_no_longer_there_is_no_page_to_wait_for(
+        self, channel, pagers, near, plain, when
+    ):
+        def lose():
+            mkey = channel.left.hca.mkeys.get(near.index)
+            mkey.write_translations(3 * 8, (1 << 51 | 3).to_bytes(8, "big"))
+
+        when(PacketKind.WRITE, 2, lose)
+        channel.left.hca.wire.room = 3
+        channel.write((plain[1].key, plain[1].va), near.sge())
+        assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
+        assert pagers[0].faults() == []
+
     def test_source_of_a_write_goes(self, channel, pagers, near, plain, when):
         when(PacketKind.WRITE, 2, lambda: zap(near, 3))
         channel.sender.node.hca.wire.room = 3
