@@ -1,4 +1,4 @@
-"""General objects: reserved queue pair numbers, and flow meters.
+"""General objects: reserved queue pair numbers, flow meters, flow samplers.
 
 A process that makes its queue pairs elsewhere takes a number from here for rdma_cm, which tells
 connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
@@ -6,18 +6,36 @@ connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.queues.queue import ReservedQpn
-from firmware_cmds.steering import flow_meter
+from firmware_cmds.steering import flow_meter, flow_sampler
 from layouts.enums import GeneralObject, Op, Status
 from layouts.objects import general_object as layout
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+
+
+class _Maker(Protocol):
+    """A module about one type of object."""
+
+    def create(self, hca: Hca, cmd: layout.CreateGeneralObjectIn, /) -> int:
+        """Make it; returns its number."""
+
+    def destroy(self, hca: Hca, number: int, /) -> None:
+        """Destroy it."""
+
+
+_OF_TABLES: Mapping[int, _Maker] = {
+    GeneralObject.FLOW_METER_ASO: flow_meter,
+    GeneralObject.SAMPLER: flow_sampler,
+}
+"""Modules of the objects that flow tables use, by type."""
 
 
 def _check_type(caps: Caps, obj_type: int) -> None:
@@ -31,10 +49,10 @@ def _check_type(caps: Caps, obj_type: int) -> None:
 def create_general_object(
     hca: Hca, cmd: layout.CreateGeneralObjectIn, out: layout.CreateGeneralObjectOut
 ) -> None:
-    """Reserve one queue pair number (log_reserved_qpn_granularity is 0), or make flow meters."""
+    """Reserve one queue pair number (granularity is 0), or make meters or a sampler."""
     _check_type(hca.caps, cmd.op_mod)
-    if cmd.op_mod == GeneralObject.FLOW_METER_ASO:
-        out.obj_id = flow_meter.create(hca, cmd)
+    if cmd.op_mod in _OF_TABLES:
+        out.obj_id = _OF_TABLES[cmd.op_mod].create(hca, cmd)
         return
     if cmd.log_obj_range:
         raise CmdError(
@@ -50,9 +68,9 @@ def create_general_object(
 def destroy_general_object(
     hca: Hca, cmd: layout.DestroyGeneralObjectIn, out: layout.DestroyGeneralObjectOut
 ) -> None:
-    """The number can be a queue pair's again, or the meters are gone."""
+    """The number can be a queue pair's again, or the object is gone."""
     _check_type(hca.caps, cmd.op_mod)
-    if cmd.op_mod == GeneralObject.FLOW_METER_ASO:
-        flow_meter.destroy(hca, cmd.obj_id)
+    if cmd.op_mod in _OF_TABLES:
+        _OF_TABLES[cmd.op_mod].destroy(hca, cmd.obj_id)
         return
     hca.reserved_qpns.remove(cmd.obj_id)

@@ -19,6 +19,7 @@ from emu.device.objects.eth.flow import (
     FlowTable,
     FteAction,
     FteVerdict,
+    Sampler,
     VportTarget,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
@@ -176,7 +177,8 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     is_own = is_vport and given.destination_eswitch_owner_vhca_id == hca.vhca.number
     if given.destination_eswitch_owner_vhca_id_valid and not is_own:
         raise CmdError(Status.BAD_PARAM_ERR, "destinations of other functions are not supported")
-    if table.table_type is FlowTableType.FDB and is_vport:
+    is_fdb = table.table_type is FlowTableType.FDB
+    if is_fdb and is_vport:
         is_uplink = given.destination_type == FlowDestination.UPLINK
         number = UPLINK if is_uplink else given.destination_id
         return _vport_target(hca, number, _reformat(hca, item, given))
@@ -191,6 +193,8 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
         if target.vport != table.vport:
             raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{target!r}")
         return target
+    if given.destination_type == FlowDestination.FLOW_SAMPLER and is_fdb:
+        return hca.objects[Sampler].need(given.destination_id)
     raise CmdError(
         Status.BAD_PARAM_ERR, "destination_type not supported", f"{given.destination_type}"
     )

@@ -142,7 +142,8 @@ def with_switch(model: Model) -> Model:
     """The model with its switch. Raises ValueError for one that can have none."""
     if not can_switch(model):
         raise ValueError(f"{model.name} has no embedded switch")
-    objects = model.general["general_obj_types"] | 1 << GeneralObject.FLOW_METER_ASO
+    objects = model.general["general_obj_types"]
+    objects |= 1 << GeneralObject.FLOW_METER_ASO | 1 << GeneralObject.SAMPLER
     return replace(
         model,
         general=MappingProxyType({**model.general, **SWITCH_GENERAL, "general_obj_types": objects}),

@@ -10,6 +10,7 @@ import re
 
 import pytest
 from helpers.guest.guests import no_complaints, run
+from helpers.guest.psample import COUNT_SAMPLES
 from helpers.guest.switch_kernel import switch_kernel
 
 from emu.guests import GuestOptions
@@ -344,6 +345,24 @@ def test_police_holds_a_stream_down(guest, pair):
     two.run("iperf3 -s -D -1")
     said = json.loads(one.run(f"iperf3 -c {two.address} -t 5 -J"))
     assert 2e6 < said["end"]["sum_received"]["bits_per_second"] < 25e6
+    clear(guest, one.representor, two.representor)
+
+
+def test_samples_come_to_the_kernel(guest, pair):
+    """Each second packet of a flow comes to the kernel as well, which hands it to psample."""
+    one, two = pair
+    cross(guest, pair)
+    clear(guest, one.representor)
+    rule = "protocol ip prio 1 flower skip_sw ip_proto icmp"
+    redirect(guest, one.representor, two.representor, "action sample rate 2 group 5", rule)
+    redirect(guest, one.representor, two.representor, "", "protocol all prio 2 flower skip_sw")
+    run(guest, f"cat >/tmp/samples.py <<'EOF'{COUNT_SAMPLES}EOF")
+    run(
+        guest, "python3 /tmp/samples.py 20 >/tmp/samples & until grep -q . /tmp/samples; do :; done"
+    )
+    one.run(f"ping -c 10 -i 0.2 -W 20 {two.address}")
+    said = run(guest, "until [ $(wc -l </tmp/samples) = 2 ]; do sleep 0.2; done; cat /tmp/samples")
+    assert said.split() == ["ready", "5"]
     clear(guest, one.representor, two.representor)
 
 

@@ -52,8 +52,8 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     return packets, packets * header + payload
 
 
-MOST_METERS: Final = 8
-"""Meters on the way of one packet. With more it is lost."""
+MOST_ASKED: Final = 8
+"""Meters and samplers on the way of one packet. With more it is lost."""
 MOST_CUT: Final = 2048
 """Packets that are cut out of one super-frame, over all that get them. More are lost."""
 
@@ -77,7 +77,7 @@ def passages(
 ) -> Iterator[Arrival]:
     """Carry a frame of a vPort, the cable's included, to the vPorts that get it.
 
-    Meters look at each packet of a super-frame by itself, at the time of ``clock``.
+    Meters and samplers look at each packet of a super-frame by itself, at the time of ``clock``.
 
     Charges what it costs. Raises FrameError for a frame without complete headers.
     """
@@ -86,10 +86,10 @@ def passages(
     if headers is None:
         return
     decision = _decide(eswitch.fdb, packet, headers, round_)
-    if decision.metering is None:
+    if decision.asks is None:
         crossing = [(packet, headers, decision)]
     else:
-        crossing = _metered(eswitch.fdb, packet, headers, decision, round_, clock)
+        crossing = _asked(eswitch.fdb, packet, headers, decision, round_, clock)
     left = MOST_CUT
     for one, before, decided in crossing:
         for at, (target, _) in enumerate(decided.deliveries):
@@ -106,7 +106,7 @@ def passages(
                     yield arrival
 
 
-def _metered(
+def _asked(
     fdb: FlowDomain,
     packet: _Packet,
     headers: Marked,
@@ -114,18 +114,18 @@ def _metered(
     round_: Round,
     clock: Clock,
 ) -> list[tuple[_Packet, Marked, Decision]]:
-    """What a frame is made of, with the decision of the tables after all meters on the way."""
+    """What a frame is made of, each with the tables' decision after all that they ask for."""
     whole = _whole(packet, headers, MOST_CUT, round_) if packet.packets > 1 else [(packet, headers)]
     now_ns = clock.now_ns()
     found = []
     for one, before in whole:
         decided = decision
-        colors: tuple[int, ...] = ()
-        while decided.metering is not None and len(colors) < MOST_METERS:
-            color = decided.metering.color(one.octets, before.l3, now_ns)
-            colors = (*colors, color)
-            decided = _decide(fdb, one, before, round_, colors)
-        if decided.metering is None:
+        answers: tuple[int, ...] = ()
+        while decided.asks is not None and len(answers) < MOST_ASKED:
+            answer = decided.asks.answer(one.octets, before.l3, now_ns)
+            answers = (*answers, answer)
+            decided = _decide(fdb, one, before, round_, answers)
+        if decided.asks is None:
             found.append((one, before, decided))
     return found
 
@@ -162,10 +162,10 @@ def _decide(
     packet: _Packet,
     headers: Marked,
     round_: Round,
-    colors: tuple[int, ...] = (),
+    answers: tuple[int, ...] = (),
 ) -> Decision:
     before = domain.steps
-    decision = decide(domain, headers, packet.octets, packet.packets, None, colors)
+    decision = decide(domain, headers, packet.octets, packet.packets, None, answers)
     round_.charge(domain.steps - before)
     return decision
 

@@ -60,6 +60,9 @@ SWITCHING: Final = ACLS | {FlowTableType.FDB}
 """Types of tables that are a switch's."""
 
 
+MOST_SAMPLERS: Final = 1 << 12
+
+
 class FteVerdict(Enum):
     """What an entry does with a packet."""
 
@@ -107,6 +110,11 @@ class FteAction:
     def tables(self) -> list[FlowTable]:
         """The flow tables among the destinations."""
         return [target for target in self.destinations if isinstance(target, FlowTable)]
+
+    @property
+    def samplers(self) -> list[Sampler]:
+        """The samplers among the destinations."""
+        return [target for target in self.destinations if isinstance(target, Sampler)]
 
 
 class VportTarget(Object):
@@ -187,6 +195,37 @@ class FlowTable(Object):
         if before is not None and before.last >= first:
             return True
         return after < len(self.groups) and self.groups[after].first <= last
+
+
+class Sampler(Object):
+    """A destination of entries: packets go to a table, each ``ratio``-th to another one as well."""
+
+    __slots__ = ("_passed", "default", "level", "ratio", "sample")
+    kind = "flow sampler"
+    numbering = Numbering(lambda made: MOST_SAMPLERS)
+    BASE_BYTES = 512
+
+    def __init__(self, default: FlowTable, sample: FlowTable, ratio: int, level: int) -> None:
+        """``level`` is as of a table."""
+        super().__init__()
+        self.default, self.sample = default, sample
+        self.ratio, self.level = ratio, level
+        self._passed = 0
+
+    def about(self) -> dict[str, object]:
+        return {"default": self.default.handle, "sample": self.sample.handle, "ratio": self.ratio}
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.default, self.sample)
+
+    def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
+        """Whether a packet is a sample."""
+        self._passed = (self._passed + 1) % self.ratio
+        return int(not self._passed)
+
+    def tables(self, answer: int) -> tuple[FlowTable, ...]:
+        """Where a packet goes."""
+        return (self.default, self.sample) if answer else (self.default,)
 
 
 class FlowGroup(Object):
@@ -324,8 +363,8 @@ class Decision:
     """For each delivery the steps that change the packet; empty when none of them does."""
     allowed_rewrites: tuple[Step, ...] = ()
     """Those that change the packet that has been let pass."""
-    metering: Metering | None = None
-    """The meter whose colour decides how it goes on: nothing has happened to the packet yet."""
+    asks: Metering | Sampler | None = None
+    """What decides how it goes on, besides the packet: nothing has happened to the packet yet."""
 
 
 class FlowDomain:

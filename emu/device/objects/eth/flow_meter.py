@@ -194,7 +194,7 @@ class Metering(NamedTuple):
     marks: tuple[Step, ...]
     """By colour: what tells later tables of it."""
 
-    def color(self, octets: int, l2_bytes: int, now_ns: int) -> MeterColor:
+    def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
         """The colour of a packet."""
         meter = self.aso.meter(self.number, self.place)
         return meter.color(self.before, octets, l2_bytes, now_ns)

@@ -24,9 +24,11 @@ from emu.device.objects.eth.flow import (
     FteAction,
     FteVerdict,
     Miss,
+    Sampler,
     VportTarget,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.flow_meter import Metering
 from emu.device.objects.eth.reshape import Step
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
@@ -60,24 +62,24 @@ def decide(
     octets: int,
     packets: int = 1,
     root: FlowTable | None = None,
-    colors: tuple[int, ...] = (),
+    answers: tuple[int, ...] = (),
 ) -> Decision:
     """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all.
 
     ``root`` is where it begins, None for the domain's root. What that has cost is added to
-    ``domain.steps``. ``colors`` are what the meters on its way have said so far: when there is one
-    more, the decision is to ask that meter (``Decision.metering``), and nothing is counted.
+    ``domain.steps``. ``answers`` are what meters and samplers on its way have said so far: when
+    there is one more, the decision is to ask it (``Decision.asks``), and nothing is counted.
     """
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])
     if root is not None:
         key = (root.handle, key)
-    if colors:
-        key = (colors, key)
+    if answers:
+        key = (answers, key)
     decision = domain.decisions.get(key)
     if decision is None:
-        decision = _walk(domain, headers, root or domain.root, colors)
+        decision = _walk(domain, headers, root or domain.root, answers)
         _keep(domain, key, decision)
     for counter in decision.counters:
         counter.packets += packets
@@ -109,7 +111,7 @@ class _Way(NamedTuple):
 
 
 def _walk(
-    domain: FlowDomain, headers: Headers, root: FlowTable | None, colors: tuple[int, ...]
+    domain: FlowDomain, headers: Headers, root: FlowTable | None, answers: tuple[int, ...]
 ) -> Decision:
     deliveries: list[tuple[Object, int]] = []
     rewrites: list[tuple[Step, ...]] = []
@@ -119,7 +121,8 @@ def _walk(
     missed = root is None
     ways = [_Way(root, headers)] if root else []
     tables = groups = fields = changes = 0
-    metering, known = None, iter(colors)
+    asks: Metering | Sampler | None = None
+    known = iter(answers)
     while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         way = ways.pop()
         table = way.table
@@ -145,7 +148,7 @@ def _walk(
         if action.metering is not None:
             color = next(known, None)
             if color is None:
-                metering = action.metering
+                asks = action.metering
                 break
             steps = (*steps, action.metering.marks[color])
         if steps:
@@ -156,18 +159,26 @@ def _walk(
         for target in action.destinations:
             if isinstance(target, FlowTable):
                 ways.append(way._replace(table=target))
+            elif isinstance(target, Sampler):
+                answer = next(known, None)
+                if answer is None:
+                    asks = target
+                    break
+                ways += [way._replace(table=table) for table in target.tables(answer)]
             else:
                 deliveries.append((target, way.tag))
                 own = target.steps if isinstance(target, VportTarget) else ()
                 rewrites.append((*way.steps, *own) if own else way.steps)
                 changes += way.changes + len(own)
+        if asks is not None:
+            break
         if changes > MAX_CHANGES:
             deliveries, rewrites, missed, allowed, passed = [], [], True, False, ()
             break
     missed |= bool(ways)
     domain.steps += tables + groups + fields + changes >> LOG_STEERED_PER_STEP
-    if metering is not None:
-        return Decision((), (), False, False, False, metering=metering)
+    if asks is not None:
+        return Decision((), (), False, False, False, asks=asks)
     return Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
         tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed,
@@ -230,7 +241,8 @@ def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = F
             Status.BAD_PARAM_ERR,
             "flow table entry must have destinations if it forwards, and only then",
         )
-    for target in action.tables:
+    targets: list[FlowTable | Sampler] = [*action.tables, *action.samplers]
+    for target in targets:
         if target.level <= table.level and not ignores_level:
             raise CmdError(
                 Status.BAD_PARAM_ERR,

@@ -1,0 +1,53 @@
+"""Flow samplers: general objects that entries of the FDB lead to.
+
+Source: core/en/tc/sample.c: sampler_obj_create.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.errors import CmdError
+from emu.device.objects.eth.flow import FlowTable, Sampler
+from layouts.enums import Status
+from layouts.eth_enums import FlowTableType
+from layouts.steering.sampler import sampler_obj
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from layouts.objects.general_object import CreateGeneralObjectIn
+    from layouts.steering.sampler import SamplerObj
+
+
+def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+    """Make a sampler; returns its number. It leads to higher levels, or to any if it says so."""
+    if cmd.log_obj_range:
+        raise CmdError(Status.LIM_ERR, "one command makes one sampler", f"{1 << cmd.log_obj_range}")
+    given = b"".join(cmd.object)[: sampler_obj.size].ljust(sampler_obj.size, b"\0")
+    obj = sampler_obj.view(given)
+    if obj.table_type != FlowTableType.FDB:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "samplers are for entries of an FDB", f"{obj.table_type}"
+        )
+    if not obj.sample_ratio:
+        raise CmdError(Status.BAD_PARAM_ERR, "sample_ratio is 0")
+    default = _table(hca, obj, obj.default_table_id)
+    sample = _table(hca, obj, obj.sample_table_id)
+    return hca.objects[Sampler].add(Sampler(default, sample, obj.sample_ratio, obj.level))
+
+
+def _table(hca: Hca, obj: SamplerObj, number: int) -> FlowTable:
+    table = hca.flow_tables.need(number)
+    if table.table_type is not FlowTableType.FDB:
+        raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{table!r}")
+    if table.level <= obj.level and not obj.ignore_flow_level:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "flow sampler must lead to a higher level",
+            f"{table.level} from {obj.level}",
+        )  # fmt: skip
+    return table
+
+
+def destroy(hca: Hca, number: int) -> None:
+    """Destroy a sampler that no entry leads to."""
+    hca.objects[Sampler].remove(number)

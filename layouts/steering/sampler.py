@@ -1,0 +1,19 @@
+"""Flow samplers: general objects that let some of the packets go to another table as well.
+
+Names and widths: mlx5_ifc.h of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, rsvd
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+sampler_obj = Prm(
+    "sampler_obj",
+    "modify_field_select" / bits(64), "table_type" / bits(8), "level" / bits(8), rsvd(15),
+    "ignore_flow_level" / bits(1), "sample_ratio" / bits(32), rsvd(8),
+    "sample_table_id" / bits(24), rsvd(8), "default_table_id" / bits(24),
+    "sw_steering_icm_address_rx" / bits(64), "sw_steering_icm_address_tx" / bits(64), rsvd(160),
+)
