@@ -28,7 +28,7 @@ PACKETS_PER_CONNECTION: Final = 128
 PACKETS_PER_ROUND: Final = 512
 """Packets from all of them together."""
 TRAIN_WORK: Final = 8
-"""Among both of these, as how many packets a train counts."""
+"""As how many packets a train counts, in turns and among both of these."""
 ACCEPTS_PER_ROUND: Final = 16
 """Connections that a fabric's hub accepts; who connects again and again keeps nobody out."""
 CALLS_PER_ROUND: Final = 64

@@ -17,7 +17,7 @@ HELD: Final = "held packets"
 """The ledger's account."""
 
 MOST_HELD: Final = 256
-"""Packets of one queue pair: twice as many as a requester has in flight."""
+"""Packets of one queue pair: twice as many as a requester has in flight, all of those in trains."""
 MOST_HELD_BYTES = 16 << 20
 """Bytes of all queue pairs of a function together."""
 _OVERHEAD_BYTES: Final = 1 << 10

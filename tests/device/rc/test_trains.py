@@ -121,7 +121,8 @@ def test_cut_into_frames_it_is_what_would_have_come_alone(channel, wire, source,
     assert b"".join(one.payload for one in packets) == TEXT[: len(packets) * MTU]
     for frame in alone:
         wire.arrive(bytes(frame))
-    assert target.read(0, len(packets) * MTU) == TEXT[: len(packets) * MTU]
+    placed = min(len(packets) * MTU, SIZE)
+    assert target.read(0, placed) == TEXT[:placed]
     assert channel.right.hca.ib.counters()["received_ib_unicast"].packets == len(packets)
 
 

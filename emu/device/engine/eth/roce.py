@@ -27,7 +27,7 @@ from emu.device.port.eth.roce.reading import (
     tag_of,
     version_of,
 )
-from emu.device.port.eth.roce.trains import HEAD_BYTES, frames_of, parse_train
+from emu.device.port.eth.roce.trains import HEAD_BYTES, ReadTrain, frames_of, parse_train
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.packet import BadPacketError
 from emu.device.port.train import Train
@@ -83,13 +83,13 @@ def take(
     return True
 
 
-def arrive_train(hca: Hca, frame: memoryview) -> None:
+def arrive_train(hca: Hca, frame: memoryview, read: ReadTrain | None = None) -> None:
     """Take a train that has come by the cable; else the frames of its packets come by it.
 
-    One that cannot be cut into frames is lost.
+    ``read`` is what ``parse_train`` has found, if it was asked. What is no train is lost.
     """
     try:
-        train, length = parse_train(frame)
+        train, length = read or parse_train(frame)
         if not _take_train(hca, bytes(frame[:HEAD_BYTES]), train, length):
             for one in frames_of(frame):
                 hca.switch.receive(Frame(one))

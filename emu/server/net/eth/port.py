@@ -8,6 +8,7 @@ from typing import Protocol
 
 from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.frame import MIN_BYTES, Frame
+from emu.device.port.eth.roce.trains import ReadTrain
 from emu.device.ports import Buffer
 from emu.server.net.eth.loops import UplinkGuard
 
@@ -67,8 +68,11 @@ class SegmentPort:
         """Whether trains of RoCE packets can leave here for now."""
         return False
 
-    def deliver_train(self, pieces: Sequence[Buffer]) -> bool:
-        """Let a train out, in pieces that are not kept; False when senders had better wait."""
+    def deliver_train(self, pieces: Sequence[Buffer], read: ReadTrain | None = None) -> bool:
+        """Let a train out, in pieces that are not kept; False when senders had better wait.
+
+        ``read`` is what ``parse_train`` has found in it, if it was asked.
+        """
         raise NotImplementedError
 
     def about(self) -> dict[str, object]:

@@ -19,7 +19,7 @@ from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES
-from emu.device.port.eth.roce.trains import frames_of
+from emu.device.port.eth.roce.trains import ReadTrain, frames_of
 from emu.device.ports import Buffer, CarryTrain, Clock
 from emu.server.net.eth.addresses import AddressEntry, Addresses
 from emu.server.net.eth.loops import BLOCKED_NS, RECENT_NS
@@ -100,6 +100,10 @@ class SegmentSwitch:
 
     def train_to(self, source: SegmentPort, address: bytes) -> CarryTrain | None:
         """What carries trains from a port to a MAC address that is known; None if nothing does."""
+        port = self._way_of_trains(source, address)
+        return None if port is None else partial(self._let_train_out, source, port)
+
+    def _way_of_trains(self, source: SegmentPort, address: bytes) -> SegmentPort | None:
         port = self.way(address)
         if port is None or port is source or not (port.is_up and port.takes_trains):
             return None
@@ -107,26 +111,26 @@ class SegmentSwitch:
         for one in (source, port):
             if one.guard is not None and one.guard.is_blocked(now):
                 return None
-        return partial(self._let_train_out, source, port)
+        return port
 
     @staticmethod
     def _let_train_out(source: SegmentPort, port: SegmentPort, pieces: Sequence[Buffer]) -> bool:
         source.received += 1
         return port.deliver_train(pieces)
 
-    def forward_train(self, source: SegmentPort, frame: memoryview) -> None:
+    def forward_train(self, source: SegmentPort, frame: memoryview, read: ReadTrain) -> None:
         """Carry a train that came in at a port, as one or, where that cannot be, as its frames.
 
-        Raises BadPacketError for one that cannot be cut into frames.
+        ``read`` is what ``parse_train`` has found in it.
         """
         place = self._addresses.place(bytes(frame[6:12]))
-        carry = None
         if place is not None and place.port is source:
-            carry = self.train_to(source, bytes(frame[:6]))
-        if place is not None and carry is not None:
-            place.heard_ns = self._now_ns()
-            carry((frame,))
-            return
+            port = self._way_of_trains(source, bytes(frame[:6]))
+            if port is not None:
+                place.heard_ns = self._now_ns()
+                source.received += 1
+                port.deliver_train((frame,), read)
+                return
         for one in frames_of(frame):
             self.forward(source, Frame(one))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.plain import is_sound
-from emu.device.port.eth.roce.trains import parse_train
+from emu.device.port.eth.roce.trains import ReadTrain, parse_train
 from emu.device.port.packet import BadPacketError
 from emu.device.ports import Buffer
 from emu.device.rounds.sizes import TRAIN_WORK
@@ -56,7 +56,7 @@ class _Uplink(SegmentPort):
         """Whether the other process reads."""
         return not self._connection.is_congested
 
-    def deliver_train(self, pieces: Sequence[Buffer]) -> bool:
+    def deliver_train(self, pieces: Sequence[Buffer], read: ReadTrain | None = None) -> bool:
         """Send a train."""
         self.sent += 1
         return self._connection.send_pieces(
@@ -119,8 +119,7 @@ class Uplinks:
         switch = self.segments.segment(number)
         port = self._ports[connection][number]
         try:
-            parse_train(frame)
-            switch.forward_train(port, frame)
+            switch.forward_train(port, frame, parse_train(frame))
         except BadPacketError:
             port.dropped["malformed"] += 1
         return TRAIN_WORK

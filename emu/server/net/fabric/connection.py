@@ -66,6 +66,8 @@ class FabricConnection:
         self, sock: socket.socket, owner: ConnectionOwner, clock: Clock, name: str
     ) -> None:
         self.name = name
+        if sock.family == socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PAUSE_BYTES)
         self._sock: socket.socket | None = sock
         self._owner = owner
         self._clock = ContainedClock(clock, self)

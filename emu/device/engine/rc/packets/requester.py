@@ -24,7 +24,7 @@ from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.sizes import PACKETS_PER_TURN, TRAIN_WORK
 from layouts.enums import QpState, QpType
 from layouts.wire.bth import PSN_HALF, PSN_MASK
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 WINDOW_PACKETS: Final = 128
 """Request packets that may be outstanding."""
 WINDOW_REQUESTS: Final = 128
+WINDOW_OF_TRAINS: Final = 256
+"""The same of a message whose packets go in trains: there the processes take turns, not packets."""
 ACK_EVERY: Final = 32
 """A long message requests an ACK every so many packets, so that the window moves."""
 LEAST_COUPLED: Final = 3
@@ -78,13 +80,13 @@ class PacketRequester:
             if self._connection.hca.round.steps > STEPS_PER_ROUND:
                 return True
             if window.requests and window.next != qp.psn:  # some of it is unsent
-                sent = self._send(min(budget, WINDOW_PACKETS - window.flying))
-                if not sent:
+                done = self._send(budget)
+                if not done:
                     return False
-                budget -= sent
+                budget -= done
             elif not self._fetch():
                 return False
-        return not budget and not self._is_held_up
+        return budget <= 0 and not self._is_held_up
 
     @property
     def _is_held_up(self) -> bool:
@@ -204,28 +206,38 @@ class PacketRequester:
 
     # -- from the window to the wire
 
-    def _send(self, most: int) -> int:
-        """Send packets of the request at ``next``; returns how many, 0 if none may be sent."""
+    def _send(self, budget: int) -> int:
+        """Send packets of the request at ``next``; returns how much of the turn's budget they took.
+
+        0 if none may be sent.
+        """
         qp, request = self._connection.qp, self._window.sending()
         message = request.message
         assert message is not None
-        if most <= 0 or request.failure is not None:
+        is_long = request.end - request.first & PSN_MASK > LEAST_COUPLED
+        carry = self._connection.trains() if is_long else None
+        room = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - self._window.flying
+        if room <= 0 or request.failure is not None:
             return 0
         if message.op in WITH_RESPONSE_DATA:
             self._ask_for_data(request)
             return 1
-        sent = 0
-        is_long = request.end - request.first & PSN_MASK > LEAST_COUPLED
-        carry = self._connection.trains() if is_long else None
+        done = 0
         try:
             while (
-                sent < most and self._window.next != request.end and not self._connection.is_waiting
+                done < budget
+                and room > 0
+                and self._window.next != request.end
+                and not self._connection.is_waiting
             ):
-                if carry is not None and (count := self._send_train(carry, request, most - sent)):
-                    sent += count
-                    continue
-                sent += 1
-                self._send_piece(request, sent == most)
+                count = self._send_train(carry, request, room) if carry is not None else 0
+                if count:
+                    done += TRAIN_WORK
+                else:
+                    count = 1
+                    done += 1
+                    self._send_piece(request, done == budget or room == 1)
+                room -= count
                 if self._connection.hca.round.steps > STEPS_PER_ROUND:
                     break
         except AccessError as error:
@@ -234,7 +246,7 @@ class PacketRequester:
             else:  # the key was valid when the request was parsed, and is gone now
                 self.fail(request, Failure.of_access(error))
             return 0
-        return sent
+        return done
 
     def _send_piece(self, request: WindowRequest, is_final: bool) -> None:
         """Send packet ``next`` of a SEND or a WRITE.

@@ -19,7 +19,7 @@ from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.sizes import PACKETS_PER_TURN, TRAIN_WORK
 from layouts.enums import QpState
 from layouts.wire import bth
 from layouts.wire.bth import MSN_MASK, PSN_HALF, PSN_MASK, PacketKind
@@ -143,35 +143,38 @@ class ResponseQueue:
         hca = self._connection.hca
         while (
             self._responses
-            and budget
+            and budget > 0
             and not self._is_held_up
             and hca.round.steps <= STEPS_PER_ROUND
         ):
-            budget -= self._send_next(budget)
+            budget -= self._send_next()
         return bool(self._responses) and not self._is_held_up
 
     @property
     def _is_held_up(self) -> bool:
         return self.is_stuck or self._connection.is_waiting
 
-    def _send_next(self, most: int) -> int:
-        """Send a packet of the oldest response, or a train; returns how many packets."""
+    def _send_next(self) -> int:
+        """Send a packet of the oldest response, or a train; returns how many packets it counts."""
         response = self._responses[0]
         if response.message is not None:
-            return self._send_data(response, response.message, most)
+            return self._send_data(response, response.message)
         self._responses.popleft()
         packet = self._packet(response.kind, response)
         packet.syndrome, packet.original = response.syndrome, response.value
         self._connection.send(packet)
         return 1
 
-    def _send_data(self, response: Response, message: Message, most: int) -> int:
-        """Send the next packets of a READ's data; the key may be gone since the request came."""
+    def _send_data(self, response: Response, message: Message) -> int:
+        """Send the next packets of a READ's data; the key may be gone since the request came.
+
+        As :meth:`_send_next`.
+        """
         hca, qp, mtu = self._connection.hca, self._connection.qp, self._connection.qp.mtu_bytes
         left = response.end - response.psn & PSN_MASK
         offset = (packets_of(message.length, mtu) - left) * mtu
         # The first and the last packet go alone.
-        count = min(most, TRAIN_PACKETS, left - 1) if offset else 1
+        count = min(TRAIN_PACKETS, left - 1) if offset else 1
         carry = self._connection.trains() if count > 1 else None
         size = min(mtu if carry is None else count * mtu, message.length - offset)
         read = duplicates.read_again if response.is_replay else responder.execute_read
@@ -200,7 +203,7 @@ class ResponseQueue:
             return 1
         response.psn = (response.psn + count) & PSN_MASK
         self._connection.send_train(carry, packet, data, count)
-        return count
+        return TRAIN_WORK
 
     def stop_data(self, outcome: Outcome | None) -> None:
         """The oldest READ's data cannot be read: send ``outcome`` if it is a NAK, else nothing."""

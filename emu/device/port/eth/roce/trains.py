@@ -30,7 +30,11 @@ _PSN_AT: Final = 8
 """Offset of the word with the PSN in a BTH."""
 
 
-def parse_train(frame: memoryview) -> tuple[Train, int]:
+ReadTrain = tuple[Train, int]
+"""A train, and how long the frame of its first packet would be."""
+
+
+def parse_train(frame: memoryview) -> ReadTrain:
     """The train in a frame, and how long the frame of its first packet would be.
 
     The payload stays a view of the frame. Raises BadPacketError.
