@@ -26,6 +26,6 @@ def test_application_gets_an_error_and_the_next_one_works(mlx5_guest, mlx5_fault
 @pytest.mark.mlx5(devices=("connectx6-vf",))
 def test_temperature_alarm_is_reported(mlx5_guest, mlx5_faults):
     mlx5_faults.load('[[rule]]\npoint = "load"\naction = "health"\nsyndrome = 16\n')
-    reporter = "$(devlink dev | grep ^pci) reporter fw"
+    reporter = "$(devlink dev | grep -o '^pci/[^ ]*[0-9]') reporter fw"
     said = mlx5_guest.run(f"devlink health diagnose {reporter}").check().stdout
     assert "High temperature" in said

@@ -90,7 +90,7 @@ WORKLOADS = MappingProxyType(
                 'resource show' 'region show'; do
                 timeout 4 devlink $words
             done
-            for one in $(devlink dev | grep ^pci); do
+            for one in $(devlink dev | grep -o '^pci/[^ ]*[0-9]'); do
                 timeout 5 devlink health diagnose $one reporter fw
                 timeout 8 devlink dev reload $one
             done
