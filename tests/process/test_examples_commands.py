@@ -35,8 +35,12 @@ def test_every_line_is_run_by_the_guest_test():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where somebody types the commands: beside examples/, with what an earlier line has made."""
+    """Where somebody types the commands: beside examples/, with what an earlier line has made.
+
+    The lines about the switch are typed in a copy of its folder.
+    """
     (tmp_path / "examples").symlink_to(EXAMPLES)
+    (tmp_path / "switch.toml").symlink_to(EXAMPLES / "switch" / "switch.toml")
     (tmp_path / "record").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path

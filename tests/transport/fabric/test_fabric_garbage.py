@@ -160,7 +160,8 @@ def test_half_a_frame_and_good_bye(fabric, honest, caplog):
     stranger.send(HEADER.pack(100, FrameKind.PACKET) + bytes(50))
     stranger.close()
     fabric.settle()
-    assert warnings(caplog) == []
+    # It has left, or, with something that it has not read, been reset.
+    assert [line for line in warnings(caplog) if "reset by peer" not in line] == []
 
 
 # After it.
