@@ -54,6 +54,12 @@ KNOWN_ETH: tuple[Known, ...] = (
         ),
     ),
     Known(
+        ("6.12", "7.2"),
+        What.STRUCTURE,
+        "Debian's kernels are built without offload of tc's actions (MLX5_CLS_ACT, MLX5_TC_SAMPLE)",
+        _names("flow_meter_aso_obj flow_meter_parameters sampler_obj"),
+    ),
+    Known(
         (),
         What.STRUCTURE,
         _NO_TYPE,
