@@ -291,6 +291,27 @@ def test_a_train_for_who_takes_frames_is_cut(unix):
 
 
 @pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("to", "work"), [(A, 40), (b"\x01" + A[1:], 40 * 2)], ids=["to one", "to all"]
+)
+def test_a_train_that_is_cut_counts_as_its_frames(unix, monkeypatch, to, work):
+    """As what comes in frames does: else a round would have no bound."""
+    told, received = [], Uplinks.received_train
+
+    def counted(*arguments):
+        told.append(received(*arguments))
+        return told[-1]
+
+    monkeypatch.setattr(Uplinks, "received_train", counted)
+    hub = unix.join()
+    stranger = Stranger.member(unix, ETHERNET)
+    stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(to, B, 40))
+    unix.until(lambda: told)
+    assert told == [work]
+    assert len(hub.host.got) == 40
+
+
+@pytest.mark.hostile
 def test_what_is_no_train(unix, caplog):
     hub = unix.join()
     stranger = Stranger.member(unix, ETHERNET)

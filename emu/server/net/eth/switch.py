@@ -118,10 +118,10 @@ class SegmentSwitch:
         source.received += 1
         return port.deliver_train(pieces)
 
-    def forward_train(self, source: SegmentPort, frame: memoryview, read: ReadTrain) -> None:
-        """Carry a train that came in at a port, as one or, where that cannot be, as its frames.
+    def forward_train(self, source: SegmentPort, frame: memoryview, read: ReadTrain) -> bool:
+        """Carry a train that came in at a port; True as one, False as its frames.
 
-        ``read`` is what ``parse_train`` has found in it.
+        It is cut where it cannot go as one. ``read`` is what ``parse_train`` has found in it.
         """
         place = self._addresses.place(bytes(frame[6:12]))
         if place is not None and place.port is source:
@@ -130,9 +130,10 @@ class SegmentSwitch:
                 place.heard_ns = self._now_ns()
                 source.received += 1
                 port.deliver_train((frame,), read)
-                return
+                return True
         for one in frames_of(frame):
             self.forward(source, Frame(one))
+        return False
 
     def _flood(self, source: SegmentPort, frame: Frame, now: int) -> None:
         if frame.data[:6] == CONTROL_ADDRESS and len(self._ports) > _CABLE:

@@ -114,12 +114,18 @@ class Uplinks:
         return packets * (len(switch.ports) if frame.data[0] & 1 else 1)
 
     def received_train(self, connection: FabricConnection, body: memoryview) -> int:
-        """A train of RoCE packets from another process; returns how much work it was."""
+        """A train of RoCE packets from another process; returns how much work it was.
+
+        Cut, it is as many frames, which count as in :meth:`received`.
+        """
         number, frame = protocol.read_train(body)
         switch = self.segments.segment(number)
         port = self._ports[connection][number]
         try:
-            switch.forward_train(port, frame, parse_train(frame))
+            read = parse_train(frame)
         except BadPacketError:
             port.dropped["malformed"] += 1
-        return TRAIN_WORK
+            return TRAIN_WORK
+        if switch.forward_train(port, frame, read):
+            return TRAIN_WORK
+        return read[0].count * (len(switch.ports) if frame[0] & 1 else 1)
