@@ -3,7 +3,7 @@
 A function has a vhca id, by which the firmware knows it, and the number of its vPort, which is also
 the ``function_id`` by which the manager's commands name it. The manager is the physical function:
 it has vPort 0. A function that is served by itself, a virtual one as well, is the manager of an
-adapter of its own.
+adapter of its own. A board with two ports has two adapters (``emu.device.adapter.board``).
 
 Source: PRM "Vport commands", "ENABLE_HCA"; mlx5_ifc.h: cmd_hca_cap.vhca_id,
 vport_group_manager.
@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Generic
 
 from emu.device.adapter.board import Board
-from emu.device.adapter.real_time import RealTime
 from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
 from emu.device.port.eth.headers import UPLINK
@@ -79,22 +78,29 @@ class Vhca(Generic[NodeT]):
 class Adapter(Generic[NodeT]):
     """One adapter, with one physical port."""
 
-    def __init__(self, model: Model, guid: int, switch: Switch[NodeT]) -> None:
-        """``model`` is its manager's, ``guid`` its system image GUID."""
+    def __init__(
+        self, model: Model, guid: int, switch: Switch[NodeT], board: Board[NodeT] | None = None
+    ) -> None:
+        """``model`` is its manager's, ``guid`` the system image GUID of a board of its own.
+
+        ``board`` is the one that it is the next port of instead; ValueError when that has no room.
+        """
         self.model = model
-        self.guid = guid
         self.switch = switch
         """What is between its vPorts and the physical port, if that is an Ethernet port."""
-        self.board = Board()
-        """What it measures about itself."""
-        self.real_time = RealTime()
-        """Its clock of the time of day."""
+        self.board: Board[NodeT] = board if board is not None else Board(guid)
+        self.guid = self.board.guid
+        """The system image GUID."""
+        self.real_time = self.board.real_time
+        """The board's clock of the time of day."""
         self.ports: list[Port] = []
-        """The physical ports, from number 1 on; none before a function has power."""
+        """Its physical port, none before a function has power."""
         self._eth: EthPort | None = None
-        self.manager: Vhca[NodeT] = Vhca(self, 0, MANAGER)
-        self.vhcas = {0: self.manager}
-        """The functions, by vhca id."""
+        self.number = self.board.add(self)
+        """The number of its port on the board, from 1 on."""
+        self.manager: Vhca[NodeT] = Vhca(self, self.number - 1, MANAGER)
+        self.vhcas = {self.manager.number: self.manager}
+        """The functions, by vhca id, which no other function of the board has."""
         self._by_vport = {MANAGER: self.manager}
 
     @property
@@ -117,9 +123,10 @@ class Adapter(Generic[NodeT]):
             raise ValueError("an InfiniBand port belongs to one function")
         if self.by_vport(vport_number) is not None:
             raise ValueError(f"vPort {vport_number} is another function's")
-        if len(self.vhcas) >= MOST_VHCAS:
+        free = (number for number in range(MOST_VHCAS) if not self.board.is_taken(number))
+        number = next(free, None)
+        if number is None:
             raise ValueError("no more functions")
-        number = next(number for number in range(MOST_VHCAS) if number not in self.vhcas)
         vhca = Vhca(self, number, vport_number)
         self.vhcas[number] = self._by_vport[vport_number] = vhca
         return vhca

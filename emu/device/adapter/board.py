@@ -1,4 +1,9 @@
-"""What the board measures about itself: the temperature of its chip.
+"""A board: the chip's sensor and clock, and the physical ports, each with an adapter of its own.
+
+As on real boards with two ports, each port has a physical function with a switch and a vPort 0 of
+its own: an :class:`Adapter`. What the ports have in common is here. Drivers tell by the system
+image GUID that they are of one board (core/main.c: mlx5_register_hca_devcom_comp), and by
+``native_port_num`` which port is whose.
 
 Nothing warms an emulated chip; a fault plan can. The cable is a passive one and has no sensor.
 
@@ -7,8 +12,17 @@ Source: PRM "MTCAP", "MTMP"; core/hwmon.c.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic
+
+from emu.device.adapter.real_time import RealTime
+from emu.device.ports import NodeT
+
+if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Adapter
+
+MOST_PORTS: Final = 2
+"""Of a board."""
 
 UNITS_PER_DEGREE: Final = 8
 """MTMP counts 0.125 degrees Celsius."""
@@ -40,8 +54,30 @@ class Sensor:
         self.highest = self.temperature
 
 
-@dataclass(slots=True)
-class Board:
-    """The sensors of a board."""
+class Board(Generic[NodeT]):
+    """What the ports of a board share."""
 
-    asic: Sensor = field(default_factory=Sensor)
+    def __init__(self, guid: int) -> None:
+        """``guid`` is its system image GUID."""
+        self.guid = guid
+        self.asic = Sensor()
+        self.real_time = RealTime()
+        """Its clock of the time of day."""
+        self.adapters: list[Adapter[NodeT]] = []
+        """One for each physical port, in the order of their numbers."""
+
+    def add(self, adapter: Adapter[NodeT]) -> int:
+        """An adapter for the next port; returns the port's number, from 1 on.
+
+        Raises ValueError for one too many, and for another model than the first port's.
+        """
+        if len(self.adapters) >= MOST_PORTS:
+            raise ValueError(f"a board has {MOST_PORTS} ports")
+        if any(other.model.name != adapter.model.name for other in self.adapters):
+            raise ValueError("the ports of a board are of one model")
+        self.adapters.append(adapter)
+        return len(self.adapters)
+
+    def is_taken(self, number: int) -> bool:
+        """Whether a function of the board has this vhca id."""
+        return any(number in adapter.vhcas for adapter in self.adapters)

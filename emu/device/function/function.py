@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.adapter.adapter import Adapter, Vhca
+from emu.device.adapter.board import Board
 from emu.device.adapter.switch import PlainSwitch
 from emu.device.cmdif.icmd import ToolCommands
 from emu.device.cmdif.interface import CommandInterface, CommandTracer
@@ -64,18 +65,20 @@ class Function:
         tracer: Tracer | None = None,
         eth_wire: EthWire[Hca] | None = None,
         vhca: Vhca[Hca] | None = None,
+        board: Board[Hca] | None = None,
     ) -> None:
         """Only an Ethernet function may be without a ``wire``.
 
-        ``vhca`` is its place in an adapter; without one it gets an adapter of its own. ``eth_wire``
-        is what that adapter's Ethernet port is plugged into.
+        ``vhca`` is its place in an adapter; without one it gets an adapter of its own, which is the
+        next port of ``board`` if that is given. ``eth_wire`` is what that adapter's Ethernet port
+        is plugged into.
         """
         self.model = model
         if vhca is None:
             uplink: EthWire[Hca] = eth_wire if eth_wire is not None else NoWire()
             has_tables = model.general.get("eswitch_manager", 0)
             switch = (EmbeddedSwitch if has_tables else PlainSwitch)(uplink, arrive)
-            vhca = Adapter(model, options.guid, switch).manager
+            vhca = Adapter(model, options.guid, switch, board).manager
         self.adapter = vhca.adapter
         self.tracer = tracer
         self.memory = memory

@@ -11,16 +11,20 @@ paging, 1 for the transport scheme, 2 for the memory scheme as well; the default
 pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
 With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
 with ``sfs=N`` also up to N sub-functions.
+Two functions with the same ``board=N`` are the ports of one board, in the order in which they are
+given.
 With ``bf=1`` the function takes work requests that are copied behind their doorbells (BlueFlame).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from emu.device.adapter.board import MOST_PORTS
 from emu.device.models import (
     ALL_MEMORY_ODP,
     ALL_TRANSPORT_ODP,
@@ -32,6 +36,7 @@ from emu.device.models import (
     Capabilities,
     Model,
 )
+from emu.device.models.board_ports import with_port
 from emu.device.models.sub_functions import MOST_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
 from emu.device.port.ib.partitions import PKEY_NUMBER
@@ -41,6 +46,7 @@ from emu.server.net.eth.spec import MAX_SEGMENT
 from layouts.enums import PortType
 
 MAX_LID = SM_LID - 1
+MAX_BOARD = 255
 MAX_BOOT_PAGES = 512
 """Far more than the device needs; each costs the guest 4 KiB."""
 
@@ -59,6 +65,8 @@ class DeviceSpec:
     """The options given explicitly; the others have their defaults."""
     segment: int = 0
     """Where an Ethernet port is plugged in."""
+    board: int = 0
+    """The number of the board that its port shares with another function's; 0 for none."""
 
 
 def parse(text: str, index: int = 0) -> DeviceSpec:
@@ -93,6 +101,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "switch": 0,
         "bf": 0,
         "sfs": 0,
+        "board": 0,
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
@@ -116,7 +125,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
     if values["switch"] or values["sfs"]:
         model = _with_switch(model, values["sfs"])
-    return DeviceSpec(model, options, frozenset(chosen), values["segment"])
+    return DeviceSpec(model, options, frozenset(chosen), values["segment"], values["board"])
 
 
 def _with_switch(model: Model, sub_functions: int) -> Model:
@@ -143,7 +152,7 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
 
     A ``fabric`` chooses those that a specification leaves open. Raises :class:`DeviceSpecError`.
     """
-    specs = [parse(text, index) for index, text in enumerate(texts)]
+    specs = _with_ports([parse(text, index) for index, text in enumerate(texts)])
     for key in ("lid", "guid"):
         holders: dict[int, int] = {}
         for number, spec in enumerate(specs):
@@ -158,6 +167,28 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
                 )
             holders[value] = number
     return specs
+
+
+def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
+    """The functions of a board as its ports, in their order."""
+    boards = Counter(spec.board for spec in specs if spec.board)
+    for number, count in boards.items():
+        if count != MOST_PORTS:
+            raise DeviceSpecError(f"board={number} needs {MOST_PORTS} functions, not {count}")
+        if len({spec.model.name for spec in specs if spec.board == number}) > 1:
+            raise DeviceSpecError(f"board={number}: its functions are of different models")
+    ports: Counter[int] = Counter()
+    found = []
+    for spec in specs:
+        if spec.board:
+            ports[spec.board] += 1
+            try:
+                model = with_port(spec.model, ports[spec.board])
+            except ValueError as error:
+                raise DeviceSpecError(f"board={spec.board}: {error}") from None
+            spec = replace(spec, model=model)
+        found.append(spec)
+    return found
 
 
 def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
@@ -194,6 +225,7 @@ SETTINGS = {
     "switch": "switch=N",
     "bf": "bf=N",
     "sfs": "sfs=N",
+    "board": "board=N",
 }
 """What can be set, and how it is written."""
 _OF_LINK = {
@@ -206,6 +238,7 @@ _OF_LINK = {
     "pps": PortType.ETH,
     "switch": PortType.ETH,
     "sfs": PortType.ETH,
+    "board": PortType.ETH,
 }
 """Settings that only one link layer has."""
 
@@ -223,6 +256,7 @@ _LIMITS = {
     "switch": (0, 1),
     "bf": (0, 1),
     "sfs": (0, MOST_SUB_FUNCTIONS),
+    "board": (0, MAX_BOARD),
 }
 
 

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from emu.device.adapter.board import Board
 from emu.device.function.function import Function, Tracer
 from emu.device.ports import Clock
+from emu.device.state.hca import Hca
 from emu.host.listening import OWNER_ONLY
 from emu.server.control.server import ControlServer
 from emu.server.net.eth.function_port import FunctionPort
@@ -83,6 +85,7 @@ class Server:
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
         cables: list[FunctionPort | None] = []
+        boards: dict[int, Board[Hca]] = {}
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
             cables.append(self._cable(index, spec))
             served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
@@ -96,6 +99,7 @@ class Server:
                 wire,
                 tracer(index, self.loop) if tracer else None,
                 cables[-1],
+                board=_board(boards, spec),
             )
             served.listen(function)
             self.loop.add_transport(served)
@@ -151,6 +155,13 @@ class Server:
             if function.tracer is not None:
                 for line in function.tracer.summary():
                     log.info("%s: trace: %s", function.model.name, line)
+
+
+def _board(boards: dict[int, Board[Hca]], spec: DeviceSpec) -> Board[Hca] | None:
+    """The board that a function's port is on, which has the first one's GUID; None for its own."""
+    if not spec.board:
+        return None
+    return boards.setdefault(spec.board, Board(spec.options.guid))
 
 
 def _wanted(spec: DeviceSpec) -> Identity:

@@ -185,6 +185,29 @@ def test_two_functions_have_two_addresses(texts, complaint):
         parse_all(texts)
 
 
+def test_two_functions_are_the_ports_of_a_board():
+    texts = ["connectx6dx,board=7", "connectx6dx", "connectx6dx,board=7,segment=2"]
+    specs = parse_all(texts)
+    assert [spec.board for spec in specs] == [7, 0, 7]
+    assert [spec.model.general.get("native_port_num", 0) for spec in specs] == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        (["connectx6dx,board=1"], "board=1 needs 2 functions, not 1"),
+        (["connectx6dx,board=1"] * 3, "board=1 needs 2 functions, not 3"),
+        (["connectx6dx,board=1", "connectx7,link=eth,board=1"], "of different models"),
+        (["connectx6-vf,link=eth,board=1"] * 2, "board=1: only physical functions"),
+        (["connectx6,board=1"] * 2, "board needs link=eth"),
+        (["connectx6dx,board=256"] * 2, "board=0x100 is not between 0x0 and 0xff"),
+    ],
+)
+def test_a_board_has_two_ports(texts, complaint):
+    with pytest.raises(DeviceSpecError, match=complaint):
+        parse_all(texts)
+
+
 def test_what_a_fabric_chooses_cannot_be_equal():
     assert len(parse_all(["connectx6,lid=2", "connectx6"], fabric=True)) == 2
     with pytest.raises(DeviceSpecError, match="lid=0x2"):
