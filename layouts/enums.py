@@ -431,6 +431,7 @@ class GeneralObject(IntEnum):
 
     SAMPLER = 0x20
     FLOW_METER_ASO = 0x24
+    SCHEDULING_ELEMENT = 0x26
     RESERVED_QPN = 0x2C
 
 

@@ -1,4 +1,4 @@
-"""General objects: reserved queue pair numbers, flow meters, flow samplers.
+"""General objects: reserved queue pair numbers, flow meters and samplers, scheduling elements.
 
 A process that makes its queue pairs elsewhere takes a number from here for rdma_cm, which tells
 connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.queues.queue import ReservedQpn
+from firmware_cmds.objects import scheduling
 from firmware_cmds.steering import flow_meter, flow_sampler
 from layouts.enums import GeneralObject, Op, Status
 from layouts.objects import general_object as layout
@@ -31,11 +32,12 @@ class _Maker(Protocol):
         """Destroy it."""
 
 
-_OF_TABLES: Mapping[int, _Maker] = {
+_MAKERS: Mapping[int, _Maker] = {
     GeneralObject.FLOW_METER_ASO: flow_meter,
     GeneralObject.SAMPLER: flow_sampler,
+    GeneralObject.SCHEDULING_ELEMENT: scheduling,
 }
-"""Modules of the objects that flow tables use, by type."""
+"""Modules of the objects that have structures of their own, by type."""
 
 
 def _check_type(caps: Caps, obj_type: int) -> None:
@@ -49,10 +51,10 @@ def _check_type(caps: Caps, obj_type: int) -> None:
 def create_general_object(
     hca: Hca, cmd: layout.CreateGeneralObjectIn, out: layout.CreateGeneralObjectOut
 ) -> None:
-    """Reserve one queue pair number (granularity is 0), or make meters or a sampler."""
+    """Reserve one queue pair number (granularity is 0), or make an object of another type."""
     _check_type(hca.caps, cmd.op_mod)
-    if cmd.op_mod in _OF_TABLES:
-        out.obj_id = _OF_TABLES[cmd.op_mod].create(hca, cmd)
+    if cmd.op_mod in _MAKERS:
+        out.obj_id = _MAKERS[cmd.op_mod].create(hca, cmd)
         return
     if cmd.log_obj_range:
         raise CmdError(
@@ -63,6 +65,22 @@ def create_general_object(
 
 
 @command(
+    Op.MODIFY_GENERAL_OBJECT, layout.modify_general_object_in, layout.modify_general_object_out
+)
+def modify_general_object(
+    hca: Hca, cmd: layout.ModifyGeneralObjectIn, out: layout.ModifyGeneralObjectOut
+) -> None:
+    """Change a scheduling element; the other types have nothing to change."""
+    _check_type(hca.caps, cmd.op_mod)
+    if cmd.op_mod != GeneralObject.SCHEDULING_ELEMENT:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "general object of this type cannot be modified",
+            f"{cmd.op_mod:#x}",
+        )  # fmt: skip
+    scheduling.modify(hca, cmd)
+
+
+@command(
     Op.DESTROY_GENERAL_OBJECT, layout.destroy_general_object_in, layout.destroy_general_object_out
 )
 def destroy_general_object(
@@ -70,7 +88,7 @@ def destroy_general_object(
 ) -> None:
     """The number can be a queue pair's again, or the object is gone."""
     _check_type(hca.caps, cmd.op_mod)
-    if cmd.op_mod in _OF_TABLES:
-        _OF_TABLES[cmd.op_mod].destroy(hca, cmd.obj_id)
+    if cmd.op_mod in _MAKERS:
+        _MAKERS[cmd.op_mod].destroy(hca, cmd.obj_id)
         return
     hca.reserved_qpns.remove(cmd.obj_id)

@@ -8,6 +8,7 @@ entries that processes make are shared, too (ib/qos.c: pp_obj_alloc).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
@@ -20,6 +21,7 @@ from layouts.objects import scheduling as layout
 if TYPE_CHECKING:
     from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
+    from layouts.objects.general_object import CreateGeneralObjectIn, ModifyGeneralObjectIn
 
 E_SWITCH, NIC = 2, 3
 """scheduling_hierarchy (SCHEDULING_HIERARCHY_*)."""
@@ -68,13 +70,51 @@ def set_pp_rate_limit(
 def create_scheduling_element(
     hca: Hca, cmd: layout.CreateSchedulingElementIn, out: layout.CreateSchedulingElementOut
 ) -> None:
+    """Make an element; see :func:`_made`."""
+    out.scheduling_element_id = _made(hca, cmd.scheduling_hierarchy, cmd.scheduling_context)
+
+
+def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+    """Make an element of the function's own tree as a general object; returns its number.
+
+    Processes make theirs so (rdma-core: mlx5dv_sched_nic_create), below elements of their own.
+    """
+    obj = _object(cmd.object)
+    if cmd.log_obj_range:
+        raise CmdError(Status.LIM_ERR, "one command makes one scheduling element")
+    return _made(hca, obj.scheduling_hierarchy, obj.sched_context)
+
+
+def modify(hca: Hca, cmd: ModifyGeneralObjectIn) -> None:
+    """Change such an element, as far as modify_field_select names fields."""
+    obj = _object(cmd.object)
+    _change(hca, obj.scheduling_hierarchy, cmd.obj_id, obj.modify_field_select, obj.sched_context)
+
+
+def destroy(hca: Hca, number: int) -> None:
+    """Destroy such an element; refused while another or a send queue is below it."""
+    _remove(hca, NIC, number)
+
+
+def _object(given: Iterable[bytes]) -> layout.SchedElem:
+    octets = b"".join(given)[: layout.sched_elem.size].ljust(layout.sched_elem.size, b"\0")
+    obj = layout.sched_elem.view(octets)
+    if obj.scheduling_hierarchy != NIC:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "a general object is no element of the switch's tree",
+            f"{obj.scheduling_hierarchy}",
+        )  # fmt: skip
+    return obj
+
+
+def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
     """Make an element: a TSAR that shares by weight (DWRR), a queue group, or a vPort.
 
-    Without a parent (0) it is the root of a tree. A vPort has one element at most.
+    Without a parent (0) it is the root of a tree. A vPort has one element at most. Returns its
+    number.
     """
-    hierarchy = cmd.scheduling_hierarchy
     _check(hca, hierarchy)
-    ctx = layout.scheduling_context.view(bytearray(bytes(cmd.scheduling_context)))
+    ctx = layout.scheduling_context.view(bytearray(bytes(given)))
     tsar_type = ctx.element_attributes >> _TSAR_TYPE_SHIFT & _BYTE
     if ctx.element_type not in (TSAR, _LEAVES[hierarchy]) or (
         ctx.element_type == TSAR and tsar_type != _DWRR
@@ -96,10 +136,11 @@ def create_scheduling_element(
     if vport is not None and vport.element is not None:
         raise CmdError(Status.BAD_PARAM_ERR, "vPort has a scheduling element", f"{vport.element!r}")
     element = SchedulingElement(ctx, parent, hierarchy)
-    out.scheduling_element_id = hca.scheduling_elements.add(element)
+    number = hca.scheduling_elements.add(element)
     if vport is not None:
         vport.element = element
         _apply(hca, element)
+    return number
 
 
 def _vport_of(hca: Hca, ctx: layout.SchedulingContext) -> EswVport:
@@ -154,18 +195,25 @@ def modify_scheduling_element(
     hca: Hca, cmd: layout.ModifySchedulingElementIn, out: layout.ModifySchedulingElementOut
 ) -> None:
     """Change share and limit, as far as the bitmask names them."""
-    _check(hca, cmd.scheduling_hierarchy)
-    element = hca.scheduling_elements.subject(cmd.scheduling_element_id)
-    _check_tree(element, cmd.scheduling_hierarchy)
-    if unknown := cmd.modify_bitmask & ~(_BW_SHARE | _MAX_AVERAGE_BW):
+    number, mask = cmd.scheduling_element_id, cmd.modify_bitmask
+    _change(hca, cmd.scheduling_hierarchy, number, mask, cmd.scheduling_context)
+
+
+def _change(
+    hca: Hca, hierarchy: int, number: int, mask: int, given: layout.SchedulingContext
+) -> None:
+    _check(hca, hierarchy)
+    element = hca.scheduling_elements.subject(number)
+    _check_tree(element, hierarchy)
+    if unknown := mask & ~(_BW_SHARE | _MAX_AVERAGE_BW):
         raise CmdError(
             Status.BAD_PARAM_ERR, "scheduling element field cannot be modified", f"{unknown:#x}"
         )
-    if cmd.modify_bitmask & _BW_SHARE:
-        _check_share(hca, cmd.scheduling_context)
-        element.ctx.bw_share = cmd.scheduling_context.bw_share
-    if cmd.modify_bitmask & _MAX_AVERAGE_BW:
-        element.ctx.max_average_bw = cmd.scheduling_context.max_average_bw
+    if mask & _BW_SHARE:
+        _check_share(hca, given)
+        element.ctx.bw_share = given.bw_share
+    if mask & _MAX_AVERAGE_BW:
+        element.ctx.max_average_bw = given.max_average_bw
         element.decode()
         _apply(hca, element)
 
@@ -196,9 +244,13 @@ def destroy_scheduling_element(
     hca: Hca, cmd: layout.DestroySchedulingElementIn, out: layout.DestroySchedulingElementOut
 ) -> None:
     """Destroy the element; refused while another or a send queue is below it."""
-    _check(hca, cmd.scheduling_hierarchy)
-    element = hca.scheduling_elements.removable(cmd.scheduling_element_id)
-    _check_tree(element, cmd.scheduling_hierarchy)
+    _remove(hca, cmd.scheduling_hierarchy, cmd.scheduling_element_id)
+
+
+def _remove(hca: Hca, hierarchy: int, number: int) -> None:
+    _check(hca, hierarchy)
+    element = hca.scheduling_elements.removable(number)
+    _check_tree(element, hierarchy)
     hca.scheduling_elements.remove(element.handle)
     if element.ctx.element_type == VPORT:
         assert hca.eswitch is not None

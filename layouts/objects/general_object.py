@@ -24,6 +24,13 @@ create_general_object_out = Prm(
     *CMD_OUT, "obj_id" / bits(32), rsvd(32),
 )
 
+modify_general_object_in = Prm(
+    "modify_general_object_in",
+    *CMD_IN, "obj_id" / bits(32), rsvd(32), "object" / tail(octets(8)),
+)
+
+modify_general_object_out = Prm("modify_general_object_out", *CMD_OUT, rsvd(64))
+
 destroy_general_object_in = Prm(
     "destroy_general_object_in",
     *CMD_IN, "obj_id" / bits(32), rsvd(32),

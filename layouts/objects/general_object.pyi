@@ -20,6 +20,21 @@ class CreateGeneralObjectOut(View):
 
 create_general_object_out: Prm[CreateGeneralObjectOut]
 
+class ModifyGeneralObjectIn(View):
+    opcode: int
+    uid: int
+    op_mod: int
+    obj_id: int
+    object: Items[bytes]
+
+modify_general_object_in: Prm[ModifyGeneralObjectIn]
+
+class ModifyGeneralObjectOut(View):
+    status: int
+    syndrome: int
+
+modify_general_object_out: Prm[ModifyGeneralObjectOut]
+
 class DestroyGeneralObjectIn(View):
     opcode: int
     uid: int

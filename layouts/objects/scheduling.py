@@ -31,6 +31,13 @@ scheduling_context = Prm(
     rsvd(288),
 )
 
+# The element as a general object (rdma-core's mlx5_ifc.h).
+sched_elem = Prm(
+    "sched_elem",
+    "modify_field_select" / bits(64), "scheduling_hierarchy" / bits(8), rsvd(184),
+    "sched_context" / scheduling_context, rsvd(256),
+)
+
 create_scheduling_element_in = Prm(
     "create_scheduling_element_in",
     *CMD_IN_NO_UID, "scheduling_hierarchy" / bits(8), rsvd(184),

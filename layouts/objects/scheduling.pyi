@@ -35,6 +35,13 @@ class SchedulingContext(View):
 
 scheduling_context: Prm[SchedulingContext]
 
+class SchedElem(View):
+    modify_field_select: int
+    scheduling_hierarchy: int
+    sched_context: Nested[SchedulingContext]
+
+sched_elem: Prm[SchedElem]
+
 class CreateSchedulingElementIn(View):
     opcode: int
     op_mod: int

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from emu.device.models.capabilities import BASE_GENERAL
 from emu.device.models.model import Capabilities
+from layouts.enums import GeneralObject
 from layouts.eth_enums import RoceVersion, UctxCap
 
 ETHERNET_GENERAL: Capabilities = MappingProxyType(
@@ -227,6 +228,12 @@ SCHEDULING: Capabilities = MappingProxyType(
     }
 )
 """Group QOS: trees of rates and shares (tc's htb and mqprio, offloaded)."""
+
+_OBJECTS: int = BASE_GENERAL["general_obj_types"]
+SCHEDULING_OBJECTS: Capabilities = MappingProxyType(
+    {"general_obj_types": _OBJECTS | 1 << GeneralObject.SCHEDULING_ELEMENT}
+)
+"""Processes make such trees as general objects (rdma-core asks for the types of elements only)."""
 
 _ROCE_V1, _ROCE_V2 = 1 << RoceVersion.VERSION_1, 1 << RoceVersion.VERSION_2
 _IPV4, _IPV6 = 1 << 1, 1 << 2

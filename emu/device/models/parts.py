@@ -24,6 +24,7 @@ from emu.device.models.ethernet import (
     PACING,
     ROCE,
     SCHEDULING,
+    SCHEDULING_OBJECTS,
     SHAMPO,
 )
 from emu.device.models.ipoib import IPOIB_ENHANCED, IPOIB_FLOW_TABLES, IPOIB_GENERAL
@@ -89,6 +90,7 @@ PARTS = (
     # Rates of single send queues; trees of rates and shares.
     Part(CapType.QOS, PACING, link=_ETH, is_vf=False),
     Part(CapType.QOS, SCHEDULING, since=_CX6DX, link=_ETH, is_vf=False),
+    Part(CapType.GENERAL, SCHEDULING_OBJECTS, since=_CX6DX, link=_ETH, is_vf=False),
     # Tunnels of IP in IP, and those where a request says where the inner packet is (software
     # parsing), which mlx5e does for Geneve.
     Part(CapType.ETHERNET_OFFLOADS, _LATER_TUNNELS, since=_CX5, link=_ETH),

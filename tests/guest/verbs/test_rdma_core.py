@@ -52,11 +52,17 @@ LEAST = {
 
 
 ETHERNET = "connectx6dx"
-LEAST_OF_ETHERNET = {"test_flow": 5, "test_mlx5_flow": 3, "test_rss_traffic": 1}
+LEAST_OF_ETHERNET = {
+    "test_flow": 5,
+    "test_mlx5_flow": 3,
+    "test_mlx5_sched": 1,
+    "test_rss_traffic": 1,
+}
 """The same for raw packets and their flows, on a function with an Ethernet port."""
 MAY_SKIP_ON_ETHERNET = (
     r"flow table does not support reformat",
     r"(RDMA flow tables|bulks of flow counters) are not offered",
+    r"Creation or usage of schedule elements",  # of other queue pairs than those of raw packets
     r"FDs file not found",  # mlx5_perm_ctrl_*: users who steer others' RDMA traffic (uctx_cap)
 )
 
