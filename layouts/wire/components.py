@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import construct as c
 
@@ -38,6 +39,12 @@ class Components:
             if comp_mask >> bit & 1:
                 selected |= field_bits
         return selected
+
+
+@cache
+def components(prm: Prm) -> Components:
+    """The component mask of a record, made once for each layout."""
+    return Components(prm)
 
 
 def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, int]]:

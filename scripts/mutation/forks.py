@@ -70,7 +70,7 @@ def pytest_main(arguments: Sequence[str], plugin: object) -> int:
     )
     options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutation"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already
-    options += ["-o", "timeout=0", "-o", "faulthandler_timeout=0"]  # they go by the clock
+    options += ["-o", "timeout=0"]  # they go by the clock
     return int(pytest.main([*options, *arguments], plugins=[plugin]))
 
 

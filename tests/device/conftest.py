@@ -44,10 +44,12 @@ def pytest_collection_finish():
 def pytest_runtest_logfinish():
     """Functions and drivers refer to each other, and each pair has megabytes of guest memory.
 
-    Python looks for such garbage by the number of objects, of which these are few.
+    Python looks for such garbage by the number of objects, of which these are few. What has
+    outlived a test is the process's, and need not be looked at again.
     """
     if next(_tests) % COLLECT_EVERY == 0:
         gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

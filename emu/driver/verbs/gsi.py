@@ -12,7 +12,7 @@ from emu.driver.verbs.node import Node
 from layouts.enums import CqeOpcode, QpType
 from layouts.prm import Prm
 from layouts.wire import sa
-from layouts.wire.components import Components
+from layouts.wire.components import components
 from layouts.wire.mads import MAD_BYTES, Method, MgmtClass, pma_mad
 from layouts.wire.sa import JoinState, RmppFlags, RmppType, SaAttr, sa_mad
 
@@ -79,7 +79,7 @@ class Gsi:
         ``fields`` of a record of ``prm`` are asked for, and are the components of the mask.
         """
         hdr = self.header(MgmtClass.SUBN_ADM, sa.CLASS_VERSION, method, attr)
-        request = sa_mad.new(mad_hdr=hdr, comp_mask=Components(prm).mask_of(*fields))
+        request = sa_mad.new(mad_hdr=hdr, comp_mask=components(prm).mask_of(*fields))
         request.data = bytes(prm.new(**fields)).ljust(sa.DATA_BYTES, b"\0")
         self.send(request)
         ((completion, data),) = self.take()

@@ -22,6 +22,7 @@ from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvQueue, RecvWqe
 from emu.device.objects.queues.send_queue import SendRing
+from layouts.prm import Prm
 
 STATE = (
     Object, PageFault, Message, RecvWqe, RecvQueue, SendRing, Moderation, PacketConnection,
@@ -30,7 +31,7 @@ STATE = (
 
 _APART = (
     type, types.ModuleType, types.BuiltinFunctionType, logging.Logger,
-    str, bytes, bytearray, memoryview, int, float, array, struct.Struct, type(None),
+    str, bytes, bytearray, memoryview, int, float, array, struct.Struct, type(None), Prm,
 )  # fmt: skip
 """What leads to all of the program, or nowhere."""
 

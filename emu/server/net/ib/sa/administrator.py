@@ -31,7 +31,7 @@ from emu.server.net.ib.sm import TRUSTED_SM_KEY, SmpSwitch
 from layouts.codec import View
 from layouts.enums import CapMask1
 from layouts.prm import Prm
-from layouts.wire.components import Components
+from layouts.wire.components import Components, components
 from layouts.wire.mads import (
     BASE_VERSION,
     RESPONSE,
@@ -165,7 +165,7 @@ class SubnetAdministrator:
             ),
         }
         return {
-            attr: _Attribute(Components(prm), handlers) for attr, (prm, handlers) in table.items()
+            attr: _Attribute(components(prm), handlers) for attr, (prm, handlers) in table.items()
         }
 
     def sweep(self) -> None:
