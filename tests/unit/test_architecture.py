@@ -30,7 +30,7 @@ ORDER = (
     "firmware_cmds",
     "emu.version",
     "emu.host",
-    *below("emu.server", "net vfio control service"),
+    *below("emu.server", "net vfio vhost control service"),
     *below("emu.driver", "nodes transport"),
     *below("emu.guests", "errors workdir cache archive options timeline channel inside kernel"),
     *below("emu.guests", "requested image machine guest named conformance"),

@@ -33,7 +33,8 @@ from emu.server.service.fault_session import FaultSession
 from emu.server.service.links import Cabling
 from emu.server.service.methods import methods
 from emu.server.service.pcap import Capture, PcapOptions
-from emu.server.vfio.kinds import DEFAULT_KIND, make_transport
+from emu.server.service.transports import make_transport
+from emu.server.vfio.kinds import DEFAULT_KIND
 from emu.server.vfio.loop import Loop
 from firmware_cmds import TABLE
 from layouts.enums import PortType

@@ -30,8 +30,9 @@ from emu.server.service.repeats import summed_up
 from emu.server.service.server import ServedDevice, Server
 from emu.server.service.trace_file import DEFAULT_FORM, FORMS, Trace
 from emu.server.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
+from emu.server.service.transports import DEVICE_ID, TRANSPORTS, VHOST_USER
 from emu.server.vfio.base import TransportError
-from emu.server.vfio.kinds import DEFAULT_KIND, KINDS
+from emu.server.vfio.kinds import DEFAULT_KIND
 
 REPLY_TIMEOUT_MS = 60_000
 _MEMORY = "2G"
@@ -75,10 +76,10 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--transport",
-    type=click.Choice(KINDS),
+    type=click.Choice(TRANSPORTS),
     default=DEFAULT_KIND,
     show_default=True,
-    help="Who speaks vfio-user.",
+    help="Who speaks vfio-user to QEMU; or vhost-user, to User-Mode Linux.",
 )
 @click.option(
     "--fabric",
@@ -202,13 +203,20 @@ def serve(
         stack.enter_context(summed_up(server.loop))
         functions += server.functions
         for socket in sockets:
-            click.echo(f"-device '{_qemu_option(socket)}'")
-        if sys.stdout.isatty():
+            click.echo(_attached(transport, socket))
+        if sys.stdout.isatty() and transport != VHOST_USER:
             click.echo(f"for example:\n{example(sockets)}", err=True)
         server.run()
     missing = [*server.complaints(), *filter(None, [tracing.complaint if tracing else ""])]
     if missing:
         raise UserError("; ".join(missing))
+
+
+def _attached(transport: str, socket: Path) -> str:
+    """The option that attaches a function to QEMU, or to a User-Mode Linux kernel."""
+    if transport == VHOST_USER:
+        return f"virtio_uml.device={socket.absolute()}:{DEVICE_ID}"
+    return f"-device '{_qemu_option(socket)}'"
 
 
 def _check_begin(path: Path) -> None:

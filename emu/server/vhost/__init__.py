@@ -1,0 +1,1 @@
+"""vhost-user with PCI over virtio: how a User-Mode Linux kernel reaches a function."""

@@ -1,0 +1,103 @@
+"""MSI-X as this transport has to do it: it keeps the vectors' table and writes the messages.
+
+With vfio-user the client does this; here the guest writes the table in the BAR and gets each
+message through a virtqueue. Semantics: PCI Express Base 5.0, 6.1.4 and 7.7.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from emu.device.ports import Buffer, PciFunction
+from emu.server.vfio.interrupts import MsixVectors
+
+_ENTRY: Final = Struct("<QII")
+"""Message address, message data, vector control."""
+_MASKED: Final = _ENTRY.pack(0, 0, 1)
+_MSIX_ID: Final = 0x11
+_ENABLE: Final = 1 << 15
+_FUNCTION_MASK: Final = 1 << 14
+_FIRST_POINTER: Final = 0x34
+_MOST_CAPABILITIES: Final = 48
+
+
+class MsixTable(MsixVectors):
+    """The MSI-X vectors of a function, with table and control register."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.post: Callable[[int, int], bool] = _nowhere
+        """Writes a message (address, data) to the guest; False when it has no room now."""
+        self._function: PciFunction | None = None
+        self._table = bytearray()
+        self._at = 0
+        self._bar = 0
+        self._control = 0
+        self._is_on = False
+
+    def serve(self, function: PciFunction) -> None:
+        """Find the function's table by its MSI-X capability."""
+        self._function = function
+        self._control = _capability(function) + 2
+        (place,) = Struct("<I").unpack(function.config_read(self._control + 2, 4))
+        self._bar, self._at = place & 7, place & ~7
+        self.clear_pending()
+        self.follow()
+
+    def clear_pending(self) -> None:
+        """A reset of the function masks every vector, too."""
+        super().clear_pending()
+        self._table = bytearray(_MASKED * self.count)
+        self._is_on = False
+
+    def clear(self) -> None:
+        """The guest is gone."""
+        self.post = _nowhere
+        super().clear()
+
+    def follow(self) -> None:
+        """The guest may have written the control register."""
+        if self._function is None:
+            return
+        (control,) = Struct("<H").unpack(self._function.config_read(self._control, 2))
+        is_on = control & (_ENABLE | _FUNCTION_MASK) == _ENABLE
+        if is_on != self._is_on:
+            self._is_on = is_on
+            self.send_pending()
+
+    def written(self, bar: int, offset: int, data: Buffer) -> None:
+        """The guest has written ``data`` to a BAR."""
+        first = offset - self._at
+        if bar != self._bar or not 0 <= first <= len(self._table) - len(data):
+            return
+        self._table[first : first + len(data)] = data
+        self.send_pending()
+
+    def send_pending(self) -> None:
+        """Send what is latched and can be sent now."""
+        if self._pending:
+            self._send_pending()
+
+    def _send(self, vector: int) -> bool:
+        if not self._is_on:
+            return False
+        address, data, control = _ENTRY.unpack_from(self._table, vector * _ENTRY.size)
+        return not control & 1 and self.post(address, data)
+
+
+def _capability(function: PciFunction) -> int:
+    """Where the function's MSI-X capability is. Raises ValueError when it has none."""
+    (at,) = function.config_read(_FIRST_POINTER, 1)
+    for _ in range(_MOST_CAPABILITIES):
+        found, following = function.config_read(at, 2)
+        if found == _MSIX_ID:
+            return at
+        at = following
+    raise ValueError("a function without MSI-X cannot be served over vhost-user")
+
+
+def _nowhere(_address: int, _data: int) -> bool:
+    """The guest while there is none."""
+    return False

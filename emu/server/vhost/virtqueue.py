@@ -1,0 +1,139 @@
+"""A split virtqueue as the device sees it (Virtual I/O Device 1.2, 2.7).
+
+The driver may write the rings at any time, so each field is read once and checked then. Indirect
+descriptors and event indices are not offered.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from emu.device.ports import Buffer, DmaError
+from emu.server.vfio.memory import DmaMap
+from emu.server.vhost.protocol import (
+    DESCRIPTOR,
+    MAX_ACCESS,
+    NO_INTERRUPT,
+    PCIDEV_MESSAGE,
+    U16,
+    USED_ELEMENT,
+    DescriptorFlag,
+    VhostProtocolError,
+)
+
+_NEXT: Final = int(DescriptorFlag.NEXT)
+_WRITE: Final = int(DescriptorFlag.WRITE)
+_INDIRECT: Final = int(DescriptorFlag.INDIRECT)
+_RING: Final = 4
+"""Where the entries of either ring begin, after flags and idx."""
+_IDX: Final = 2
+_MOST_BYTES: Final = PCIDEV_MESSAGE.size + 2 * MAX_ACCESS
+
+
+class Chain(NamedTuple):
+    """A buffer that the driver has made available: a chain of descriptors."""
+
+    head: int
+    out: bytes
+    """What the driver has written for the device."""
+    room: list[tuple[int, int]]
+    """Addresses and lengths of what the device may write."""
+
+    @property
+    def capacity(self) -> int:
+        """Bytes that the device may write."""
+        return sum(length for _, length in self.room)
+
+
+class Virtqueue:
+    """A ring of ``size`` entries in the front end's memory."""
+
+    def __init__(
+        self, memory: DmaMap, size: int, desc: int, avail: int, used: int, base: int
+    ) -> None:
+        """The addresses are the guest's. Raises :class:`VhostProtocolError`."""
+        self._memory = memory
+        self.size = size
+        self._views: list[memoryview] = []
+        try:
+            self._desc = self._view(desc, DESCRIPTOR.size * size)
+            self._avail = self._view(avail, _RING + U16.size * size)
+            self._used = self._view(used, _RING + USED_ELEMENT.size * size)
+        except DmaError as error:
+            self.release()
+            raise VhostProtocolError(f"a ring outside the memory: {error}") from None
+        self.next = base
+        """The index of the entry that is taken next."""
+        (self._used_index,) = U16.unpack_from(self._used, _IDX)
+
+    def release(self) -> None:
+        """Give up the views of the rings, which may be unmapped then; nothing works afterwards."""
+        for view in self._views:
+            view.release()
+
+    def _view(self, address: int, length: int) -> memoryview:
+        view = self._memory.view(address, length)
+        self._views.append(view)
+        return view
+
+    @property
+    def wants_calls(self) -> bool:
+        """Whether the driver asks for a call when a buffer has been used."""
+        return not U16.unpack_from(self._avail)[0] & NO_INTERRUPT
+
+    def take(self) -> Chain | None:
+        """The next buffer; None when there is none. Raises :class:`VhostProtocolError`."""
+        waiting = (U16.unpack_from(self._avail, _IDX)[0] - self.next) & 0xFFFF
+        if not waiting:
+            return None
+        if waiting > self.size:
+            raise VhostProtocolError(f"{waiting} buffers available in a ring of {self.size}")
+        (head,) = U16.unpack_from(self._avail, _RING + U16.size * (self.next % self.size))
+        self.next = (self.next + 1) & 0xFFFF
+        return self._chain(head)
+
+    def _chain(self, head: int) -> Chain:
+        out, room, total, at = b"", [], 0, head
+        for _ in range(self.size):
+            if at >= self.size:
+                raise VhostProtocolError(f"descriptor {at} of {self.size}")
+            address, length, flags, following = DESCRIPTOR.unpack_from(
+                self._desc, DESCRIPTOR.size * at
+            )
+            total += length
+            if flags & _INDIRECT or total > _MOST_BYTES:
+                raise VhostProtocolError(f"a descriptor with flags {flags:#x}, {length:#x} bytes")
+            if flags & _WRITE:
+                room.append((address, length))
+            elif room:
+                raise VhostProtocolError("a descriptor to read follows one to write")
+            else:
+                out += self._read(address, length)
+            if not flags & _NEXT:
+                return Chain(head, out, room)
+            at = following
+        raise VhostProtocolError("a chain of descriptors is a loop")
+
+    def give(self, chain: Chain, data: Buffer = b"") -> None:
+        """Hand a buffer back with ``data`` written into it, which have to fit."""
+        done = 0
+        for address, length in chain.room:
+            if done < len(data):
+                self._write(address, data[done : done + length])
+                done += length
+        at = _RING + USED_ELEMENT.size * (self._used_index % self.size)
+        USED_ELEMENT.pack_into(self._used, at, chain.head, len(data))
+        self._used_index = (self._used_index + 1) & 0xFFFF
+        U16.pack_into(self._used, _IDX, self._used_index)
+
+    def _read(self, address: int, length: int) -> bytes:
+        try:
+            return self._memory.read(address, length)
+        except DmaError as error:
+            raise VhostProtocolError(f"a buffer outside the memory: {error}") from None
+
+    def _write(self, address: int, data: Buffer) -> None:
+        try:
+            self._memory.write(address, data)
+        except DmaError as error:
+            raise VhostProtocolError(f"a buffer outside the memory: {error}") from None
