@@ -43,9 +43,10 @@ _VERDICTS = {
     FlowAction.FWD_DEST: FteVerdict.FORWARD,
     FlowAction.ALLOW: FteVerdict.ALLOW,
 }
-_RDMA = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX)
-"""Only RoCE packets can be allowed: the transport takes them, or the wire. TIRs do not."""
-_ALLOWING = frozenset({*_RDMA, *ACLS})
+_GOING_ON = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX, FlowTableType.NIC_TX)
+"""RoCE packets can be allowed, and what the function sends: the transport takes them, or the wire.
+TIRs do not."""
+_ALLOWING = frozenset({*_GOING_ON, *ACLS})
 """Where packets can be let pass: to what comes after the tables."""
 _WITHOUT_TIRS = _ALLOWING | {FlowTableType.FDB}
 _OPTIONAL = {
@@ -116,7 +117,7 @@ def action_of(
     if verdict is None or (verdict is FteVerdict.ALLOW and table.table_type not in _ALLOWING):
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "flow table entry must forward or drop, or allow in a table for RDMA or an ACL",
+            "flow table entry must forward or drop, or allow where packets can go on",
             f"{ctx.action:#x}",
         )
     if len(lists.destinations) > 1 << caps.log_max_destination:

@@ -16,6 +16,9 @@ from layouts.steering import modify_header as layout
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+_OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
+"""Tables of the function, not of a switch, whose entries change packets."""
+
 
 @command(
     Op.ALLOC_MODIFY_HEADER_CONTEXT, layout.alloc_modify_header_context_in,
@@ -25,9 +28,8 @@ def alloc_modify_header_context(
     hca: Hca, cmd: layout.AllocModifyHeaderContextIn, out: layout.AllocModifyHeaderContextOut
 ) -> None:
     """Make a list of changes for the entries of tables of one type."""
-    if cmd.table_type != FlowTableType.NIC_RX and (
-        hca.eswitch is None or cmd.table_type not in SWITCHING
-    ):
+    is_own = cmd.table_type in _OWN and hca.flow_domain(cmd.table_type) is not None
+    if not is_own and (hca.eswitch is None or cmd.table_type not in SWITCHING):
         raise CmdError(
             Status.BAD_PARAM_ERR, "no modify header contexts for tables of this type",
             f"{cmd.table_type}",

@@ -200,6 +200,20 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
 )
 """Group FLOW_TABLE: tables for received packets, and for RoCE packets in both directions."""
 
+SENDING_FLOW_TABLES: Capabilities = MappingProxyType(
+    {
+        "flow_table_properties_nic_transmit": {
+            **TABLES,
+            "ignore_flow_level": 1,
+            "log_max_modify_header_context": 13,
+            "max_modify_header_actions": 32,
+            "ft_field_support": {**_FIELDS, **METADATA},
+            "ft_field_bitmask_support": {**_FIELDS, **METADATA},
+        },
+    }
+)
+"""Group FLOW_TABLE: tables for what Ethernet send queues send (egress flows of verbs)."""
+
 PACING: Capabilities = MappingProxyType(
     {
         "packet_pacing": 1,

@@ -155,6 +155,8 @@ class Caps:
             return self.eswitch_tables.flow_table_properties_esw_acl_ingress
         if table_type is FlowTableType.ESW_EGRESS_ACL:
             return self.eswitch_tables.flow_table_properties_esw_acl_egress
+        if table_type is FlowTableType.NIC_TX:
+            return self.flow_table.flow_table_properties_nic_transmit
         return self.flow_table.flow_table_properties_nic_receive
 
     def _view(self, group: CapType, mode: CapMode) -> Any:

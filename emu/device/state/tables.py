@@ -139,13 +139,14 @@ class ObjectTables:
         return self.memic.first if self.memic is not None else self.model.bar0_size
 
     def _make_flow_domains(self) -> None:
-        """Nothing steers packets yet. Received packets can be steered, and RoCE's both ways."""
+        """Nothing steers packets yet. Received ones, sent ones and RoCE's both ways can be."""
         caps = self.caps.flow_table
         self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
         """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
-        nic_rx = FlowDomain()
+        nic_rx, self.nic_tx = FlowDomain(), FlowDomain()
         found = (
             (FlowTableType.NIC_RX, caps.flow_table_properties_nic_receive, nic_rx),
+            (FlowTableType.NIC_TX, caps.flow_table_properties_nic_transmit, self.nic_tx),
             (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
             (FlowTableType.RDMA_TX, caps.flow_table_properties_nic_transmit_rdma, self.rdma_tx),
         )

@@ -477,7 +477,7 @@ def test_an_address_of_ipv4_is_of_its_type_for_the_manager_too(manager):
     assert answer.status == Status.BAD_PARAM_ERR
 
 
-@pytest.mark.parametrize("kind", [FlowTableType.NIC_TX, 0xFF])
+@pytest.mark.parametrize("kind", [FlowTableType.SNIFFER_TX, 0xFF])
 def test_header_contexts_of_other_tables(manager, kind):
     fields = context_fields(set_field(ModifyField.OUT_DMAC_15_0, 7, 16))
     answer = manager.driver.command(Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields | {"table_type": kind})
@@ -560,7 +560,7 @@ def wrong_tables():
     yield {"table_type": FDB, **OTHER}, "the FDB belongs to no vPort"
     yield {"table_type": FlowTableType.NIC_RX, **OTHER}, "neither do tables of received packets"
     yield {"table_type": INGRESS, **nobody}, "no such vPort"
-    yield {"table_type": FlowTableType.NIC_TX}, "no such tables"
+    yield {"table_type": FlowTableType.SNIFFER_TX}, "no such tables"
 
 
 @pytest.mark.parametrize(("fields", "why"), [*wrong_tables()])

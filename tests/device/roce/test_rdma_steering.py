@@ -249,5 +249,5 @@ class TestRefused:
         refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, table_type=RX, **fields)
 
     def test_types_that_are_not_there(self, refused):
-        for kind in (FlowTableType.NIC_TX, FlowTableType.FDB):
+        for kind in (FlowTableType.SNIFFER_TX, FlowTableType.FDB):
             refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(1))

@@ -13,18 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from emu.device.engine.eth.steering.domain import decide
-from emu.device.engine.eth.steering.rewrite import marked, rewrite
+from emu.device.engine.eth.steering.passing import (
+    MOST_CUT,
+    Packet,
+    after,
+    decision_on,
+    each_of,
+    through,
+)
 from emu.device.objects.eth.flow import Decision, FlowDomain, VportTarget
 from emu.device.port.eth.frame import MAX_BYTES, Frame
-from emu.device.port.eth.headers import UPLINK, Headers, Marked, parse
-from emu.device.port.eth.plain import header_bytes, plain
+from emu.device.port.eth.headers import UPLINK, Marked
 from emu.device.port.eth.vlan import pad
-from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, LOG_CUT_PER_STEP, STEPS_PER_REWRITE
 from layouts.eth_enums import ModifyField
 
 if TYPE_CHECKING:
-    from emu.device.objects.eth.reshape import Step
     from emu.device.ports import Clock
     from emu.device.rounds.budget import Round
     from emu.device.state.eswitch import Eswitch
@@ -39,37 +42,8 @@ class Arrival(NamedTuple):
     frame: Frame
 
 
-def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
-    """Number of packets that a frame stands for, and all their octets.
-
-    Raises FrameError for a super-frame without complete headers.
-    """
-    if frame.gso_size <= 0:
-        return 1, len(frame.data)
-    header = header_bytes(headers or parse(frame.data, whole=False))
-    payload = len(frame.data) - header
-    packets = -(-payload // frame.gso_size)
-    return packets, packets * header + payload
-
-
 MOST_ASKED: Final = 8
 """Meters and samplers on the way of one packet. With more it is lost."""
-MOST_CUT: Final = 2048
-"""Packets that are cut out of one super-frame, over all that get them. More are lost."""
-
-
-class _Packet:
-    """A frame in the switch, and what it stands for."""
-
-    __slots__ = ("frame", "headers", "octets", "packets")
-
-    def __init__(self, frame: Frame, source_port: int) -> None:
-        """Raises FrameError for one without complete headers."""
-        headers = parse(frame.data, whole=False)
-        self.frame = frame
-        self.headers = marked(headers, {}, source_port)
-        self.headers.sqn = frame.sqn
-        self.packets, self.octets = stands_for(frame, headers)
 
 
 def passages(
@@ -81,11 +55,11 @@ def passages(
 
     Charges what it costs. Raises FrameError for a frame without complete headers.
     """
-    packet = _Packet(frame, source_port)
-    headers = _through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
+    packet = Packet(frame, source_port)
+    headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
     if headers is None:
         return
-    decision = _decide(eswitch.fdb, packet, headers, round_)
+    decision = decision_on(eswitch.fdb, packet, headers, round_)
     if decision.asks is None:
         crossing = [(packet, headers, decision)]
     else:
@@ -97,10 +71,10 @@ def passages(
             steps = decided.rewrites[at] if decided.rewrites else ()
             sent = [(one, before)]
             if any(step.needs_whole for step in steps):
-                sent = _whole(one, before, left, round_)
+                sent = each_of(one, before, left, round_)
                 left -= len(sent)
             for each, now in sent:
-                changed = _changed(now, steps, round_)
+                changed = after(now, steps, round_)
                 arrival = _arrival(eswitch, each, target.number, changed, round_)
                 if arrival is not None:
                     yield arrival
@@ -108,14 +82,16 @@ def passages(
 
 def _asked(
     fdb: FlowDomain,
-    packet: _Packet,
+    packet: Packet,
     headers: Marked,
     decision: Decision,
     round_: Round,
     clock: Clock,
-) -> list[tuple[_Packet, Marked, Decision]]:
+) -> list[tuple[Packet, Marked, Decision]]:
     """What a frame is made of, each with the tables' decision after all that they ask for."""
-    whole = _whole(packet, headers, MOST_CUT, round_) if packet.packets > 1 else [(packet, headers)]
+    whole = (
+        each_of(packet, headers, MOST_CUT, round_) if packet.packets > 1 else [(packet, headers)]
+    )
     now_ns = clock.now_ns()
     found = []
     for one, before in whole:
@@ -124,68 +100,21 @@ def _asked(
         while decided.asks is not None and len(answers) < MOST_ASKED:
             answer = decided.asks.answer(one.octets, before.l3, now_ns)
             answers = (*answers, answer)
-            decided = _decide(fdb, one, before, round_, answers)
+            decided = decision_on(fdb, one, before, round_, answers)
         if decided.asks is None:
             found.append((one, before, decided))
     return found
 
 
 def _arrival(
-    eswitch: Eswitch, packet: _Packet, number: int, headers: Marked, round_: Round
+    eswitch: Eswitch, packet: Packet, number: int, headers: Marked, round_: Round
 ) -> Arrival | None:
     """What a vPort gets of a packet that the FDB leads there."""
     vport = eswitch.vport(number)
-    got = _through(vport.egress, packet, headers, round_)
+    got = through(vport.egress, packet, headers, round_)
     if got is None or len(got.frame) > MAX_BYTES:
         return None
     return Arrival(number, _frame(packet.frame, got, vport.reg_c_id, number))
-
-
-def _whole(
-    packet: _Packet, headers: Marked, most: int, round_: Round
-) -> list[tuple[_Packet, Marked]]:
-    """The packets that one stands for, with all their checksums; none when they are too many."""
-    if packet.packets > most:
-        return []
-    round_.charge(packet.packets >> LOG_CUT_PER_STEP)
-    now = packet.frame
-    found = []
-    for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
-        one = _Packet(Frame(data), headers.source_port)
-        one.headers.sqn, one.headers.registers = headers.sqn, headers.registers
-        found.append((one, one.headers))
-    return found
-
-
-def _decide(
-    domain: FlowDomain,
-    packet: _Packet,
-    headers: Marked,
-    round_: Round,
-    answers: tuple[int, ...] = (),
-) -> Decision:
-    before = domain.steps
-    decision = decide(domain, headers, packet.octets, packet.packets, None, answers)
-    round_.charge(domain.steps - before)
-    return decision
-
-
-def _through(domain: FlowDomain, packet: _Packet, headers: Marked, round_: Round) -> Marked | None:
-    """The packet behind an ACL; None when it is dropped there."""
-    if domain.root is None:
-        return headers
-    decision = _decide(domain, packet, headers, round_)
-    if decision.allowed:
-        return _changed(headers, decision.allowed_rewrites, round_)
-    return headers if decision.missed else None
-
-
-def _changed(headers: Marked, steps: tuple[Step, ...], round_: Round) -> Marked:
-    if not steps:
-        return headers
-    changes = sum(len(step.changes) for step in steps)
-    round_.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
-    return rewrite(headers, steps)
 
 
 def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from emu.device.adapter.adapter import MANAGER
 from emu.device.adapter.switch import Deliver
-from emu.device.engine.esw.passage import passages, stands_for
+from emu.device.engine.esw.passage import passages
+from emu.device.engine.eth.steering.passing import stands_for
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK, FrameError

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.gather import FrameLengthError, gather
 from emu.device.engine.eth.receive import loop_back
+from emu.device.engine.eth.steering.egress import Leaving, steered
 from emu.device.engine.eth.tunnels import sent
 from emu.device.engine.eth.tunnels.sent import INNER
 from emu.device.objects.queues.send_queue import BadWqeError
@@ -132,15 +133,28 @@ def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int) -> No
 
 
 def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int) -> None:
-    """Put a frame on the wire, or drop and count what the port does not let out.
+    """Let a frame through the tables of what the function sends, and put what is left on the wire.
 
-    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all. A frame to
-    an address of the function itself stays here, one to a group comes back as well; who takes them
-    is up to the TIRs (tirc.self_lb_block).
+    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all.
     """
     hca.round.charge(packets * STEPS_PER_FRAME)
     if sq.pacing is not None:
         sq.pacing.charge(octets, hca.clock.now_ns())
+    frame.sqn = sq.handle
+    if hca.nic_tx.root is None:
+        _leave(hca, sq, frame, packets, longest, octets)
+        return
+    for leaving in steered(hca, Leaving(frame, packets, longest, octets)):
+        leaving.frame.sqn = sq.handle
+        _leave(hca, sq, *leaving)
+
+
+def _leave(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int) -> None:
+    """Put a frame on the wire, or drop and count what the port does not let out.
+
+    A frame to an address of the function itself stays here, one to a group comes back as well; who
+    takes them is up to the TIRs (tirc.self_lb_block).
+    """
     vport = hca.nic_vport
     if not vport.is_up:
         vport.sent.discards += packets
@@ -149,7 +163,6 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
         vport.sent.errors += packets
     else:
         vport.sent.add(frame.data, packets, octets)
-        frame.sqn = sq.handle
         is_multicast = frame.data[0] & _GROUP_BIT
         if (
             is_multicast or _is_own(vport.own, vport.permanent_address, frame.data)

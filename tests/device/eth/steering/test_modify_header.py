@@ -196,7 +196,7 @@ def test_context_refused(driver, refused):
         refused(Status.BAD_PARAM_ERR, Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields)
     short = context_fields(good, number=2)
     refused(Status.BAD_INP_LEN_ERR, Op.ALLOC_MODIFY_HEADER_CONTEXT, **short)
-    for kind in (FlowTableType.NIC_TX, FlowTableType.RDMA_RX):
+    for kind in (FlowTableType.RDMA_TX, FlowTableType.RDMA_RX):
         fields = {**context_fields(good), "table_type": kind}
         refused(Status.BAD_PARAM_ERR, Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields)
 

@@ -1,0 +1,71 @@
+"""The tables of what a function sends (NIC_TX): packets pass them before they leave.
+
+What no entry matches passes unchanged, and so does all without a root. Packets of Ethernet send
+queues only: RoCE has tables of its own (RDMA_TX).
+
+Sources: PRM "Flow steering"; core/fs_core.c: egress_root_fs; ib/fs.c: IB_FLOW_ATTR_FLAGS_EGRESS.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from emu.device.engine.eth.steering.passing import (
+    MOST_CUT,
+    Packet,
+    after,
+    decision_on,
+    each_of,
+    stands_for,
+)
+from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.device.port.eth.headers import FrameError
+from emu.device.port.eth.vlan import pad
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+class Leaving(NamedTuple):
+    """A frame that leaves."""
+
+    frame: Frame
+    packets: int
+    longest: int
+    """Bytes of the longest packet that it stands for."""
+    octets: int
+    """Of all these packets."""
+
+
+def steered(hca: Hca, leaving: Leaving) -> list[Leaving]:
+    """What becomes of a frame that stands for packets of a send queue (``Frame.sqn``).
+
+    It is none when an entry drops it, and several when a super-frame is changed by what needs whole
+    packets. Packets that cannot be changed as an entry says are lost.
+    """
+    domain = hca.nic_tx
+    try:
+        packet = Packet(leaving.frame, hca.vhca.vport_number)
+        decision = decision_on(domain, packet, packet.headers, hca.round)
+        if not decision.allowed:
+            return [leaving] if decision.missed else []
+        steps = decision.allowed_rewrites
+        if not steps:
+            return [leaving]
+        pieces = [(packet, packet.headers)]
+        if any(step.needs_whole for step in steps):
+            pieces = each_of(packet, packet.headers, MOST_CUT, hca.round)
+        changed = [(one.frame, after(now, steps, hca.round).frame) for one, now in pieces]
+        return [_leaving(frame, data) for frame, data in changed if len(data) <= MAX_BYTES]
+    except FrameError:
+        return []
+
+
+def _leaving(frame: Frame, data: bytes) -> Leaving:
+    """A frame with changed data. Raises FrameError for a super-frame without complete headers."""
+    made = Frame(pad(data), frame.gso_size, frame.checked, frame.filled)
+    packets, octets = stands_for(made)
+    if packets == 1:
+        return Leaving(made, 1, octets, octets)
+    headers = (octets - len(made.data)) // (packets - 1)
+    return Leaving(made, packets, headers + made.gso_size, octets)

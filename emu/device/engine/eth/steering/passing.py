@@ -1,0 +1,99 @@
+"""A packet on its way through flow tables that send it on: the switch's, and those before it.
+
+It may stand for several (a super-frame). What changes a whole packet is done to each of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine.eth.steering.domain import decide
+from emu.device.engine.eth.steering.rewrite import marked, rewrite
+from emu.device.objects.eth.flow import Decision, FlowDomain
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import Headers, Marked, parse
+from emu.device.port.eth.plain import header_bytes, plain
+from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, LOG_CUT_PER_STEP, STEPS_PER_REWRITE
+
+if TYPE_CHECKING:
+    from emu.device.objects.eth.reshape import Step
+    from emu.device.rounds.budget import Round
+
+MOST_CUT: Final = 2048
+"""Packets that are cut out of one super-frame, over all that get them. More are lost."""
+
+
+def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
+    """Number of packets that a frame stands for, and all their octets.
+
+    Raises FrameError for a super-frame without complete headers.
+    """
+    if frame.gso_size <= 0:
+        return 1, len(frame.data)
+    header = header_bytes(headers or parse(frame.data, whole=False))
+    payload = len(frame.data) - header
+    packets = -(-payload // frame.gso_size)
+    return packets, packets * header + payload
+
+
+class Packet:
+    """A frame on its way, and what it stands for."""
+
+    __slots__ = ("frame", "headers", "octets", "packets")
+
+    def __init__(self, frame: Frame, source_port: int) -> None:
+        """Raises FrameError for one without complete headers."""
+        headers = parse(frame.data, whole=False)
+        self.frame = frame
+        self.headers = marked(headers, {}, source_port)
+        self.headers.sqn = frame.sqn
+        self.packets, self.octets = stands_for(frame, headers)
+
+
+def each_of(
+    packet: Packet, headers: Marked, most: int, round_: Round
+) -> list[tuple[Packet, Marked]]:
+    """The packets that one stands for, with all their checksums; none when they are too many."""
+    if packet.packets > most:
+        return []
+    round_.charge(packet.packets >> LOG_CUT_PER_STEP)
+    now = packet.frame
+    found = []
+    for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
+        one = Packet(Frame(data), headers.source_port)
+        one.headers.sqn, one.headers.registers = headers.sqn, headers.registers
+        found.append((one, one.headers))
+    return found
+
+
+def decision_on(
+    domain: FlowDomain,
+    packet: Packet,
+    headers: Marked,
+    round_: Round,
+    answers: tuple[int, ...] = (),
+) -> Decision:
+    """What a domain decides, with the ``answers`` so far; charges what that costs."""
+    before = domain.steps
+    decision = decide(domain, headers, packet.octets, packet.packets, None, answers)
+    round_.charge(domain.steps - before)
+    return decision
+
+
+def through(domain: FlowDomain, packet: Packet, headers: Marked, round_: Round) -> Marked | None:
+    """The packet behind tables that let pass what misses; None when it is dropped there."""
+    if domain.root is None:
+        return headers
+    decision = decision_on(domain, packet, headers, round_)
+    if decision.allowed:
+        return after(headers, decision.allowed_rewrites, round_)
+    return headers if decision.missed else None
+
+
+def after(headers: Marked, steps: tuple[Step, ...], round_: Round) -> Marked:
+    """The packet after these steps. Raises FrameError when one is impossible with it."""
+    if not steps:
+        return headers
+    changes = sum(len(step.changes) for step in steps)
+    round_.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
+    return rewrite(headers, steps)
