@@ -58,7 +58,7 @@ def set_pp_rate_limit(
         hca.rate_limits[index] = RateLimit(rate, cmd.ctx.burst_upper_bound)
     else:
         hca.rate_limits.pop(index, None)
-    pacing.apply_to_all(hca, lambda sq: sq.ctx.packet_pacing_rate_limit_index == index)
+    pacing.apply_to_all(hca)
 
 
 @command(
@@ -174,7 +174,7 @@ def _check_tree(element: SchedulingElement, hierarchy: int) -> None:
 def _apply(hca: Hca, element: SchedulingElement) -> None:
     """Tell the queues that an element has changed: the function's own, or those of vPorts."""
     if element.hierarchy == NIC:
-        pacing.apply_to_all(hca, lambda sq: sq.group is not None)
+        pacing.apply_to_all(hca)
         return
     for node in [*hca.vhca.adapter.nodes()]:
         pacing.apply_to_all(node)

@@ -138,6 +138,7 @@ def quiesce(hca: Hca) -> None:
     hca.ready.clear()
     hca.arrivals.clear()
     hca.crossing.clear()
+    hca.repacing.clear()
     hca.broken_cqs.clear()
     hca.stopping = None
 

@@ -26,6 +26,10 @@ LOG_FREED_PER_STEP: Final = 1
 """Objects that are unlinked and freed after a reset."""
 STEPS_PER_STOP: Final = 16
 """A queue that is stopped, as its CQ takes no more; to look at one costs a single step."""
+LOG_LISTED_PER_STEP: Final = 8
+"""Objects of a table that are put into a list."""
+STEPS_PER_REPACING: Final = 1
+"""A send queue that finds out anew by which rates it goes."""
 STEPS_PER_EVENT: Final = 24
 """An event of the tracer: it is decoded, and its line is written."""
 

@@ -172,6 +172,10 @@ class Hca(ObjectTables):
             self.round, partial(contain, self), partial(self.ledger.hold, CROSSING)
         )
         """What has come to the switch that the function manages, and waits as well."""
+        self.repacing = Line(self.round, partial(contain, self))
+        """Send queues that find out anew by which rates they go."""
+        self.has_new_rates = False
+        """A rate has changed since they began to."""
         self.kept_views = 0
         """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()

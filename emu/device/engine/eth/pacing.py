@@ -10,38 +10,42 @@ mlx5e_dcbnl_ieee_setmaxrate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from emu.device.objects.eth.pacing import Limit, Pacing, SchedulingElement
+from emu.device.objects.eth.pacing import Pacing, SchedulingElement, Terms
 from emu.device.objects.eth.sq import Sq
+from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_REPACING
+from emu.device.rounds.portions import Portions
 from layouts.enums import PortType
 from layouts.eth_enums import SqState
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_BPS_PER_KBPS: Final = 1000
-_LOG_STEPS: Final = 3
-"""Queues that one step looks at."""
-
 
 def apply(hca: Hca, sq: Sq) -> None:
-    """Find out by which rates the queue has to go from now on."""
-    limits = []
-    rate = hca.rate_limits.get(sq.ctx.packet_pacing_rate_limit_index)
-    if rate is not None:
-        limits.append(Limit(rate.kbps * _BPS_PER_KBPS, rate.burst_bytes))
-    if sq.tis is not None and hca.model.port_type is PortType.ETH:
-        limit = hca.eth.qos.limit_of(sq.tis.prio)
-        if limit is not None:
-            limits.append(limit)
-    if sq.pacing is not None:
-        sq.pacing.rest()
-    leaves = tuple(leaf for leaf in (sq.group, _of_vport(hca)) if leaf is not None)
-    sq.pacing = Pacing(tuple(limits), leaves) if limits or leaves else None
+    """Find out by which rates the queue has to go from now on.
+
+    A queue whose terms are the same stays in debt for what it has sent.
+    """
+    terms = _terms(hca, sq)
+    if sq.pacing is None or sq.pacing.terms != terms:
+        if sq.pacing is not None:
+            sq.pacing.rest()
+        sq.pacing = Pacing(terms) if any(terms) else None
     go_on(hca, sq)
+
+
+def _terms(hca: Hca, sq: Sq) -> Terms:
+    of_class = None
+    if sq.tis is not None and hca.model.port_type is PortType.ETH:
+        of_class = hca.eth.qos.limit_of(sq.tis.prio)
+    return Terms(
+        hca.rate_limits.get(sq.ctx.packet_pacing_rate_limit_index),
+        of_class,
+        tuple(leaf for leaf in (sq.group, _of_vport(hca)) if leaf is not None),
+    )
 
 
 def _of_vport(hca: Hca) -> SchedulingElement | None:
@@ -52,12 +56,26 @@ def _of_vport(hca: Hca) -> SchedulingElement | None:
     return manager.eswitch.vport(hca.vhca.vport_number).element
 
 
-def apply_to_all(hca: Hca, concerns: Callable[[Sq], bool] = lambda _: True) -> None:
-    """As :func:`apply`, for the function's queues that a change ``concerns``."""
-    hca.round.charge(len(hca.sqs) >> _LOG_STEPS)
-    for sq in hca.sqs:
-        if concerns(sq):
-            apply(hca, sq)
+def apply_to_all(hca: Hca) -> None:
+    """As :func:`apply`, for all of the function's queues: some now, the others in the next rounds.
+
+    When another rate changes before the last of them, all begin again after it.
+    """
+    hca.has_new_rates = True
+    if not hca.repacing:
+        hca.repacing.begin(_apply_to_all(hca))
+
+
+def _apply_to_all(hca: Hca) -> Portions[None]:
+    while hca.has_new_rates:
+        hca.has_new_rates = False
+        hca.round.charge(len(hca.sqs) >> LOG_LISTED_PER_STEP)
+        for sq in list(hca.sqs):
+            if hca.round.is_full:
+                yield
+            hca.round.charge(STEPS_PER_REPACING)
+            if hca.sqs.get(sq.handle) is sq:
+                apply(hca, sq)
 
 
 def wait(hca: Hca, sq: Sq, delay_ns: int) -> None:

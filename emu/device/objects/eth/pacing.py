@@ -29,6 +29,7 @@ MOST_DEPTH: Final = 10
 MOST_OF_SWITCH: Final = 1 << 10
 """Elements in the tree of an embedded switch."""
 MBPS: Final = 1_000_000
+_BPS_PER_KBPS: Final = 1000
 
 _NS_PER_BIT_AT_1_BPS: Final = 1_000_000_000
 
@@ -148,17 +149,26 @@ class SchedulingElement(Object):
         return () if self.parent is None else (self.parent,)
 
 
+class Terms(NamedTuple):
+    """What limits a send queue, as far as there are such limits."""
+
+    rate: RateLimit | None
+    """Of the queue itself."""
+    of_class: Limit | None
+    """Of its traffic class, which others use up as well."""
+    leaves: tuple[SchedulingElement, ...]
+    """Its queue group and its vPort."""
+
+
 class Pacing:
     """What a send queue has to keep to."""
 
-    __slots__ = ("_leaves", "_limits", "_waits")
+    __slots__ = ("_leaves", "_limits", "_waits", "terms")
 
-    def __init__(self, limits: tuple[Limit, ...], leaves: tuple[SchedulingElement, ...]) -> None:
-        """``limits`` of the queue itself and of its traffic class.
-
-        ``leaves`` are its queue group and its vPort, as far as there are such elements.
-        """
-        self._limits = limits
+    def __init__(self, terms: Terms) -> None:
+        rate, of_class, leaves = self.terms = terms
+        own = Limit(rate.kbps * _BPS_PER_KBPS, rate.burst_bytes) if rate is not None else None
+        self._limits = tuple(limit for limit in (own, of_class) if limit is not None)
         self._leaves = leaves
         self._waits = False
         """Whether it has had to wait since it last had nothing to send."""

@@ -1,11 +1,14 @@
 """Rates of send queues: packet pacing, scheduling elements, limits of traffic classes."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from emu.device.engine.eth import pacing
 from emu.device.models import MODELS
 from emu.device.objects.eth.pacing import MOST_DEPTH, SLACK_NS, Limit
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
@@ -113,6 +116,64 @@ def test_what_there_is(driver):
     assert "nic_sq_scheduling" not in MODELS["connectx4lx"].qos
 
 
+@pytest.mark.pure("counts what a round does")
+class TestManyQueues:
+    """Each round tells some of the queues of a changed rate."""
+
+    @pytest.fixture
+    def rounds(self, monkeypatch, hca):
+        """By round: the handles of the queues that were told."""
+        found, apply = {}, pacing.apply
+
+        def count(node, sq):
+            found.setdefault(node.round.number, []).append(sq.handle)
+            apply(node, sq)
+
+        monkeypatch.setattr(pacing, "STEPS_PER_REPACING", STEPS_PER_ROUND // 4)
+        monkeypatch.setattr(pacing, "apply", count)
+        return found
+
+    def test_in_portions(self, make, table, rounds):
+        handles = [make().sqn for _ in range(20)]
+        rounds.clear()
+        table(1, 1000)
+        assert [handle for told in rounds.values() for handle in told] == handles
+        assert max(len(told) for told in rounds.values()) <= 4
+
+    def test_a_change_meanwhile(self, make, table, rounds, hca):
+        """Whoever was told before it is told again."""
+        handles = [make().sqn for _ in range(8)]
+        rounds.clear()
+        pacing.apply_to_all(hca)
+        pacing.apply_to_all(hca)
+        assert hca.repacing
+        table(1, 1000)
+        told = Counter(handle for told in rounds.values() for handle in told)
+        assert set(told) == set(handles)
+        assert set(told.values()) <= {2, 3}
+
+    def test_a_queue_that_is_gone(self, make, rounds, hca, node):
+        queues = [make() for _ in range(8)]
+        rounds.clear()
+        pacing.apply_to_all(hca)
+        hca.sqs.remove(queues[-1].sqn)
+        node.settle()
+        assert [handle for told in rounds.values() for handle in told] == [
+            sq.sqn for sq in queues[:-1]
+        ]
+
+    def test_a_teardown(self, make, rounds, hca, node):
+        for _ in range(8):
+            make()
+        pacing.apply_to_all(hca)
+        assert hca.repacing
+        node.driver.must(Op.TEARDOWN_HCA)
+        assert not hca.repacing
+        before = sum(len(told) for told in rounds.values())
+        node.settle()
+        assert sum(len(told) for told in rounds.values()) == before
+
+
 class TestPacketPacing:
     def test_rate(self, make, send, passed, table):
         assert table(1, 1000) == Status.OK
@@ -190,6 +251,18 @@ class TestPacketPacing:
             sq.modify(SqState.RST if how == "reset" else SqState.ERR)
         assert clock.waiting() == 0
         assert passed(SECOND) == {}
+
+    def test_what_it_has_sent_counts_when_another_rate_changes(self, make, send, passed, table):
+        """Else a guest would escape from one limit by changing another again and again."""
+        table(1, 1000)
+        sq = make()
+        use(sq, 1)
+        send(sq, 300)
+        count = 0
+        for kbps in range(2000, 2100):
+            table(2, kbps)
+            count += passed(MS).get(0, 0)
+        assert 9 <= count <= 12
 
     @pytest.mark.parametrize("entry", [(0, 1000), (128, 1000), (1, 25_000_001)])
     def test_entries_that_cannot_be(self, table, hca, entry):
