@@ -260,6 +260,8 @@ class ReformatType(IntEnum):
     L2_TO_VXLAN = 0x0
     L2_TO_NVGRE = 0x1
     L2_TO_L2_TUNNEL = 0x2
+    L3_TUNNEL_TO_L2 = 0x3
+    L2_TO_L3_TUNNEL = 0x4
     INSERT_HDR = 0xF
     REMOVE_HDR = 0x10
 

@@ -24,14 +24,14 @@ from emu.device.objects.eth.flow import (
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
-from emu.device.objects.eth.packet_reformat import PacketReformat
+from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat
 from emu.device.objects.eth.reshape import Step
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import UPLINK
 from firmware_cmds.options import first_set
 from firmware_cmds.steering.flow_meter import metering_of
 from layouts.enums import Status
-from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType
+from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType, ReformatType
 from layouts.steering import fte as layout
 
 if TYPE_CHECKING:
@@ -156,8 +156,27 @@ def _steps(hca: Hca, table: FlowTable, ctx: layout.FlowContext) -> tuple[Step, .
         steps.append(_modify_header(hca.modify_headers, table, ctx))
     steps += [vlan_tags.push(getattr(ctx, tag)) for push, tag in _PUSHES.items() if action & push]
     if action & FlowAction.PACKET_REFORMAT:
-        steps.append(hca.packet_reformats.need(ctx.packet_reformat_id))
+        steps.append(_packet_reformat(hca, table, ctx.packet_reformat_id))
     return tuple(steps)
+
+
+_REFORMATS = {
+    FlowTableType.NIC_RX: frozenset({ReformatType.L3_TUNNEL_TO_L2}),
+    FlowTableType.NIC_TX: BEGINNINGS | {ReformatType.L2_TO_L3_TUNNEL},
+    FlowTableType.FDB: frozenset(ReformatType)
+    - {ReformatType.L3_TUNNEL_TO_L2, ReformatType.L2_TO_L3_TUNNEL},
+}
+"""What entries of each type of tables do with a whole packet, besides DECAP."""
+
+
+def _packet_reformat(hca: Hca, table: FlowTable, number: int) -> PacketReformat:
+    context = hca.packet_reformats.need(number)
+    if context.reformat_type not in _REFORMATS[table.table_type]:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "packet reformat context is for tables of another type",
+            f"{context!r}",
+        )  # fmt: skip
+    return context
 
 
 def _modify_header(
@@ -182,7 +201,7 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     if is_fdb and is_vport:
         is_uplink = given.destination_type == FlowDestination.UPLINK
         number = UPLINK if is_uplink else given.destination_id
-        return _vport_target(hca, number, _reformat(hca, item, given))
+        return _vport_target(hca, number, _reformat(hca, table, item, given))
     if given.packet_reformat:
         raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat is for vPorts of an FDB")
     if given.destination_type == FlowDestination.TIR and table.table_type not in _WITHOUT_TIRS:
@@ -206,14 +225,16 @@ def _most_reformats(hca: Hca) -> int:
     return 1 << hca.caps.eswitch.log_max_fdb_encap_uplink
 
 
-def _reformat(hca: Hca, item: bytes, given: layout.DestFormatStruct) -> PacketReformat | None:
+def _reformat(
+    hca: Hca, table: FlowTable, item: bytes, given: layout.DestFormatStruct
+) -> PacketReformat | None:
     """What is done with the packets of one destination; only a long item names it."""
     if not given.packet_reformat:
         return None
     if len(item) < layout.extended_dest_format.size:
         raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat without extended_destination")
     number = layout.extended_dest_format.view(item).packet_reformat_id
-    return hca.packet_reformats.need(number)
+    return _packet_reformat(hca, table, number)
 
 
 def _vport_target(hca: Hca, number: int, reformat: PacketReformat | None) -> VportTarget:

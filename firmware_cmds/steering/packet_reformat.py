@@ -1,6 +1,6 @@
 """Packet reformat contexts: headers that entries put before a packet, or take away (core/fs_cmd.c).
 
-Tables of the embedded switch have them.
+Tables of the embedded switch have them; those of the function for the two ends of a tunnel.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering.reformat import context_of
 from emu.device.errors import CmdError
+from emu.device.objects.eth.packet_reformat import TUNNELS
 from firmware_cmds.function.eswitch import eswitch_of
 from layouts.enums import Op, Status
 from layouts.eth_enums import ReformatType
@@ -32,10 +33,13 @@ def alloc_packet_reformat_context(
     hca: Hca, cmd: layout.AllocPacketReformatContextIn, out: layout.AllocPacketReformatContextOut
 ) -> None:
     """Make a context. What it takes away has a size, and no data."""
-    eswitch_of(hca)
     ctx = cmd.packet_reformat_context
     kind, size = ctx.reformat_type, ctx.reformat_data_size
-    most = hca.caps.eswitch.max_encap_header_size
+    most = hca.caps.flow_table.max_encap_header_size
+    if not most or kind not in TUNNELS:  # what is for a switch's tables alone
+        eswitch_of(hca)
+    if hca.eswitch is not None:
+        most = max(most, hca.caps.eswitch.max_encap_header_size)
     if not 1 <= size <= most or size % _PIECE_BYTES:
         raise CmdError(
             Status.BAD_PARAM_ERR, "reformat_data_size is 0, odd, or above max_encap_header_size",

@@ -200,19 +200,43 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
 )
 """Group FLOW_TABLE: tables for received packets, and for RoCE packets in both directions."""
 
-SENDING_FLOW_TABLES: Capabilities = MappingProxyType(
+_TUNNEL_FIELDS: Capabilities = MappingProxyType(
     {
+        **_FIELDS,
+        **METADATA,
+        "outer_geneve_vni": 1,
+        "outer_geneve_oam": 1,
+        "outer_geneve_protocol_type": 1,
+        "outer_geneve_opt_len": 1,
+    }
+)
+TUNNEL_FLOW_TABLES: Capabilities = MappingProxyType(
+    {
+        # Entries put packets into tunnels where they leave, and end tunnels where they come in.
+        "encap_general_header": 1,
+        "log_max_packet_reformat_context": 13,
+        "max_encap_header_size": 256,
+        "flow_table_properties_nic_receive": {
+            **_RECEIVE,
+            "decap": 1,
+            "reformat": 1,
+            "reformat_l3_tunnel_to_l2": 1,
+            "reformat_and_modify_action": 1,
+            "ft_field_support": _TUNNEL_FIELDS,
+            "ft_field_bitmask_support": _TUNNEL_FIELDS,
+        },
+        # What Ethernet send queues send (egress flows of verbs).
         "flow_table_properties_nic_transmit": {
-            **TABLES,
-            "ignore_flow_level": 1,
-            "log_max_modify_header_context": 13,
-            "max_modify_header_actions": 32,
-            "ft_field_support": {**_FIELDS, **METADATA},
-            "ft_field_bitmask_support": {**_FIELDS, **METADATA},
+            **_RECEIVE,
+            "reformat": 1,
+            "reformat_l2_to_l3_tunnel": 1,
+            "reformat_and_modify_action": 1,
+            "ft_field_support": _TUNNEL_FIELDS,
+            "ft_field_bitmask_support": _TUNNEL_FIELDS,
         },
     }
 )
-"""Group FLOW_TABLE: tables for what Ethernet send queues send (egress flows of verbs)."""
+"""Group FLOW_TABLE, since ConnectX-5: tables for packets that are sent, tunnels in both."""
 
 PACING: Capabilities = MappingProxyType(
     {

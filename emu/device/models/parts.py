@@ -25,8 +25,8 @@ from emu.device.models.ethernet import (
     ROCE,
     SCHEDULING,
     SCHEDULING_OBJECTS,
-    SENDING_FLOW_TABLES,
     SHAMPO,
+    TUNNEL_FLOW_TABLES,
 )
 from emu.device.models.ipoib import IPOIB_ENHANCED, IPOIB_FLOW_TABLES, IPOIB_GENERAL
 from layouts.enums import CapType, PortType
@@ -62,7 +62,7 @@ PARTS = (
     Part(CapType.ATOMIC, BASE_ATOMIC),
     Part(CapType.ETHERNET_OFFLOADS, ETHERNET_OFFLOADS, link=_ETH),
     Part(CapType.FLOW_TABLE, NIC_FLOW_TABLES, link=_ETH),
-    Part(CapType.FLOW_TABLE, SENDING_FLOW_TABLES, since=_CX5, link=_ETH),
+    Part(CapType.FLOW_TABLE, TUNNEL_FLOW_TABLES, since=_CX5, link=_ETH),
     Part(CapType.ROCE, ROCE, link=_ETH),
     # On-demand paging: Linux calls what came with ConnectX-7 the memory scheme.
     Part(CapType.ODP, TRANSPORT_ODP, until=_CX6DX),

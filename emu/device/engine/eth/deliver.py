@@ -22,7 +22,7 @@ from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.views import copy
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.fcs import with_fcs
-from emu.device.port.eth.headers import ETHERNET_BYTES, Headers, parse
+from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
 from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_DELIVERY, STEPS_PER_REWRITE
 from layouts.enums import CqeOpcode
@@ -65,8 +65,13 @@ def deliver(
     if rq.scatters_fcs:
         headers = with_fcs(headers)
     if rewrites:
-        changed = rewrite(headers, rewrites)
+        try:
+            changed = rewrite(headers, rewrites)
+        except FrameError:  # of a super-frame's packets some may have less inside than others
+            return
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
+        # What was vouched for is the packet outside.
+        is_vouched = is_vouched and not any(step.reshapes for step in rewrites)
         changes = sum(len(context.changes) for context in rewrites)
         hca.round.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
     if rq.strips and headers.l3 != ETHERNET_BYTES:

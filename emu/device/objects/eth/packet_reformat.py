@@ -17,8 +17,12 @@ MOST_MOVED = 64
 
 
 def _most(made: Limits) -> int:
-    number: int = made.caps.eswitch.log_max_packet_reformat_context
-    return 1 << number if made.caps.general.eswitch_manager else 1
+    """Those of tables of the function come on top of a switch's."""
+    caps = made.caps
+    number: int = 1 << caps.flow_table.log_max_packet_reformat_context
+    if caps.general.eswitch_manager:
+        number += 1 << caps.eswitch.log_max_packet_reformat_context
+    return number
 
 
 class PacketReformat(Object):
@@ -48,12 +52,14 @@ class PacketReformat(Object):
     @property
     def needs_whole(self) -> bool:
         """Whether lengths and checksums of the packet have to be right before."""
-        return self.reformat_type in _TUNNELS
+        return self.reformat_type in TUNNELS
 
     def about(self) -> dict[str, Any]:
         return {"type": self.reformat_type.name}
 
 
-_TUNNELS: Final = frozenset(
+BEGINNINGS: Final = frozenset(
     {ReformatType.L2_TO_VXLAN, ReformatType.L2_TO_NVGRE, ReformatType.L2_TO_L2_TUNNEL}
 )
+"""Types that put a frame into a tunnel."""
+TUNNELS: Final = BEGINNINGS | {ReformatType.L2_TO_L3_TUNNEL, ReformatType.L3_TUNNEL_TO_L2}

@@ -67,6 +67,12 @@ def inner_frame_at(headers: Headers, vxlan_ports: Collection[int]) -> int:
     return found[0] if found is not None and found[1] == _TEB else 0
 
 
+def inner_packet_at(headers: Headers, vxlan_ports: Collection[int]) -> int:
+    """Where the IP packet inside begins; 0 when it is no tunnel of IP packets."""
+    found = _payload(headers, vxlan_ports)
+    return found[0] if found is not None and found[1] in (ETH_IPV4, ETH_IPV6) else 0
+
+
 def _payload(headers: Headers, vxlan_ports: Collection[int]) -> tuple[int, int] | None:
     """Where the tunnel's payload begins, and its Ethertype."""
     start, protocol = headers.l4, headers.protocol

@@ -94,7 +94,7 @@ class TestTables:
 
     @pytest.mark.parametrize(
         "option",
-        ["reformat_en", "decap_en", "sw_owner", "termination_table", "rtc_valid"],
+        ["sw_owner", "termination_table", "rtc_valid"],
     )
     def test_options_without_capability(self, refused, option):
         refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1, **{option: 1}))
@@ -366,7 +366,7 @@ class TestEntries:
         [
             action
             for action in FlowAction
-            if action >= FlowAction.PACKET_REFORMAT and action is not FlowAction.MOD_HDR
+            if action > FlowAction.DECAP and action is not FlowAction.MOD_HDR
         ],
     )
     def test_actions_without_capability(self, table, group, tirs, refused, action):

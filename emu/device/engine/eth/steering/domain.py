@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import base, source_port
 from emu.device.engine.eth.steering.match_field import Part
-from emu.device.engine.eth.steering.rewrite import head, rewrite
+from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
     Decision,
@@ -186,7 +186,7 @@ def _walk(
 
 
 def _changed(way: _Way, steps: tuple[Step, ...]) -> _Way:
-    before = way.headers if isinstance(way.headers, Marked) else head(way.headers)
+    before = way.headers if isinstance(way.headers, Marked) else marked(way.headers, {})
     changes = way.changes + sum(len(step.changes) for step in steps)
     return way._replace(headers=rewrite(before, steps), steps=(*way.steps, *steps), changes=changes)
 

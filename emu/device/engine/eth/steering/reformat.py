@@ -19,11 +19,11 @@ from emu.device.engine.eth.steering.fields import FIELDS, base
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.vlan_tags import third_tag
 from emu.device.errors import CmdError
-from emu.device.objects.eth.packet_reformat import MOST_MOVED, PacketReformat
+from emu.device.objects.eth.packet_reformat import BEGINNINGS, MOST_MOVED, PacketReformat
 from emu.device.objects.eth.reshape import Reshape
 from emu.device.port.eth.checksum import insert
-from emu.device.port.eth.headers import UDP, VXLAN_PORT, FrameError, Headers, parse
-from emu.device.port.eth.tunnel import inner_frame_at
+from emu.device.port.eth.headers import ETHERNET_BYTES, UDP, VXLAN_PORT, FrameError, Headers, parse
+from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
 from layouts.enums import Status
 from layouts.eth_enums import ReformatAnchor, ReformatType
 
@@ -45,9 +45,12 @@ _ALL_PARTS: Final = tuple({field.part: None for field in FIELDS.values() if fiel
 # -- tunnels
 
 
-def _encap(data: bytes) -> Callable[[Headers], bytes]:
-    """Put a tunnel's headers, ``data``, before a packet. Raises BAD_PARAM_ERR for no such."""
-    outer = parse(data, whole=False) if len(data) >= 14 else None
+def _encap(data: bytes, *, of_packets: bool = False) -> Callable[[Headers], bytes]:
+    """Put a tunnel's headers, ``data``, before a frame; ``of_packets``: before its IP packet alone.
+
+    Raises BAD_PARAM_ERR when they are no such headers.
+    """
+    outer = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
     if outer is None or not outer.version:
         raise CmdError(
             Status.BAD_PARAM_ERR, "reformat_data are not the headers of an IP tunnel",
@@ -58,7 +61,9 @@ def _encap(data: bytes) -> Callable[[Headers], bytes]:
     has_port = is_udp and data[l4 : l4 + 2] != b"\0\0"
 
     def change(headers: Headers) -> bytes:
-        frame = bytearray(data + headers.frame)
+        if of_packets and not headers.version:
+            raise FrameError("frame has no IP packet that could go into a tunnel")
+        frame = bytearray(data + headers.frame[headers.l3 if of_packets else 0 :])
         length = len(frame) - l3
         if length > 0xFFFF:
             raise FrameError("packet in a tunnel is longer than IP allows")
@@ -86,7 +91,7 @@ def _entropy(headers: Headers) -> int:
 def _inner(headers: Headers) -> bytes:
     """The frame in a tunnel; empty when there is none."""
     at = inner_frame_at(headers, _VXLAN_PORTS)
-    return headers.frame[at:] if at and len(headers.frame) >= at + 14 else b""
+    return headers.frame[at:] if at and len(headers.frame) >= at + ETHERNET_BYTES else b""
 
 
 def _decapped(headers: Headers) -> bytes:
@@ -99,10 +104,40 @@ def _decapped(headers: Headers) -> bytes:
 def _of_inner(headers: Headers) -> Hashable:
     """All that decides what the packet inside matches behind the end of its tunnel."""
     frame = _inner(headers)
-    if not frame:
-        return None
+    return _matched(frame) if frame else None
+
+
+def _matched(frame: bytes) -> Hashable:
     inner = parse(frame, whole=False)
     return base(inner), third_tag(inner), *[part(inner) for part in _ALL_PARTS]
+
+
+def _to_l2(data: bytes) -> Callable[[Headers], bytes]:
+    """End a tunnel of IP packets: ``data`` is the Ethernet header that they get."""
+    if len(data) < ETHERNET_BYTES:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "reformat_data are no Ethernet header", f"{len(data)} bytes"
+        )
+
+    def change(headers: Headers) -> bytes:
+        at = inner_packet_at(headers, _VXLAN_PORTS)
+        if not 0 < at < len(headers.frame):
+            raise FrameError("packet is in no tunnel of IP packets that could end")
+        return data + headers.frame[at:]
+
+    return change
+
+
+def _of_changed(change: Callable[[Headers], bytes]) -> Part:
+    """All that decides what a packet matches after a change."""
+
+    def part(headers: Headers) -> Hashable:
+        try:
+            return _matched(change(headers))
+        except FrameError:
+            return None
+
+    return part
 
 
 DECAP: Final = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_whole=True)
@@ -153,8 +188,15 @@ def context_of(
 
     Raises BAD_PARAM_ERR for what is not built.
     """
-    if kind in (ReformatType.L2_TO_VXLAN, ReformatType.L2_TO_NVGRE, ReformatType.L2_TO_L2_TUNNEL):
+    if kind in BEGINNINGS:
         return PacketReformat(ReformatType(kind), _encap(data), _OUTER_PARTS, ctx)
+    if kind == ReformatType.L2_TO_L3_TUNNEL:
+        made = _encap(data, of_packets=True)
+        return PacketReformat(ReformatType.L2_TO_L3_TUNNEL, made, _OUTER_PARTS, ctx)
+    if kind == ReformatType.L3_TUNNEL_TO_L2:
+        ended = _to_l2(data)
+        parts = frozenset({_of_changed(ended)})
+        return PacketReformat(ReformatType.L3_TUNNEL_TO_L2, ended, parts, ctx)
     if kind == ReformatType.INSERT_HDR:
         at = _place(anchor, offset, size)
         parts = frozenset({_behind(at, 0)})

@@ -103,7 +103,8 @@ def _route_changed(
 ) -> list[Delivery]:
     """As :func:`route`, for a decision that changes the packet for some that get it.
 
-    A TIR's hash is over the packet as it is delivered.
+    A TIR's hash is over the packet as it is delivered. Raises FrameError when a packet cannot be
+    changed as an entry says.
     """
     found: list[Delivery] = []
     is_multicast = bool(headers.frame[0] & _GROUP_BIT)
@@ -115,8 +116,10 @@ def _route_changed(
             and not target.takes_own(is_multicast=is_multicast)
         ):
             continue
-        in_frame = any(context.in_frame for context in contexts)
-        after = rewrite(head(headers), contexts) if in_frame else headers
+        after = headers
+        if any(context.in_frame for context in contexts):
+            before = headers if any(context.reshapes for context in contexts) else head(headers)
+            after = rewrite(before, contexts)
         found.append(
             Delivery(*target.queue_of(after), tag, contexts, looks_inside=target.looks_inside)
         )
