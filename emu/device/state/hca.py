@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.errors import CmdError
-from emu.device.objects.eth.pacing import RateLimit
+from emu.device.objects.eth.pacing import Pacing, RateLimit
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.pins import pins
 from emu.device.objects.queues.copies import Copy
@@ -176,6 +176,8 @@ class Hca(ObjectTables):
         """Send queues that find out anew by which rates they go."""
         self.has_new_rates = False
         """A rate has changed since they began to."""
+        self.roce_pacing: Pacing | None = None
+        """What its RoCE has to keep to; None while its vPort has no scheduling element."""
         self.kept_views = 0
         """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()

@@ -1,5 +1,7 @@
 """Rates of vPorts: the scheduling elements of an embedded switch, as core/esw/qos.c makes them."""
 
+from typing import NamedTuple
+
 import pytest
 from helpers.device.adapters import Member, made_with_switch
 from helpers.device.snapshot import snapshot
@@ -10,10 +12,13 @@ from emu.driver.ethernet.flow_fields import match_beside, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.nodes.roce import RoceNode
+from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.verbs.outcomes import all_good
 from emu.driver.world.tap_wire import TapWire
 from firmware_cmds.objects.scheduling import E_SWITCH, NIC, QUEUE_GROUP, TSAR, VPORT
-from layouts.enums import Op, PortType, Status
+from layouts.enums import Op, PortType, QpType, Status
 from layouts.eth_enums import FlowTableType
 
 MODEL = with_switch(LINKS["connectx6dx"][PortType.ETH])
@@ -143,6 +148,110 @@ def test_a_group_shares_its_rate_by_weight(switch, root):
 def test_the_managers_own_queues_are_not_of_these(switch, root):
     switch.vport(FIRST, root, mbps=1)
     assert SendQueue(switch.manager.node).object.pacing is None
+
+
+class Roce(NamedTuple):
+    """Two connected queue pairs of two vPorts."""
+
+    switch: Switch
+    channel: Channel
+
+
+@pytest.fixture
+def roce(clock):
+    """RoCE from the first vPort to the second, which the switch lets pass both ways."""
+    switch = Switch(clock)
+    fdb = Flows(switch.driver, FlowTableType.FDB)
+    table = fdb.table(0)
+    group = fdb.group(table, 0, 15, enable=MISC, match_criteria=match_beside(source_port=0xFFFF))
+    for source, target in ((FIRST, SECOND), (SECOND, FIRST)):
+        value = match_beside(source_port=source)
+        fdb.entry(table, source, group, to_vport(target), value=value)
+    fdb.set_root(table)
+    nodes = [RoceNode(member.function, member.driver) for member in switch.members.values()]
+    return Roce(switch, Channel(QpType.RC, *nodes))
+
+
+class TestRoce:
+    """Its frames are a vPort's as those of the network interface are."""
+
+    OCTETS = 125_000
+    """A megabit."""
+
+    @pytest.fixture
+    def write(self, roce):
+        channel = roce.channel
+        source, target = (node.region(1 << 17) for node in (channel.left, channel.right))
+        return lambda: channel.write((target.key, target.va), source.sge(0, self.OCTETS))
+
+    @pytest.fixture
+    def time(self, roce, write, clock):
+        """How many milliseconds an RDMA WRITE takes."""
+
+        def written():
+            write()
+            for passed in range(10_000):
+                for _ in range(8):
+                    roce.channel.left.settle()
+                    roce.channel.right.settle()
+                    clock.advance(0)
+                if roce.channel.sent():
+                    return passed / 10
+                clock.advance(MS // 10)
+            raise AssertionError("it never completes")
+
+        return written
+
+    def test_a_rate(self, roce, time):
+        root = roce.switch.element()
+        assert time() < 5
+        element = roce.switch.vport(FIRST, root, mbps=10)
+        assert 95 < time() < 115
+        roce.switch.modify(element, 50)
+        assert 18 < time() < 30
+        roce.switch.destroy(element)
+        assert time() < 5
+
+    def test_the_peers_rate_is_for_what_it_sends(self, roce, time):
+        roce.switch.vport(SECOND, roce.switch.element(), mbps=10)
+        assert time() < 10
+
+    def test_it_shares_with_the_interfaces_queues(self, roce, time):
+        roce.switch.vport(FIRST, roce.switch.element(), mbps=20)
+        roce.switch.queue(FIRST, 400)
+        assert 95 < time() < 115
+
+    def test_a_reset_while_the_next_frame_waits(self, roce, write, clock):
+        roce.switch.vport(FIRST, roce.switch.element(), mbps=1)
+        write()
+        roce.channel.settle()
+        clock.advance(0)
+        waiting = clock.waiting()
+        assert waiting
+        member = roce.switch.members[FIRST]
+        member.function.reset()
+        assert clock.waiting() < waiting
+        assert member.hca.roce_pacing is not None
+        clock.advance(100 * MS)
+        assert not member.hca.internal_errors
+
+
+def test_queues_of_a_vport_take_turns(switch, root):
+    switch.vport(FIRST, root, mbps=10)
+    queues = [switch.queue(FIRST, 200) for _ in range(2)]
+    switch.passed(100 * MS)
+    assert [45 <= len(all_good(sq.cq)) <= 55 for sq in queues] == [True, True]
+
+
+def test_nobody_waits_for_a_neighbour_with_a_rate_of_its_own(switch, root):
+    group = switch.element(parent=root, max_average_bw=100)
+    switch.vport(FIRST, group, mbps=1)
+    switch.vport(SECOND, group)
+    for number in (FIRST, SECOND):
+        switch.queue(number, 900)
+    first, second = switch.passed(80 * MS)
+    assert 7 <= first <= 10
+    assert 780 <= second <= 800
 
 
 def test_what_is_below_goes_first(switch, root, refused):

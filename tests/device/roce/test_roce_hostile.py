@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.roce_wire import MOST_HELD
+from emu.device.engine.eth.roce_departures import MOST_HELD
 from emu.device.port.datagram import Datagram
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.framing import MAPPED_PREFIX as MAPPED

@@ -44,11 +44,17 @@ def _terms(hca: Hca, sq: Sq) -> Terms:
     return Terms(
         hca.rate_limits.get(sq.ctx.packet_pacing_rate_limit_index),
         of_class,
-        tuple(leaf for leaf in (sq.group, _of_vport(hca)) if leaf is not None),
+        tuple(leaf for leaf in (sq.group, _element_of_vport(hca)) if leaf is not None),
     )
 
 
-def _of_vport(hca: Hca) -> SchedulingElement | None:
+def of_vport(hca: Hca) -> Pacing | None:
+    """What RoCE has to keep to: all its frames share what is left of the vPort's rate."""
+    element = _element_of_vport(hca)
+    return None if element is None else Pacing(Terms(None, None, (element,)))
+
+
+def _element_of_vport(hca: Hca) -> SchedulingElement | None:
     """The element of the function's vPort in the tree of the switch."""
     manager = hca.vhca.adapter.manager.node
     if manager is None or manager.eswitch is None:
@@ -59,8 +65,11 @@ def _of_vport(hca: Hca) -> SchedulingElement | None:
 def apply_to_all(hca: Hca) -> None:
     """As :func:`apply`, for all of the function's queues: some now, the others in the next rounds.
 
-    When another rate changes before the last of them, all begin again after it.
+    When another rate changes before the last of them, all begin again after it. RoCE knows at once.
     """
+    if hca.roce_pacing is not None:
+        hca.roce_pacing.rest()
+    hca.roce_pacing = of_vport(hca)
     hca.has_new_rates = True
     if not hca.repacing:
         hca.repacing.begin(_apply_to_all(hca))

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.eth import rdma_steering, roce
+from emu.device.engine.eth import pacing, rdma_steering, roce
 from emu.device.engine.eth.rdma_steering import Passage
+from emu.device.engine.eth.roce_departures import MOST_HELD, Departures
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.datagram import Datagram, Origin
-from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, frame_of
 from emu.device.port.eth.roce.framing import TAG_BYTES
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
@@ -25,7 +25,6 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.device.state.containment import contain
-from emu.device.state.recall import Recall
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 
 ROOM: Final = 256
 """Frames that may wait for functions of this process before the sender has to."""
-MOST_HELD: Final = 1024
-"""Frames that are kept for functions of this process, and as many to other processes while the way
-there is full. Not everybody waits: datagrams never do."""
 _TOO_LONG: Final = "longer than the MTU"
 KNOWN_ADDRESSES: Final = 4096
 """Addresses whose function is remembered; a guest may send to any number of them."""
@@ -58,13 +54,10 @@ class RoceWire:
         self._macs: frozenset[bytes] = frozenset()
         """MAC addresses of RoCE in this process."""
         self._frames: deque[bytes] = deque()
-        self._held: deque[bytes] = deque()
-        """Frames to other processes that wait for room."""
         self._waiting: list[Callable[[], None]] = []
         self._next_run: Timer | None = None
         """The loop's next round has frames to deliver, or room to tell of."""
-        self._room: list[Recall] = []
-        """What the port calls when there is room on the way."""
+        self._departures = Departures(eth, self._wake)
 
     def attach(self, hca: Hca) -> None:
         """The function is there; after a reset, its new state replaces the old one."""
@@ -72,14 +65,13 @@ class RoceWire:
         self._changes = -1
         self._nodes.clear()
         self._frames.clear()
-        self._held.clear()
+        self._departures.clear()
         self._waiting.clear()
-        for room in self._room:
-            room.cancel()
-        self._room.clear()
         if self._next_run is not None:
             self._next_run.cancel()
             self._next_run = None
+        # The manager's own element, if it had one, has gone with its state.
+        hca.roce_pacing = None if hca.vhca.is_manager else pacing.of_vport(hca)
 
     def port_changed(self, hca: Hca) -> None:
         """The function's port has come up or gone down; :class:`EthWire` is told as well."""
@@ -121,7 +113,7 @@ class RoceWire:
     def reaches(self, address: int) -> bool:
         """Whether packets have to be sent.
 
-        To a function here only if rules, links, flow tables or a capture are about packets.
+        To a function here only if rules, links, rates, flow tables or a capture are about packets.
 
         A datagram queue pair has no address, 0.
         """
@@ -130,8 +122,9 @@ class RoceWire:
         node = self.node(address)
         if node is None or self._eth.wants_packets or node.segment.wants_packets:
             return True
+        hca = self._hca
         if node.rdma_rx.root is not None or (
-            self._hca is not None and self._hca.rdma_tx.root is not None
+            hca is not None and (hca.rdma_tx.root is not None or hca.roce_pacing is not None)
         ):
             return True
         return node.faults is not None and node.faults.wants_packets
@@ -153,71 +146,39 @@ class RoceWire:
             return True
         self._look()
         if frame[:MAC_BYTES] not in self._macs:
-            return self._send(source, frame)
+            return self._departures.send(source, frame)
         if len(self._frames) >= MOST_HELD:
             source.roce.dropped["queue full"] += 1
             return False
         self._frames.append(frame)
         self._start()
-        return len(self._frames) < ROOM and not self._held
-
-    def _send(self, source: Hca, frame: bytes) -> bool:
-        """Put a frame on the port's wire, or keep it while the way is full.
-
-        Later frames wait behind one that is kept: all have the same priority.
-        """
-        mac = frame[:MAC_BYTES]
-        if not self._held and not self._eth.is_pausing_to(mac):
-            self._eth.transmit(source, Frame(frame))
-            return not self._eth.is_pausing_to(mac)
-        if len(self._held) >= MOST_HELD:
-            source.roce.dropped["queue full"] += 1
-            return False
-        self._held.append(frame)
-        if len(self._held) == 1:
-            self._await_room(source, mac)
-        return False
-
-    def _await_room(self, source: Hca, mac: bytes) -> None:
-        """Have the port call when frames to this address may be sent."""
-        room = Recall(partial(self._release, source))
-        self._room.append(room)
-        self._eth.when_room_to(mac, room)
-
-    def _release(self, source: Hca) -> None:
-        """There is room: send what was kept, and tell those who wait when nothing is left."""
-        self._room = [room for room in self._room if room.is_pending]
-        while self._held:
-            mac = self._held[0][:MAC_BYTES]
-            if self._eth.is_pausing_to(mac):
-                self._await_room(source, mac)
-                return
-            self._eth.transmit(source, Frame(self._held.popleft()))
-        self._wake()
+        return len(self._frames) < ROOM and not self._departures.held
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """The port's way to another process, if it takes trains and nothing waits before it.
 
-        None where tables or the MTU decide about each frame.
+        None where tables, rates or the MTU decide about each frame.
         """
-        if not address or mtu > source.link.most_payload or source.rdma_tx.root is not None:
+        if not address or mtu > source.link.most_payload:
+            return None
+        if source.rdma_tx.root is not None or source.roce_pacing is not None:
             return None
         mac = parts_of(address)[1]
         self._look()
-        if mac in self._macs or self._held or self._frames:
+        if mac in self._macs or self._departures.held or self._frames:
             return None
         return self._eth.train_to(mac)
 
     def when_room(self, address: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more frames may be sent."""
         self._waiting.append(callback)
-        if self._held:
-            return  # _release wakes them
-        mac = parts_of(address)[1]
-        if mac in self._macs or self._hca is None or not self._eth.is_pausing_to(mac):
+        if self._departures.held:
+            return  # which end with _wake
+        mac, hca = parts_of(address)[1], self._hca
+        if mac in self._macs or hca is None or not self._departures.must_wait(hca, mac):
             self._start()
         else:
-            self._await_room(self._hca, mac)
+            self._departures.await_room(hca, mac)
 
     def _start(self) -> None:
         if self._next_run is None and self._hca is not None:
@@ -231,7 +192,7 @@ class RoceWire:
             if hca is not self._hca:
                 return  # a frame has reset the function, and nothing is left of what waited
         self._next_run = None
-        if len(self._frames) < ROOM and not self._held:
+        if len(self._frames) < ROOM and not self._departures.held:
             self._wake()
         if self._frames:
             self._start()
@@ -248,7 +209,7 @@ class RoceWire:
             if not hca.arrivals.do(len(frame), contain, hca, looped):
                 hca.roce.dropped["queue full"] += 1
         else:
-            self._send(hca, frame)
+            self._departures.send(hca, frame)
 
     # -- datagrams
 

@@ -4,7 +4,7 @@ A limit lets a request through while what has been sent before fits its rate, gi
 timers are late by (``SLACK_NS``). Scheduling elements make a tree: a queue belongs to a leaf, a
 queue group, and its function's vPort is a leaf of the tree that the embedded switch has. What an
 element with a limit has to give is shared by those below it that want to send, in proportion to
-their ``bw_share`` (deficit weighted round robin, DWRR).
+their ``bw_share`` (deficit weighted round robin, DWRR), and by a leaf's queues alike.
 
 Source: PRM "SET_PP_RATE_LIMIT", "Scheduling element"; core/rl.c, core/qos.c, core/esw/qos.c.
 """
@@ -12,6 +12,7 @@ Source: PRM "SET_PP_RATE_LIMIT", "Scheduling element"; core/rl.c, core/qos.c, co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.objects.numbering import Limits, Numbering
@@ -72,10 +73,60 @@ def _most_elements(made: Limits) -> int:
     return own + (MOST_OF_SWITCH if qos.esw_scheduling else 0)
 
 
+class Claim:
+    """A right to a share of what an element has to give: of another one below it, or of a queue.
+
+    Whoever is held back by that element, or by one above it, has to get its share before those of
+    its neighbours who have had more of theirs.
+    """
+
+    __slots__ = ("_queues", "above", "served")
+
+    def __init__(self, above: SchedulingElement | None) -> None:
+        self.above = above
+        self.served = 0
+        """Bytes by its share, of which those that its neighbours got while it did not want any."""
+        self._queues = 0
+        """How many queues want something by it."""
+
+    def is_ahead(self) -> bool:
+        """Whether the neighbour that has waited longest has got less by its share."""
+        if self.above is None:
+            return False
+        first = next((one for one in self.above.wanting if one is not self), None)
+        return first is not None and self.served > first.served + SHARE_SLACK
+
+    def want(self) -> None:
+        """One more queue has to wait. What others got before does not count."""
+        if self.above is None:
+            return
+        wanting = self.above.wanting
+        if not self._queues:
+            first = next(iter(wanting), self)
+            self.served = max(self.served, first.served)
+            wanting[self] = None
+        self._queues += 1
+
+    def rest(self) -> None:
+        """A queue that has had to wait has nothing to send any more, or is held back below."""
+        if self.above is None:
+            return
+        self._queues -= 1
+        if not self._queues:
+            self.above.wanting.pop(self, None)
+
+    def serve(self, octets: int, share: int = 0) -> None:
+        """So much of it has been sent; it is the last of those who wait now."""
+        self.served += octets * 100 // (share or 1)
+        if self.above is not None and self._queues:
+            wanting = self.above.wanting
+            wanting[self] = wanting.pop(self, None)
+
+
 class SchedulingElement(Object):
     """A node of a tree: a TSAR, which has others below it, a queue group, or a vPort."""
 
-    __slots__ = ("_wanting", "ctx", "hierarchy", "limit", "parent", "served")
+    __slots__ = ("claim", "ctx", "hierarchy", "limit", "parent", "wanting")
     kind = "scheduling_element"
     numbering = Numbering(_most_elements)
     BASE_BYTES = 1024
@@ -88,10 +139,9 @@ class SchedulingElement(Object):
         self.ctx = ctx
         self.hierarchy = hierarchy
         self.parent = parent
-        self.served = 0
-        """Bytes by its share, of which those that its neighbours got while it did not want any."""
-        self._wanting: dict[SchedulingElement, int] = {}
-        """Which of those below it have to send and have had to wait: how many of their queues."""
+        self.claim = Claim(parent)
+        self.wanting: dict[Claim, None] = {}
+        """Which of those below it have to wait for it; who has been served last is the last."""
         self.limit: Limit | None = None
         self.decode()
 
@@ -106,44 +156,19 @@ class SchedulingElement(Object):
             yield element
             element = element.parent
 
-    def is_ahead(self) -> bool:
-        """Whether a neighbour that waits has got less by its share, so that it goes first."""
-        parent = self.parent
-        if parent is None or parent.limit is None:
-            return False
-        others = [one.served for one in parent._wanting if one is not self]
-        return bool(others) and self.served > min(others) + SHARE_SLACK
-
-    def want(self) -> None:
-        """One more queue below it has to wait. What others got before does not count."""
-        if self.parent is None:
-            return
-        wanting = self.parent._wanting
-        if self not in wanting:
-            others = [one.served for one in wanting]
-            self.served = max(self.served, min(others, default=self.served))
-        wanting[self] = wanting.get(self, 0) + 1
-
-    def rest(self) -> None:
-        """A queue that has had to wait has nothing to send any more."""
-        if self.parent is None:
-            return
-        wanting = self.parent._wanting
-        left = wanting.get(self, 0) - 1
-        if left > 0:
-            wanting[self] = left
-        else:
-            wanting.pop(self, None)
+    def delay(self, now_ns: int) -> int:
+        """In how many nanoseconds its own limit lets the next request through; 0 for now."""
+        return 0 if self.limit is None else self.limit.delay(now_ns)
 
     def serve(self, octets: int, now_ns: int) -> None:
         """So much of it has been sent."""
-        self.served += octets * 100 // (self.ctx.bw_share or 1)
+        self.claim.serve(octets, self.ctx.bw_share)
         if self.limit is not None:
             self.limit.charge(octets, now_ns)
 
     def unlink(self) -> None:
         """Drop those below it, which refer back to it."""
-        self._wanting.clear()
+        self.wanting.clear()
 
     def holds(self) -> tuple[Object, ...]:
         return () if self.parent is None else (self.parent,)
@@ -163,46 +188,71 @@ class Terms(NamedTuple):
 class Pacing:
     """What a send queue has to keep to."""
 
-    __slots__ = ("_leaves", "_limits", "_waits", "terms")
+    __slots__ = ("_limits", "_wanted", "_ways", "terms")
 
     def __init__(self, terms: Terms) -> None:
         rate, of_class, leaves = self.terms = terms
         own = Limit(rate.kbps * _BPS_PER_KBPS, rate.burst_bytes) if rate is not None else None
         self._limits = tuple(limit for limit in (own, of_class) if limit is not None)
-        self._leaves = leaves
-        self._waits = False
-        """Whether it has had to wait since it last had nothing to send."""
-
-    def _elements(self) -> list[SchedulingElement]:
-        return [element for leaf in self._leaves for element in leaf.up()]
+        self._ways = tuple(_way(leaf) for leaf in leaves)
+        """For each leaf: the claims from the queue's own up, with the elements that they are on."""
+        self._wanted: set[Claim] = set()
+        """The claims by which the queue has had to wait since it last had nothing to send."""
 
     def delay(self, now_ns: int) -> int:
         """In how many nanoseconds the next request may leave; 0 for now."""
-        found = max((limit.delay(now_ns) for limit in self._limits), default=0)
-        if not self._leaves:
-            return found
-        elements = self._elements()
-        for element in elements:
-            if element.limit is not None:
-                found = max(found, element.limit.delay(now_ns))
-        if not found and any(element.is_ahead() for element in elements):
-            found = SLACK_NS
-        if found and not self._waits:
-            self._waits = True
-            for element in elements:
-                element.want()
+        own = max((limit.delay(now_ns) for limit in self._limits), default=0)
+        if not self._ways:
+            return own
+        found, wanted = own, set()
+        for way in self._ways:
+            delays = [element.delay(now_ns) for _, element in way]
+            found = max(found, *delays)
+            wanted |= _held_back(way, own, delays)
+        if found:
+            self._want(wanted)
+        elif any(claim.is_ahead() for way in self._ways for claim, _ in way):
+            return SLACK_NS
         return found
 
     def charge(self, octets: int, now_ns: int) -> None:
         """So much has left."""
         for limit in self._limits:
             limit.charge(octets, now_ns)
-        for element in self._elements():
-            element.serve(octets, now_ns)
+        for way in self._ways:
+            way[0][0].serve(octets)
+            for _, element in way:
+                element.serve(octets, now_ns)
 
     def rest(self) -> None:
         """The queue has nothing to send."""
-        if self._waits:
-            self._waits = False
-            for element in self._elements():
-                element.rest()
+        self._want(set())
+
+    def _want(self, claims: set[Claim]) -> None:
+        """Wait by these claims, and by no others any more."""
+        if claims != self._wanted:
+            for claim in self._wanted - claims:
+                claim.rest()
+            for claim in claims - self._wanted:
+                claim.want()
+            self._wanted = claims
+
+
+Way = tuple[tuple[Claim, SchedulingElement], ...]
+
+
+def _way(leaf: SchedulingElement) -> Way:
+    elements = [*leaf.up()]
+    claims = [Claim(leaf), *(element.claim for element in elements)]
+    return tuple(zip(claims, elements))
+
+
+def _held_back(way: Way, own: int, delays: list[int]) -> set[Claim]:
+    """The claims on elements that make the queue wait, they or those above them.
+
+    Not those by which it waits for its own limit or for one below: its neighbours there need not
+    wait for it.
+    """
+    below = accumulate(delays, max, initial=own)
+    above = [*accumulate(reversed(delays), max)][::-1]
+    return {claim for (claim, _), low, high in zip(way, below, above) if high and high >= low}
