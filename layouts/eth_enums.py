@@ -362,6 +362,21 @@ class FlowSource(IntEnum):
     LOCAL_VPORT = 2
 
 
+class LagPortSelect(IntEnum):
+    """lagc.port_select_mode: what decides by which port of a LAG a packet leaves."""
+
+    QUEUE_AFFINITY = 0
+    PORT_SELECT_FT = 1
+    PORT_SELECT_MPESW = 2
+
+
+class ModifyLag(IntFlag):
+    """modify_lag_in.field_select (core/lag/lag.c)."""
+
+    TX_REMAP_AFFINITY = 1 << 0
+    ACTIVE_PORT = 1 << 1
+
+
 class PortStatus(IntEnum):
     """paos_reg.admin_status and oper_status (driver.h: MLX5_PORT_*)."""
 

@@ -1,4 +1,9 @@
-"""Link aggregation (PRM "LAG"): an adapter with one port has none, and says so.
+"""Link aggregation (PRM "LAG"): the ports of a board as one (``emu.device.adapter.lag``).
+
+Its master is the function of the first port: only that one's driver makes, changes and ends it. The
+order of its commands is CREATE_LAG, CREATE_VPORT_LAG, then the same backwards (core/lag/lag.c:
+mlx5_activate_lag; hw/main.c: mlx5_eth_lag_init). MODIFY_LAG comes when a port goes down or a bond
+chooses another one.
 
 Processes ask before they choose a port for each queue pair (UCX:
 ib_mlx5dv_md.c:uct_ib_mlx5_devx_query_lag).
@@ -8,17 +13,120 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.device.adapter.lag import Lag
 from emu.device.cmdif.registry import command
-from layouts.enums import Op
+from emu.device.errors import CmdError
+from emu.device.state.hca import HcaState
+from layouts.enums import Op, Status
+from layouts.eth_enums import LagPortSelect, ModifyLag
 from layouts.function import lag as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-NOT_ACTIVE = 0
+ACTIVE = 1
+"""lagc.lag_state; 0 for none."""
+
+
+def _lag(hca: Hca) -> Lag:
+    """The LAG that the sender is the master of. Raises BAD_OP_ERR or BAD_RES_STATE_ERR."""
+    _check_master(hca)
+    if (lag := hca.adapter.board.lag) is None:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "there is no LAG")
+    return lag
+
+
+def _check_master(hca: Hca) -> None:
+    board = hca.adapter.board
+    if not hca.caps.general.lag_master or len(board.adapters) < 2:
+        raise CmdError(Status.BAD_OP_ERR, "no LAG with a single port")
+    if hca.vhca is not board.master:
+        raise CmdError(Status.BAD_OP_ERR, "only the first port's function is the master of a LAG")
+
+
+def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
+    """By which port each affinity's packets leave. Raises BAD_PARAM_ERR for one that is none."""
+    remap = int(ctx.tx_remap_affinity_1), int(ctx.tx_remap_affinity_2)
+    ports = len(hca.adapter.board.adapters)
+    if not all(1 <= port <= ports for port in remap):
+        raise CmdError(Status.BAD_PARAM_ERR, "tx_remap_affinity is no port", f"{remap}")
+    return remap
+
+
+@command(Op.CREATE_LAG, layout.create_lag_in, layout.create_lag_out, privileged=True)
+def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> None:
+    """Let the ports be one, when the drivers of both have initialized their functions."""
+    _check_master(hca)
+    board = hca.adapter.board
+    if board.lag is not None:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "there is a LAG already")
+    if cmd.ctx.port_select_mode != LagPortSelect.QUEUE_AFFINITY:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "port_select_mode not supported", f"{cmd.ctx.port_select_mode}"
+        )
+    if cmd.ctx.fdb_selection_mode:
+        raise CmdError(Status.BAD_PARAM_ERR, "no native selection of the FDB")
+    remap = _remap(hca, cmd.ctx)
+    nodes = [adapter.manager.node for adapter in board.adapters]
+    if any(node is None or node.state is not HcaState.INITIALIZED for node in nodes):
+        raise CmdError(Status.BAD_RES_STATE_ERR, "a port's function is not initialized")
+    if any(node is not None and node.switch.is_decided(node) for node in nodes):
+        raise CmdError(Status.BAD_RES_STATE_ERR, "no LAG of switches: there is an FDB")
+    board.lag = Lag(remap)
+
+
+@command(Op.MODIFY_LAG, layout.modify_lag_in, layout.modify_lag_out, privileged=True)
+def modify_lag(hca: Hca, cmd: layout.ModifyLagIn, out: layout.ModifyLagOut) -> None:
+    """Choose anew by which port each affinity's packets leave. Queue pairs stay as they are."""
+    lag = _lag(hca)
+    if cmd.field_select != ModifyLag.TX_REMAP_AFFINITY:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "field of a LAG cannot be modified", f"{cmd.field_select:#x}"
+        )
+    lag.remap = _remap(hca, cmd.ctx)
 
 
 @command(Op.QUERY_LAG, layout.query_lag_in, layout.query_lag_out)
 def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None:
-    """Return that no LAG is active and queue pairs have no affinity to a port."""
-    out.ctx.lag_state = NOT_ACTIVE
+    """Return whether there is a LAG, and by which port each affinity's packets leave.
+
+    Every function of the board may ask. Without one, queue pairs have no affinity to a port.
+    """
+    if (lag := hca.adapter.board.lag) is None:
+        return
+    out.ctx.lag_state = ACTIVE
+    out.ctx.port_select_mode = LagPortSelect.QUEUE_AFFINITY
+    out.ctx.tx_remap_affinity_1, out.ctx.tx_remap_affinity_2 = lag.remap
+
+
+@command(Op.DESTROY_LAG, layout.destroy_lag_in, layout.destroy_lag_out, privileged=True)
+def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -> None:
+    """Let each port be its function's again; refused while the vPorts are one."""
+    if _lag(hca).has_vports:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "DESTROY_VPORT_LAG must come first")
+    hca.adapter.board.lag = None
+
+
+@command(
+    Op.CREATE_VPORT_LAG, layout.create_vport_lag_in, layout.create_vport_lag_out, privileged=True
+)
+def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateVportLagOut) -> None:
+    """From now on the master takes what comes for its GIDs by any port."""
+    lag = _lag(hca)
+    if lag.has_vports:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are one already")
+    lag.has_vports = True
+
+
+@command(
+    Op.DESTROY_VPORT_LAG, layout.destroy_vport_lag_in, layout.destroy_vport_lag_out,
+    privileged=True,
+)  # fmt: skip
+def destroy_vport_lag(
+    hca: Hca, cmd: layout.DestroyVportLagIn, out: layout.DestroyVportLagOut
+) -> None:
+    """Each port's packets are for its own function again."""
+    lag = _lag(hca)
+    if not lag.has_vports:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are not one")
+    lag.has_vports = False

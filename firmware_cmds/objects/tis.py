@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.hca import Hca
 
-_NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en")
+_NOT_BUILT = ("tls_en",)
 """Fields of tisc whose features have capability bits, none of which is set."""
+_OF_LAGS = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity")
+"""Those of functions whose board has two ports (lag_tx_port_affinity)."""
+_PRIO, _STRICT, _AFFINITY = 1 << 0, 1 << 1, 1 << 2
+"""Bits of modify_tis_bitmask."""
 
 
 @command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
@@ -35,10 +39,17 @@ def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> N
             f"uid {hca.caller.uid:#x}",
         )
     ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
-    if name := first_set(ctx, _NOT_BUILT):
+    absent = _NOT_BUILT if hca.caps.general.lag_tx_port_affinity else (*_NOT_BUILT, *_OF_LAGS)
+    if name := first_set(ctx, absent):
         raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
+    _check_affinity(hca, ctx.lag_tx_port_affinity)
     td = hca.tds.need(ctx.transport_domain)
     out.tisn = hca.tises.add(Tis(ctx, td, _underlay(hca, ctx.underlay_qpn)))
+
+
+def _check_affinity(hca: Hca, affinity: int) -> None:
+    if affinity > hca.caps.general.num_lag_ports:
+        raise CmdError(Status.BAD_PARAM_ERR, "affinity to a port that is none", f"{affinity}")
 
 
 def _underlay(hca: Hca, number: int) -> Qp | None:
@@ -57,14 +68,25 @@ def _underlay(hca: Hca, number: int) -> Qp | None:
 
 @command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
 def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> None:
-    """Change the priority (qp.c: modify_raw_packet_eth_prio)."""
+    """Change the priority, or the port of a LAG.
+
+    qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity.
+    """
     tis = hca.tises.subject(cmd.tisn)
-    if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
+    allowed = _PRIO | (_STRICT | _AFFINITY if hca.caps.general.lag_tx_port_affinity else 0)
+    chosen = int.from_bytes(bytes(cmd.bitmask), "big")
+    if chosen & ~allowed:
         raise CmdError(
             Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
         )
-    if cmd.bitmask.prio:
+    if chosen & _AFFINITY:
+        _check_affinity(hca, cmd.ctx.lag_tx_port_affinity)
+        tis.ctx.lag_tx_port_affinity = cmd.ctx.lag_tx_port_affinity
+    if chosen & _STRICT:
+        tis.ctx.strict_lag_tx_port_affinity = cmd.ctx.strict_lag_tx_port_affinity
+    if chosen & _PRIO:
         tis.ctx.prio = cmd.ctx.prio
+    tis.decode()
 
 
 @command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)

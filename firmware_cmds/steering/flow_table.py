@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _SET, _DISCONNECT = 0, 1
 """op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""
 
+_NORMAL, _LAG_DEMUX = 0, 1
+"""op_mod of CREATE_FLOW_TABLE (core/fs_cmd.c: mlx5_cmd_create_flow_table)."""
+
 _NOT_BUILT = ("sw_owner", "rtc_valid")
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
 
@@ -110,6 +113,18 @@ def _miss(
     )
 
 
+def _lag_next(
+    hca: Hca, cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn, level: int
+) -> FlowTable | Miss:
+    """Where packets of the master's own port go from the table that a LAG is told apart by."""
+    number = cmd.flow_table_context.lag_master_next_table_id
+    if not number:
+        return Miss.DEFAULT
+    table = _of_type(hca.flow_tables, cmd.table_type, number)
+    steering.check_miss(level, table)
+    return table
+
+
 @command(
     Op.CREATE_FLOW_TABLE, layout.create_flow_table_in, layout.create_flow_table_out, of_vports=True
 )
@@ -118,12 +133,16 @@ def create_flow_table(
 ) -> None:
     """Make a table for groups and entries. An empty one costs nothing.
 
+    Where the ports of a LAG are told apart (op_mod 1), packets of the master's own port go on to
+    its next table (hw/main.c: mlx5_eth_lag_init).
+
     The level may be above max_ft_level: the driver adds up the levels of all its priorities, and
     its last tables get the highest ones (core/fs_core.c: set_prio_attrs).
     """
     vport = check_type(hca, cmd)
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
-    if cmd.op_mod:
+    is_demux = cmd.op_mod == _LAG_DEMUX and cmd.table_type == FlowTableType.NIC_RX
+    if cmd.op_mod != _NORMAL and not (is_demux and hca.caps.general.lag_master):
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
     table_type = FlowTableType(cmd.table_type)
     properties = hca.caps.flow_properties(table_type)
@@ -132,8 +151,8 @@ def create_flow_table(
         raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
     if ctx.log_size > properties.log_max_ft_size:
         raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
-    miss = _miss(hca, cmd, ctx.level, vport)
-    out.table_id = hca.flow_tables.add(FlowTable(ctx, miss, table_type, vport))
+    miss = _lag_next(hca, cmd, ctx.level) if is_demux else _miss(hca, cmd, ctx.level, vport)
+    out.table_id = hca.flow_tables.add(FlowTable(ctx, miss, table_type, vport, is_demux))
 
 
 @command(
@@ -144,15 +163,23 @@ def modify_flow_table(
 ) -> None:
     """Change where packets go that no entry of the table matches."""
     table = table_of(hca, cmd)
-    if cmd.modify_field_select != ModifyFlowTable.MISS_TABLE_ID:
+    wanted = ModifyFlowTable.LAG_NEXT_TABLE_ID if table.is_demux else ModifyFlowTable.MISS_TABLE_ID
+    if cmd.modify_field_select != wanted:
         raise CmdError(
             Status.BAD_PARAM_ERR, "flow table field cannot be modified",
             f"{cmd.modify_field_select:#x}",
         )  # fmt: skip
-    given, miss = cmd.flow_table_context, _miss(hca, cmd, table.level, table.vport)
+    given = cmd.flow_table_context
+    if table.is_demux:
+        miss = _lag_next(hca, cmd, table.level)
+    else:
+        miss = _miss(hca, cmd, table.level, table.vport)
 
     def apply() -> None:
         table.miss = miss
+        if table.is_demux:
+            table.ctx.lag_master_next_table_id = given.lag_master_next_table_id
+            return
         table.ctx.table_miss_action = given.table_miss_action
         table.ctx.table_miss_id = given.table_miss_id
 

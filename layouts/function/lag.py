@@ -1,4 +1,4 @@
-"""Link aggregation: only the question whether there is one.
+"""Link aggregation (LAG): two ports of a board as one.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """
@@ -20,3 +20,16 @@ lagc = Prm(
 
 query_lag_in = Prm("query_lag_in", *CMD_IN_NO_UID, rsvd(64))
 query_lag_out = Prm("query_lag_out", *CMD_OUT, "ctx" / lagc)
+
+create_lag_in = Prm("create_lag_in", *CMD_IN_NO_UID, "ctx" / lagc)
+create_lag_out = Prm("create_lag_out", *CMD_OUT, rsvd(64))
+modify_lag_in = Prm(
+    "modify_lag_in", *CMD_IN_NO_UID, rsvd(32), "field_select" / bits(32), "ctx" / lagc,
+)
+modify_lag_out = Prm("modify_lag_out", *CMD_OUT, rsvd(64))
+destroy_lag_in = Prm("destroy_lag_in", *CMD_IN_NO_UID, rsvd(64))
+destroy_lag_out = Prm("destroy_lag_out", *CMD_OUT, rsvd(64))
+create_vport_lag_in = Prm("create_vport_lag_in", *CMD_IN_NO_UID, rsvd(64))
+create_vport_lag_out = Prm("create_vport_lag_out", *CMD_OUT, rsvd(64))
+destroy_vport_lag_in = Prm("destroy_vport_lag_in", *CMD_IN_NO_UID, rsvd(64))
+destroy_vport_lag_out = Prm("destroy_vport_lag_out", *CMD_OUT, rsvd(64))

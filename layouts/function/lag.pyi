@@ -26,3 +26,66 @@ class QueryLagOut(View):
     ctx: Nested[Lagc]
 
 query_lag_out: Prm[QueryLagOut]
+
+class CreateLagIn(View):
+    opcode: int
+    op_mod: int
+    ctx: Nested[Lagc]
+
+create_lag_in: Prm[CreateLagIn]
+
+class CreateLagOut(View):
+    status: int
+    syndrome: int
+
+create_lag_out: Prm[CreateLagOut]
+
+class ModifyLagIn(View):
+    opcode: int
+    op_mod: int
+    field_select: int
+    ctx: Nested[Lagc]
+
+modify_lag_in: Prm[ModifyLagIn]
+
+class ModifyLagOut(View):
+    status: int
+    syndrome: int
+
+modify_lag_out: Prm[ModifyLagOut]
+
+class DestroyLagIn(View):
+    opcode: int
+    op_mod: int
+
+destroy_lag_in: Prm[DestroyLagIn]
+
+class DestroyLagOut(View):
+    status: int
+    syndrome: int
+
+destroy_lag_out: Prm[DestroyLagOut]
+
+class CreateVportLagIn(View):
+    opcode: int
+    op_mod: int
+
+create_vport_lag_in: Prm[CreateVportLagIn]
+
+class CreateVportLagOut(View):
+    status: int
+    syndrome: int
+
+create_vport_lag_out: Prm[CreateVportLagOut]
+
+class DestroyVportLagIn(View):
+    opcode: int
+    op_mod: int
+
+destroy_vport_lag_in: Prm[DestroyVportLagIn]
+
+class DestroyVportLagOut(View):
+    status: int
+    syndrome: int
+
+destroy_vport_lag_out: Prm[DestroyVportLagOut]

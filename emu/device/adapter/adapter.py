@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Generic
 
 from emu.device.adapter.board import Board
+from emu.device.adapter.lag import MASTER_PORT, Lent
 from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
 from emu.device.port.eth.headers import UPLINK
 from emu.device.port.eth.physical.speed import LinkModes
 from emu.device.port.eth.port import EthPort
+from emu.device.port.eth.traffic import Direction
 from emu.device.port.eth.vport import NicVport
 from emu.device.ports import NodeT
 from layouts.enums import PortType
@@ -69,6 +71,8 @@ class Vhca(Generic[NodeT]):
         The address of one that the manager manages stays over its resets: it may have chosen it.
         """
         port = self.adapter.start_port()
+        if self.is_manager:
+            self.adapter.lent = Lent()
         if self.nic_vport is not None and not self.is_manager:
             mac = self.nic_vport.permanent_address
         self.nic_vport = NicVport(port, guid, mac, node_description)
@@ -96,6 +100,8 @@ class Adapter(Generic[NodeT]):
         self.ports: list[Port] = []
         """Its physical port, none before a function has power."""
         self._eth: EthPort | None = None
+        self.lent = Lent()
+        """What has passed this port for the LAG's master; of the master, what has passed others."""
         self.number = self.board.add(self)
         """The number of its port on the board, from 1 on."""
         self.manager: Vhca[NodeT] = Vhca(self, self.number - 1, MANAGER)
@@ -149,6 +155,15 @@ class Adapter(Generic[NodeT]):
     def nodes(self) -> Iterator[NodeT]:
         """The functions that have power."""
         return (vhca.node for vhca in self.vhcas.values() if vhca.node is not None)
+
+    def passed(self) -> tuple[Direction, Direction]:
+        """What has left and entered by the physical port."""
+        sent, received = self.switch.passed()
+        if self.board.most_ports == 1:
+            return sent, received
+        if self.number == MASTER_PORT:
+            return sent.without(self.lent.sent), received.without(self.lent.received)
+        return sent.plus(self.lent.sent), received.plus(self.lent.received)
 
     def start_port(self) -> EthPort:
         """The Ethernet port for a function that starts.

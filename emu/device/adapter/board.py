@@ -15,14 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic
 
+from emu.device.adapter.lag import MASTER_PORT, Lag
 from emu.device.adapter.real_time import RealTime
 from emu.device.ports import NodeT
 
 if TYPE_CHECKING:
-    from emu.device.adapter.adapter import Adapter
-
-MOST_PORTS: Final = 2
-"""Of a board."""
+    from emu.device.adapter.adapter import Adapter, Vhca
 
 UNITS_PER_DEGREE: Final = 8
 """MTMP counts 0.125 degrees Celsius."""
@@ -57,26 +55,43 @@ class Sensor:
 class Board(Generic[NodeT]):
     """What the ports of a board share."""
 
-    def __init__(self, guid: int) -> None:
-        """``guid`` is its system image GUID."""
+    def __init__(self, guid: int, ports: int = 1) -> None:
+        """``guid`` is its system image GUID; it has room for so many ``ports``."""
         self.guid = guid
+        self.most_ports = ports
         self.asic = Sensor()
         self.real_time = RealTime()
         """Its clock of the time of day."""
         self.adapters: list[Adapter[NodeT]] = []
         """One for each physical port, in the order of their numbers."""
+        self.lag: Lag | None = None
+        """The LAG of its ports."""
 
     def add(self, adapter: Adapter[NodeT]) -> int:
         """An adapter for the next port; returns the port's number, from 1 on.
 
         Raises ValueError for one too many, and for another model than the first port's.
         """
-        if len(self.adapters) >= MOST_PORTS:
-            raise ValueError(f"a board has {MOST_PORTS} ports")
+        if len(self.adapters) >= self.most_ports:
+            raise ValueError(f"the board has no more than {self.most_ports} ports")
         if any(other.model.name != adapter.model.name for other in self.adapters):
             raise ValueError("the ports of a board are of one model")
         self.adapters.append(adapter)
         return len(self.adapters)
+
+    @property
+    def master(self) -> Vhca[NodeT]:
+        """The function that its LAG is for."""
+        return self.adapters[MASTER_PORT - 1].manager
+
+    def lag_of(self, vhca: Vhca[NodeT]) -> Lag | None:
+        """The LAG that a function is the master of."""
+        return self.lag if self.lag is not None and vhca is self.master else None
+
+    def end_lag_of(self, vhca: Vhca[NodeT]) -> None:
+        """A function stops, and the LAG that it is the master of ends with it."""
+        if self.lag_of(vhca) is not None:
+            self.lag = None
 
     def is_taken(self, number: int) -> bool:
         """Whether a function of the board has this vhca id."""

@@ -97,8 +97,9 @@ def shut_down(hca: Hca) -> None:
 def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending.
 
-    Its sub-functions end.
+    Its sub-functions end, and the LAG that it is the master of.
     """
+    hca.adapter.board.end_lag_of(hca.vhca)
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
     # There may be 250,000 of each, and most do not wait for anything.

@@ -17,6 +17,8 @@ from emu.device.engine import lifecycle
 from emu.device.engine.esw.switch import EmbeddedSwitch
 from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_wire import RoceWire
+from emu.device.engine.lag.arrive import arrive as arrive_at_board
+from emu.device.engine.lag.wire import LagWire
 from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
@@ -77,7 +79,8 @@ class Function:
         if vhca is None:
             uplink: EthWire[Hca] = eth_wire if eth_wire is not None else NoWire()
             has_tables = model.general.get("eswitch_manager", 0)
-            switch = (EmbeddedSwitch if has_tables else PlainSwitch)(uplink, arrive)
+            deliver = arrive if board is None else arrive_at_board
+            switch = (EmbeddedSwitch if has_tables else PlainSwitch)(uplink, deliver)
             vhca = Adapter(model, options.guid, switch, board).manager
         self.adapter = vhca.adapter
         self.tracer = tracer
@@ -85,7 +88,9 @@ class Function:
         self.interrupts = interrupts
         self.clock = clock
         if model.port_type is PortType.ETH:
-            wire = RoceWire(self.adapter.switch.segment_of(vhca))
+            wire = roce = RoceWire(self.adapter.switch.segment_of(vhca))
+            if vhca.is_manager and self.adapter.board.most_ports > 1:
+                wire = LagWire(vhca, roce)
         if wire is None:
             raise ValueError("an InfiniBand function needs a wire")
         self.wire: IbWire[Hca] = wire

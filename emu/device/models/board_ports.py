@@ -1,6 +1,8 @@
 """A board with two physical ports, each with a physical function.
 
-It is an option of adapters, see :func:`with_port`.
+It is an option of adapters, see :func:`with_port`. The driver makes a LAG of the ports by what is
+here (core/lag/lag.h: mlx5_lag_is_supported). Without ``port_selection_cap`` queues have affinities,
+whatever the bond's mode is.
 """
 
 from __future__ import annotations
@@ -8,16 +10,43 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
-from emu.device.models.model import Model
+from emu.device.models.model import Capabilities, Model
+from emu.device.models.switching import can_switch, with_switch
 from layouts.enums import PortType
+
+MOST_PORTS = 2
+
+LAG: Capabilities = MappingProxyType(
+    {
+        "lag_master": 1,
+        "num_lag_ports": MOST_PORTS,
+        # Queue pairs and TISes have an affinity to a port (hw/mlx5_ib.h:
+        # mlx5_ib_lag_should_assign_affinity), which may be chosen up to RTR.
+        "lag_tx_port_affinity": 1,
+        "init2_lag_tx_port_affinity": 1,
+    }
+)
+"""General capabilities."""
+
+
+_LAG_LEVELS = 128
+"""Levels of NIC_RX tables: Linux has the one of LAGs in level 85 (core/fs_core.c: LAG_MIN_LEVEL),
+and without it mlx5_ib makes no LAG of the vPorts."""
 
 
 def with_port(model: Model, number: int) -> Model:
     """The model as the function of a board's port ``number``, from 1 on.
 
+    It manages the switch behind its port, if the model can have one: without, drivers do not end
+    a LAG before they leave one of its functions (core/eswitch.c: mlx5_eswitch_disable).
+
     Raises ValueError for one that cannot share a board: its port is not its own, or not Ethernet.
     """
     if model.port_type is not PortType.ETH or model.identity.is_vf:
         raise ValueError("only physical functions with Ethernet ports share a board")
-    general = {**model.general, "native_port_num": number}
-    return replace(model, general=MappingProxyType(general))
+    if can_switch(model) and not model.general.get("eswitch_manager"):
+        model = with_switch(model)
+    general = {**model.general, **LAG, "native_port_num": number}
+    key = "flow_table_properties_nic_receive"
+    tables = {**model.flow_table, key: {**model.flow_table[key], "max_ft_level": _LAG_LEVELS}}
+    return replace(model, general=MappingProxyType(general), flow_table=MappingProxyType(tables))

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.adapter.adapter import Adapter, Vhca
+from emu.device.adapter.lag_link import LagLink
 from emu.device.errors import CmdError
 from emu.device.objects.eth.pacing import Pacing, RateLimit
 from emu.device.objects.ledger import Ledger
@@ -136,7 +137,7 @@ class Hca(ObjectTables):
         self._nic_vport = _nic_vport(model, options, vhca) if is_eth else None
         self.gids = GidTable(self.caps.roce.roce_address_table_size)
         """The GID table of an Ethernet port."""
-        self._roce = RoceLink(self._nic_vport, self.gids) if self._nic_vport is not None else None
+        self._roce = _roce_link(self._nic_vport, self.gids, vhca)
         self.link: Link = self._ib or self.roce
         """By which transport services reach their peers."""
         self.wire: IbWire[Hca] = wire
@@ -347,6 +348,13 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
 def _nic_vport(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> NicVport:
     mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
     return vhca.start_ethernet(options.guid, mac, _described(model))
+
+
+def _roce_link(vport: NicVport | None, gids: GidTable, vhca: Vhca[Hca]) -> RoceLink | None:
+    if vport is None:
+        return None
+    has_others = vhca.is_manager and vhca.adapter.board.most_ports > 1
+    return LagLink(vport, gids, vhca) if has_others else RoceLink(vport, gids)
 
 
 def _described(model: Model) -> bytes:

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emu.device.adapter.board import MOST_PORTS
 from emu.device.models import (
     ALL_MEMORY_ODP,
     ALL_TRANSPORT_ODP,
@@ -36,7 +35,7 @@ from emu.device.models import (
     Capabilities,
     Model,
 )
-from emu.device.models.board_ports import with_port
+from emu.device.models.board_ports import MOST_PORTS, with_port
 from emu.device.models.sub_functions import MOST_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
 from emu.device.port.ib.partitions import PKEY_NUMBER

@@ -4,11 +4,12 @@ import pytest
 from helpers.device.boards import BOARD_GUID, functions_of_board
 
 from emu.device.adapter.adapter import Adapter
+from emu.device.adapter.board import Board
 from emu.device.adapter.switch import PlainSwitch
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS, MODELS
-from emu.device.models.board_ports import with_port
+from emu.device.models.board_ports import MOST_PORTS, with_port
 from emu.device.models.sub_functions import with_sub_functions
 from emu.device.port.eth.wire import NoWire
 from emu.driver.command.bar import FunctionBar
@@ -76,12 +77,21 @@ def test_sub_functions_of_both_have_vhca_ids_of_their_own(clock):
 def test_a_board_has_two_ports_of_one_model(functions):
     board = functions[0].adapter.board
     model = MODELS["connectx6dx"]
-    with pytest.raises(ValueError, match="2 ports"):
+    with pytest.raises(ValueError, match="no more than 2 ports"):
         Adapter(model, 1, PlainSwitch(NoWire(), arrive), board)
-    other = Adapter(model, 1, PlainSwitch(NoWire(), arrive)).board
+    other = Board(1, MOST_PORTS)
+    Adapter(model, 1, PlainSwitch(NoWire(), arrive), other)
     with pytest.raises(ValueError, match="of one model"):
         Adapter(MODELS["connectx7"], 1, PlainSwitch(NoWire(), arrive), other)
     assert [len(found.adapters) for found in (board, other)] == [2, 1]
+
+
+def test_each_manages_a_switch_if_the_model_has_one():
+    managers = {
+        name: with_port(LINKS[name][PortType.ETH], 1).general.get("eswitch_manager", 0)
+        for name in ("connectx4lx", "connectx5", "connectx7")
+    }
+    assert managers == {"connectx4lx": 0, "connectx5": 1, "connectx7": 1}
 
 
 @pytest.mark.parametrize(

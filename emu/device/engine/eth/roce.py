@@ -118,6 +118,12 @@ def _take_train(hca: Hca, head: bytes, train: Train, length: int) -> bool:
     return True
 
 
+def is_for(hca: Hca, frame: bytes) -> bool:
+    """Whether :func:`take` takes a frame, unless its flow tables say otherwise."""
+    at = network_header(frame)
+    return bool(at) and hca.link.is_up and _is_for(hca, frame, at)
+
+
 def _is_for(hca: Hca, frame: bytes, at: int) -> bool:
     """Whether the function has the frame's destination. A group's takes both versions of RoCE."""
     _, dgid = addresses(frame, at)

@@ -61,6 +61,12 @@ class RoceWire:
 
     def attach(self, hca: Hca) -> None:
         """The function is there; after a reset, its new state replaces the old one."""
+        self.begin(hca)
+        # The manager's own element, if it had one, has gone with its state.
+        hca.roce_pacing = None if hca.vhca.is_manager else pacing.of_vport(hca)
+
+    def begin(self, hca: Hca) -> None:
+        """As ``attach``, for one more wire of the function."""
         self._hca = hca
         self._changes = -1
         self._nodes.clear()
@@ -70,11 +76,14 @@ class RoceWire:
         if self._next_run is not None:
             self._next_run.cancel()
             self._next_run = None
-        # The manager's own element, if it had one, has gone with its state.
-        hca.roce_pacing = None if hca.vhca.is_manager else pacing.of_vport(hca)
 
     def port_changed(self, hca: Hca) -> None:
         """The function's port has come up or gone down; :class:`EthWire` is told as well."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether frames wait that those who send have to wait for."""
+        return bool(self._departures.held) or len(self._frames) >= ROOM
 
     def _look(self) -> None:
         """Forget what is known if something on the segment has changed."""
@@ -121,6 +130,8 @@ class RoceWire:
             return False
         node = self.node(address)
         if node is None or self._eth.wants_packets or node.segment.wants_packets:
+            return True
+        if node.adapter.board.lag is not None:  # it may send and receive by another port
             return True
         hca = self._hca
         if node.rdma_rx.root is not None or (

@@ -155,8 +155,9 @@ def _leave(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: i
     A frame to an address of the function itself stays here, one to a group comes back as well; who
     takes them is up to the TIRs (tirc.self_lb_block).
     """
+    assert sq.tis is not None  # only queues with a TIS send frames
     vport = hca.nic_vport
-    if not vport.is_up:
+    if not (_port_of(hca, sq.tis.affinity).nic_vport if sq.tis.affinity else vport).is_up:
         vport.sent.discards += packets
     elif longest + FCS_BYTES > vport.oper_mtu:
         vport.sent.too_long += packets
@@ -167,20 +168,38 @@ def _leave(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: i
         if (
             is_multicast or _is_own(vport.own, vport.permanent_address, frame.data)
         ) and not hca.switch.is_decided(hca):
-            assert sq.tis is not None  # only queues with a TIS send frames
             loop_back(hca, frame, sq.tis.td)
             if not is_multicast:
                 vport.looped_out.add(frame.data, packets, octets)
                 return
-        if hca.faults is None:
-            hca.switch.forward(hca, frame)
-        else:
+        if hca.faults is not None:
             hca.faults.show(FRAME_TX_POINT, frame)
+        elif sq.tis.affinity:
+            _leave_by(_port_of(hca, sq.tis.affinity), hca, frame, packets, octets)
+        else:
+            hca.switch.forward(hca, frame)
 
 
 def put_on_wire(hca: Hca, frame: Frame) -> None:
-    """As :func:`send`, without checks, counters and planned faults."""
+    """As :func:`send`, without checks, counters and planned faults, and by the own port."""
     hca.switch.forward(hca, frame)
+
+
+def _port_of(hca: Hca, affinity: int) -> Hca:
+    """The function by whose port frames with an affinity leave."""
+    board = hca.adapter.board
+    lag = board.lag_of(hca.vhca)
+    if lag is None:
+        return hca
+    return board.adapters[lag.port_of(affinity, 0) - 1].manager.node or hca
+
+
+def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> None:
+    """Put a frame on the wire of another function's port."""
+    if by is not hca and not by.switch.is_decided(by):  # tables count what they let out
+        for adapter in (by.adapter, hca.adapter):
+            adapter.lent.sent.add(frame.data, packets, octets)
+    by.switch.forward(by, frame)
 
 
 def _is_own(addresses: frozenset[bytes], permanent: bytes, data: bytes) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.qp.transitions import Taken
+from emu.device.engine.qp.transitions import AFFINITY, Taken
 from emu.device.errors import CmdError
 from layouts.enums import Op, QpType, Status
 
@@ -52,7 +52,17 @@ def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Taken) -> None:
         )
     if "udp_sport" in what.path and op is Op.RTS2RTS_QP and not caps.general.rts2rts_qp_udp_sport:
         raise CmdError(Status.BAD_PARAM_ERR, "udp_sport of this port cannot be changed")
+    _check_affinity(caps, given, what)
     _check_depths(caps, qp, given, what)
+
+
+def _check_affinity(caps: Caps, given: Qpc, what: Taken) -> None:
+    """A port of a LAG. Where there can be none, an affinity means nothing."""
+    ports = caps.general.num_lag_ports
+    if ports and AFFINITY in what.fields and given.lag_tx_port_affinity > ports:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "affinity to a port that is none", f"{given.lag_tx_port_affinity}"
+        )
 
 
 def _check_alternate(hca: Hca, qp: Qp, path: Ads) -> None:

@@ -45,6 +45,8 @@ ESTABLISHED: Final = (QpState.RTS, QpState.SQD, QpState.SQER)
 
 _ANY: Final = frozenset(QpState)
 _MTU: Final = ("mtu", "log_msg_max")
+AFFINITY: Final = "lag_tx_port_affinity"
+"""With one port it means nothing, and is kept as it is given."""
 _ACCESS: Final = ("rre", "rwe", "rae", "atomic_mode")
 _INITIAL: Final = ("pm_state", "q_key", "counter_set_id", "rlky", "deth_sqpn", "log_ack_req_freq")
 _PATH: Final = (
@@ -57,7 +59,7 @@ TRANSITIONS: Final[Mapping[Op, Transition]] = {
     Op.RST2INIT_QP: Transition(
         frozenset({S.RST}),
         S.INIT,
-        (*_ACCESS, *_MTU, *_INITIAL),
+        (*_ACCESS, *_MTU, *_INITIAL, AFFINITY),
         ("pkey_index", "vhca_port_num"),
     ),
     Op.INIT2INIT_QP: Transition(frozenset({S.INIT}), S.INIT),
@@ -104,7 +106,7 @@ _OPTIONAL: Final[Mapping[int, tuple[str, ...]]] = {
     _PM_STATE: ("pm_state",),
     _DRAIN_SIGERR: ("drain_sigerr",),
     _COUNTER_SET_ID: ("counter_set_id",),
-    _LAG_TX_AFF: (),  # LAG affinity means nothing with one port
+    _LAG_TX_AFF: (AFFINITY,),
 }
 """Bits of opt_param_mask (MLX5_QP_OPTPAR_*) that select fields of the qpc itself."""
 

@@ -144,7 +144,7 @@ class VportTarget(Object):
 class FlowTable(Object):
     """A flow table; a miss leads to tables of higher levels only."""
 
-    __slots__ = ("ctx", "groups", "level", "miss", "size", "table_type", "vport")
+    __slots__ = ("ctx", "groups", "is_demux", "level", "miss", "size", "table_type", "vport")
     kind = "flow table"
     numbering = Numbering(most("log_max_ft_num"))
     BASE_BYTES = 1024
@@ -155,9 +155,14 @@ class FlowTable(Object):
         miss: FlowTable | Miss,
         table_type: FlowTableType = FlowTableType.NIC_RX,
         vport: int = 0,
+        is_demux: bool = False,
     ) -> None:
-        """``vport`` is the number of the vPort whose packets it is for, if it is an ACL."""
+        """``vport`` is the number of the vPort whose packets it is for, if it is an ACL.
+
+        ``is_demux``: the ports of a LAG are told apart there.
+        """
         super().__init__()
+        self.is_demux = is_demux
         self.vport = vport
         self.level = ctx.level
         self.size = 1 << ctx.log_size

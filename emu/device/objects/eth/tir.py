@@ -52,7 +52,7 @@ def _merging(ctx: Tirc) -> Merging | None:
 class Tis(Object):
     """Priority and transport domain of the send queues that name it."""
 
-    __slots__ = ("ctx", "td", "underlay")
+    __slots__ = ("affinity", "ctx", "td", "underlay")
     kind = "tis"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tis)
     BASE_BYTES = 1024
@@ -63,6 +63,13 @@ class Tis(Object):
         self.td = td
         self.underlay = underlay
         """The queue pair in whose name its queues send; None for frames."""
+        self.affinity = 0
+        """The port of a LAG that its frames are for; 0 for the function's own."""
+        self.decode()
+
+    def decode(self) -> None:
+        """The context has changed."""
+        self.affinity = int(self.ctx.lag_tx_port_affinity)
 
     @property
     def prio(self) -> int:

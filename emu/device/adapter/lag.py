@@ -1,0 +1,59 @@
+"""Link aggregation (LAG): the ports of a board as one, for the function of the first port.
+
+That function, the master, has the RoCE traffic of both ports: each of its queue pairs has an
+affinity to a port, and a map tells by which port an affinity's packets leave. When a port goes
+down, or a bond chooses another one, the master's driver changes the map (core/lag/lag.c:
+mlx5_modify_lag). Frames of the interfaces go by their own ports as before.
+
+Source: PRM "LAG"; mlx5_ifc.h: lagc.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from emu.device.port.eth.traffic import Direction
+
+MASTER_PORT: Final = 1
+"""The port whose function is the master."""
+
+
+class Lag:
+    """One that its master has made."""
+
+    __slots__ = ("has_vports", "remap")
+
+    def __init__(self, remap: tuple[int, ...]) -> None:
+        self.remap = remap
+        """By which port the packets leave that have an affinity to port 1, to port 2, and so on."""
+        self.has_vports = False
+        """The vPorts are one, too: what comes for the master's GIDs by any port is the master's."""
+
+    def port_of(self, affinity: int, number: int) -> int:
+        """By which port packets leave; those without an affinity by the ``number`` of their queue.
+
+        An affinity to a port that the board has not got is that of a queue that has none.
+        """
+        ports = len(self.remap)
+        return self.remap[affinity - 1 if 0 < affinity <= ports else number % ports]
+
+
+class Lent:
+    """What of the master's traffic has passed another port: it counts there, and not at its own."""
+
+    __slots__ = ("received", "sent")
+
+    def __init__(self) -> None:
+        self.sent, self.received = Direction(), Direction()
+
+    def count_sent(self, frame: bytes) -> None:
+        """Count a frame of RoCE, as vPorts do."""
+        _count(self.sent, frame)
+
+    def count_received(self, frame: bytes) -> None:
+        """The same of one that has come."""
+        _count(self.received, frame)
+
+
+def _count(way: Direction, frame: bytes) -> None:
+    way.add_to(way.rdma_multicast if frame[0] & 1 else way.rdma_unicast, 1, len(frame))

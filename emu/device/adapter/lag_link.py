@@ -1,0 +1,37 @@
+"""RoCE of a function whose board has two ports: as the master of a LAG it has both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic
+
+from emu.device.port.eth.roce.gids import GidTable
+from emu.device.port.eth.roce.link import RoceLink
+from emu.device.port.eth.vport import NicVport
+from emu.device.ports import NodeT
+
+if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
+
+
+class LagLink(RoceLink, Generic[NodeT]):
+    """Implements ``emu.device.port.base.Link``; up as long as one of the LAG's ports is."""
+
+    def __init__(self, vport: NicVport, gids: GidTable, vhca: Vhca[NodeT]) -> None:
+        super().__init__(vport, gids)
+        self._vhca = vhca
+
+    @property
+    def is_up(self) -> bool:
+        """Whether frames can pass, and RoCE is enabled."""
+        vport = self._vport
+        if not (vport.roce_en and vport.admin_up):
+            return False
+        if vport.port.is_up:
+            return True
+        board = self._vhca.adapter.board
+        if board.lag_of(self._vhca) is None:
+            return False
+        return any(
+            other.manager.nic_vport is not None and other.manager.nic_vport.is_up
+            for other in board.adapters
+        )

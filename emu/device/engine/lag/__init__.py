@@ -1,0 +1,1 @@
+"""Link aggregation (LAG): RoCE of one function by two ports."""

@@ -1,0 +1,66 @@
+"""Frames that arrive at a port of a board with two: RoCE's may be for the master of a LAG.
+
+The master gets them in the loop's next round. What it answers may come back to a port of the board
+in the same call, over ports of others that are in this process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth import receive, roce
+from emu.device.port.eth.traffic import FCS_BYTES
+
+if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Adapter
+    from emu.device.port.eth.frame import Frame
+    from emu.device.state.hca import Hca
+
+
+def arrive(hca: Hca, frame: Frame) -> None:
+    """Take a frame from the wire; one for the master's GIDs is the master's.
+
+    Unless the port's function has the same GID: the two may be different guests'. The port's own
+    link and MTU count, not those of the master's port. Nothing raises here.
+    """
+    master = _master_beside(hca)
+    if (
+        master is None
+        or frame.gso_size
+        or not roce.is_for(master, frame.data)
+        or roce.is_for(hca, frame.data)
+    ):
+        receive.arrive(hca, frame)
+        return
+    vport = hca.nic_vport
+    if not vport.is_up:
+        return
+    if len(frame.data) + FCS_BYTES > vport.oper_mtu:
+        vport.received.too_long += 1
+        vport.received.errors += 1
+        return
+    if not hca.switch.is_decided(hca):  # tables count what comes to them
+        for adapter in (hca.adapter, master.adapter):
+            adapter.lent.count_received(frame.data)
+    if not master.arrivals.keep(len(frame.data), _take, hca.adapter, frame):
+        master.nic_vport.received.discards += 1
+
+
+def _master_beside(hca: Hca) -> Hca | None:
+    """The master of a LAG of the vPorts, if it is another port's function and works."""
+    board = hca.adapter.board
+    lag = board.lag
+    if lag is None or not lag.has_vports:
+        return None
+    master = board.master.node
+    return None if master is hca or master is None or master.has_failed else master
+
+
+def _take(adapter: Adapter[Hca], frame: Frame) -> None:
+    """Let the master take it, if it still may. What it leaves is the port's own."""
+    hca = adapter.manager.node
+    if hca is None:
+        return
+    master = _master_beside(hca)
+    if master is None or not roce.take(master, frame.data):
+        receive.arrive(hca, frame)

@@ -1,0 +1,142 @@
+"""The wire of RoCE for a function whose board has two ports.
+
+As the master of a LAG it has the other port as well. A queue pair's affinity and the LAG's map tell
+by which port its packets leave. Messages are always packets then, one frame each; without a LAG
+everything is as with one port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.roce_wire import RoceWire
+from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.wire import EthWire
+
+if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Adapter, Vhca
+    from emu.device.ports import CarryTrain
+    from emu.device.state.hca import Hca
+
+
+class OtherPort(EthWire["Hca"]):
+    """Another port of the board, as the master sees it. While it is down, frames are lost."""
+
+    def __init__(self, master: Vhca[Hca], adapter: Adapter[Hca]) -> None:
+        self._master = master
+        self._adapter = adapter
+        self._inner = adapter.switch.segment_of(adapter.manager)
+
+    @property
+    def changes(self) -> int:
+        """Grows with everything that may change who is there."""
+        return self._inner.changes + self._master.adapter.switch.uplink.changes
+
+    @property
+    def wants_packets(self) -> bool:
+        """Nobody is reached in any other way."""
+        return True
+
+    def nodes(self) -> Iterable[Hca]:
+        """The functions on the port's segment, and the master, whose own frames come back."""
+        if self._master.node is not None:
+            yield self._master.node
+        yield from self._inner.nodes()
+
+    def attach(self, node: Hca, /) -> None:
+        """The port has a function of its own."""
+
+    def port_changed(self, node: Hca, /) -> None:
+        """As for ``attach``."""
+
+    def is_pausing_to(self, mac: bytes, /) -> bool:
+        """Whether the port's way is congested."""
+        return self._inner.is_pausing_to(mac)
+
+    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+        """Call ``callback`` when it is not any more."""
+        self._inner.when_room_to(mac, callback)
+
+    def train_to(self, mac: bytes, /) -> None:
+        """Each packet goes alone."""
+
+    def transmit(self, source: Hca, frame: Frame, /) -> None:
+        """Carry a frame by the port's function, if that one's link is up."""
+        node = self._adapter.manager.node
+        if node is None or not node.nic_vport.is_up:
+            source.roce.dropped["the other port is down"] += 1
+            return
+        if not node.switch.is_decided(node):  # tables count what they let out
+            for adapter in (self._adapter, self._master.adapter):
+                adapter.lent.count_sent(frame.data)
+        self._inner.transmit(node, frame)
+
+
+class LagWire:
+    """Implements :class:`emu.device.port.ib.wire.IbWire`: a wire for each port."""
+
+    def __init__(self, vhca: Vhca[Hca], own: RoceWire) -> None:
+        self._vhca = vhca
+        self._own = own
+        self._others: dict[int, RoceWire] = {}
+        """Those of the other ports, by number, from the first LAG on."""
+
+    def attach(self, hca: Hca) -> None:
+        """The function is there; after a reset, its new state replaces the old one."""
+        self._own.attach(hca)
+        for wire in self._others.values():
+            wire.begin(hca)
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down."""
+        self._own.port_changed(hca)
+
+    def _way(self, source: Hca, sqn: int) -> RoceWire:
+        """The wire of the port by which a queue pair's packets leave."""
+        adapter = self._vhca.adapter
+        lag = adapter.board.lag_of(self._vhca)
+        if lag is None:
+            return self._own
+        qp = source.qps.get(sqn)
+        port = lag.port_of(int(qp.ctx.lag_tx_port_affinity) if qp is not None else 0, sqn)
+        if port == adapter.number:
+            return self._own
+        if port not in self._others:
+            wire = RoceWire(OtherPort(self._vhca, adapter.board.adapters[port - 1]))
+            wire.begin(source)
+            self._others[port] = wire
+        return self._others[port]
+
+    def node(self, address: int) -> Hca | None:
+        """The function with this address on one of the ports' segments."""
+        found = self._own.node(address)
+        if found is None and self._vhca.adapter.board.lag_of(self._vhca) is not None:
+            found = next(filter(None, (wire.node(address) for wire in self._others.values())), None)
+        return found
+
+    def reaches(self, address: int) -> bool:
+        """Whether packets have to be sent: always in a LAG."""
+        if self._vhca.adapter.board.lag_of(self._vhca) is not None:
+            return bool(address)
+        return self._own.reaches(address)
+
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
+        """Send a frame by the port of its queue pair; False when the next one should wait."""
+        return self._way(source, sqn).transmit(source, frame, sqn)
+
+    def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
+        """The port's own way; in a LAG each packet goes alone."""
+        if self._vhca.adapter.board.lag_of(self._vhca) is not None:
+            return None
+        return self._own.train_to(source, address, mtu)
+
+    def when_room(self, address: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when no port's way is full any more that was."""
+        full = [wire for wire in (self._own, *self._others.values()) if wire.is_full]
+        (full or [self._own])[0].when_room(address, callback)
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Carry a datagram by the port of the queue pair that sends it."""
+        self._way(source, origin.qpn).datagram(source, packet, origin)

@@ -1,0 +1,187 @@
+"""Two ports of a board that a guest bonds: the driver makes a LAG of them, mlx5_ib one RDMA device.
+
+The peer is a third function in a network namespace of its own, on the same segment.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+
+import pytest
+from helpers.guest.guests import SECONDS, no_complaints_since_boot, run, running
+from helpers.guest.roce_guests import ONE, TWO, UP, by_address, gid_of
+from helpers.guest.traffic_tools import check_table, converse, verify
+
+from emu.guests import GuestOptions
+from emu.server.control import Client
+
+pytestmark = pytest.mark.guest
+
+DEVICES = ("connectx6dx,board=1", "connectx6dx,board=1", "connectx6dx")
+PEER = f"""set -e
+rdma system set netns exclusive
+ip netns add peer
+ip link set eth2 netns peer
+rdma dev set mlx5_2 netns peer
+ip -n peer link set lo up
+ip netns exec peer sh -c '{UP.format(address=TWO, nic="eth2")}'
+modprobe bonding max_bonds=0
+"""
+BOND = f"""set -e
+ip link add bond0 type bond mode {{mode}} miimon 100
+for port in eth0 eth1; do ip link set $port down; ip link set $port master bond0; done
+{UP.format(address=ONE, nic="bond0")}
+until [ -e /sys/class/infiniband/mlx5_bond_0 ]; do sleep 0.2; done
+until grep -q ffff:0a00:0001 /sys/class/infiniband/mlx5_bond_0/ports/1/gids/{gid_of("mlx5_bond_0")}
+do sleep 0.2; done
+"""
+"""The driver destroys and makes its keys one by one: without KVM that takes half a minute."""
+UNBOND = """set -e
+ip link del bond0
+until [ -e /sys/class/infiniband/mlx5_0 ] && [ -e /sys/class/infiniband/mlx5_1 ]; do sleep 0.2; done
+"""
+IS_BACK = "until [ -e /sys/class/infiniband/mlx5_{0} ]; do sleep 0.2; done"
+MAP = re.compile(r"mlx5_core 0000:01:00\.0: lag map: ?(port 1:[12] port 2:[12])")
+SAYS = re.compile("firmware level support is missing|bond0: .*(link status|no active slave)")
+"""What 6.1 says of TC offload, and bonding of links."""
+IN_PEER = "ip netns exec peer"
+RPING = ("rping -s -a {to} -C 10 -V", "rping -c -a {to} -C 10 -V")
+MANY = 200
+"""Frames that are RDMA traffic, and not some of the interfaces' own."""
+TRAFFIC = "ib_write_bw -F -x {gid} -s 65536 -q 4 -n 50"
+
+
+@pytest.fixture(scope="module")
+def guest(suite):
+    options = GuestOptions(suite=suite, devices=DEVICES, memory_mib=2048)
+    with running(options) as (found,):
+        run(found, PEER)
+        yield found
+        no_complaints_since_boot(found, known=SAYS)
+
+
+@contextmanager
+def bonded(guest, mode="active-backup primary eth0"):
+    try:
+        run(guest, BOND.format(mode=mode))
+        yield
+    finally:
+        if guest.is_running:
+            run(guest, UNBOND)
+
+
+def has_map(guest, wanted):
+    """Whether the driver's map becomes this one, within seconds."""
+    for _ in range(50):
+        *_, last = MAP.findall(run(guest, "dmesg"))
+        if last == wanted:
+            return True
+        run(guest, "sleep 0.2")
+    return False
+
+
+def sent(guest):
+    """Frames that the two ports have sent."""
+    count = "ethtool -S {} | sed -n 's/.* tx_packets_phy: //p'"
+    return [int(run(guest, count.format(port))) for port in ("eth0", "eth1")]
+
+
+def write(guest):
+    """Write to the peer and tell how many frames each port has sent meanwhile."""
+    before = sent(guest)
+    gid = gid_of("mlx5_bond_0")
+    told = converse(
+        Inside(guest),
+        guest,
+        TRAFFIC.format(gid=gid),
+        TWO,
+        server_device="mlx5_2",
+        client_device="mlx5_bond_0",
+    )
+    check_table(told)
+    return [now - then for now, then in zip(sent(guest), before)]
+
+
+class Inside:
+    """The guest as seen from the peer's namespace, for programs that listen."""
+
+    def __init__(self, guest):
+        self._guest = guest
+        self.wait = guest.wait
+
+    def popen(self, command):
+        return self._guest.popen([*IN_PEER.split(), *_words(command)])
+
+    def run(self, command, **options):
+        return self._guest.run([*IN_PEER.split(), *_words(command)], **options)
+
+
+def _words(command):
+    return ["sh", "-c", command] if isinstance(command, str) else command
+
+
+@contextmanager
+def pulled(guest, port):
+    """The cable of a port, 0 or 1, is out while the context lasts."""
+    with Client(guest.control_socket) as control:
+        name = control.add(point="load", action="link", function=port)
+    run(guest, f"until ip link show eth{port} | grep -q NO-CARRIER; do sleep 0.1; done; sleep 1")
+    yield
+    with Client(guest.control_socket) as control:
+        control.remove(name)
+    run(guest, f"until ip link show eth{port} | grep -q LOWER_UP; do sleep 0.1; done; sleep 1")
+
+
+def test_traffic_follows_the_active_port(guest):
+    with bonded(guest):
+        assert has_map(guest, "port 1:1 port 2:1")
+        assert "PORT_ACTIVE" in run(guest, "ibv_devinfo -d mlx5_bond_0")
+        first, second = write(guest)
+        assert first > MANY > second
+        with pulled(guest, 0):
+            assert has_map(guest, "port 1:2 port 2:2")
+            assert "PORT_ACTIVE" in run(guest, "ibv_devinfo -d mlx5_bond_0")
+            first, second = write(guest)
+            assert second > MANY > first
+            by_address(guest, guest, RPING, TWO, IN_PEER)
+        assert has_map(guest, "port 1:1 port 2:1")
+        first, second = write(guest)
+        assert first > MANY > second
+    assert "mlx5_bond_0" not in run(guest, "ls /sys/class/infiniband")
+
+
+def test_both_ports_carry_traffic_until_one_fails(guest):
+    with bonded(guest, "balance-xor"):
+        assert has_map(guest, "port 1:1 port 2:2")
+        assert min(write(guest)) > MANY
+        gid = gid_of("mlx5_bond_0")
+        devices = ("mlx5_2", "mlx5_bond_0")
+        environments = [[f"DEVICE={device}", f"GID_INDEX={gid}"] for device in devices]
+        verify(Inside(guest), guest, TWO, *environments)
+        command = f"ib_send_bw -F -x {gid} -s 65536 -q 4 -n 400"
+        listener = guest.popen(f"exec {IN_PEER} {command} -d mlx5_2")
+        run(guest, "sleep 2")
+        client = guest.popen(f"exec timeout {SECONDS} {command} -d mlx5_bond_0 {TWO}")
+        with pulled(guest, 1):
+            assert has_map(guest, "port 1:1 port 2:1")
+            assert guest.wait(client, timeout=SECONDS) == 0, "what was lost is repeated"
+            assert guest.wait(listener, timeout=SECONDS) == 0
+
+
+def test_the_second_ports_driver_leaves_the_bond(guest):
+    driver = "/sys/bus/pci/drivers/mlx5_core"
+    with bonded(guest):
+        run(guest, f"echo 0000:02:00.0 > {driver}/unbind; {IS_BACK.format(0)}")
+        assert "mlx5_bond_0" not in run(guest, "ls /sys/class/infiniband")
+        run(guest, f"echo 0000:02:00.0 > {driver}/bind; {IS_BACK.format(1)}")
+
+
+def test_the_driver_goes_while_there_is_a_bond(guest):
+    """Its interfaces leave the bond with it, and come back without."""
+    with bonded(guest):
+        run(guest, "ip netns del peer; modprobe -r mlx5_ib; ! [ -e /sys/module/mlx5_core ]")
+        run(guest, f"modprobe mlx5_ib; {IS_BACK.format(0)}; {IS_BACK.format(2)}")
+    run(guest, PEER)
+    with bonded(guest):
+        assert sum(write(guest)) > MANY
