@@ -243,17 +243,22 @@ def test_rules_redirect(guest, pair):
     clear(guest, one.representor, two.representor)
 
 
+def rdma_seconds(guest, pair, octets):
+    """How long twenty messages take there and back."""
+    one, two = pair
+    options = f"-g 3 -n 20 -s {octets}"  # RoCE v2 of the IPv4 address
+    guest.popen(f"ip netns exec {one.space} timeout 100 ibv_rc_pingpong -d {one.rdma} {options}")
+    run(guest, "until ss -Hltn -N sf1 sport = :18515 | grep -q LISTEN; do sleep 0.1; done")
+    told = two.run(f"timeout 90 ibv_rc_pingpong -d {two.rdma} {options} {one.address}")
+    found = re.search(r"20 iters in ([\d.]+) seconds", told)
+    assert found, told
+    return float(found[1])
+
+
 def test_rdma_between_them(guest, pair):
     cross(guest, pair)
-    one, two = pair
-    index = 3  # RoCE v2 of the IPv4 address
-    guest.popen(
-        f"ip netns exec {one.space} timeout 100 ibv_rc_pingpong -d {one.rdma} -g {index} -n 20"
-    )
-    run(guest, "until ss -Hltn -N sf1 sport = :18515 | grep -q LISTEN; do sleep 0.1; done")
-    told = two.run(f"timeout 90 ibv_rc_pingpong -d {two.rdma} -g {index} -n 20 {one.address}")
-    assert "20 iters" in told
-    clear(guest, one.representor, two.representor)
+    rdma_seconds(guest, pair, 4096)
+    clear(guest, *(sf.representor for sf in pair))
 
 
 def test_tags_on_the_way_to_the_cable(guest, pair):
@@ -395,6 +400,18 @@ def test_rates_of_ports_and_of_groups(guest, pair):
         run(guest, f"devlink port function rate set {sf.port} noparent")
     run(guest, f"devlink port function rate del {DEV}/g1")
     clear(guest, one.representor, two.representor)
+
+
+def test_rates_hold_for_rdma(guest, pair):
+    cross(guest, pair)
+    octets = 1 << 16
+    at_most = 20 * octets * 8 / 2e6
+    free = rdma_seconds(guest, pair, octets)
+    rate(guest, pair[0], tx_max="2mbit")
+    assert at_most <= rdma_seconds(guest, pair, octets) < 2 * at_most + free
+    rate(guest, pair[0], tx_max="0")
+    assert rdma_seconds(guest, pair, octets) < at_most
+    clear(guest, *(sf.representor for sf in pair))
 
 
 def test_connections_are_tracked(guest, pair):
