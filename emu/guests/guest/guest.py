@@ -23,8 +23,10 @@ from emu.guests.errors import (
 )
 from emu.guests.guest import console, dump
 from emu.guests.guest.server import RECORD_NAME
+from emu.guests.guest.uml_vm import UmlVm
 from emu.guests.guest.vm import Served, Vm
 from emu.guests.guest.watch import Stay
+from emu.guests.machine.uml import is_uml
 from emu.guests.options import GuestOptions
 
 logger = logging.getLogger(__name__)
@@ -104,7 +106,8 @@ class Guest:
         self._server_failure = None
         stay = Stay(self._come_back, self._end) if self.options.stays else None
         self._ending = None
-        self._vm = Vm(self.options, self.lose_server, self._served, stay)
+        kind = UmlVm if is_uml(self.options.kernel) else Vm
+        self._vm = kind(self.options, self.lose_server, self._served, stay)
         atexit.register(self.stop)
         try:
             connection = self._vm.start(self._progress, self._on_wait)

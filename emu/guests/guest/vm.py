@@ -44,12 +44,15 @@ class Served:
 
 
 class Vm:
-    """The processes of one guest and their files.
+    """The processes of one guest and their files: QEMU, and the server of its functions.
 
     ``logs`` outlives the guest, with ``console.log``, ``qemu.log`` and ``server.log``.
     ``on_server_end`` is called, from another thread, when the server ends by itself. ``stay`` is
     told of what the guest does to its machine, when that is to stay.
     """
+
+    program = "QEMU"
+    """What the guest runs in."""
 
     def __init__(
         self,
@@ -85,6 +88,17 @@ class Vm:
         functions = self._start_server(work)
         self._console = log = ConsoleLog(self.logs / "console.log")
         self._open.callback(log.close)
+        return self._boot(work, functions, log, progress, on_wait)
+
+    def _boot(
+        self,
+        work: Path,
+        functions: tuple[Path, ...],
+        log: ConsoleLog,
+        progress: Progress | None,
+        on_wait: Callable[[], None] | None,
+    ) -> socket.socket:
+        """Start the guest; return the connection to the port into it."""
         control = self._open.enter_context(ChildListener(work / "qmp"))
         port = self._open.enter_context(ChildListener(work / "port"))
         if self._options.dump is not None or self._stay is not None:
@@ -105,9 +119,8 @@ class Vm:
             on_wait=on_wait,
         )
         self.is_emulated = machine.accelerator != "kvm"
-        if progress is not None and not self._options.verbose:  # else its console is seen
-            progress(BOOTING, 0, 0)
-        process = self._start_qemu(arguments(machine), log)
+        self._tell_booting(progress)
+        process = self._start_process(arguments(machine), log)
         if self._watch is not None:
             self._watch.start(process)
         try:
@@ -177,7 +190,11 @@ class Vm:
             return GuestStoppedError("the guest powered off or rebooted", tail)
         log = console.read(self.logs / "qemu.log").strip().splitlines()
         said = f": {log[-1]}" if log else ""
-        return GuestStoppedError(f"QEMU ended with status {status}{said}", tail)
+        return GuestStoppedError(f"{self.program} ended with status {status}{said}", tail)
+
+    def _tell_booting(self, progress: Progress | None) -> None:
+        if progress is not None and not self._options.verbose:  # else its console is seen
+            progress(BOOTING, 0, 0)
 
     def _start_server(self, work: Path) -> tuple[Path, ...]:
         if self._served is not None:
@@ -191,7 +208,9 @@ class Vm:
         self._server = server
         return server.sockets
 
-    def _start_qemu(self, command: list[str], console_log: ConsoleLog) -> subprocess.Popen[bytes]:
+    def _start_process(
+        self, command: list[str], console_log: ConsoleLog, *inherited: int
+    ) -> subprocess.Popen[bytes]:
         logger.debug("starting %s", shlex.join(command))
         with (self.logs / "qemu.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -199,7 +218,7 @@ class Vm:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if self._options.verbose else subprocess.DEVNULL,
                 stderr=log,
-                pass_fds=(console_log.fd,),
+                pass_fds=(console_log.fd, *inherited),
             )
         console_log.started()
         self._open.callback(stop, self._process)

@@ -3,7 +3,8 @@
 # then hands over to the program that runs the host's commands, or to a shell on the console.
 # systemd is left out: a guest that does one thing is ready several seconds sooner without it.
 
-. /mlx5emu/config  # release probe dump shares network hugepages shell; for a shell: term rows columns
+. /mlx5emu/config  # release probe dump shares network hugepages shell; for a shell: term rows columns;
+# where the kernel is a process of the host: root port host_modules host_share host_out
 
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -29,11 +30,15 @@ disk() {
 }
 
 mkdir -p /new
-mount -t ext4 -o noatime "/dev/$(disk root)" /new || fail "cannot mount the root file system"
+mount -t ext4 -o noatime "${root:-/dev/$(disk root)}" /new || fail "cannot mount the root file system"
 modules=$(disk modules)
 if [ -n "$modules" ]; then
     mkdir -p "/new/usr/lib/modules/$release"
     mount -t ext4 -o ro "/dev/$modules" "/new/usr/lib/modules/$release" ||
+        fail "cannot mount the modules"
+elif [ -n "$host_modules" ]; then
+    mkdir -p "/new/usr/lib/modules/$release"
+    mount -t hostfs -o "ro,$host_modules" none "/new/usr/lib/modules/$release" ||
         fail "cannot mount the modules"
 fi
 
@@ -61,10 +66,16 @@ if [ "$hugepages" -gt 0 ]; then
     echo "$hugepages" > /new/proc/sys/vm/nr_hugepages
 fi
 
-[ -z "$shares" ] || chroot /new modprobe -a 9p 9pnet_virtio
+[ -z "$shares" ] || [ -n "$root" ] || chroot /new modprobe -a 9p 9pnet_virtio
 for share in $shares; do
     tag=${share%=*} mode=${share#*=}
     mkdir -p "/new/mnt/$tag"
+    if [ -n "$root" ]; then
+        eval "directory=\$host_$tag"
+        mount -t hostfs -o "$mode,$directory" none "/new/mnt/$tag" ||
+            fail "cannot mount the directory $tag"
+        continue
+    fi
     # What the guest has written is on the host at once, whatever becomes of the guest.
     cache=none
     [ "$mode" = rw ] || cache=mmap
@@ -102,4 +113,4 @@ exec switch_root /new /usr/bin/python3 -I -S -c "
 import sys
 sys.path.insert(0, '/run/mlx5emu')
 from emu.guests.inside.runner import main
-main()"
+main('$port')"

@@ -48,8 +48,10 @@ class Job:
 class Runner:
     """Serves the host's port for as long as the guest runs."""
 
-    def __init__(self, port: int, kernel_log: str = "/dev/kmsg") -> None:
+    def __init__(self, port: int, kernel_log: str = "/dev/kmsg", *, is_line: bool = False) -> None:
+        """``is_line``: the port is a serial line, and the host has to know what we have read."""
         self._port = port
+        self._is_line = is_line
         self._kernel_log = kernel_log
         self._decoder = frames.FrameDecoder()
         self._poll = select.poll()
@@ -91,6 +93,8 @@ class Runner:
         data = os.read(self._port, 4 * frames.CHUNK)
         if not data:
             self._power("poweroff")  # the host is gone
+        if self._is_line:
+            self._send(frames.CREDIT, 0, frames.encode_count(len(data)))
         for frame in self._decoder.feed(data):
             self._serve(frame)
 
@@ -258,8 +262,17 @@ def open_port() -> int:
     raise FileNotFoundError(f"no port {PORT_NAME} in {base}")
 
 
-def main() -> None:
-    """Entry point in the guest; never returns."""
+def open_line(path: str) -> int:
+    """Open a serial line that is the port: bytes as they are, and no echo of what comes."""
+    import tty
+
+    line = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+    tty.setraw(line)
+    return line
+
+
+def main(line: str = "") -> None:
+    """Entry point in the guest; never returns. ``line`` is the serial line that is the port."""
     os.chdir("/root")
     os.environ["PATH"] = ENVIRONMENT["PATH"]  # posix_spawnp searches our own PATH
-    Runner(open_port()).run()
+    Runner(open_line(line) if line else open_port(), is_line=bool(line)).run()

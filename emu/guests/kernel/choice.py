@@ -21,6 +21,8 @@ from emu.guests.kernel import archive, module_tree
 
 ARCHIVE = archive.PREFIX
 _IMAGE = Path("arch/x86/boot/bzImage")
+_PROGRAM = Path("linux")
+"""What a build of User-Mode Linux makes."""
 _DEB = b"!<arch>\n"
 
 
@@ -63,10 +65,13 @@ def _is_package(path: Path) -> bool:
 
 
 def _of_tree(tree: Path) -> Chosen:
+    modules = tree if module_tree.is_build_tree(tree) else None
+    if (tree / _PROGRAM).is_file():
+        return Chosen(tree / _PROGRAM, modules)
     if not (tree / _IMAGE).is_file():
         what = "a kernel's build tree" if (tree / ".config").exists() else "no build tree"
         raise LabError(f"{tree} is {what} without {_IMAGE}: mlx5emu kernel build makes it")
-    return Chosen(tree / _IMAGE, tree if module_tree.is_build_tree(tree) else None)
+    return Chosen(tree / _IMAGE, modules)
 
 
 def _of_packages(paths: list[Path], on_wait: Callable[[], None] | None) -> Chosen:

@@ -22,6 +22,7 @@ _TOOLS = {
 }
 """Programs that a build runs, and Debian's packages of them."""
 _HEADERS = {"gelf.h": "libelf-dev"}
+_UML = ("ARCH=um",)
 _INCLUDE = (Path("/usr/include"), Path("/usr/local/include"))
 
 
@@ -43,20 +44,23 @@ def check_tree(tree: Path) -> None:
         raise LabError(f"{tree} is no kernel's source or build tree: it has no Makefile")
 
 
-def configure(tree: Path, debug: Iterable[str], output: Path | None) -> list[str]:
+def configure(
+    tree: Path, debug: Iterable[str], output: Path | None, machine: str = kconfig.QEMU
+) -> list[str]:
     """Write the smallest configuration; return the options that this kernel does not have.
 
     ``output`` is where the build is, by default in ``tree``. Raises :class:`LabError`.
     """
     check_tree(tree)
-    requested = kconfig.smallest(debug)
+    requested = kconfig.smallest(debug, machine)
     check_tools()
     where = output or tree
     where.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".config") as fragment:
         fragment.writelines(f"CONFIG_{name}={value}\n" for name, value in requested.items())
         fragment.flush()
-        _make(tree, output, "-s", "allnoconfig", f"KCONFIG_ALLCONFIG={fragment.name}")
+        arch = _UML if machine == kconfig.UML else ()
+        _make(tree, output, "-s", *arch, "allnoconfig", f"KCONFIG_ALLCONFIG={fragment.name}")
     got = kconfig.parse((where / ".config").read_text())
     return [name for name, value in requested.items() if got.get(name) != value]
 
@@ -72,7 +76,9 @@ def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ())
     if not (where / ".config").is_file():
         raise LabError(f"{where} has no configuration: mlx5emu kernel config writes one")
     compiler = ["CC=ccache gcc"] if shutil.which("ccache") else []
-    _make(tree, output, f"-j{jobs}", *compiler, *words, "bzImage", "modules")
+    uml = kconfig.is_uml(kconfig.parse((where / ".config").read_text(errors="replace")))
+    targets = (*_UML, "linux") if uml else ("bzImage",)
+    _make(tree, output, f"-j{jobs}", *compiler, *words, *targets, "modules")
     return where
 
 

@@ -18,6 +18,9 @@ from typing import Any
 from emu.guests.errors import LabError
 from emu.guests.options import GuestOptions
 
+QEMU, UML = "qemu", "uml"
+"""The machines that kernels are for: tables of ``options.toml``."""
+
 _ALWAYS = (
     *("BLK_DEV_INITRD", "BINFMT_ELF", "BINFMT_SCRIPT", "PROC_FS", "SYSFS", "DEVTMPFS", "TMPFS"),
     *("TTY", "UNIX98_PTYS", "SERIAL_8250_CONSOLE", "PCI", "UNIX", "INET"),
@@ -41,12 +44,13 @@ def features() -> list[str]:
     return list(table()["debug"])
 
 
-def smallest(debug: Iterable[str]) -> dict[str, str]:
+def smallest(debug: Iterable[str], machine: str = QEMU) -> dict[str, str]:
     """The options of the smallest configuration, with some debugging features.
 
-    Raises :class:`LabError` for an unknown feature.
+    ``machine`` is what it runs on, :data:`QEMU` or :data:`UML`. Raises :class:`LabError` for an
+    unknown feature.
     """
-    options = dict(table()["base"])
+    options = table()["base"] | table()[machine]
     for name in debug:
         if name not in table()["debug"]:
             raise LabError(f"no debugging feature {name!r}: one of {', '.join(features())}")
@@ -57,6 +61,11 @@ def smallest(debug: Iterable[str]) -> dict[str, str]:
 def parse(text: str) -> dict[str, str]:
     """The options that a ``.config`` sets."""
     return {match[1]: match[2] for line in text.splitlines() if (match := _LINE.fullmatch(line))}
+
+
+def is_uml(config: Mapping[str, str]) -> bool:
+    """Whether a configuration is one of User-Mode Linux."""
+    return config.get("UML") == "y"
 
 
 def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str, str] | None:

@@ -98,8 +98,8 @@ class GuestOptions:
         None,
         flag="kernel",
         kind=Kernel(metavar="WHAT"),
-        help="Instead of the suite's: a bzImage, a build tree, Debian packages (repeat it), or "
-        "debian:rt, debian:cloud, debian:VERSION from the archive.",
+        help="Instead of the suite's: a bzImage, a build tree (of User-Mode Linux, too), Debian "
+        "packages (repeat it), or debian:rt, debian:cloud, debian:VERSION from the archive.",
         tables={Use.CAMPAIGN: "kernel"},
         is_recorded=True,
         wrong=lambda o: f"no kernel {o.kernel}" if o.kernel and not o.kernel.is_file() else "",

@@ -29,12 +29,14 @@ def kernel() -> None:
     default="",
     help="Debugging to build in: " + ", ".join(kconfig.features()) + ".",
 )
+@click.option("--uml", is_flag=True, help="For User-Mode Linux: a kernel that is a process.")
 @_OUTPUT
 @click.argument("tree", type=_TREE)
-def config(tree: Path, debug: str, output: Path | None) -> None:
+def config(tree: Path, debug: str, uml: bool, output: Path | None) -> None:
     """Write the smallest configuration that boots in the lab, with mlx5 as a module."""
     features = [word.strip() for word in debug.split(",") if word.strip()]
-    for name in kbuild.configure(tree, features, output):
+    machine = kconfig.UML if uml else kconfig.QEMU
+    for name in kbuild.configure(tree, features, output, machine):
         click.echo(f"mlx5emu: this kernel has no CONFIG_{name}, or not so", err=True)
     click.echo(f"{(output or tree) / '.config'} is written")
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from emu.guests import LabError
-from emu.guests.kernel import kbuild
+from emu.guests.kernel import kbuild, kconfig
 
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
 
@@ -15,7 +15,8 @@ MAKEFILE = """
 O ?= .
 allnoconfig:
 	@grep -v CONFIG_PVH $(KCONFIG_ALLCONFIG) > $(O)/.config
-bzImage modules:
+	@[ "$(ARCH)" != um ] || echo CONFIG_UML=y >> $(O)/.config
+bzImage linux modules:
 	@echo "$@" >> $(O)/built
 """
 
@@ -43,6 +44,14 @@ def test_a_configuration_and_its_build(tree, tmp_path, elsewhere):
     assert "CONFIG_MLX5_CORE=m\n" in text
     assert kbuild.build(tree, output, 2) == where
     assert sorted((where / "built").read_text().split()) == ["bzImage", "modules"]
+
+
+def test_a_kernel_for_user_mode_linux(tree, tmp_path):
+    output = tmp_path / "out"
+    assert kbuild.configure(tree, [], output, kconfig.UML) == []
+    assert "CONFIG_UML_PCI_OVER_VIRTIO_DEVICE_ID=1234\n" in (output / ".config").read_text()
+    kbuild.build(tree, output, 2)
+    assert sorted((output / "built").read_text().split()) == ["linux", "modules"]
 
 
 def test_a_tree_that_is_none(tmp_path):

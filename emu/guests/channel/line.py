@@ -1,0 +1,75 @@
+"""A serial line of User-Mode Linux as the port into the guest: the host's end of it.
+
+Such a line stops for ever when its reader has fallen behind by 4 KiB: the terminal throttles it,
+and nothing watches its descriptor again (arch/um/drivers/line.c: line_throttle, line_unthrottle,
+Linux 6.12). So the program inside says how much it has read, by CREDIT frames for command 0, and a
+thread of ours sends no more than the terminal holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from typing import Final
+
+from emu.guests.channel import frames
+
+WINDOW: Final = 2048
+"""Bytes that the program inside has not read: half of the terminal's buffer (N_TTY_BUF_SIZE)."""
+
+
+class SerialLine:
+    """Two sockets and what passes between them: the line, and the channel's connection."""
+
+    def __init__(self, line: socket.socket) -> None:
+        """``line`` is ours from now on."""
+        self._line = line
+        self.connection, self._channel = socket.socketpair()
+        """What :class:`emu.guests.channel.channel.GuestChannel` is given."""
+        self._unread = 0
+        self._decoder = frames.FrameDecoder()
+        self._thread = threading.Thread(target=self._run, name="serial line", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it, both ends included. May be called twice."""
+        for one in (self._line, self._channel):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for one in (self._line, self._channel, self.connection):
+            one.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError, frames.ChannelFrameError):
+            while self._turn():
+                pass
+        for one in (self._line, self._channel):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _turn(self) -> bool:
+        """Pass on what there is; False at the end of either side."""
+        room = WINDOW - self._unread
+        wanted = [self._line, self._channel] if room > 0 else [self._line]
+        ready, _, _ = select.select(wanted, [], [])
+        if self._channel in ready:
+            data = self._channel.recv(room)
+            if not data:
+                return False
+            self._unread += len(data)
+            self._line.sendall(data)
+        return self._line not in ready or self._from_line()
+
+    def _from_line(self) -> bool:
+        data = self._line.recv(4 * frames.CHUNK)
+        if not data:
+            return False
+        for frame in self._decoder.feed(data):
+            if frame.kind == frames.CREDIT and not frame.job:
+                self._unread -= min(self._unread, frames.decode_count(frame.payload))
+            else:
+                self._channel.sendall(frames.encode(frame.kind, frame.job, frame.payload))
+        return True

@@ -1,0 +1,73 @@
+"""Starts and ends the processes of a guest whose kernel is a process of the host."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from emu.guests.archive.bootstrap import Progress
+from emu.guests.channel.line import SerialLine
+from emu.guests.errors import GuestError, LabError, ServerError
+from emu.guests.guest.console_log import ConsoleLog
+from emu.guests.guest.vm import Served, Vm
+from emu.guests.guest.watch import Stay
+from emu.guests.machine import uml
+from emu.guests.machine.launch import LOG_LEVEL, VERBOSE_LOG_LEVEL
+from emu.guests.options import GuestOptions
+from emu.server.service.transports import VHOST_USER
+
+
+class UmlVm(Vm):
+    """The processes of one guest: a User-Mode Linux kernel, and the server of its functions.
+
+    They are the user's own processes, without the wall that QEMU is: who may load a module into
+    such a kernel may do on the host what the user may.
+    """
+
+    program = "the kernel"
+
+    def __init__(
+        self,
+        options: GuestOptions,
+        on_server_end: Callable[[ServerError], None],
+        served: Served | None = None,
+        stay: Stay | None = None,
+    ) -> None:
+        uml.check(options)
+        if served is not None:
+            raise LabError("the functions of a lab are served for QEMU, not for User-Mode Linux")
+        super().__init__(replace(options, transport=VHOST_USER), on_server_end, served, stay)
+        self._requested = options
+        self.is_emulated = False
+
+    def control(self, command: str, **arguments: object) -> object:
+        """There is no QEMU that could run a command."""
+        raise GuestError(f"{command}: not with User-Mode Linux")
+
+    def _boot(
+        self,
+        work: Path,
+        functions: tuple[Path, ...],
+        log: ConsoleLog,
+        progress: Progress | None,
+        on_wait: Callable[[], None] | None,
+    ) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        line = SerialLine(ours)
+        self._open.callback(line.close)
+        with theirs:
+            level = VERBOSE_LOG_LEVEL if self._options.verbose else LOG_LEVEL
+            inherited = uml.Descriptors(theirs.fileno(), log.fd)
+            words = uml.command(
+                self._requested, work, functions, inherited, level, progress, on_wait
+            )
+            self._tell_booting(progress)
+            process = self._start_process(words, log, theirs.fileno())
+            # It aborts when it is told to end, and its memory is the guest's.
+            with contextlib.suppress(OSError):
+                resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))
+        return line.connection

@@ -1,0 +1,167 @@
+"""The command line of a guest whose kernel is a process: User-Mode Linux.
+
+The root file system is the suite's, on a block device with a layer of the guest's own (ubd with
+copy on write); directories of the host are seen by hostfs. Commands go over a serial line that is a
+socket. Sources: arch/um/drivers (ubd_kern.c, ssl.c, fd.c, virtio_uml.c), Linux 6.12.
+"""
+
+from __future__ import annotations
+
+import mmap
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from emu.guests.archive.bootstrap import Progress
+from emu.guests.errors import LabError
+from emu.guests.image import image
+from emu.guests.kernel import custom, kconfig
+from emu.guests.machine import initramfs
+from emu.guests.options import GuestOptions
+from emu.server.service.transports import DEVICE_ID
+
+MOST_FUNCTIONS: Final = 8
+"""arch/um/drivers/virt-pci.c: MAX_DEVICES."""
+_BANNER: Final = b"User Mode Linux v"
+"""arch/um/kernel/um_arch.c: usage_string."""
+_VERSION_TIMEOUT: Final = 20.0
+_NEEDED: Final = (
+    *("BLK_DEV_INITRD", "BINFMT_ELF", "BINFMT_SCRIPT", "PROC_FS", "SYSFS", "DEVTMPFS", "TMPFS"),
+    *("TTY", "UNIX98_PTYS", "SSL", "BLK_DEV_UBD", "EXT4_FS", "HOSTFS", "UNIX", "INET"),
+)
+_NEEDED_FOR_FUNCTIONS: Final = ("UML_PCI_OVER_VIRTIO", "MLX5_CORE")
+_PORT: Final = "/dev/ttyS0"
+_ROOT: Final = "/dev/ubda"
+_MAX_DELAY_US: Final = 60_000_000
+"""Microseconds, counted as loops, after which a read of the device is given up; 40,000 by default,
+which a busy host takes easily."""
+
+
+def is_uml(kernel: Path | None) -> bool:
+    """Whether a kernel's file is a User-Mode Linux program."""
+    if kernel is None or not kernel.is_file() or not kernel.stat().st_size:
+        return False
+    with kernel.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data[:4] == b"\x7fELF" and data.find(_BANNER) >= 0
+
+
+def release(kernel: Path) -> str:
+    """The release (``uname -r``) that a User-Mode Linux program says it has. Raises LabError."""
+    try:
+        said = subprocess.run(
+            [kernel.resolve(), "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_VERSION_TIMEOUT,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabError(f"cannot run the kernel {kernel}: {error}") from error
+    words = said.stdout.split()
+    if said.returncode or len(words) != 1:
+        raise LabError(f"{kernel} does not say which kernel release it is")
+    return words[0]
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """What the kernel's process inherits: the port into the guest, and the console's log."""
+
+    port: int
+    console: int
+
+
+def command(
+    options: GuestOptions,
+    work: Path,
+    functions: Sequence[Path],
+    descriptors: Descriptors,
+    level: int,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> list[str]:
+    """The kernel's whole command line; build what the cache lacks.
+
+    ``work`` is a directory for this boot's own files. Raises :class:`LabError` for an option that
+    User-Mode Linux cannot fulfil, and for a kernel that lacks something.
+    """
+    kernel = options.kernel
+    assert kernel is not None
+    check(options)
+    root = image.ensure(options.suite, options.packages, progress, on_wait)
+    version = release(kernel)
+    config = kconfig.known(kernel, options.modules, kernel.read_bytes())
+    if config is not None:
+        _check_config(config, options)
+    initrd = work / "initrd"
+    initrd.write_bytes(initramfs.build(root.busybox, [], _config(options, version, work)))
+    return [
+        str(kernel.resolve()),
+        f"mem={options.memory_mib}M",
+        f"initrd={initrd}",
+        f"ubd0={work / 'root.cow'},{root.root_disk}",
+        *("con=null", f"con0=null,fd:{descriptors.console}", f"ssl0=fd:{descriptors.port}"),
+        *("panic=-1", "oops=panic", "audit=0", f"loglevel={level}"),
+        f"virt_pci.max_delay_us={_MAX_DELAY_US}",
+        *(f"virtio_uml.device={path}:{DEVICE_ID}" for path in functions),
+        *options.kernel_arguments,
+    ]
+
+
+def check(options: GuestOptions) -> None:
+    """Raise :class:`LabError` for what User-Mode Linux does not have."""
+    lacks = {
+        "network": options.network,
+        "hugepages": options.hugepages > 0,
+        "icount": options.icount is not None,
+        "accel kvm": options.accelerator == "kvm",
+        "qemu-arg": bool(options.qemu_arguments),
+        "dump": options.dump is not None,
+        "gdb": options.gdb,
+        "transport": options.transport is not None,
+    }
+    said = [f"--{name}" for name, is_wanted in lacks.items() if is_wanted]
+    if said:
+        raise LabError(f"{', '.join(said)}: not with User-Mode Linux")
+    if options.stays:
+        raise LabError("a User-Mode Linux guest runs for one command, a campaign or a test")
+    if len(options.devices) > MOST_FUNCTIONS:
+        raise LabError(f"{len(options.devices)} functions: User-Mode Linux has {MOST_FUNCTIONS}")
+
+
+def _check_config(config: Mapping[str, str], options: GuestOptions) -> None:
+    needed = [*_NEEDED, *(_NEEDED_FOR_FUNCTIONS if options.devices else ())]
+    missing = [name for name in needed if config.get(name) not in ("y", "m")]
+    if options.devices and config.get("UML_PCI_OVER_VIRTIO_DEVICE_ID") != str(DEVICE_ID):
+        missing.append(f"UML_PCI_OVER_VIRTIO_DEVICE_ID={DEVICE_ID}")
+    if missing:
+        names = ", ".join(f"CONFIG_{name}" for name in missing)
+        raise LabError(f"the kernel lacks {names}: mlx5emu kernel config --uml sets what is needed")
+
+
+def _config(options: GuestOptions, version: str, work: Path) -> dict[str, str | int]:
+    """Shell variables for the init script of the initramfs."""
+    modules = custom.find_tree(options.modules, version, work) if options.modules else ""
+    shares = {
+        "share": (options.share, "rw" if options.share_writable else "ro"),
+        "out": (options.out, "rw"),
+    }
+    for place in (modules, options.share or "", options.out or ""):
+        if "," in str(place):
+            raise LabError(f"{place}: no comma in a directory that User-Mode Linux mounts")
+    return {
+        "release": version,
+        "probe": "held" if options.hold_probe else int(options.probe),
+        "dump": 0,
+        "shares": " ".join(f"{tag}={mode}" for tag, (path, mode) in shares.items() if path),
+        **{f"host_{tag}": str(path.resolve()) for tag, (path, _) in shares.items() if path},
+        "network": 0,
+        "hugepages": 0,
+        "shell": 0,
+        "root": _ROOT,
+        "host_modules": str(modules),
+        "port": _PORT,
+    }
