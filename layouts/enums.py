@@ -542,6 +542,7 @@ class Opcode(IntEnum):
     UMR = 0x25
     ENHANCED_MPSW = 0x29
     ACCESS_ASO = 0x2D
+    MMO = 0x2F
 
 
 class UmrFlag(IntFlag):

@@ -280,6 +280,10 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Taken:
         hca.counters.need(cmd.qpc.counter_set_id)
     if _has_stream(cmd) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
         _reset_stream(qp, cmd)
+    if _has_high_mask(cmd) and high_mask & qp_state.MMO:
+        if not hca.caps.general.dma_mmo_qp:
+            raise CmdError(Status.BAD_PARAM_ERR, "memory-to-memory operations are not supported")
+        qp.has_mmo = bool(cmd.qpc_ext and layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).mmo)
     return what
 
 
@@ -305,15 +309,11 @@ def _reset_stream(qp: Qp, cmd: layout.Rts2rtsQpIn) -> None:
 
 
 _transition(Op.RST2INIT_QP, layout.rst2init_qp_in, layout.rst2init_qp_out)
-_transition(Op.INIT2INIT_QP, layout.init2init_qp_in, layout.init2init_qp_out)
+_EXTENSION = OpenField("qpc_data_ext", lambda cmd: layout.qpc_ext if cmd.qpc_ext else None)
+_transition(Op.INIT2INIT_QP, layout.init2init_qp_in, layout.init2init_qp_out, _EXTENSION)
 _transition(Op.INIT2RTR_QP, layout.init2rtr_qp_in, layout.init2rtr_qp_out)
 _transition(Op.RTR2RTS_QP, layout.rtr2rts_qp_in, layout.rtr2rts_qp_out)
-_transition(
-    Op.RTS2RTS_QP,
-    layout.rts2rts_qp_in,
-    layout.rts2rts_qp_out,
-    OpenField("qpc_data_ext", lambda cmd: layout.qpc_ext if cmd.qpc_ext else None),
-)
+_transition(Op.RTS2RTS_QP, layout.rts2rts_qp_in, layout.rts2rts_qp_out, _EXTENSION)
 _transition(Op.SQERR2RTS_QP, layout.sqerr2rts_qp_in, layout.sqerr2rts_qp_out)
 _transition(Op.SQD_RTS_QP, layout.sqd2rts_qp_in, layout.sqd2rts_qp_out)
 _transition(Op._2ERR_QP, layout.qp_2err_in, layout.qp_2err_out)

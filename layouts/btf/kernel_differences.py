@@ -79,7 +79,7 @@ KNOWN: tuple[Known, ...] = (
         "tools read these, mstflint's and iPXE's; no driver does",
         _names("icmd_query_cap_general mgir_reg operation_tlv reg_tlv roce_accl_reg"),
     ),
-    Known((), What.STRUCTURE, _USER_SPACE, ("qpc_ext",)),
+    Known((), What.STRUCTURE, _USER_SPACE, ("qpc_ext", "mmo_metadata_seg")),
     Known(
         (),
         What.STRUCTURE,
@@ -93,7 +93,7 @@ KNOWN: tuple[Known, ...] = (
         "UCX has these, and Linux posts no masked atomics",
         _names("wqe_masked_cs4_seg wqe_masked_fa_seg wqe_masked_fa4_seg"),
     ),
-    Known((), What.SIZE, _USER_SPACE, ("rts2rts_qp_in",)),
+    Known((), What.SIZE, _USER_SPACE, ("init2init_qp_in", "rts2rts_qp_in")),
     Known(
         (),
         What.STRUCTURE,
@@ -117,8 +117,9 @@ KNOWN: tuple[Known, ...] = (
                 "rts2rts_qp_udp_sport",
             ),
             *_fields("cmd_hca_cap", "mini_cqe_resp_l3_l4_tag mini_cqe_resp_flow_tag"),
+            *_fields("cmd_hca_cap", "log_dma_mmo_max_size dma_mmo_qp"),
             *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
-            *_fields("init2init_qp_in", "opt_param_mask_95_32"),
+            *_fields("init2init_qp_in", "qpc_ext opt_param_mask_95_32 qpc_data_ext"),
             *_fields("rts2rts_qp_in", "qpc_ext opt_param_mask_95_32 qpc_data_ext"),
             *_fields("device_mem_cap", "increment_sizes test_and_set_sizes"),
             *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),
@@ -261,6 +262,21 @@ KNOWN: tuple[Known, ...] = (
         What.FIELD,
         "later kernels name these bits, which 6.12 leaves reserved",
         ("cmd_hca_cap_2.max_mkey_log_entity_size_fixed_buffer",),
+    ),
+    Known(
+        ("6.1", "6.12"),
+        What.FIELD,
+        "later kernels name these bits, which both leave reserved",
+        (
+            "cmd_hca_cap_2.dp_ordering_force",
+            *_fields(
+                "cmd_hca_cap",
+                """
+                dp_ordering_ooo_all_ud dp_ordering_ooo_all_uc dp_ordering_ooo_all_xrc
+                dp_ordering_ooo_all_dc dp_ordering_ooo_all_rc
+                """,
+            ),
+        ),
     ),
     Known(
         ("7.2",),

@@ -49,6 +49,7 @@ class CmdHcaCap(View):
     event_on_vhca_state_allocated: int
     event_on_vhca_state_invalid: int
     vhca_id: int
+    log_dma_mmo_max_size: int
     log_max_srq_sz: int
     log_max_qp_sz: int
     event_cap: int
@@ -232,6 +233,11 @@ class CmdHcaCap(View):
     log_max_transport_domain: int
     relaxed_ordering_read: int
     log_max_pd: int
+    dp_ordering_ooo_all_ud: int
+    dp_ordering_ooo_all_uc: int
+    dp_ordering_ooo_all_xrc: int
+    dp_ordering_ooo_all_dc: int
+    dp_ordering_ooo_all_rc: int
     pcie_reset_using_hotreset_method: int
     pci_sync_for_fw_update_with_driver_unload: int
     vnic_env_cnt_steering_fail: int
@@ -350,6 +356,7 @@ class CmdHcaCap(View):
     flex_parser_id_gtpu_first_ext_dw_0: int
     num_total_dynamic_vf_msix: int
     dynamic_msix_table_size: int
+    dma_mmo_qp: int
     min_dynamic_vf_msix_table_size: int
     data_direct: int
     max_dynamic_vf_msix_table_size: int
@@ -401,6 +408,7 @@ atomic_caps: Prm[AtomicCaps]
 
 class CmdHcaCap2(View):
     migratable: int
+    dp_ordering_force: int
     query_vuid: int
     umr_log_entity_size_5: int
     max_reformat_insert_size: int

@@ -91,8 +91,9 @@ rst2init_qp_out = Prm("rst2init_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))
 
 init2init_qp_in = Prm(
     "init2init_qp_in",
-    *CMD_IN, rsvd(8), "qpn" / bits(24), rsvd(32), "opt_param_mask" / bits(32), "ece" / bits(32),
-    "qpc" / qpc, rsvd(64), "opt_param_mask_95_32" / bits(64),
+    *CMD_IN, "qpc_ext" / bits(1), rsvd(7), "qpn" / bits(24), rsvd(32), "opt_param_mask" / bits(32),
+    "ece" / bits(32), "qpc" / qpc, rsvd(64), "opt_param_mask_95_32" / bits(64),
+    "qpc_data_ext" / octets(qpc_ext.size),
 )
 
 init2init_qp_out = Prm("init2init_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))

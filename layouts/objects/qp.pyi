@@ -197,11 +197,13 @@ class Init2initQpIn(View):
     opcode: int
     uid: int
     op_mod: int
+    qpc_ext: int
     qpn: int
     opt_param_mask: int
     ece: int
     qpc: Nested[Qpc]
     opt_param_mask_95_32: int
+    qpc_data_ext: Octets
 
 init2init_qp_in: Prm[Init2initQpIn]
 

@@ -70,6 +70,11 @@ wqe_masked_fa4_seg = Prm(
 
 wqe_xrc_seg = Prm("wqe_xrc_seg", "xrc_srqn" / bits(32), rsvd(96), c_name="mlx5_wqe_xrc_seg")
 
+mmo_metadata_seg = Prm(
+    "mmo_metadata_seg",
+    "mmo_control_31_0" / bits(32), "local_key" / bits(32), "local_address" / bits(64),
+)
+
 av = Prm(
     "av",
     "key" / bits(64), "dqp_dct" / bits(32), "stat_rate_sl" / bits(8), "fl_mlid" / bits(8),

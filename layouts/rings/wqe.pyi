@@ -90,6 +90,13 @@ class WqeXrcSeg(View):
 
 wqe_xrc_seg: Prm[WqeXrcSeg]
 
+class MmoMetadataSeg(View):
+    mmo_control_31_0: int
+    local_key: int
+    local_address: int
+
+mmo_metadata_seg: Prm[MmoMetadataSeg]
+
 class Av(View):
     key: int
     dqp_dct: int

@@ -177,6 +177,17 @@ With five-level page tables, implicit on-demand paging has entries of 2**34 byte
 (hw/mlx5/odp.c: mlx5_ib_internal_fill_odp_caps).
 """
 
+MEMORY_COPIES: Capabilities = MappingProxyType({"dma_mmo_qp": 1, "log_dma_mmo_max_size": 21})
+"""Queue pairs that copy within the host's memory, 2 MiB with a request (mlx5dv_wr_memcpy)."""
+
+ANY_ORDER: Capabilities = MappingProxyType(
+    {f"dp_ordering_ooo_all_{service}": 1 for service in ("rc", "uc", "ud", "xrc", "dc")}
+)
+"""Queue pairs whose data and receive requests may come in any order; here they keep the sender's.
+
+Group GENERAL_2 has ``dp_ordering_force`` beside it (Linux 7.2, ib/qp.c: get_dp_ooo_cap).
+"""
+
 BASE_ATOMIC: Capabilities = MappingProxyType(
     {
         "atomic_req_8B_endianness_mode": 1,

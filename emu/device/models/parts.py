@@ -6,11 +6,13 @@ What is said here is what the emulator has; a real adapter of the generation has
 from __future__ import annotations
 
 from emu.device.models.capabilities import (
+    ANY_ORDER,
     BASE_ATOMIC,
     BASE_GENERAL,
     BASE_GENERAL_2,
     DEBUG,
     DEVICE_MEMORY,
+    MEMORY_COPIES,
     MEMORY_ODP,
     TRANSPORT_ODP,
     VF_LIMITS,
@@ -67,6 +69,11 @@ PARTS = (
     # On-demand paging: Linux calls what came with ConnectX-7 the memory scheme.
     Part(CapType.ODP, TRANSPORT_ODP, until=_CX6DX),
     Part(CapType.ODP, MEMORY_ODP, since=_CX7),
+    # Copies within the host's memory.
+    Part(CapType.GENERAL, MEMORY_COPIES, since=_CX7),
+    # An order of packets that nothing here makes use of.
+    Part(CapType.GENERAL, ANY_ORDER, since=_CX7),
+    Part(CapType.GENERAL_2, {"dp_ordering_force": 1}, since=_CX7),
     # Memory on the adapter.
     Part(CapType.GENERAL, {"device_memory": 1}, since=_CX5),
     Part(CapType.DEV_MEM, DEVICE_MEMORY, since=_CX5),

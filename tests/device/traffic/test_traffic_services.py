@@ -269,7 +269,7 @@ _SEGMENTS = {
     Opcode.ATOMIC_MASKED_CS: [RADDR, MASKED_ATOMIC],
     Opcode.ATOMIC_MASKED_FA: [RADDR, MASKED_ATOMIC],
 }
-_ALWAYS_ILLEGAL = (Opcode.LSO, Opcode.SET_PSV, Opcode.DUMP, 0x02, 0x2F, 0xFF)
+_ALWAYS_ILLEGAL = (Opcode.LSO, Opcode.SET_PSV, Opcode.DUMP, 0x02, Opcode.MMO, 0xFF)
 ILLEGAL = [
     *[(service, opcode) for service in SERVICES for opcode in _ALWAYS_ILLEGAL],
     *[(UC, opcode) for opcode in (Opcode.SEND_INVAL, *list(_SEGMENTS)[2:])],

@@ -51,7 +51,7 @@ LEAST = {
 """How many tests of a module have to pass on every suite."""
 
 
-ETHERNET = "connectx6dx"
+ETHERNET = "connectx6dx,switch=1"
 LEAST_OF_ETHERNET = {
     "test_flow": 5,
     "test_mlx5_flow": 3,
@@ -60,11 +60,23 @@ LEAST_OF_ETHERNET = {
 }
 """The same for raw packets and their flows, on a function with an Ethernet port."""
 MAY_SKIP_ON_ETHERNET = (
-    r"flow table does not support reformat",
     r"(RDMA flow tables|bulks of flow counters) are not offered",
     r"Creation or usage of schedule elements",  # of other queue pairs than those of raw packets
     r"FDs file not found",  # mlx5_perm_ctrl_*: users who steer others' RDMA traffic (uctx_cap)
 )
+
+
+NEWEST = "connectx7"
+LEAST_OF_NEWEST = {"test_mlx5_dma_memcpy": 4, "test_mlx5_ooo_qp": 0}
+"""The same for what came with ConnectX-7."""
+MAY_SKIP_ON_NEWEST = (r"DV QP OOO feature is not supported",)  # by Linux up to 6.12
+
+
+@pytest.fixture
+def newest_guest(lab, suite):
+    guest = lab.get(GuestOptions(suite=suite, devices=(NEWEST,), hugepages=HUGE_PAGES))
+    prepare(guest)
+    return guest
 
 
 @pytest.fixture
@@ -97,6 +109,11 @@ def test_module(guest, module):
 @pytest.mark.parametrize("module", LEAST_OF_ETHERNET)
 def test_ethernet_module(ethernet_guest, module):
     check(ethernet_guest, module, LEAST_OF_ETHERNET[module], MAY_SKIP_ON_ETHERNET)
+
+
+@pytest.mark.parametrize("module", LEAST_OF_NEWEST)
+def test_module_of_the_newest(newest_guest, module):
+    check(newest_guest, module, LEAST_OF_NEWEST[module], MAY_SKIP_ON_NEWEST)
 
 
 def check(guest, module, least, may_skip):

@@ -52,6 +52,7 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
     qp.has_failed = False
     qp.stop_waiting()
     if qp.state is QpState.RST:
+        qp.has_mmo = False
         stop_paging(hca, qp)
         qp.restart()
     elif qp.state is QpState.ERR:

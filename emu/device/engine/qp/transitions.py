@@ -121,6 +121,8 @@ _HIGH_OPTIONAL_PATH: Final[Mapping[int, tuple[str, ...]]] = {_UDP_SPORT: ("udp_s
 
 DCI_STREAM_CHANNEL_ID: Final = 1 << 0
 """Of the same mask: reset the stream that the extension of the context names."""
+MMO: Final = 1 << 3
+"""Of the same mask: memory-to-memory operations, by the same extension."""
 
 
 def _mask(*bits: int) -> int:
@@ -157,7 +159,7 @@ feature that the adapter has not; no kernel sends a UD queue pair's SRQN and CQN
 """
 
 _HIGH_OPTIONS: Final[Mapping[Op, int]] = {
-    Op.INIT2INIT_QP: 0,  # memory-to-memory operations and scheduling elements are not offered
+    Op.INIT2INIT_QP: MMO,  # scheduling elements are for raw packets' queues alone
     Op.RTS2RTS_QP: _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID,
 }
 """The same of opt_param_mask_95_32, by the transitions that have it."""

@@ -112,7 +112,8 @@ class Qp(Queue):
 
     __slots__ = (
         "ack_timeout", "agreed", "begun", "buffer", "connection", "cs_req", "cs_res", "ctx",
-        "destination", "epsn", "has_alternate", "has_refused_path", "header_bytes", "held_by",
+        "destination", "epsn", "has_alternate", "has_mmo", "has_refused_path", "header_bytes",
+        "held_by",
         "is_draining", "is_established", "is_ipoib", "kept", "log_msg_max", "marks", "max_datagram",
         "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "path_state", "pd",
         "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
@@ -194,6 +195,8 @@ class Qp(Queue):
         """Whether it may migrate (``emu.device.engine.qp.migration``)."""
         self.has_refused_path = False
         """An event has told that its peer has migrated to some other path."""
+        self.has_mmo = False
+        """It does memory-to-memory operations."""
         self.is_ipoib = False
         """It sends and receives packets of IP over InfiniBand, whose checksums it knows
         (ulp_stateless_offload_mode)."""

@@ -1,0 +1,48 @@
+"""Copies within the memory of the host (MMO, with opmod DMA).
+
+Source: rdma-core, providers/mlx5/qp.c: mlx5_wr_memcpy, mlx5dv_wr_memcpy(3).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from emu.device.engine.mr.access import SEGMENT_2GIB, walk
+from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE
+from emu.device.engine.wqe.messages import need_segment
+from emu.device.engine.wqe.registry import Work, wqe_op
+from emu.device.objects.memory.views import copy
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP
+from emu.device.state.hca import Hca
+from layouts.enums import Opcode, QpType
+from layouts.rings.wqe import DATA, DS, INLINE
+
+DMA: Final = 1
+"""opmod of the control segment."""
+_SOURCE_AT: Final = 2 * DS
+_TARGET_AT: Final = 3 * DS
+
+
+@wqe_op(Opcode.MMO, frozenset({QpType.RC}))
+def mmo(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, metadata (where the adapter may keep a state, of which it needs none), source, target.
+
+    Nothing goes to the peer. Both places are checked before anything is copied; memory in more
+    pieces than one access may have is refused.
+    """
+    if wqe.opmod != DMA or not qp.has_mmo:
+        raise BadWqeError("memory-to-memory operation that the queue pair has not")
+    need_segment(wqe, _TARGET_AT + DS)
+    source, target = DATA.unpack_from(wqe.buf, _SOURCE_AT), DATA.unpack_from(wqe.buf, _TARGET_AT)
+    if source[0] != target[0] or source[0] & INLINE:
+        raise BadWqeError("source and target of a copy are inline, or of different lengths")
+    length = source[0] or SEGMENT_2GIB
+    if length > 1 << hca.caps.general.log_dma_mmo_max_size:
+        raise BadWqeError(f"copy of {length} bytes, above log_dma_mmo_max_size")
+    read, _ = walk(hca, qp.pd, qp.handle, [source], (0, length, LOCAL_READ))
+    written, _ = walk(hca, qp.pd, qp.handle, [target], (0, length, LOCAL_WRITE))
+    hca.round.charge(length >> LOG_BYTES_PER_STEP)
+    copy(written, read)
+    return None
