@@ -19,6 +19,7 @@ import attacks.guest
 import attacks.keys
 import attacks.rounds
 import attacks.streams
+import attacks.trains
 import attacks.tunnels
 import attacks.wire
 import click
@@ -33,7 +34,7 @@ PATIENCE_S = 900.0
 
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
-    attacks.streams, attacks.tunnels,
+    attacks.streams, attacks.trains, attacks.tunnels,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 
