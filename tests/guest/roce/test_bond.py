@@ -6,6 +6,7 @@ The peer is a third function in a network namespace of its own, on the same segm
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -33,7 +34,7 @@ ip link add bond0 type bond mode {{mode}} miimon 100
 for port in eth0 eth1; do ip link set $port down; ip link set $port master bond0; done
 {UP.format(address=ONE, nic="bond0")}
 until [ -e /sys/class/infiniband/mlx5_bond_0 ]; do sleep 0.2; done
-until grep -q ffff:0a00:0001 /sys/class/infiniband/mlx5_bond_0/ports/1/gids/{gid_of("mlx5_bond_0")}
+until grep -q ffff:0a00:000 /sys/class/infiniband/mlx5_bond_0/ports/1/gids/{gid_of("mlx5_bond_0")}
 do sleep 0.2; done
 """
 """The driver destroys and makes its keys one by one: without KVM that takes half a minute."""
@@ -177,6 +178,7 @@ def test_the_second_ports_driver_leaves_the_bond(guest):
         run(guest, f"echo 0000:02:00.0 > {driver}/bind; {IS_BACK.format(1)}")
 
 
+@pytest.mark.slow
 def test_the_driver_goes_while_there_is_a_bond(guest):
     """Its interfaces leave the bond with it, and come back without."""
     with bonded(guest):
@@ -185,3 +187,47 @@ def test_the_driver_goes_while_there_is_a_bond(guest):
     run(guest, PEER)
     with bonded(guest):
         assert sum(write(guest)) > MANY
+
+
+@pytest.fixture
+def two_guests(suite, tmp_path_factory):
+    """Two guests whose boards are joined port by port, by two segments of a fabric."""
+    fabric = tmp_path_factory.mktemp("bond") / "socket"
+    options = GuestOptions(
+        suite=suite, memory_mib=1536, server_options=("--fabric", f"unix:{fabric}"),
+        devices=("connectx6dx,board=1,segment=1", "connectx6dx,board=1,segment=2"),
+    )  # fmt: skip
+    with running(options, options) as found:
+        for guest in found:
+            run(guest, "modprobe bonding max_bonds=0")
+        yield found
+        no_complaints_since_boot(*found, known=SAYS)
+
+
+@pytest.mark.slow
+def test_link_aggregation_of_two_guests(two_guests):
+    """802.3ad: the kernels agree by LACP, and RoCE leaves by both ports on both sides."""
+    mode = "802.3ad lacp_rate fast"
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(run, guest, BOND.format(mode=mode).replace(ONE, address))
+            for guest, address in zip(two_guests, (ONE, TWO))
+        ]
+        [job.result() for job in jobs]
+    one, two = two_guests
+    for guest in two_guests:
+        assert has_map(guest, "port 1:1 port 2:2")
+        state = run(guest, "cat /proc/net/bonding/bond0")
+        assert "Number of ports: 2" in state
+    before = [sent(guest) for guest in two_guests]
+    gid = gid_of("mlx5_bond_0")
+    told = converse(
+        one, two, f"{TRAFFIC.format(gid=gid)} -b", ONE, server_device="mlx5_bond_0",
+        client_device="mlx5_bond_0",
+    )  # fmt: skip
+    check_table(told)
+    for guest, then in zip(two_guests, before):
+        assert min(now - port for now, port in zip(sent(guest), then)) > MANY
+    with pulled(one, 0):
+        assert has_map(one, "port 1:2 port 2:2")
+        by_address(one, two, RPING, ONE)
