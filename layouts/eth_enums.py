@@ -7,6 +7,10 @@ device.h, port.h, fs.h, qp.h, vport.h and driver.h of Linux 6.12.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from typing import Final
+
+VXLAN_PORTS: Final = frozenset({4789})
+"""UDP ports that are VXLAN's before a driver adds some (IANA_VXLAN_UDP_PORT)."""
 
 
 class WqType(IntEnum):

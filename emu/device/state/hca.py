@@ -29,7 +29,6 @@ from emu.device.objects.queues.page_fault import PageFaultTable
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.remains import Remains
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
-from emu.device.port.eth.headers import VXLAN_PORT
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
@@ -201,8 +200,6 @@ class Hca(ObjectTables):
         self.stopping: Iterator[bool] | None = None
         """The queues that are being stopped for such CQs, as far as they are still to be looked at:
         for each one, whether it has been stopped."""
-        self.vxlan_ports = frozenset({VXLAN_PORT})
-        """UDP ports behind which tunnels are looked for."""
         self.rate_limits: dict[int, RateLimit] = {}
         """The table of packet pacing, by index."""
         self.pins = pins()
@@ -287,7 +284,6 @@ class Hca(ObjectTables):
         self.dumped.clear()
         self.gids.clear()
         self.rate_limits.clear()
-        self.vxlan_ports = frozenset({VXLAN_PORT})
         self.clear_tables(self.remains)
         if self.eswitch is not None:
             self.switch.tables_changed()

@@ -38,7 +38,7 @@ from emu.device.objects.remains import Remains
 from emu.device.objects.table import Numbers, T, Table
 from emu.device.state.caps import Caps
 from emu.device.state.eswitch import Eswitch
-from layouts.eth_enums import FlowTableType
+from layouts.eth_enums import VXLAN_PORTS, FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.models import Model
@@ -154,8 +154,20 @@ class ObjectTables:
             kind: domain for kind, properties, domain in found if properties.ft_support
         }
         """By flow_table_type; the types with ``ft_support``, without those of a switch."""
+        self.vxlan_ports = VXLAN_PORTS
+        """UDP ports behind which VXLAN is looked for."""
         self.eswitch = Eswitch() if self.caps.general.eswitch_manager else None
         """The embedded switch that the function manages."""
+
+    def look_for_vxlan(self, ports: frozenset[int]) -> None:
+        """Take packets to these UDP ports for VXLAN's: the switch, flow tables and offloads."""
+        self.vxlan_ports = ports
+        found = [*self.flow_domains.values()]
+        if self.eswitch is not None:
+            found.append(self.eswitch.fdb)
+        for domain in found:
+            domain.vxlan_ports = ports
+            domain.flush()
 
     def flow_domain(self, table_type: int, vport: int = 0) -> FlowDomain | None:
         """The flow tables of a type, those of a vPort if it is a type of ACLs.

@@ -102,15 +102,34 @@ def test_what_is_inside_decides_behind_the_tunnel(switch):
         assert switch.passes(outer[:16] + length + outer[18:]) == [inner] * passes
 
 
+def over_4(port=4789):
+    """A packet in a VXLAN tunnel over IPv4."""
+    length = (len(OVER_4) - 14 + len(INNER)).to_bytes(2, "big")
+    udp = port.to_bytes(2, "big") + (16 + len(INNER)).to_bytes(2, "big")
+    return OVER_4[:16] + length + OVER_4[18:36] + udp + OVER_4[40:] + INNER
+
+
 def test_a_key_of_the_tunnel_is_matched(switch):
     fdb, table = switch.fdb, switch.first
     group = fdb.group(table, 0, 3, enable=MISC, match_criteria=match_beside(vxlan_vni=0xFFFFFF))
     fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=match_beside(vxlan_vni=VNI))
-    length = (len(OVER_4) - 14 + len(INNER)).to_bytes(2, "big")
-    udp = (16 + len(INNER)).to_bytes(2, "big")
-    packet = OVER_4[:16] + length + OVER_4[18:38] + udp + OVER_4[40:] + INNER
+    packet = over_4()
     assert switch.passes(packet) == [INNER]
     assert switch.passes(packet.replace(VXLAN, VXLAN[:4] + b"\1" + VXLAN[5:])) == []
+
+
+def test_a_tunnel_at_a_port_that_the_driver_has_added(switch):
+    """As with `ip link add type vxlan dstport 8472` (core/lib/vxlan.c)."""
+    fdb, table = switch.fdb, switch.first
+    group = fdb.group(table, 0, 3, enable=MISC, match_criteria=match_beside(vxlan_vni=0xFFFFFF))
+    fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=match_beside(vxlan_vni=VNI))
+    packet = over_4(8472)
+    assert switch.passes(packet) == []
+    driver = switch.manager.driver
+    driver.must(Op.ADD_VXLAN_UDP_DPORT, vxlan_udp_port=8472)
+    assert switch.passes(packet) == [INNER]
+    driver.must(Op.DELETE_VXLAN_UDP_DPORT, vxlan_udp_port=8472)
+    assert switch.passes(packet) == []
 
 
 @pytest.mark.parametrize("field", ["geneve_vni", "geneve_oam", "geneve_opt_len"])

@@ -272,4 +272,5 @@ def _of_segment(headers: Headers, data: bytes) -> Headers:
     packet = Headers(
         data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4, end
     )
+    packet.vxlan_ports = headers.vxlan_ports
     return marked(packet, headers.registers) if isinstance(headers, Marked) else packet

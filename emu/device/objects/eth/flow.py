@@ -22,7 +22,7 @@ from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.reshape import Step
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
-from layouts.eth_enums import FlowSource, FlowTableType
+from layouts.eth_enums import VXLAN_PORTS, FlowSource, FlowTableType
 
 if TYPE_CHECKING:
     from layouts.steering.flow_group import QueryFlowGroupOut
@@ -386,6 +386,8 @@ class FlowDomain:
         """What the decisions take: deliveries, counters and contexts in all of them."""
         self.steps = 0
         """What packets have cost so far, in steps of a round."""
+        self.vxlan_ports = VXLAN_PORTS
+        """UDP ports behind which VXLAN is looked for."""
 
     def flush(self) -> None:
         """Forget all decisions."""

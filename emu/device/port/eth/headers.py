@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from layouts.eth_enums import FlowSource
+from layouts.eth_enums import VXLAN_PORTS, FlowSource
 
 UPLINK: Final = 0xFFFF
 """The number of the vPort that is the cable of the physical port (MLX5_VPORT_UPLINK)."""
@@ -41,7 +41,6 @@ ESP: Final = 50
 AH: Final = 51
 ICMPV6: Final = 58
 
-VXLAN_PORT: Final = 4789
 ROCE_PORT: Final = 4791
 
 _TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
@@ -72,7 +71,8 @@ class Headers:
     """What :func:`parse` found in a frame; offsets are in bytes from the frame's start."""
 
     __slots__ = (
-        "end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "sqn", "version"
+        "end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "sqn", "version",
+        "vxlan_ports",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,8 @@ class Headers:
         """Whether the IP packet is a part of a larger one, the first part included."""
         self.sqn = 0
         """The queue that sends the frame, which only its own device knows; 0: not known."""
+        self.vxlan_ports = VXLAN_PORTS
+        """UDP ports behind which the device that steers the frame looks for VXLAN."""
 
     @property
     def tags(self) -> int:

@@ -70,6 +70,7 @@ def decide(
     ``domain.steps``. ``answers`` are what meters and samplers on its way have said so far: when
     there is one more, the decision is to ask it (``Decision.asks``), and nothing is counted.
     """
+    headers.vxlan_ports = domain.vxlan_ports
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])

@@ -10,6 +10,7 @@ Source: mlx5_ifc.h (fte_match_set_lyr_2_4, fte_match_set_misc); PRM "Flow steeri
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from emu.device.engine.eth.steering import inside
@@ -23,7 +24,6 @@ from emu.device.port.eth.headers import (
     ROCE_PORT,
     TCP,
     UDP,
-    VXLAN_PORT,
     Headers,
     Marked,
 )
@@ -38,6 +38,8 @@ _number: Final = int.from_bytes
 _GRH_BYTES: Final = grh.size
 _BTH_BYTES: Final = bth.size
 _UDP_BYTES: Final = 8
+_GENEVE_PORTS: Final = frozenset({GENEVE_PORT})
+_ROCE_PORTS: Final = frozenset({ROCE_PORT})
 _GRE_KEYED_BYTES: Final = 12
 _TUNNEL_BYTES: Final = 8
 """As much of VXLAN's, Geneve's or a base transport header as is matched."""
@@ -158,11 +160,11 @@ def _flow_label(headers: Headers) -> int | None:
     return _number(headers.frame[headers.l3 : headers.l3 + 4], "big") & 0xFFFFF
 
 
-def _after_udp(headers: Headers, port: int, size: int) -> bytes:
-    """The bytes after a UDP header with this destination port; empty if they are incomplete."""
+def _after_udp(headers: Headers, ports: Collection[int], size: int) -> bytes:
+    """The bytes after a UDP header with such a destination port; empty if they are incomplete."""
     if headers.protocol != UDP or not headers.l4:
         return b""
-    if _number(headers.ports[2:], "big") != port or headers.l4 + 8 + size > headers.end:
+    if _number(headers.ports[2:], "big") not in ports or headers.l4 + 8 + size > headers.end:
         return b""
     return headers.frame[headers.l4 + 8 : headers.l4 + 8 + size]
 
@@ -188,7 +190,7 @@ def _tunnel(headers: Headers) -> bytes:
 
 
 def _vxlan_vni(headers: Headers) -> int | None:
-    vxlan = _after_udp(headers, VXLAN_PORT, 8)
+    vxlan = _after_udp(headers, headers.vxlan_ports, 8)
     return _number(vxlan[4:7], "big") if vxlan and vxlan[0] & 8 else None
 
 
@@ -196,7 +198,7 @@ def _geneve(start: int, stop: int, mask: int) -> Read:
     """Some bits of Geneve's first 8 bytes (RFC 8926 3.4)."""
 
     def read(headers: Headers) -> int | None:
-        geneve = _after_udp(headers, GENEVE_PORT, _TUNNEL_BYTES)
+        geneve = _after_udp(headers, _GENEVE_PORTS, _TUNNEL_BYTES)
         return _number(geneve[start:stop], "big") & mask if geneve else None
 
     return read
@@ -218,7 +220,7 @@ def _bth(start: int, stop: int) -> Read:
         if headers.ethertype == ETH_ROCE:
             found = _after_grh(headers)
         else:
-            found = _after_udp(headers, ROCE_PORT, _BTH_BYTES)
+            found = _after_udp(headers, _ROCE_PORTS, _BTH_BYTES)
         return _number(found[start:stop], "big") if found else None
 
     return read

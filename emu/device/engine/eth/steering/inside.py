@@ -1,7 +1,6 @@
 """Fields of the packet inside a tunnel, and hashes over them.
 
-A packet in which the adapter finds no tunnel lacks these fields. VXLAN is looked for behind its own
-port: those that the driver adds are for checksums.
+A packet in which the adapter finds no tunnel lacks these fields.
 
 Source: mlx5_ifc.h: fte_match_param.inner_headers, tirc.rx_hash_field_selector_inner;
 core/lib/fs_ttc.c: mlx5_create_inner_ttc_table.
@@ -14,11 +13,10 @@ from functools import cache
 from typing import Final
 
 from emu.device.engine.eth.steering.match_field import MatchField, Part, Read
-from emu.device.port.eth.headers import VXLAN_PORT, Headers
+from emu.device.port.eth.headers import Headers
 from emu.device.port.eth.toeplitz import Hasher
 from emu.device.port.eth.tunnel import inner_of
 
-_PORTS: Final = frozenset({VXLAN_PORT})
 _FOLLOWING: Final = (
     "ethertype", "ip_version", "ip_protocol", "ip_dscp", "ip_ecn", "frag", "l4_type", "ipv4_ihl",
     "ttl_hoplimit", "src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6", "tcp_flags", "tcp_sport",
@@ -28,7 +26,7 @@ _FOLLOWING: Final = (
 
 
 def _inside(headers: Headers) -> Headers | None:
-    return inner_of(headers, _PORTS, whole=False)
+    return inner_of(headers, headers.vxlan_ports, whole=False)
 
 
 def _kind(headers: Headers) -> Hashable:

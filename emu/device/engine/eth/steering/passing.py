@@ -62,6 +62,7 @@ def each_of(
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
         one = Packet(Frame(data), headers.source_port)
         one.headers.sqn, one.headers.registers = headers.sqn, headers.registers
+        one.headers.vxlan_ports = headers.vxlan_ports
         found.append((one, one.headers))
     return found
 

@@ -22,12 +22,11 @@ from emu.device.errors import CmdError
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, MOST_MOVED, PacketReformat
 from emu.device.objects.eth.reshape import Reshape
 from emu.device.port.eth.checksum import insert
-from emu.device.port.eth.headers import ETHERNET_BYTES, UDP, VXLAN_PORT, FrameError, Headers, parse
+from emu.device.port.eth.headers import ETHERNET_BYTES, UDP, FrameError, Headers, parse
 from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
 from layouts.enums import Status
 from layouts.eth_enums import ReformatAnchor, ReformatType
 
-_VXLAN_PORTS: Final = frozenset({VXLAN_PORT})
 _EPHEMERAL: Final = 0xC000
 _EPHEMERAL_BITS: Final = 0x3FFF
 _IPV6_BYTES: Final = 40
@@ -90,7 +89,7 @@ def _entropy(headers: Headers) -> int:
 
 def _inner(headers: Headers) -> bytes:
     """The frame in a tunnel; empty when there is none."""
-    at = inner_frame_at(headers, _VXLAN_PORTS)
+    at = inner_frame_at(headers, headers.vxlan_ports)
     return headers.frame[at:] if at and len(headers.frame) >= at + ETHERNET_BYTES else b""
 
 
@@ -104,11 +103,12 @@ def _decapped(headers: Headers) -> bytes:
 def _of_inner(headers: Headers) -> Hashable:
     """All that decides what the packet inside matches behind the end of its tunnel."""
     frame = _inner(headers)
-    return _matched(frame) if frame else None
+    return _matched(frame, headers) if frame else None
 
 
-def _matched(frame: bytes) -> Hashable:
+def _matched(frame: bytes, before: Headers) -> Hashable:
     inner = parse(frame, whole=False)
+    inner.vxlan_ports = before.vxlan_ports
     return base(inner), third_tag(inner), *[part(inner) for part in _ALL_PARTS]
 
 
@@ -120,7 +120,7 @@ def _to_l2(data: bytes) -> Callable[[Headers], bytes]:
         )
 
     def change(headers: Headers) -> bytes:
-        at = inner_packet_at(headers, _VXLAN_PORTS)
+        at = inner_packet_at(headers, headers.vxlan_ports)
         if not 0 < at < len(headers.frame):
             raise FrameError("packet is in no tunnel of IP packets that could end")
         return data + headers.frame[at:]
@@ -133,7 +133,7 @@ def _of_changed(change: Callable[[Headers], bytes]) -> Part:
 
     def part(headers: Headers) -> Hashable:
         try:
-            return _matched(change(headers))
+            return _matched(change(headers), headers)
         except FrameError:
             return None
 

@@ -282,7 +282,7 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
     if frame is headers.frame:
         return headers if isinstance(headers, Marked) else marked(headers, {})
     found = parse(frame, whole=False)
-    found.sqn = headers.sqn
+    found.sqn, found.vxlan_ports = headers.sqn, headers.vxlan_ports
     if isinstance(headers, Marked):
         return marked(found, headers.registers, headers.source_port)
     return marked(found, {})
@@ -308,5 +308,6 @@ def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Ma
         headers.end, headers.fragment,
     )  # fmt: skip
     found.sqn, found.registers = headers.sqn, registers
+    found.vxlan_ports = headers.vxlan_ports
     found.source_port = headers.source_port if isinstance(headers, Marked) else 0
     return found
