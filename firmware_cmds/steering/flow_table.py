@@ -152,7 +152,9 @@ def create_flow_table(
     if ctx.log_size > properties.log_max_ft_size:
         raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
     miss = _lag_next(hca, cmd, ctx.level) if is_demux else _miss(hca, cmd, ctx.level, vport)
-    out.table_id = hca.flow_tables.add(FlowTable(ctx, miss, table_type, vport, is_demux))
+    table = FlowTable(ctx, miss, table_type, vport, is_demux)
+    out.table_id = hca.flow_tables.add(table)
+    domain_of(hca, table).demuxes += is_demux
 
 
 @command(
@@ -207,6 +209,7 @@ def destroy_flow_table(
     table = table_of(hca, cmd)
     domain = domain_of(hca, table)
     hca.flow_tables.remove(table.handle)
+    domain.demuxes -= table.is_demux
     if domain.root is table:
         _set_root(hca, domain, None)
     steering.forget_underlays(domain, table)

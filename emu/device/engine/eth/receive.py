@@ -17,7 +17,7 @@ from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
 from emu.device.engine.eth.lro import Merged, TcpStream
 from emu.device.engine.eth.steering.rewrite import marked
-from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.engine.eth.steering.route import Delivery, route, route_beside
 from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.fcs import Damaged, Wrong
@@ -125,6 +125,37 @@ def take(hca: Hca, frame: Frame) -> None:
         received.errors += 1
 
 
+def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
+    """Take a frame that has come by another port of a LAG, whose master the function is.
+
+    It counts at that port's ``vport``. False when the master's tables leave it to that port's own
+    function, and when it has nothing for tables. Raises FrameError, before anything is counted.
+    """
+    data, most = frame.data, vport.oper_mtu - FCS_BYTES
+    if frame.gso_size > 0:
+        large = _Large(frame)
+        _check_large(large)
+        if large.longest > most:
+            return False
+        hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
+        found = route_beside(hca, large.headers, large.octets, large.packets)
+        if found is None:
+            return False
+        vport.received.add(data, large.packets, large.octets)
+        if found:
+            _give_large(hca, large, found)
+        return True
+    if len(data) > most or is_control(data):
+        return False
+    headers = parse(data)
+    found = route_beside(hca, headers, len(data))
+    if found is None:
+        return False
+    vport.received.add(data)
+    _give(hca, frame, headers, found)
+    return True
+
+
 def take_damaged_in_turn(hca: Hca, frame: Damaged) -> None:
     """:func:`take_in_turn` for a frame that does not fit its check sequence."""
     if not hca.arrivals.do(len(frame.data), _take_damaged, hca, frame):
@@ -161,6 +192,10 @@ def _steer_one(
         return
     if source is not None:
         _count_looped(hca.nic_vport, data, 1, len(data))
+    _give(hca, frame, headers, queues)
+
+
+def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) -> None:
     if frame.checked and not frame.filled:
         headers.frame = insert(headers, l3=True, l4=True)
     round_ = hca.round
@@ -210,20 +245,29 @@ class _Large:
 
 def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> None:
     """Steer a super-frame by its headers, then give each of its packets to the same queues."""
-    data, at, headers = large.data, large.header, large.headers
-    check(parse(data[:at], whole=False), data[at:], large.size)
+    _check_large(large)
     hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
-    queues = route(hca, headers, large.octets, large.packets, source)
+    queues = route(hca, large.headers, large.octets, large.packets, source)
     if not queues:
         if source is None:
             hca.nic_vport.steering_discards += large.packets
         return
     if source is not None:
-        _count_looped(hca.nic_vport, data, large.packets, large.octets)
+        _count_looped(hca.nic_vport, large.data, large.packets, large.octets)
+    _give_large(hca, large, queues)
+
+
+def _check_large(large: _Large) -> None:
+    """Raise FrameError for one that cannot be cut."""
+    data, at = large.data, large.header
+    check(parse(data[:at], whole=False), data[at:], large.size)
+
+
+def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
     if large.packets * len(queues) > MOST_COPIES:
         hca.nic_vport.received.discards += large.packets * len(queues) - MOST_COPIES
         queues = queues[: MOST_COPIES // large.packets]
-    hca.arrivals.begin(_each(hca, large, queues), len(data))
+    hca.arrivals.begin(_each(hca, large, queues), len(large.data))
 
 
 def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import receive, roce
+from emu.device.port.eth.headers import FrameError
 from emu.device.port.eth.traffic import FCS_BYTES
+from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter
@@ -18,23 +20,27 @@ if TYPE_CHECKING:
 
 
 def arrive(hca: Hca, frame: Frame) -> None:
-    """Take a frame from the wire; one for the master's GIDs is the master's.
+    """Take a frame from the wire. Nothing raises here.
 
-    Unless the port's function has the same GID: the two may be different guests'. The port's own
-    link and MTU count, not those of the master's port. Nothing raises here.
+    One for the master's GIDs is the master's, unless the port's function has the same GID: the two
+    may be different guests'. Others pass the master's NIC_RX tables up to the one that tells the
+    ports apart, where it has tables before that. The port's own link and MTU count, not those of
+    the master's port.
     """
     master = _master_beside(hca)
-    if (
-        master is None
-        or frame.gso_size
-        or not roce.is_for(master, frame.data)
-        or roce.is_for(hca, frame.data)
-    ):
+    if master is None or not hca.nic_vport.is_up:
         receive.arrive(hca, frame)
         return
+    if not frame.gso_size and roce.is_for(master, frame.data) and not roce.is_for(hca, frame.data):
+        _arrive_roce(hca, master, frame)
+    elif not _has_tables(master):
+        receive.arrive(hca, frame)
+    elif not master.arrivals.keep(len(frame.data), _steer, hca.adapter, frame):
+        hca.nic_vport.received.discards += 1
+
+
+def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
     vport = hca.nic_vport
-    if not vport.is_up:
-        return
     if len(frame.data) + FCS_BYTES > vport.oper_mtu:
         vport.received.too_long += 1
         vport.received.errors += 1
@@ -44,6 +50,14 @@ def arrive(hca: Hca, frame: Frame) -> None:
             adapter.lent.count_received(frame.data)
     if not master.arrivals.keep(len(frame.data), _take, hca.adapter, frame):
         master.nic_vport.received.discards += 1
+
+
+def _has_tables(master: Hca) -> bool:
+    """Whether frames pass tables of the master before the one that tells the ports apart."""
+    domain = master.flow_domains.get(FlowTableType.NIC_RX)
+    if domain is None or domain.root is None:
+        return False
+    return bool(domain.demuxes) and not domain.root.is_demux
 
 
 def _master_beside(hca: Hca) -> Hca | None:
@@ -63,4 +77,19 @@ def _take(adapter: Adapter[Hca], frame: Frame) -> None:
         return
     master = _master_beside(hca)
     if master is None or not roce.take(master, frame.data):
+        receive.arrive(hca, frame)
+
+
+def _steer(adapter: Adapter[Hca], frame: Frame) -> None:
+    """Let the master's tables decide. What they leave is the port's own."""
+    hca = adapter.manager.node
+    if hca is None:
+        return
+    master = _master_beside(hca)
+    try:
+        is_taken = master is not None and receive.take_beside(master, frame, hca.nic_vport)
+    except FrameError:
+        hca.nic_vport.received.errors += 1
+        return
+    if not is_taken:
         receive.arrive(hca, frame)

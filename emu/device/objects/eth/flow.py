@@ -377,6 +377,8 @@ class FlowDomain:
 
     def __init__(self) -> None:
         self.root: FlowTable | None = None
+        self.demuxes = 0
+        """How many tables there are that tell the ports of a LAG apart."""
         self.underlays: dict[int, FlowTable] = {}
         """Where the packets of underlay queue pairs begin, by their numbers."""
         self.users: dict[Any, int] = {}

@@ -89,6 +89,23 @@ def decide(
     return decision
 
 
+def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: int) -> Decision:
+    """As :func:`decide`, for a packet that has come by another port of a LAG.
+
+    Where the ports are told apart, its way through these tables ends, as a miss.
+    """
+    key = ("beside", base(headers), *[part(headers) for part in domain.users])
+    decision = domain.decisions.get(key)
+    if decision is None:
+        decision = _walk(domain, headers, domain.root, (), is_beside=True)
+        _keep(domain, key, decision)
+    for counter in decision.counters:
+        counter.packets += packets
+        counter.octets += octets
+    domain.steps += len(decision.counters) >> LOG_STEERED_PER_STEP
+    return decision
+
+
 def _keep(domain: FlowDomain, key: Hashable, decision: Decision) -> None:
     items = len(decision.deliveries) + len(decision.counters)
     items += sum(map(len, decision.rewrites))
@@ -112,7 +129,12 @@ class _Way(NamedTuple):
 
 
 def _walk(
-    domain: FlowDomain, headers: Headers, root: FlowTable | None, answers: tuple[int, ...]
+    domain: FlowDomain,
+    headers: Headers,
+    root: FlowTable | None,
+    answers: tuple[int, ...],
+    *,
+    is_beside: bool = False,
 ) -> Decision:
     deliveries: list[tuple[Object, int]] = []
     rewrites: list[tuple[Step, ...]] = []
@@ -136,6 +158,9 @@ def _walk(
             if entry is not None or groups >= MAX_GROUPS or fields >= MAX_FIELDS:
                 break
         if entry is None:
+            if is_beside and table.is_demux:
+                missed = True
+                continue
             if isinstance(table.miss, FlowTable):
                 ways.append(way._replace(table=table.miss))
             switched |= table.miss is Miss.SWITCH_DOMAIN

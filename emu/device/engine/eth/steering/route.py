@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from emu.device.engine.eth.steering.domain import decide
+from emu.device.engine.eth.steering.domain import decide, decide_beside
 from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.flow import Decision, FlowTable
@@ -74,6 +74,31 @@ def route(
     before = domain.steps
     decision = decide(domain, headers, octets, packets, root)
     hca.round.charge(domain.steps - before)
+    return _queues(decision, headers, source)
+
+
+def route_beside(
+    hca: Hca, headers: Headers, octets: int, packets: int = 1
+) -> list[Delivery] | None:
+    """As :func:`route`, for a frame that has come by another port of the LAG whose master this is.
+
+    None when the master's tables leave it to that port's own function.
+    """
+    domain = hca.flow_domains.get(_NIC_RX)
+    if domain is None or domain.root is None or not domain.demuxes:
+        return None
+    if not headers.version and headers.ethertype in _IP:
+        headers = _as_far_as_it_goes(headers)
+    before = domain.steps
+    decision = decide_beside(domain, headers, octets, packets)
+    hca.round.charge(domain.steps - before)
+    if decision.missed and not decision.deliveries:
+        return None
+    return _queues(decision, headers, None)
+
+
+def _queues(decision: Decision, headers: Headers, source: TransportDomain | None) -> list[Delivery]:
+    """The receive queues that a decision leads to."""
     if decision.rewrites:
         return _route_changed(decision, headers, source)
     found: list[Delivery] = []
