@@ -239,6 +239,20 @@ def test_after_the_lag_each_has_its_own_port_again(bonded):
 
 
 @pytest.mark.hostile
+def test_what_waits_for_the_second_port_ends_with_the_lag(bonded):
+    """A frame to this process leaves in the loop's next round, when the LAG is gone."""
+    channel = Channel(QpType.RC, bonded.master, bonded.peer)
+    bonded.give_affinity(channel.sender, 2)
+    wire = bonded.master.hca.wire
+    frame, _ = frame_for(bonded, Channel(QpType.RC, bonded.peer, bonded.master))
+    assert wire.transmit(bonded.master.hca, bonded.peer.mac + frame[6:], channel.sender.qpn)
+    bonded.board.end_lag_of(bonded.master.hca.vhca)
+    bonded.master.settle()
+    assert [way[0] for way in bonded.passed()] == [0, 0]
+    assert bonded.master.hca.roce.dropped["the other port is down"] == 1
+
+
+@pytest.mark.hostile
 @pytest.mark.parametrize("crossed", [False, True])
 def test_two_boards_back_to_back(clock, crossed):
     """Each packet that comes by a second port is taken in a later round, so calls do not nest."""

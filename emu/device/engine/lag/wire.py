@@ -63,9 +63,12 @@ class OtherPort(EthWire["Hca"]):
         """Each packet goes alone."""
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
-        """Carry a frame by the port's function, if that one's link is up."""
-        node = self._adapter.manager.node
-        if node is None or not node.nic_vport.is_up:
+        """Carry a frame by the port's function, if that one's link is up.
+
+        What still waits when the LAG ends is lost: the port is the other function's alone then.
+        """
+        node, board = self._adapter.manager.node, self._adapter.board
+        if node is None or not node.nic_vport.is_up or board.lag_of(self._master) is None:
             source.roce.dropped["the other port is down"] += 1
             return
         if not node.switch.is_decided(node):  # tables count what they let out
