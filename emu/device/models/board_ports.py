@@ -37,14 +37,18 @@ and without it mlx5_ib makes no LAG of the vPorts."""
 def with_port(model: Model, number: int) -> Model:
     """The model as the function of a board's port ``number``, from 1 on.
 
-    It manages the switch behind its port, if the model can have one: without, drivers do not end
-    a LAG before they leave one of its functions (core/eswitch.c: mlx5_eswitch_disable).
+    It manages the switch behind its port, if the model can have one, and only then its board can
+    have a LAG: drivers end a LAG before they leave one of its functions where they disable that
+    one's switch (core/eswitch.c: mlx5_eswitch_disable); else Linux 6.1 panics.
 
     Raises ValueError for one that cannot share a board: its port is not its own, or not Ethernet.
     """
     if model.port_type is not PortType.ETH or model.identity.is_vf:
         raise ValueError("only physical functions with Ethernet ports share a board")
-    if can_switch(model) and not model.general.get("eswitch_manager"):
+    if not can_switch(model):
+        general = {**model.general, "native_port_num": number}
+        return replace(model, general=MappingProxyType(general))
+    if not model.general.get("eswitch_manager"):
         model = with_switch(model)
     general = {**model.general, **LAG, "native_port_num": number}
     key = "flow_table_properties_nic_receive"

@@ -86,12 +86,11 @@ def test_a_board_has_two_ports_of_one_model(functions):
     assert [len(found.adapters) for found in (board, other)] == [2, 1]
 
 
-def test_each_manages_a_switch_if_the_model_has_one():
-    managers = {
-        name: with_port(LINKS[name][PortType.ETH], 1).general.get("eswitch_manager", 0)
-        for name in ("connectx4lx", "connectx5", "connectx7")
-    }
-    assert managers == {"connectx4lx": 0, "connectx5": 1, "connectx7": 1}
+def test_each_manages_a_switch_and_can_be_in_a_lag_if_the_model_has_one():
+    for name, has_one in (("connectx4lx", 0), ("connectx5", 1), ("connectx7", 1)):
+        general = with_port(LINKS[name][PortType.ETH], 2).general
+        assert general["native_port_num"] == 2
+        assert general.get("eswitch_manager", 0) == general.get("lag_master", 0) == has_one
 
 
 @pytest.mark.parametrize(
