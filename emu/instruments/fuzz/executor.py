@@ -16,11 +16,13 @@ from collections.abc import Iterable, Sequence
 from emu.device.faults.text import dump
 from emu.guests import Guest, GuestOptions
 from emu.guests.errors import CommandTimeoutError, GuestError, GuestPanicError, LabError
+from emu.guests.machine.uml import is_uml
 from emu.instruments.coverage.blocks import BlockMap
 from emu.instruments.fuzz.loop import Feedback
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.schedule import Block
-from emu.instruments.fuzz.workloads import INSTALL, MARK, SECTIONS, program
+from emu.instruments.fuzz.turns import ProgramTurns, ShellTurns, Turns
+from emu.instruments.fuzz.workloads import MARK, SECTIONS
 from emu.instruments.outcome import Finding, Kind, findings
 from emu.server.control import Client
 from emu.server.control.client import ControlError
@@ -54,10 +56,11 @@ class GuestExecutor:
     """
 
     def __init__(self, options: GuestOptions, modules: Sequence[str] = MODULES) -> None:
+        self._is_uml = is_uml(options.kernel)
         self._options = dataclasses.replace(
             options,
             probe=False,
-            accelerator="tcg",
+            accelerator="auto" if self._is_uml else "tcg",
             hang_timeout=_HANG_SECONDS,
             boot_timeout=max(options.boot_timeout, _BOOT_SECONDS),
             kernel_arguments=(*_KERNEL_ARGUMENTS, *options.kernel_arguments),
@@ -91,8 +94,7 @@ class GuestExecutor:
             begun = time.monotonic()
             limit = self._limit(one)
             try:
-                words = ["fuzz-turn", "run", one.workload]
-                said = guest.run(words, timeout=limit).stdout
+                said = booted.turns.run(one.workload, limit)
             except CommandTimeoutError:
                 self.stuck += 1
                 feedback = self._ended(booted, control, self._waiting(guest))
@@ -119,8 +121,7 @@ class GuestExecutor:
         for _ in range(2):
             booted = self._ready()
             try:
-                words = ["fuzz-turn", "reset"]
-                if booted.guest.run(words, timeout=RESET_SECONDS).status == 0:
+                if booted.turns.reset():
                     return booted
             except GuestError as error:
                 log.info("the guest is replaced: %s", error)
@@ -135,19 +136,35 @@ class GuestExecutor:
         return self._booted
 
     def _boot(self) -> _Booted:
+        return self._boot_uml() if self._is_uml else self._boot_emulated()
+
+    def _boot_emulated(self) -> _Booted:
         blocks = BlockMap()
         arguments = (*self._options.qemu_arguments, *blocks.arguments())
         guest = Guest(dataclasses.replace(self._options, qemu_arguments=arguments))
         try:
             guest.start()
-            self.boots += 1
-            guest.run(INSTALL, stdin=program().encode(), timeout=_INSTALL_SECONDS).check()
-            listing = guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
-            return _Booted(guest, blocks, Sections(listing.splitlines(), self._modules))
+            return self._installed(guest, ShellTurns(guest), blocks)
         except BaseException:
             guest.stop()
             blocks.close()
             raise
+
+    def _boot_uml(self) -> _Booted:
+        guest = Guest(self._options)
+        try:
+            guest.start()
+            turns = ProgramTurns(guest)
+            return self._installed(guest, turns, turns)
+        except BaseException:
+            guest.stop()
+            raise
+
+    def _installed(self, guest: Guest, turns: Turns, blocks: BlockMap | ProgramTurns) -> _Booted:
+        self.boots += 1
+        turns.install()
+        listing = guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
+        return _Booted(guest, turns, blocks, Sections(listing.splitlines(), self._modules))
 
     def _ended(self, booted: _Booted, control: Client, said: str, why: str = "") -> Feedback:
         """The guest is lost to us: what it has told, and a fresh one the next time."""
@@ -200,7 +217,8 @@ class _Booted:
     """A guest that is ready for turns: which blocks it has executed, and what lies where."""
 
     guest: Guest
-    blocks: BlockMap
+    turns: Turns
+    blocks: BlockMap | ProgramTurns
     sections: Sections
 
     def close(self) -> None:

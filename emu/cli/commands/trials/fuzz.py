@@ -67,8 +67,8 @@ def run(
     """Make plans, carry them out, keep those that make new blocks of the driver run.
 
     The guest is emulated, and its driver's blocks are counted by a plugin for QEMU, which needs a
-    C compiler. Without --time and --runs it goes on until it is interrupted. What an earlier run
-    has left in DIR is the beginning of this one.
+    C compiler; or it is User-Mode Linux with KCOV. Without --time and --runs it goes on until it
+    is interrupted. What an earlier run has left in DIR is the beginning of this one.
     """
     from emu.instruments.fuzz.campaign import FuzzCampaign
     from emu.server.service.plan_files import read_plan

@@ -74,6 +74,12 @@ class Buffer:
         places.update(addresses)
         return count + 1 >= self._words
 
+    def unique(self) -> set[int]:
+        """The places in it, for the task itself; it is empty then."""
+        places = set(self._memory[1 : self._memory[0] + 1])
+        self._memory[0] = 0
+        return places
+
     def close(self) -> None:
         """Give the memory back."""
         self._memory.release()

@@ -1,0 +1,150 @@
+"""The program in a User-Mode Linux guest that carries out the fuzzer's turns and counts by KCOV.
+
+One task does all of it, so nothing has to be started for a turn. A line of standard input is JSON:
+``{"reset": true}``, or ``{"run": SCRIPT, "class": HEX, "count": N, "mark": TEXT}``. A line answers
+each: ``{"done": true}``, or ``{"said": LOG, "places": [ADDRESS, ...]}``. What the driver does in
+this task is counted: probe and removal. A script's programs and kernel threads are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from emu.instruments.coverage.inside.kcov import KCOV, Buffer, enable
+from emu.instruments.coverage.inside.modules import AUTOPROBE, CoverageError, tell
+
+_WORDS = 1 << 20
+_DEVICES = Path("/sys/bus/pci/devices")
+_DRIVER = Path("/sys/bus/pci/drivers/mlx5_core")
+_VENDOR = "0x15b3"
+_KMSG = Path("/dev/kmsg")
+_WARN_ONCE = Path("/sys/kernel/debug/clear_warn_once")
+_RECORD_BYTES = 8192
+_CAPABILITIES, _EXPRESS, _DEVICE_CONTROL, _FLR = 0x34, 0x10, 8, 1 << 15
+_MOST_CAPABILITIES = 48
+_NOTHING = ":"
+
+
+class Turns:
+    """The functions of the guest, the kernel's log, and where this task has been."""
+
+    def __init__(self) -> None:
+        """Raises OSError, CoverageError."""
+        AUTOPROBE.write_text("0")
+        self._load()
+        self._kcov = os.open(KCOV, os.O_RDWR | os.O_CLOEXEC)
+        self._buffer = Buffer(self._kcov, _WORDS)
+        enable(self._kcov)
+        self._log = os.open(_KMSG, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(self._log, 0, os.SEEK_END)
+        self._functions = {
+            path.name: (path / "class").read_text().strip()
+            for path in sorted(_DEVICES.iterdir())
+            if (path / "vendor").read_text().strip() == _VENDOR
+        }
+        self._used: list[str] = []
+        self._places: set[int] = set()
+
+    @staticmethod
+    def _load() -> None:
+        words = ["modprobe", "-a", "mlx5_core", "mlx5_ib", "ib_uverbs", "ib_ipoib"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CoverageError(done.stderr.strip().partition("\n")[0])
+
+    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out one line."""
+        if "reset" in asked:
+            return {"done": self.reset()}
+        said = self.run(asked["run"], asked["class"], asked["count"], asked["mark"])
+        return {"said": said, "places": sorted(self._places)}
+
+    def reset(self) -> bool:
+        """Reset the functions of the last turn; False when one is still bound."""
+        for slot in self._used:
+            if (_DEVICES / slot / "driver").exists():
+                return False
+            function_level_reset(_DEVICES / slot / "config")
+        with contextlib.suppress(OSError):
+            _WARN_ONCE.write_text("1")
+        return True
+
+    def run(self, script: str, pci_class: str, count: int, mark: str) -> str:
+        """Bind, work and unbind; what the kernel has logged meanwhile."""
+        like = [slot for slot, one in self._functions.items() if one.startswith(pci_class)]
+        self._used = (like or list(self._functions))[:count]
+        os.write(self._log, f"<2>{mark}".encode())
+        self._read_log()
+        self._buffer.unique()
+        self._places.clear()
+        for slot in self._used:
+            self._tell_driver("bind", slot)
+        if script.strip() != _NOTHING:
+            subprocess.run(
+                ["sh", "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+        for slot in self._used:
+            if (_DEVICES / slot / "driver").exists():
+                self._tell_driver("unbind", slot)
+        return self._read_log()
+
+    def _tell_driver(self, what: str, slot: str) -> None:
+        with contextlib.suppress(OSError):
+            (_DRIVER / what).write_text(slot)
+        self._places |= self._buffer.unique()
+
+    def _read_log(self) -> str:
+        """The new records, as dmesg shows them (Documentation/ABI/testing/dev-kmsg)."""
+        lines: list[str] = []
+        while True:
+            try:
+                record = os.read(self._log, _RECORD_BYTES).decode(errors="replace")
+            except BlockingIOError:
+                return "".join(lines)
+            except BrokenPipeError:  # some were overwritten
+                continue
+            prefix, _, text = record.partition(";")
+            stamp = int(prefix.split(",")[2])
+            message = text.partition("\n")[0]
+            lines.append(f"[{stamp // 1000000:5}.{stamp % 1000000:06}] {message}\n")
+
+
+def function_level_reset(config: Path) -> None:
+    """Initiate one without the kernel's wait of 100 ms; this device needs none.
+
+    The kernel then finds address registers of zero, which only matter to a bus with addresses.
+    """
+    with config.open("r+b", buffering=0) as file:
+        at = os.pread(file.fileno(), 1, _CAPABILITIES)[0]
+        for _ in range(_MOST_CAPABILITIES):
+            found, following = os.pread(file.fileno(), 2, at)
+            if found == _EXPRESS:
+                where = at + _DEVICE_CONTROL
+                control = int.from_bytes(os.pread(file.fileno(), 2, where), "little") | _FLR
+                os.pwrite(file.fileno(), control.to_bytes(2, "little"), where)
+                return
+            at = following
+
+
+def main(_modules: list[str]) -> None:
+    """Serve lines until standard input ends."""
+    if not KCOV.exists():
+        raise CoverageError("the kernel has no KCOV (CONFIG_KCOV)")
+    try:
+        turns = Turns()
+    except OSError as error:
+        raise CoverageError(f"KCOV does not count: {error}") from error
+    tell(ready=True)
+    for line in sys.stdin:
+        tell(**turns.answer(json.loads(line)))

@@ -1,0 +1,141 @@
+"""How a guest is made to carry out a turn: bind the driver, work, unbind; and then a reset.
+
+An emulated guest runs a shell script, and QEMU tells which blocks it has translated. A User-Mode
+Linux guest has a program of ours that goes on from turn to turn, and counts by KCOV.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from emu.guests import Guest
+from emu.guests.channel import frames
+from emu.guests.errors import CommandTimeoutError, GuestError
+from emu.instruments.coverage import inside
+from emu.instruments.fuzz.workloads import INSTALL, MARK, WORKLOADS, program
+
+_INSTALL_SECONDS = 300.0
+_RESET_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
+_MOST_BYTES = 64 << 20
+
+
+class Turns(Protocol):
+    """What the executor needs of a guest that is up. Everything raises GuestError."""
+
+    def install(self) -> None:
+        """Load the modules, without probing."""
+
+    def reset(self) -> bool:
+        """Reset the functions; False when that cannot be."""
+
+    def run(self, workload: str, seconds: float) -> str:
+        """Carry out a turn; what the kernel has logged. Raises CommandTimeoutError."""
+
+
+class ShellTurns:
+    """By a shell script in the guest."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+
+    def install(self) -> None:
+        """As :meth:`Turns.install`."""
+        self._guest.run(INSTALL, stdin=program().encode(), timeout=_INSTALL_SECONDS).check()
+
+    def reset(self) -> bool:
+        """As :meth:`Turns.reset`."""
+        return self._guest.run(["fuzz-turn", "reset"], timeout=_RESET_SECONDS).status == 0
+
+    def run(self, workload: str, seconds: float) -> str:
+        """As :meth:`Turns.run`."""
+        return self._guest.run(["fuzz-turn", "run", workload], timeout=seconds).stdout
+
+
+class ProgramTurns:
+    """By a program in the guest that goes on: a line to it, a line back."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._said = bytearray()
+        self._complained = bytearray()
+        self._news = threading.Event()
+        words = ["python3", "-I", "-S", "-c", inside.program("ptrace", "kcov", "turns")]
+        self._job = guest.popen(words, has_input=True, sink=self._take)
+        self._places: list[int] = []
+
+    def install(self) -> None:
+        """As :meth:`Turns.install`."""
+        self._answer("loading the driver", _INSTALL_SECONDS)
+
+    def reset(self) -> bool:
+        """As :meth:`Turns.reset`."""
+        return bool(self._ask({"reset": True}, "reset", _RESET_SECONDS).get("done"))
+
+    def run(self, workload: str, seconds: float) -> str:
+        """As :meth:`Turns.run`."""
+        self._places = []
+        one = WORKLOADS[workload]
+        asked = {
+            "run": one.script,
+            "class": one.pci_class,
+            "count": one.functions,
+            "mark": f"{MARK} {workload}",
+        }
+        answer = self._ask(asked, workload, seconds)
+        try:
+            self._places = [int(place) for place in answer.get("places", ())]
+        except (TypeError, ValueError, OverflowError):
+            raise GuestError(f"{workload}: the guest's program told no places") from None
+        return str(answer.get("said", ""))
+
+    def executed(self) -> list[tuple[int, int]]:
+        """Address and length of each block of the last turn, as of QEMU's."""
+        return [(place, 1) for place in self._places]
+
+    def clear(self) -> None:
+        """Nothing has run."""
+        self._places = []
+
+    def close(self) -> None:
+        """It ends with the guest."""
+
+    def _ask(self, what: Mapping[str, Any], name: str, seconds: float) -> dict[str, Any]:
+        self._said.clear()
+        self._job.write(json.dumps(what).encode() + b"\n")
+        return self._answer(name, seconds)
+
+    def _answer(self, name: str, seconds: float) -> dict[str, Any]:
+        """The next line, or why there is none."""
+        deadline = time.monotonic() + seconds
+        while not self._said.endswith(b"\n"):
+            self._news.clear()
+            if self._job.status is not None or self._job.failure is not None:
+                self._guest.wait(self._job)
+                said = self._complained.decode(errors="replace").strip().splitlines()
+                raise GuestError(f"{name}: the guest's program has ended: {said[-1:]}")
+            if time.monotonic() > deadline:
+                raise CommandTimeoutError(f"{name}: not done after {seconds:g} s", b"", b"")
+            if not self._said.endswith(b"\n"):
+                self._news.wait(_LOOK_SECONDS)
+        try:
+            answer = json.loads(self._said.splitlines()[-1])
+        except (ValueError, IndexError, RecursionError):
+            answer = None
+        self._said.clear()
+        if not isinstance(answer, dict):
+            raise GuestError(f"{name}: the guest's program said what is no answer")
+        if "error" in answer:
+            raise GuestError(str(answer["error"]))
+        return answer
+
+    def _take(self, kind: int, data: bytes) -> None:
+        into = self._said if kind == frames.STDOUT else self._complained
+        if len(into) + len(data) > _MOST_BYTES:
+            raise GuestError("the guest's program says too much")
+        into += data
+        self._news.set()
