@@ -32,14 +32,17 @@ KNOWN: tuple[Known, ...] = (
         _names(
             """
             access_register_out alloc_memic_out arm_rq_out arm_xrc_srq_out attach_to_mcg_out
+            create_lag_out create_vport_lag_out
             dealloc_memic_out dealloc_pd_out
             dealloc_q_counter_out dealloc_transport_domain_out dealloc_uar_out dealloc_xrcd_out
-            destroy_cq_out destroy_dct_out destroy_eq_out destroy_mkey_out destroy_psv_out
+            destroy_cq_out destroy_dct_out destroy_eq_out destroy_lag_out destroy_mkey_out
+            destroy_psv_out destroy_vport_lag_out
             destroy_qp_out
             destroy_rmp_out destroy_srq_out destroy_uctx_out destroy_umem_out destroy_xrc_srq_out
             detach_from_mcg_out
             disable_hca_out drain_dct_out enable_hca_out init_hca_out modify_cq_out
-            modify_hca_vport_context_out modify_memic_out modify_rmp_out page_fault_resume_out
+            modify_hca_vport_context_out modify_lag_out modify_memic_out modify_rmp_out
+            page_fault_resume_out
             pcap_reg
             qp_2err_out qp_2rst_out query_cq_out query_dct_out query_eq_out
             query_hca_vport_context_out
@@ -60,7 +63,7 @@ KNOWN: tuple[Known, ...] = (
         _names(
             """
             create_general_object_out create_general_object_in destroy_general_object_in
-            destroy_general_object_out
+            destroy_general_object_out modify_general_object_in modify_general_object_out sched_elem
             """
         ),
     ),
