@@ -53,6 +53,7 @@ def test_a_link_that_flaps_and_an_adapter_that_recovers(watched):
     watched.until("Fatal error 5 detected", "health recovery succeeded")
 
 
+@pytest.mark.slow
 def test_an_adapter_that_is_gone(watched):
     watched.load("bus-gone-for-good")
     watched.until("^mlx5_0 device: there -> gone$")

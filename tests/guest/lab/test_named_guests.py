@@ -75,7 +75,9 @@ def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
     assert b"no guests" in mlx5emu("ps").stdout
 
 
-@pytest.mark.parametrize("how", ["reboot", "echo b > /proc/sysrq-trigger"])
+@pytest.mark.parametrize(
+    "how", ["reboot", pytest.param("echo b > /proc/sysrq-trigger", marks=pytest.mark.slow)]
+)
 def test_a_guest_that_reboots_comes_back(mlx5emu, how):
     """Whether it says so before or not, and more than once; then it powers off, and stays so."""
     assert mlx5emu("up", "dev", "--memory", "1024").returncode == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emu.guests.archive.names import SUITES
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.guests.image import image
 from emu.guests.image.driver import driver_binaries
 from layouts.btf import binaries
@@ -17,9 +17,12 @@ from layouts.registry import structures
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_every_structure_is_the_drivers(suite, tmp_path):
-    driver = binaries.load(*driver_binaries(image.ensure(suite), tmp_path))
+@pytest.mark.parametrize(
+    "of",
+    [pytest.param(one, marks=[] if one == DEFAULT_SUITE else pytest.mark.slow) for one in SUITES],
+)
+def test_every_structure_is_the_drivers(of, tmp_path):
+    driver = binaries.load(*driver_binaries(image.ensure(of), tmp_path))
     ours = structures()
     report = check(ours, driver.release, driver.btfs, KNOWN)
     assert report.differences == []

@@ -117,6 +117,7 @@ class TestInOneGuest:
         by_address(guest, guest, commands, ONE)
 
 
+@pytest.mark.slow
 def test_ends_of_different_versions_do_not_meet(lab, suite):
     """A port has GIDs of both, but an end takes only what comes by the version of its own."""
     guest = lab.get(GuestOptions(suite=suite, devices=("connectx6dx",), memory_mib=1024))
