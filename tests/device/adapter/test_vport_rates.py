@@ -221,6 +221,17 @@ class TestRoce:
         roce.switch.queue(FIRST, 400)
         assert 95 < time() < 115
 
+    def test_nobody_waits_for_it_when_it_is_done(self, roce, time, clock):
+        """Its last frame has used up the rate, and no other follows."""
+        element = roce.switch.vport(FIRST, roce.switch.element(), mbps=100)
+        time()
+        assert not roce.switch.manager.hca.scheduling_elements.need(element).wanting
+        sq = roce.switch.queue(FIRST, 400)
+        for _ in range(300):
+            roce.channel.left.settle()
+            clock.advance(MS // 10)
+        assert 290 <= len(all_good(sq.cq)) <= 315
+
     def test_a_reset_while_the_next_frame_waits(self, roce, write, clock):
         roce.switch.vport(FIRST, roce.switch.element(), mbps=1)
         write()
@@ -231,9 +242,28 @@ class TestRoce:
         member = roce.switch.members[FIRST]
         member.function.reset()
         assert clock.waiting() < waiting
+        (element,) = (one for one in roce.switch.manager.hca.scheduling_elements if one.parent)
+        assert not element.wanting
         assert member.hca.roce_pacing is not None
         clock.advance(100 * MS)
         assert not member.hca.internal_errors
+
+
+@pytest.mark.parametrize("how", ["reset", "teardown", "destroyed"])
+def test_nobody_waits_for_a_queue_that_is_gone(switch, root, how):
+    number = switch.vport(FIRST, root, mbps=1)
+    sq = switch.queue(FIRST, 20)
+    switch.passed(10 * MS)
+    elements = switch.manager.hca.scheduling_elements
+    assert elements.need(number).wanting
+    member = switch.members[FIRST]
+    if how == "reset":
+        member.function.reset()
+    elif how == "teardown":
+        member.driver.must(Op.TEARDOWN_HCA)
+    else:
+        member.driver.must(Op.DESTROY_SQ, sqn=sq.sqn)
+    assert not any(element.wanting for element in elements)
 
 
 def test_queues_of_a_vport_take_turns(switch, root):

@@ -258,7 +258,7 @@ def quiesce(hca: Hca) -> None:
     """Stop all queues without completions and events: their memory must not be touched any more."""
     for sq in hca.sqs:
         sq.state = SqState.RST
-        sq.stop_waiting()
+        stop_pacing(sq)
     for rq in hca.rqs:
         rq.state = RqState.RST
         rq.stop_waiting()

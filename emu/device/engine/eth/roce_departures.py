@@ -76,11 +76,14 @@ class Departures:
         return self._eth.is_pausing_to(mac) or self._delay(source) > 0
 
     @staticmethod
-    def _delay(source: Hca) -> int:
-        """In how many nanoseconds the vPort's rate lets the next frame through."""
+    def _delay(source: Hca, *, wants: bool = False) -> int:
+        """In how many nanoseconds the vPort's rate lets the next frame through.
+
+        While nobody ``wants`` to send one, the interface's queues need not wait for it.
+        """
         if source.roce_pacing is None:
             return 0
-        return source.roce_pacing.delay(source.clock.now_ns())
+        return source.roce_pacing.delay(source.clock.now_ns(), wants=wants)
 
     def await_room(self, source: Hca, mac: bytes) -> None:
         """Go on when frames to this address may be sent: the port tells, or a timer."""
@@ -89,9 +92,8 @@ class Departures:
             self._room.append(room)
             self._eth.when_room_to(mac, room)
         elif self._next is None:
-            self._next = source.clock.call_later(
-                self._delay(source), partial(self._its_time, source)
-            )
+            delay = self._delay(source, wants=True)
+            self._next = source.clock.call_later(delay, partial(self._its_time, source))
 
     def _its_time(self, source: Hca) -> None:
         self._next = None

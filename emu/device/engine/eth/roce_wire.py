@@ -61,6 +61,8 @@ class RoceWire:
 
     def attach(self, hca: Hca) -> None:
         """The function is there; after a reset, its new state replaces the old one."""
+        if self._hca is not None and self._hca.roce_pacing is not None:
+            self._hca.roce_pacing.rest()
         self.begin(hca)
         # The manager's own element, if it had one, has gone with its state.
         hca.roce_pacing = None if hca.vhca.is_manager else pacing.of_vport(hca)

@@ -199,8 +199,12 @@ class Pacing:
         self._wanted: set[Claim] = set()
         """The claims by which the queue has had to wait since it last had nothing to send."""
 
-    def delay(self, now_ns: int) -> int:
-        """In how many nanoseconds the next request may leave; 0 for now."""
+    def delay(self, now_ns: int, *, wants: bool = True) -> int:
+        """In how many nanoseconds the next request may leave; 0 for now.
+
+        If there ``wants`` to be one it waits in line then, before others that had more, until it
+        leaves or :meth:`rest`.
+        """
         own = max((limit.delay(now_ns) for limit in self._limits), default=0)
         if not self._ways:
             return own
@@ -210,7 +214,8 @@ class Pacing:
             found = max(found, *delays)
             wanted |= _held_back(way, own, delays)
         if found:
-            self._want(wanted)
+            if wants:
+                self._want(wanted)
         elif any(claim.is_ahead() for way in self._ways for claim, _ in way):
             return SLACK_NS
         return found
