@@ -62,7 +62,7 @@ def configure(
         arch = _UML if machine == kconfig.UML else ()
         _make(tree, output, "-s", *arch, "allnoconfig", f"KCONFIG_ALLCONFIG={fragment.name}")
     got = kconfig.parse((where / ".config").read_text())
-    return [name for name, value in requested.items() if got.get(name) != value]
+    return [name for name, value in requested.items() if got.get(name, "n") != value]
 
 
 def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ()) -> Path:

@@ -55,6 +55,7 @@ def smallest(debug: Iterable[str], machine: str = QEMU) -> dict[str, str]:
         if name not in table()["debug"]:
             raise LabError(f"no debugging feature {name!r}: one of {', '.join(features())}")
         options |= table()["debug_info"] | table()["debug"][name]
+        options |= table().get(f"debug_{machine}", {}).get(name, {})
     return {name: str(value) for name, value in options.items()}
 
 

@@ -151,3 +151,10 @@ def test_the_smallest_configurations():
     assert not {"SERIAL_8250", "VIRTIO_PCI", "KVM_GUEST"} & set(for_uml)
     assert for_uml["MLX5_CORE"] == for_qemu["MLX5_CORE"] == "m"
     assert for_uml["UML_PCI_OVER_VIRTIO_DEVICE_ID"] == "1234"
+
+
+def test_a_kernel_with_kcov_is_not_instrumented_as_a_whole():
+    """It would not start."""
+    assert kconfig.smallest(["kcov"])["KCOV_INSTRUMENT_ALL"] == "y"
+    options = kconfig.smallest(["kcov"], kconfig.UML)
+    assert (options["KCOV"], options["KCOV_INSTRUMENT_ALL"]) == ("y", "n")
