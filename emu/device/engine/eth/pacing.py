@@ -29,12 +29,17 @@ def apply(hca: Hca, sq: Sq) -> None:
 
     A queue whose terms are the same stays in debt for what it has sent.
     """
-    terms = _terms(hca, sq)
-    if sq.pacing is None or sq.pacing.terms != terms:
-        if sq.pacing is not None:
-            sq.pacing.rest()
-        sq.pacing = Pacing(terms) if any(terms) else None
+    sq.pacing = _by(_terms(hca, sq), sq.pacing)
     go_on(hca, sq)
+
+
+def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
+    """The pacing by these terms: the present one, with its debt, if they are its own."""
+    if present is not None:
+        if present.terms == terms:
+            return present
+        present.rest()
+    return Pacing(terms) if any(terms) else None
 
 
 def _terms(hca: Hca, sq: Sq) -> Terms:
@@ -48,10 +53,11 @@ def _terms(hca: Hca, sq: Sq) -> Terms:
     )
 
 
-def of_vport(hca: Hca) -> Pacing | None:
-    """What RoCE has to keep to: all its frames share what is left of the vPort's rate."""
+def apply_to_roce(hca: Hca) -> None:
+    """As :func:`apply`, for RoCE: all its frames share what is left of the vPort's rate."""
     element = _element_of_vport(hca)
-    return None if element is None else Pacing(Terms(None, None, (element,)))
+    leaves = () if element is None else (element,)
+    hca.roce_pacing = _by(Terms(None, None, leaves), hca.roce_pacing)
 
 
 def _element_of_vport(hca: Hca) -> SchedulingElement | None:
@@ -67,9 +73,7 @@ def apply_to_all(hca: Hca) -> None:
 
     When another rate changes before the last of them, all begin again after it. RoCE knows at once.
     """
-    if hca.roce_pacing is not None:
-        hca.roce_pacing.rest()
-    hca.roce_pacing = of_vport(hca)
+    apply_to_roce(hca)
     hca.has_new_rates = True
     if not hca.repacing:
         hca.repacing.begin(_apply_to_all(hca))

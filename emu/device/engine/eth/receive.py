@@ -316,5 +316,5 @@ def _of_segment(headers: Headers, data: bytes) -> Headers:
     packet = Headers(
         data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4, end
     )
-    packet.vxlan_ports = headers.vxlan_ports
+    packet.belong_with(headers)
     return marked(packet, headers.registers) if isinstance(headers, Marked) else packet

@@ -64,8 +64,8 @@ class RoceWire:
         if self._hca is not None and self._hca.roce_pacing is not None:
             self._hca.roce_pacing.rest()
         self.begin(hca)
-        # The manager's own element, if it had one, has gone with its state.
-        hca.roce_pacing = None if hca.vhca.is_manager else pacing.of_vport(hca)
+        if not hca.vhca.is_manager:  # whose own element, if it had one, has gone with its state
+            pacing.apply_to_roce(hca)
 
     def begin(self, hca: Hca) -> None:
         """As ``attach``, for one more wire of the function."""

@@ -157,7 +157,8 @@ def _leave(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: i
     """
     assert sq.tis is not None  # only queues with a TIS send frames
     vport = hca.nic_vport
-    if not (_port_of(hca, sq.tis.affinity).nic_vport if sq.tis.affinity else vport).is_up:
+    by = _port_of(hca, sq.tis.affinity) if sq.tis.affinity else hca
+    if not by.nic_vport.is_up:
         vport.sent.discards += packets
     elif longest + FCS_BYTES > vport.oper_mtu:
         vport.sent.too_long += packets
@@ -174,8 +175,8 @@ def _leave(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: i
                 return
         if hca.faults is not None:
             hca.faults.show(FRAME_TX_POINT, frame)
-        elif sq.tis.affinity:
-            _leave_by(_port_of(hca, sq.tis.affinity), hca, frame, packets, octets)
+        elif by is not hca:
+            _leave_by(by, hca, frame, packets, octets)
         else:
             hca.switch.forward(hca, frame)
 
@@ -196,7 +197,7 @@ def _port_of(hca: Hca, affinity: int) -> Hca:
 
 def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> None:
     """Put a frame on the wire of another function's port."""
-    if by is not hca and not by.switch.is_decided(by):  # tables count what they let out
+    if not by.switch.is_decided(by):  # tables count what they let out
         for adapter in (by.adapter, hca.adapter):
             adapter.lent.sent.add(frame.data, packets, octets)
     by.switch.forward(by, frame)

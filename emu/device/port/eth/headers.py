@@ -106,6 +106,10 @@ class Headers:
         self.vxlan_ports = VXLAN_PORTS
         """UDP ports behind which the device that steers the frame looks for VXLAN."""
 
+    def belong_with(self, other: Headers) -> None:
+        """It is of the same packet on its way through a device: what only that device knows."""
+        self.sqn, self.vxlan_ports = other.sqn, other.vxlan_ports
+
     @property
     def tags(self) -> int:
         """Number of VLAN tags found, MAX_TAGS at most."""

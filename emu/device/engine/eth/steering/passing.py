@@ -61,8 +61,8 @@ def each_of(
     found = []
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
         one = Packet(Frame(data), headers.source_port)
-        one.headers.sqn, one.headers.registers = headers.sqn, headers.registers
-        one.headers.vxlan_ports = headers.vxlan_ports
+        one.headers.belong_with(headers)
+        one.headers.registers = headers.registers
         found.append((one, one.headers))
     return found
 

@@ -108,7 +108,7 @@ def _of_inner(headers: Headers) -> Hashable:
 
 def _matched(frame: bytes, before: Headers) -> Hashable:
     inner = parse(frame, whole=False)
-    inner.vxlan_ports = before.vxlan_ports
+    inner.belong_with(before)
     return base(inner), third_tag(inner), *[part(inner) for part in _ALL_PARTS]
 
 

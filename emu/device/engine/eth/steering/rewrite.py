@@ -282,7 +282,7 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
     if frame is headers.frame:
         return headers if isinstance(headers, Marked) else marked(headers, {})
     found = parse(frame, whole=False)
-    found.sqn, found.vxlan_ports = headers.sqn, headers.vxlan_ports
+    found.belong_with(headers)
     if isinstance(headers, Marked):
         return marked(found, headers.registers, headers.source_port)
     return marked(found, {})
@@ -307,7 +307,7 @@ def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Ma
         frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
         headers.end, headers.fragment,
     )  # fmt: skip
-    found.sqn, found.registers = headers.sqn, registers
-    found.vxlan_ports = headers.vxlan_ports
+    found.belong_with(headers)
+    found.registers = registers
     found.source_port = headers.source_port if isinstance(headers, Marked) else 0
     return found
