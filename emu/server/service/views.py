@@ -16,6 +16,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import ITEMS_PER_PORTION, KEYS_PER_PORTION
 from emu.device.state.hca import Hca
+from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, PortType
 from layouts.eth_enums import RoceVersion
 
@@ -58,6 +59,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
         },
         "objects": {table.kind: len(table) for table in hca.tables},
         **({"roce": _roce(hca)} if hca.model.port_type is PortType.ETH else {}),
+        **adapter(hca),
         "ledger": {
             "used": hca.ledger.used,
             "limit": hca.ledger.limit,

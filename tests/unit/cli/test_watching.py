@@ -124,6 +124,23 @@ def test_two_functions_fit_a_terminal(server, monkeypatch, words):
     assert "4.0 MiB of 4.0 GiB held" in out.getvalue()
 
 
+def test_a_manager_says_what_its_switch_and_lag_do(server, monkeypatch):
+    told = two_functions()
+    sfs = [{"function_id": 0x8000, "sfnum": 7, "state": "IN_USE", "objects": 93}]
+    told["functions"][0]["switch"] = {"decides": True, "sfs": sfs}
+    told["functions"][1]["switch"] = {"decides": False, "sfs": []}
+    told["functions"][1]["lag"] = {"remap": [1, 1], "vports": True}
+    server(told)
+    out = io.StringIO()
+    monkeypatch.setattr(status_command, "console", lambda: Console(width=80, file=out))
+    assert CliRunner().invoke(main, ["status"]).exit_code == 0
+    lines = out.getvalue().splitlines()
+    assert "function 0: its FDB decides (switchdev)" in lines
+    assert "function 0: sub-function 0x8000: sfnum 7, IN_USE, 93 objects" in lines
+    assert "function 15: its switch has no FDB (legacy)" in lines
+    assert "function 15: LAG: affinity 1 by port 1, 2 by port 1; one vPort" in lines
+
+
 def test_top_shows_rates_and_what_goes_wrong():
     group = view(answer(commands=10), answer(t_ns=2 * 10**9, commands=30, error_completions=4))
     console = Console(width=200, record=True, file=io.StringIO())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,8 @@ def status(
     for one in answer["functions"]:
         if lost := one["counts"].get("lost_events"):
             screen.print(f"function {one['function']}: {lost:,.0f} events lost, EQ overrun")
-        screen.print(f"function {one['function']}: {_ledger(one['ledger'])}")
+        for line in (*_adapter(one), _ledger(one["ledger"])):
+            screen.print(f"function {one['function']}: {line}")
 
 
 def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
@@ -122,6 +123,20 @@ def _segment(segment: Mapping[str, Any]) -> Table:
         up = "up" if port["up"] else "down"
         table.add_row(one_line(port["port"]), up, *counts, one_line(dropped) or "-")
     return table
+
+
+def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
+    """Its embedded switch, the sub-functions, and the LAG that it is the master of."""
+    if switch := function.get("switch"):
+        yield (
+            "its FDB decides (switchdev)" if switch["decides"] else "its switch has no FDB (legacy)"
+        )
+        for sf in switch["sfs"]:
+            about = f"sfnum {sf['sfnum']}, {sf['state']}, {sf['objects']} objects"
+            yield f"sub-function {sf['function_id']:#x}: {about}"
+    if lag := function.get("lag"):
+        ways = (f"{affinity} by port {port}" for affinity, port in enumerate(lag["remap"], 1))
+        yield f"LAG: affinity {', '.join(ways)}; {'one vPort' if lag['vports'] else 'two vPorts'}"
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:

@@ -1,0 +1,39 @@
+"""What a server reports about the adapter of a function: embedded switch, sub-functions, LAG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from layouts.eth_enums import VhcaState
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def adapter(hca: Hca) -> dict[str, Any]:
+    """What a function manages: its ``switch``, and the ``lag`` that it is the master of.
+
+    Neither is told of a function that has none.
+    """
+    told: dict[str, Any] = {}
+    if hca.eswitch is not None:
+        told["switch"] = {"decides": hca.eswitch.fdb.root is not None, "sfs": _sub_functions(hca)}
+    lag = hca.adapter.board.lag_of(hca.vhca)
+    if lag is not None:
+        told["lag"] = {"remap": list(lag.remap), "vports": lag.has_vports}
+    return told
+
+
+def _sub_functions(hca: Hca) -> list[dict[str, Any]]:
+    """Those that have been allocated."""
+    found = hca.sub_functions.all if hca.sub_functions is not None else []
+    return [
+        {
+            "function_id": one.number,
+            "sfnum": one.sw_function_id,
+            "state": one.state.name,
+            "objects": sum(map(len, one.node.tables)) if one.node is not None else 0,
+        }
+        for one in found
+        if one.state is not VhcaState.INVALID
+    ]
