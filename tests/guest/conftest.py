@@ -28,14 +28,27 @@ def driver_coverage_file(request):
 
 
 @pytest.fixture(scope="package")
-def lab():
-    """The guests of all tests here; skips where the lab cannot run."""
-    missing = [check for check in doctor.examine() if check.state is doctor.State.BAD]
-    if missing:
-        pytest.skip("; ".join(f"{check.part}: {check.result}" for check in missing))
+def pool():
+    """The guests that tests share."""
     pool = GuestPool()
     yield pool
     pool.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_guest_waits_for_long(pool):
+    """Guests that a whole module has not asked for are stopped; who wants one again boots it."""
+    yield
+    pool.stop_unwanted()
+
+
+@pytest.fixture(scope="package")
+def lab(pool):
+    """The pool of guests; skips where the lab cannot run."""
+    missing = [check for check in doctor.examine() if check.state is doctor.State.BAD]
+    if missing:
+        pytest.skip("; ".join(f"{check.part}: {check.result}" for check in missing))
+    return pool
 
 
 @pytest.fixture

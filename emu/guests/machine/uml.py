@@ -102,7 +102,8 @@ def command(
         str(kernel.resolve()),
         f"mem={options.memory_mib}M",
         f"initrd={initrd}",
-        f"ubd0={work / 'root.cow'},{root.root_disk}",
+        # c: not locked. Else QEMU could not open the suite's image while this guest runs.
+        f"ubd0c={work / 'root.cow'},{root.root_disk}",
         *("con=null", f"con0=null,fd:{descriptors.console}", f"ssl0=fd:{descriptors.port}"),
         *("panic=-1", "oops=panic", "audit=0", f"loglevel={level}"),
         f"virt_pci.max_delay_us={_MAX_DELAY_US}",

@@ -81,7 +81,7 @@ def test_a_program_that_says_none(tmp_path, text):
 def test_the_command_line(command, kernel, tmp_path):
     words, told = command([Path("/run/f0"), Path("/run/f1")], kernel_arguments=("quiet",))
     assert words[0] == str(kernel)
-    assert f"ubd0={tmp_path}/root.cow,/images/root.ext4" in words
+    assert f"ubd0c={tmp_path}/root.cow,/images/root.ext4" in words
     assert "ssl0=fd:8" in words
     assert "con0=null,fd:9" in words
     assert [word for word in words if word.startswith("virtio_uml")] == [
