@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -18,6 +20,40 @@ settings.register_profile("mlx5emu", deadline=None)
 settings.load_profile("mlx5emu")
 
 GUEST_TEST_TIMEOUT = 900  # seconds; the first one may build an image
+
+
+class _Patch(pytest.MonkeyPatch):
+    """Skips a test that puts something into the place of compiled code, which would not notice.
+
+    Compiled code looks up neither functions nor constants when it uses them.
+    """
+
+    def setattr(self, target, name, *value, **options):
+        """As ``MonkeyPatch.setattr``, with an object and a name, or a name with dots."""
+        owner, replaced = target, name
+        if not value:
+            module, _, replaced = target.rpartition(".")
+            owner = sys.modules.get(module)
+        is_method = callable(getattr(type(owner), replaced, None))
+        if _is_compiled(owner) or (is_method and _is_compiled(type(owner))):
+            pytest.skip(f"compiled: it replaces {replaced}")
+        super().setattr(target, name, *value, **options)
+
+
+def _is_compiled(owner):
+    """Whether it is a module that is compiled, or a class of one."""
+    module = sys.modules.get(owner.__module__) if isinstance(owner, type) else owner
+    return isinstance(module, ModuleType) and (getattr(module, "__file__", "") or "").endswith(
+        ".so"
+    )
+
+
+@pytest.fixture
+def monkeypatch():
+    """pytest's own where the device is pure Python."""
+    patch = _Patch() if code() == COMPILED else pytest.MonkeyPatch()
+    yield patch
+    patch.undo()
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import emu
-
-ROOT = Path(emu.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("layouts", "emu", "firmware_cmds")
 
 

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 from helpers.each import for_each
 
-import firmware_cmds
 from emu.device.cmdif.registry import Command, command
 from firmware_cmds import TABLE
 from firmware_cmds.table import markdown
 from layouts.enums import Op
 from layouts.registry import structures
 
-README = Path(firmware_cmds.__file__).with_name("README.md")
+README = Path(__file__).parents[2] / "firmware_cmds" / "README.md"
 OTHER_NAMES = {
     Op.ACCESS_REG: "access_register",
     Op.SQD_RTS_QP: "sqd2rts_qp",

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import emu
-
-ROOT = Path(emu.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     *ROOT.glob("*.md"),
     *(page for room in ("share", "examples", "scripts", "emu", "layouts", "firmware_cmds")

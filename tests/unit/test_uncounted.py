@@ -5,33 +5,30 @@ from pathlib import Path
 
 import pytest
 
-import emu
-import firmware_cmds
-from emu.device.port import congestion as port_congestion
 from emu.device.port.eth import counter_groups
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.ib.port import IbPort
-from firmware_cmds.function import congestion as congestion_commands
 from firmware_cmds.uncounted import UNCOUNTED
 from layouts.function import congestion, vport
 from layouts.objects import counter
 from layouts.regs import reg
 from layouts.wire import mads
 
+ROOT = Path(__file__).parents[2]
 HEADER = {"status", "syndrome", "port_select", "counter_select", "op_mod"}
 WORDS = {
     word
-    for package in (emu, firmware_cmds)
-    for path in Path(package.__file__).parent.rglob("*.py")
+    for package in ("emu", "firmware_cmds")
+    for path in (ROOT / package).rglob("*.py")
     if path.name != "uncounted.py"
     for word in re.findall(r"\w+", path.read_text())
 }
 """Of the sources."""
 OF_CONGESTION = {
     word
-    for module in (port_congestion, congestion_commands)
-    for word in re.findall(r"\w+", Path(module.__file__).read_text())
+    for path in ("emu/device/port/congestion.py", "firmware_cmds/function/congestion.py")
+    for word in re.findall(r"\w+", (ROOT / path).read_text())
 }
 """Of congestion control: one of its counters has a name that other parts use."""
 

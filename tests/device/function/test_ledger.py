@@ -212,6 +212,7 @@ def test_teardown_and_reset_free_it(cold, driver, function, maker, ledger, profi
     assert function.hca.ledger.accounts == pages
 
 
+@pytest.mark.pure("it replaces a method of the function")
 def test_commands_at_work_are_counted(driver, function, maker, ledger):
     found = set()
     run = function.run

@@ -7,9 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import emu
-
-ROOT = Path(emu.__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 PROGRAMS = ("mlx5emu", "pytest")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import yaml
 
-import emu
-
-ROOT = Path(emu.__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "examples" / "tools"
 
 

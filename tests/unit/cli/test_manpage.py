@@ -8,12 +8,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import emu
 from emu.cli.guide import index
 from emu.cli.main import main
 from emu.cli.manpage import page
 
-SHARE = Path(emu.__file__).parents[1] / "share"
+SHARE = Path(__file__).parents[3] / "share"
 STORED = SHARE / "man" / "man1" / "mlx5emu.1"
 
 

@@ -114,14 +114,14 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
         return Failure(_BAD, f"opcode {wqe.opcode:#x} is not for this queue")
     try:
         work(hca, sq, wqe)
-    except BadWqeError as error:
-        return Failure(_BAD, str(error))
-    except BindError as error:
-        return Failure(CqeSyndrome.MW_BIND_ERR, str(error))
-    except FrameLengthError as error:
-        return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, str(error))
-    except AccessError as error:
-        return Failure.of_access(error)
+    except BadWqeError as bad:
+        return Failure(_BAD, str(bad))
+    except BindError as not_bound:
+        return Failure(CqeSyndrome.MW_BIND_ERR, str(not_bound))
+    except FrameLengthError as too_long:
+        return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, str(too_long))
+    except AccessError as no_access:
+        return Failure.of_access(no_access)
     if sq.ts_cq is not None and work not in (change_key, access_aso):
         port_stamps.tell(hca, sq, sq.ts_cq, wqe)
     return None

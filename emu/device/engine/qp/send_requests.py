@@ -127,10 +127,10 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
         return Failure(CqeSyndrome.WR_FLUSH_ERR, "its stream has failed", Cause.FAILURE)
     try:
         work = operation(hca, qp, wqe)
-    except AccessError as error:
-        return _not_accessible(hca, qp, wqe, error)
-    except (BindError, BadWqeError) as error:
-        return Failure(_SYNDROMES[type(error)], str(error))
+    except AccessError as no_access:
+        return _not_accessible(hca, qp, wqe, no_access)
+    except (BindError, BadWqeError) as refused:
+        return Failure(_SYNDROMES[type(refused)], str(refused))
     limit = qp.max_datagram if isinstance(work, _DATAGRAMS) else 1 << qp.log_msg_max
     if work is not None and work.length > limit:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")

@@ -1,7 +1,5 @@
 """BSFs: what they may say, and which blocks are not checked."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from emu.device.engine.mr.block_signature import (
@@ -12,11 +10,13 @@ from emu.device.engine.mr.block_signature import (
     Form,
     Syndrome,
 )
+from emu.device.objects.domains import Pd
+from emu.device.objects.memory.psv import Psv
 from layouts.rings.wqe import bsf
 
 VALID, SAME, WITH_INLINE = 1 << 15, 1 << 4, 2 << 6
 CRC32, CRC64 = 0x20 << 24, 0x50 << 24
-PSV = SimpleNamespace(transient_sig=0)
+PSV = Psv(Pd())
 
 
 def parse(basic, mem=None, wire=None, psv=PSV):

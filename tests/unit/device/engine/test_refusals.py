@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from helpers.pure import pure_only
 
 from emu.device.engine.eth import receive as eth_receive
 from emu.device.engine.mr import access, page_faults, signed_stream, special_keys
@@ -36,6 +37,8 @@ from emu.device.state import turns
 from emu.device.state.held import MOST_HELD, EarlyPackets
 from layouts.enums import AccessMode, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, INLINE
+
+pure_only("it hands fakes to the steps of the engine")
 
 
 def some(**values):

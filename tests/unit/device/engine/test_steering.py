@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from helpers.models.flow_model import Entry, Table, fields_of, outcome
 from helpers.models.steering import Name, Steering, target_of, to
+from helpers.pure import pure_only
 from helpers.random.packets import packets
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +31,8 @@ from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 from layouts.steering.flow_match import fte_match_param
+
+pure_only("its destinations are objects of a class of its own")
 
 DROP = FteAction(FteVerdict.DROP)
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}

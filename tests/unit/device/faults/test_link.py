@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import emu
 from emu.cli.main import main
 from emu.device.faults import record
 from emu.device.faults.link import PlannedLink, rate_text, time_text
@@ -105,7 +104,7 @@ def test_quantities(text, says):
 
 
 class TestExamples:
-    PLANS = Path(emu.__file__).parents[1] / "examples" / "links"
+    PLANS = Path(__file__).parents[4] / "examples" / "links"
 
     def test_each_plan_is_one_and_is_listed(self):
         page = (self.PLANS / "README.md").read_text()

@@ -3,6 +3,7 @@
 import gc
 
 import pytest
+from helpers.pure import pure_only
 
 from emu.device.models import MODELS
 from emu.device.objects.numbering import Numbering
@@ -10,6 +11,8 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.queue import Queue
 from emu.device.state.tables import ObjectTables, kinds
 from emu.device.state.turns import TURNS
+
+pure_only("it declares classes of objects")
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Tables of objects: handles, bounds, references."""
 
 import pytest
+from helpers.pure import pure_only
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import DRIVER_UID, SHARED_UID, Object, holding
 from emu.device.objects.table import MOST_QUEUED, Numbers, Table
 from layouts.enums import Status
+
+pure_only("its objects are of a class of its own")
 
 PLENTY = 1 << 30
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-import emu
 from emu.cli.commands.guests.lab import _checks
 from emu.guests import LabError, cache
 from emu.guests.errors import GuestError, ServerError
 from emu.guests.named import hosts, topology
 
-EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "lab"
 
 
 @pytest.fixture

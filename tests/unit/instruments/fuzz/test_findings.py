@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import emu
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.server.service.plan_files import read_plan
 
-FOLDER = Path(emu.__file__).parents[1] / "examples" / "findings"
+FOLDER = Path(__file__).parents[4] / "examples" / "findings"
 KERNELS = {"6.1", "6.12", "7.2", "7.3"}
 FACTS = tomllib.loads((FOLDER / "findings.toml").read_text())
 
