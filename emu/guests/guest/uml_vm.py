@@ -16,7 +16,6 @@ from emu.guests.guest.console_log import ConsoleLog
 from emu.guests.guest.vm import Served, Vm
 from emu.guests.guest.watch import Stay
 from emu.guests.machine import uml
-from emu.guests.machine.launch import LOG_LEVEL, VERBOSE_LOG_LEVEL
 from emu.guests.options import GuestOptions
 from emu.server.service.transports import VHOST_USER
 
@@ -60,11 +59,8 @@ class UmlVm(Vm):
         line = SerialLine(ours)
         self._open.callback(line.close)
         with theirs:
-            level = VERBOSE_LOG_LEVEL if self._options.verbose else LOG_LEVEL
             inherited = uml.Descriptors(theirs.fileno(), log.fd)
-            words = uml.command(
-                self._requested, work, functions, inherited, level, progress, on_wait
-            )
+            words = uml.command(self._requested, work, functions, inherited, progress, on_wait)
             self._tell_booting(progress)
             process = self._start_process(words, log, theirs.fileno())
             # It aborts when it is told to end, and its memory is the guest's.

@@ -34,6 +34,8 @@ _NEEDED: Final = (
 _NEEDED_FOR_FUNCTIONS: Final = ("UML_PCI_OVER_VIRTIO", "MLX5_CORE")
 _PORT: Final = "/dev/ttyS0"
 _ROOT: Final = "/dev/ubda"
+_LOG_LEVEL: Final = 7
+"""Where it has crashed it says on this level only (arch/x86/um/sysrq_64.c: show_regs)."""
 _MAX_DELAY_US: Final = 60_000_000
 """Microseconds, counted as loops, after which a read of the device is given up; 40,000 by default,
 which a busy host takes easily."""
@@ -79,7 +81,6 @@ def command(
     work: Path,
     functions: Sequence[Path],
     descriptors: Descriptors,
-    level: int,
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> list[str]:
@@ -105,7 +106,7 @@ def command(
         # c: not locked. Else QEMU could not open the suite's image while this guest runs.
         f"ubd0c={work / 'root.cow'},{root.root_disk}",
         *("con=null", f"con0=null,fd:{descriptors.console}", f"ssl0=fd:{descriptors.port}"),
-        *("panic=-1", "oops=panic", "audit=0", f"loglevel={level}"),
+        *("panic=-1", "oops=panic", "audit=0", f"loglevel={_LOG_LEVEL}"),
         f"virt_pci.max_delay_us={_MAX_DELAY_US}",
         *(f"virtio_uml.device={path}:{DEVICE_ID}" for path in functions),
         *options.kernel_arguments,

@@ -45,6 +45,7 @@ _LONGEST_LOG = 200_000
 _SECTION = re.compile(r"(\w{1,64}) (\S{1,64}) 0x([0-9a-f]{1,16})")
 _KERNEL_ARGUMENTS = ("rcupdate.rcu_expedited=1",)
 """Unbinding waits for RCU many times: half of the time of one input."""
+_LASTING = frozenset({"registers", "health", "gone", "restart", "capabilities", "temperature"})
 _NO_BUG = frozenset({Kind.DRIVER, Kind.TIMEOUT})
 """What is no mistake of the driver: that it says what the device has done, and that it waits."""
 
@@ -86,7 +87,7 @@ class GuestExecutor:
 
     def run(self, one: Input) -> Feedback:
         """Carry an input out. The guest is fresh, or as the last reset has left it."""
-        booted = self._prepared()
+        booted = self._prepared(one.workload)
         guest = booted.guest
         with Client(guest.control_socket) as control:
             control.load_plan(dump(one.plan))
@@ -108,7 +109,10 @@ class GuestExecutor:
                 self._usual[one.workload] = seconds
             counts = _counts(control)
             control.clear()
-        return dataclasses.replace(_feedback(booted, said, counts), seconds=seconds)
+        feedback = dataclasses.replace(_feedback(booted, said, counts), seconds=seconds)
+        if feedback.titles or _lasts(one, feedback):
+            booted.turns.spoil()
+        return feedback
 
     def _limit(self, one: Input) -> float:
         """How many seconds the driver may take: as long as it likes without faults."""
@@ -116,12 +120,12 @@ class GuestExecutor:
             return _MOST_SECONDS
         return min(_MOST_SECONDS, _LEAST_SECONDS + _PATIENCE * self._usual[one.workload])
 
-    def _prepared(self) -> _Booted:
-        """A guest whose functions are reset and unbound."""
+    def _prepared(self, workload: str) -> _Booted:
+        """A guest whose functions are where a turn begins."""
         for _ in range(2):
             booted = self._ready()
             try:
-                if booted.turns.reset():
+                if booted.turns.begin(workload):
                     return booted
             except GuestError as error:
                 log.info("the guest is replaced: %s", error)
@@ -238,6 +242,11 @@ def _feedback(booted: _Booted, said: str, counts: _Counts, why: str = "") -> Fee
     fired = frozenset(name for name, (_, times) in counts.items() if times)
     met = {name: events for name, (events, _) in counts.items()}
     return Feedback(blocks, fired, titles, said[-_LONGEST_LOG:] if titles else "", met)
+
+
+def _lasts(one: Input, feedback: Feedback) -> bool:
+    """Whether a rule has done to the device what stays when the plan is cleared."""
+    return any(rule["action"] in _LASTING and rule["name"] in feedback.fired for rule in one.rules)
 
 
 def _counts(control: Client) -> _Counts:

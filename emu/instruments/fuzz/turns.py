@@ -1,5 +1,6 @@
 """How a guest is made to carry out a turn: bind the driver, work, unbind; and then a reset.
 
+Live turns work with a driver that stays bound, as long as nothing has gone wrong.
 An emulated guest runs a shell script, and QEMU tells which blocks it has translated. A User-Mode
 Linux guest has a program of ours that goes on from turn to turn, and counts by KCOV.
 """
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from emu.guests import Guest
 from emu.guests.channel import frames
-from emu.guests.errors import CommandTimeoutError, GuestError
+from emu.guests.errors import CommandTimeoutError, GuestError, LabError
 from emu.instruments.coverage import inside
 from emu.instruments.fuzz.workloads import INSTALL, MARK, WORKLOADS, program
 
@@ -22,6 +23,8 @@ _INSTALL_SECONDS = 300.0
 _RESET_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _MOST_BYTES = 64 << 20
+_MOST_TURNS = 100
+"""Live turns with a driver that stays bound; what they leave behind adds up."""
 
 
 class Turns(Protocol):
@@ -30,8 +33,11 @@ class Turns(Protocol):
     def install(self) -> None:
         """Load the modules, without probing."""
 
-    def reset(self) -> bool:
-        """Reset the functions; False when that cannot be."""
+    def begin(self, workload: str) -> bool:
+        """Bring the functions to where its turns begin; False when that cannot be."""
+
+    def spoil(self) -> None:
+        """What the last turn has left is not where another begins."""
 
     def run(self, workload: str, seconds: float) -> str:
         """Carry out a turn; what the kernel has logged. Raises CommandTimeoutError."""
@@ -47,9 +53,14 @@ class ShellTurns:
         """As :meth:`Turns.install`."""
         self._guest.run(INSTALL, stdin=program().encode(), timeout=_INSTALL_SECONDS).check()
 
-    def reset(self) -> bool:
-        """As :meth:`Turns.reset`."""
+    def begin(self, workload: str) -> bool:
+        """As :meth:`Turns.begin`."""
+        if WORKLOADS[workload].is_live:
+            raise LabError(f"{workload}: only in User-Mode Linux the driver stays bound")
         return self._guest.run(["fuzz-turn", "reset"], timeout=_RESET_SECONDS).status == 0
+
+    def spoil(self) -> None:
+        """Each turn begins with a reset."""
 
     def run(self, workload: str, seconds: float) -> str:
         """As :meth:`Turns.run`."""
@@ -64,29 +75,50 @@ class ProgramTurns:
         self._said = bytearray()
         self._complained = bytearray()
         self._news = threading.Event()
-        words = ["python3", "-I", "-S", "-c", inside.program("ptrace", "kcov", "turns")]
+        words = ["python3", "-I", "-S", "-c", inside.program("ptrace", "kcov", "live", "turns")]
         self._job = guest.popen(words, has_input=True, sink=self._take)
         self._places: list[int] = []
+        self._bound: tuple[str, int] | None = None
+        """Class and number of the functions that live turns go on with."""
+        self._turns = 0
 
     def install(self) -> None:
         """As :meth:`Turns.install`."""
         self._answer("loading the driver", _INSTALL_SECONDS)
 
-    def reset(self) -> bool:
-        """As :meth:`Turns.reset`."""
-        return bool(self._ask({"reset": True}, "reset", _RESET_SECONDS).get("done"))
+    def begin(self, workload: str) -> bool:
+        """As :meth:`Turns.begin`."""
+        one = WORKLOADS[workload]
+        wanted = (one.pci_class, one.functions) if one.is_live else None
+        if wanted is not None and wanted == self._bound and self._turns < _MOST_TURNS:
+            return True
+        self._bound, self._turns = None, 0
+        if not self._ask({"reset": True}, "reset", _RESET_SECONDS).get("done"):
+            return False
+        if wanted is not None:
+            asked = {"bind": one.pci_class, "count": one.functions}
+            if not self._ask(asked, "bind", _RESET_SECONDS).get("done"):
+                return False
+            self._bound = wanted
+        return True
+
+    def spoil(self) -> None:
+        """As :meth:`Turns.spoil`."""
+        self._bound = None
 
     def run(self, workload: str, seconds: float) -> str:
         """As :meth:`Turns.run`."""
         self._places = []
         one = WORKLOADS[workload]
-        asked = {
-            "run": one.script,
-            "class": one.pci_class,
-            "count": one.functions,
-            "mark": f"{MARK} {workload}",
-        }
+        asked: dict[str, Any] = {"mark": f"{MARK} {workload}"}
+        if one.is_live:
+            asked["live"] = one.script
+        else:
+            asked |= {"run": one.script, "class": one.pci_class, "count": one.functions}
         answer = self._ask(asked, workload, seconds)
+        self._turns += 1
+        if not answer.get("calm"):
+            self.spoil()
         try:
             self._places = [int(place) for place in answer.get("places", ())]
         except (TypeError, ValueError, OverflowError):

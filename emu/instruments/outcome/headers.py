@@ -245,6 +245,19 @@ HEADERS = (
         r"|: probe of \S+ failed with error)",
         "mlx5_core: probe failed",
     ),
+    _header(  # User-Mode Linux (arch/um/kernel/trap.c); a program's RIP has no name
+        Kind.OOPS,
+        rf"^RIP: 0033:{_FUNCTION}\+0x",
+        "BUG: unable to handle kernel paging request in {function}",
+        parts="uml panic",
+    ),
+    _header(
+        Kind.OOPS,
+        r"Kernel panic - not syncing: (?:Segfault with no mm|Kernel mode fault at addr"
+        r"|Kernel tried to access user memory)",
+        "BUG: unable to handle kernel paging request in {function}",
+        name="uml",
+    ),
     _header(
         Kind.PANIC,
         r"Kernel panic - not syncing: (?P<why>.{1,120})",

@@ -6,16 +6,22 @@ Functions that check, copy, lock, wait or warn for others are passed over, as sy
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from emu.instruments.outcome.finding import UNKNOWN, plain_function
 
-_RIP = re.compile(r"RIP: 0010:([A-Za-z_][\w.]*)\+0x")
+_RIP = re.compile(r"RIP: 00(?:10|33):([A-Za-z_][\w.]*)\+0x")
+"""User-Mode Linux has the segment of user space: its kernel is a program."""
 _USER_RIP = re.compile(r"RIP: 0033:")
 _FRAME = re.compile(r"^\s*(?:\[<?[0-9a-f]{8,16}>?\] )?([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
+_GUESSED = re.compile(
+    r"^\s*\[<[0-9a-f]{8,16}>\] \? ([A-Za-z_][\w.]*)\+0x(?!0/)[0-9a-f]+/0x[0-9a-f]+"
+)
+"""A frame as User-Mode Linux finds it, which is sure of none; the begin of a function is no return
+address."""
 _TRACE = re.compile(r"[Cc]all [Tt]race:|[Bb]acktrace(?: \(crc \w+\))?:|^stack backtrace:|^Stack:")
 _GENERIC = re.compile(
-    r"__warn\w*|report_bug|handle_bug|exc_\w+|asm_\w+|do_error_trap|die\w*|oops_\w+|page_fault\w*"
+    r"__warn\w*|warn_slowpath\w*|report_bug|handle_bug|exc_\w+|asm_\w+|do_error_trap|die\w*|oops_\w+|page_fault\w*"
     r"|show_stack\w*|show_regs|dump_stack\w*|panic|nmi_\w+|__?die\w*|do_trap|native_\w+|error_entry"
     r"|k[mc]san_\w*|kasan_\w*|__kasan_\w+|__asan_\w+|__hwasan_\w+|print_report|print_address_\w+"
     r"|check_memory_region|kfence_\w+|kmemleak_\w+|__ubsan_\w+|ubsan_\w+|check_region_inline"
@@ -57,18 +63,21 @@ def is_generic(name: str) -> bool:
     return _GENERIC.fullmatch(plain_function(name)) is not None
 
 
-def _named(lines: Sequence[str]) -> Iterator[str]:
-    """The register's function, then those of the first stack; guessed frames (``?``) are left."""
-    for line in lines:
-        if match := _RIP.search(line):
-            yield match[1]
-            break
+def _named(lines: Sequence[str]) -> list[str]:
+    """The register's function, then those of the first stack; guessed ones only without others."""
+    register = [match[1] for line in lines if (match := _RIP.search(line))][:1]
+    return register + (_frames(lines, _FRAME) or _frames(lines, _GUESSED))
+
+
+def _frames(lines: Sequence[str], frame: re.Pattern[str]) -> list[str]:
+    names = []
     in_trace = False
     for line in lines:
         if _TRACE.search(line):
             in_trace = True
         elif in_trace:
-            if match := _FRAME.match(line):
-                yield match[1]
+            if match := frame.match(line):
+                names.append(match[1])
             elif _USER_RIP.search(line):
                 break
+    return names

@@ -1,9 +1,11 @@
 """The program in a User-Mode Linux guest that carries out the fuzzer's turns and counts by KCOV.
 
 One task does all of it, so nothing has to be started for a turn. A line of standard input is JSON:
-``{"reset": true}``, or ``{"run": SCRIPT, "class": HEX, "count": N, "mark": TEXT}``. A line answers
-each: ``{"done": true}``, or ``{"said": LOG, "places": [ADDRESS, ...]}``. What the driver does in
-this task is counted: probe and removal. A script's programs and kernel threads are not.
+``{"reset": true}``, ``{"bind": HEX, "count": N}``, ``{"run": SCRIPT, "class": HEX, "count": N,
+"mark": TEXT}``, or, with what is bound, ``{"live": NAME, "mark": TEXT}``. A line answers each:
+``{"done": true}``, or ``{"said": LOG, "calm": true, "places": [ADDRESS, ...]}``; it is calm without
+a warning. What the driver does in this task is counted: probe, removal, and what
+:mod:`live` has it do. A script's programs and kernel threads are not.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.instruments.coverage.inside.kcov import KCOV, Buffer, enable
+from emu.instruments.coverage.inside.live import WORKS
 from emu.instruments.coverage.inside.modules import AUTOPROBE, CoverageError, tell
 
 _WORDS = 1 << 20
@@ -30,6 +33,8 @@ _RECORD_BYTES = 8192
 _CAPABILITIES, _EXPRESS, _DEVICE_CONTROL, _FLR = 0x34, 0x10, 8, 1 << 15
 _MOST_CAPABILITIES = 48
 _NOTHING = ":"
+_LEVELS = 8
+_WARNING = 4
 
 
 class Turns:
@@ -51,6 +56,8 @@ class Turns:
         }
         self._used: list[str] = []
         self._places: set[int] = set()
+        self._is_calm = True
+        self._mark = ""
 
     @staticmethod
     def _load() -> None:
@@ -63,12 +70,22 @@ class Turns:
         """Carry out one line."""
         if "reset" in asked:
             return {"done": self.reset()}
-        said = self.run(asked["run"], asked["class"], asked["count"], asked["mark"])
-        return {"said": said, "places": sorted(self._places)}
+        if "bind" in asked:
+            return {"done": self.bind(asked["bind"], asked["count"])}
+        self._begin(asked["mark"])
+        if "live" in asked:
+            WORKS[asked["live"]](self._used)
+            self._places |= self._buffer.unique()
+        else:
+            self.run(asked["run"], asked["class"], asked["count"])
+        said = self._read_log()
+        return {"said": said, "calm": self._is_calm, "places": sorted(self._places)}
 
     def reset(self) -> bool:
-        """Reset the functions of the last turn; False when one is still bound."""
+        """Unbind and reset the functions of the last turn; False when one stays bound."""
         for slot in self._used:
+            if (_DEVICES / slot / "driver").exists():
+                self._tell_driver("unbind", slot)
             if (_DEVICES / slot / "driver").exists():
                 return False
             function_level_reset(_DEVICES / slot / "config")
@@ -76,16 +93,16 @@ class Turns:
             _WARN_ONCE.write_text("1")
         return True
 
-    def run(self, script: str, pci_class: str, count: int, mark: str) -> str:
-        """Bind, work and unbind; what the kernel has logged meanwhile."""
-        like = [slot for slot, one in self._functions.items() if one.startswith(pci_class)]
-        self._used = (like or list(self._functions))[:count]
-        os.write(self._log, f"<2>{mark}".encode())
-        self._read_log()
-        self._buffer.unique()
-        self._places.clear()
+    def bind(self, pci_class: str, count: int) -> bool:
+        """Bind functions, and leave them so; whether all are."""
+        self._choose(pci_class, count)
         for slot in self._used:
             self._tell_driver("bind", slot)
+        return all((_DEVICES / slot / "driver").exists() for slot in self._used)
+
+    def run(self, script: str, pci_class: str, count: int) -> None:
+        """Bind, work and unbind."""
+        self.bind(pci_class, count)
         if script.strip() != _NOTHING:
             subprocess.run(
                 ["sh", "-c", script],
@@ -97,7 +114,19 @@ class Turns:
         for slot in self._used:
             if (_DEVICES / slot / "driver").exists():
                 self._tell_driver("unbind", slot)
-        return self._read_log()
+
+    def _choose(self, pci_class: str, count: int) -> None:
+        like = [slot for slot, one in self._functions.items() if one.startswith(pci_class)]
+        self._used = (like or list(self._functions))[:count]
+
+    def _begin(self, mark: str) -> None:
+        """What is told of the turn is what comes after this."""
+        self._mark = mark
+        os.write(self._log, f"<2>{mark}".encode())
+        self._read_log()
+        self._is_calm = True
+        self._buffer.unique()
+        self._places.clear()
 
     def _tell_driver(self, what: str, slot: str) -> None:
         with contextlib.suppress(OSError):
@@ -115,8 +144,10 @@ class Turns:
             except BrokenPipeError:  # some were overwritten
                 continue
             prefix, _, text = record.partition(";")
-            stamp = int(prefix.split(",")[2])
+            level, _, stamp_text, *_ = prefix.split(",")
+            stamp = int(stamp_text)
             message = text.partition("\n")[0]
+            self._is_calm &= message == self._mark or int(level) % _LEVELS > _WARNING
             lines.append(f"[{stamp // 1000000:5}.{stamp % 1000000:06}] {message}\n")
 
 

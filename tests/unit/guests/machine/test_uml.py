@@ -39,7 +39,7 @@ def command(monkeypatch, tmp_path, kernel):
     def make(functions=(), **options):
         made = GuestOptions(kernel=kernel, **options)
         inherited = uml.Descriptors(port=8, console=9)
-        words = uml.command(made, tmp_path, functions, inherited, level=5)
+        words = uml.command(made, tmp_path, functions, inherited)
         return words, told
 
     return make

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from emu.guests.channel import frames
-from emu.guests.errors import CommandTimeoutError, GuestError, GuestPanicError
+from emu.guests.errors import CommandTimeoutError, GuestError, GuestPanicError, LabError
 from emu.instruments.coverage.inside.turns import function_level_reset
 from emu.instruments.fuzz import turns
 from emu.instruments.fuzz.turns import ProgramTurns
 from emu.instruments.fuzz.workloads import WORKLOADS
+from emu.instruments.fuzz.workloads import program as program_text
 
 
 class PretendedJob:
@@ -68,13 +69,66 @@ def test_a_turn(guest, program):
 
 def test_a_reset(guest, program):
     guest.job.answers = [b'{"done":true}\n', b'{"done":false}\n']
-    assert program.reset()
-    assert not program.reset()
+    assert program.begin("bind")
+    assert not program.begin("bind")
+    assert guest.job.asked == [{"reset": True}] * 2
+
+
+DONE = b'{"done":true}\n'
+CALM = b'{"said":"","calm":true,"places":[]}\n'
+
+
+def test_live_turns_go_on_with_what_is_bound(guest, program):
+    guest.job.answers = [DONE, DONE, CALM, CALM]
+    for _ in range(2):
+        assert program.begin("live-frames")
+        assert program.run("live-frames", 10) == ""
+    reset, bind, *lived = guest.job.asked
+    assert reset == {"reset": True}
+    assert bind == {"bind": WORKLOADS["live-frames"].pci_class, "count": 2}
+    assert [one["live"] for one in lived] == ["frames", "frames"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda program, _: program.spoil(),
+        lambda program, job: [
+            job.answers.append(CALM.replace(b"true", b"false")), program.run("live-links", 10),
+        ],
+        lambda program, job: [
+            (job.answers.append(CALM), program.run("live-frames", 10))
+            for _ in range(turns._MOST_TURNS)
+        ],
+        lambda program, job: [job.answers.append(DONE), program.begin("bind")],
+    ],
+    ids=["told so", "a warning", "many turns", "another workload"],
+)  # fmt: skip
+def test_they_begin_anew_after(guest, program, spoil):
+    guest.job.answers = [DONE, DONE]
+    program.begin("live-frames")
+    spoil(program, guest.job)
+    before = len(guest.job.asked)
+    guest.job.answers = [DONE, DONE]
+    assert program.begin("live-frames")
+    assert [set(one) for one in guest.job.asked[before:]] == [{"reset"}, {"bind", "count"}]
+
+
+def test_functions_that_cannot_be_bound(guest, program):
+    guest.job.answers = [DONE, b'{"done":false}\n', DONE, DONE]
+    assert not program.begin("live-frames")
+    assert program.begin("live-frames")
+
+
+def test_no_live_turns_by_a_shell(guest):
+    with pytest.raises(LabError, match="User-Mode Linux"):
+        turns.ShellTurns(guest).begin("live-frames")
+    assert "live" not in program_text()
 
 
 def test_an_answer_in_pieces(guest, program):
     guest.job.write = lambda _: [guest.job.say(part) for part in (b'{"do', b'ne":true', b"}\n")]
-    assert program.reset()
+    assert program.begin("bind")
 
 
 def test_one_that_takes_too_long(program, monkeypatch):
@@ -110,7 +164,7 @@ def test_a_kernel_without_kcov(guest):
 def test_what_is_no_answer(guest, program, said):
     guest.job.answers = [said]
     with pytest.raises(GuestError, match="no answer"):
-        program.reset()
+        program.begin("bind")
 
 
 @pytest.mark.hostile

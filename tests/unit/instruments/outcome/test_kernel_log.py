@@ -52,6 +52,33 @@ BUG = """
 [    9.1] RIP: 0010:mlx5_db_free+0x12/0x90 [mlx5_core]
 [    9.1] Kernel panic - not syncing: Fatal exception
 """
+UML = """
+[   26.89] Pid: 18, comm: kworker/u4:1 Not tainted 6.12.117
+[   26.89] RIP: 0033:memset_orig+0x71/0xaf
+[   26.89] Kernel panic - not syncing: Segfault with no mm
+[   26.89] CPU: 0 UID: 0 PID: 18 Comm: kworker/u4:1 Not tainted 6.12.117 #1
+[   26.89] Call Trace:
+[   26.89]  [<60060e12>] ? kthread+0x0/0x150
+[   26.89]  [<60289d00>] ? memcpy+0x0/0xc0
+[   26.89]  [<ac254d44>] ? mlx5e_skb_from_cqe_mpwrq_linear+0x164/0x230 [mlx5_core]
+[   26.89]  [<ac256974>] ? mlx5e_handle_rx_cqe_mpwrq+0xb4/0x1b0 [mlx5_core]
+"""
+UML_LEAF = """
+[    2.69] Modules linked in: mlx5_core(+) ib_uverbs ib_core dimlib
+[    2.69] RIP: 0033:give_pages+0x54/0x740 [mlx5_core]
+[    2.69] Kernel panic - not syncing: Kernel mode fault at addr 0x10, ip 0xa3ad6114
+[    2.69] Call Trace:
+[    2.69]  [<a3acff59>] ? mlx5_cmd_exec+0x19/0x40 [mlx5_core]
+"""
+UML_WARNING = """
+[   53.79] WARNING: CPU: 0 PID: 127 at mm/page_alloc.c:4832 __alloc_pages_noprof+0x1cd/0x1e0
+[   53.79] Call Trace:
+[   53.79]  [<604d81bf>] ? dump_stack_lvl+0x74/0x84
+[   53.79]  [<604ae0e3>] ? __warn+0xc4/0xd8
+[   53.79]  [<604ae1f9>] ? warn_slowpath_fmt+0x102/0x10c
+[   53.79]  [<ac23d7e0>] ? mlx5_init_one+0x0/0x90 [mlx5_core]
+[   53.79]  [<ac23d808>] ? mlx5_mpfs_init+0x58/0xf0 [mlx5_core]
+"""
 LIST = """
 [    9.1] list_del corruption. prev->next should be ffff888101234567, but was dead000000000100
 [    9.1] ------------[ cut here ]------------
@@ -192,6 +219,13 @@ NULL_TITLE = "BUG: unable to handle kernel NULL pointer dereference in mlx5_cmd_
         ),
         (PROTECTION, Kind.OOPS, "general protection fault in mlx5_eq_comp_int"),
         (BUG, Kind.OOPS, "kernel BUG in mlx5_db_free"),
+        (
+            UML,
+            Kind.OOPS,
+            "BUG: unable to handle kernel paging request in mlx5e_skb_from_cqe_mpwrq_linear",
+        ),
+        (UML_LEAF, Kind.OOPS, "BUG: unable to handle kernel paging request in give_pages"),
+        (UML_WARNING, Kind.WARNING, "WARNING in mlx5_mpfs_init"),
         (LIST, Kind.OOPS, "BUG: corrupted list in mlx5_free_cmd_msg"),
         (WARNING, Kind.WARNING, "WARNING in mlx5_ib_dereg_mr"),
         (NEWER_WARNING, Kind.WARNING, "WARNING in ib_dealloc_pd_user"),
