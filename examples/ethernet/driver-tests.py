@@ -9,10 +9,12 @@ one function; the other one, in a network namespace, is the endpoint that they w
         --package python3-yaml --package socat --package jq --package netsniff-ng \
         --package gcc --package libc6-dev -- python3 - < examples/ethernet/driver-tests.py
 
-Arguments are names of tests, as ``hw/csum.py``; none means all. It prints what the tests say and
-then, for each, how many of its cases have passed, failed or been skipped, and why. The status is 1
-when a case has failed. The guest builds the programs that the tests use; those in BPF want
-``--package clang --package libbpf-dev`` besides.
+Arguments are names of tests, as ``hw/csum.py``; none means all. Those of Linux 7.2 take a pattern
+for their cases, as ``gro.py:test.hw_ipv4_*``. It prints what the tests say and then, for each, how
+many of its cases have passed, failed or been skipped, and why. The status is 1 when a case has
+failed. The guest builds the programs that the tests use; those in BPF want
+``--package clang --package libbpf-dev`` besides, those that speak netlink ``--package make``, the
+one for io_uring ``--package liburing-dev``.
 """
 
 from __future__ import annotations
@@ -41,6 +43,11 @@ HELPERS = (
     "drivers/net/so_txtime",
 )  # fmt: skip
 """Programs that need nothing but a C library."""
+URING = "drivers/net/hw/iou-zcrx"
+YNL_HELPERS = ("drivers/net/psp_responder", "drivers/net/hw/ncdevmem", "drivers/net/hw/toeplitz")
+YNL = "tools/net/ynl"
+YNL_FAMILIES = "ethtool netdev psp"
+"""Of netlink: what these programs speak, by a library that is made from the specifications."""
 
 BPF = ("net/lib", "drivers/net/hw")
 """Where programs in BPF are."""
@@ -89,6 +96,12 @@ exit 1
 """
 DOWN = f"ip netns del {PEER}; ip address flush dev {NETIF}; ethtool -K {NETIF} ntuple off"
 
+FAIR_QUEUE = "modprobe sch_fq && sysctl -qw net.core.default_qdisc=fq"
+"""Packets that say when they are to leave (SO_TXTIME) leave together then, as gro.py expects."""
+
+EMULATED = "QEMU TCG"
+"""In /proc/cpuinfo: times say nothing there, and tests are told so (KSFT_MACHINE_SLOW)."""
+
 RESULT = re.compile(r"(not )?ok \d+ (?:\S+\.)?(\S+)(?: # (SKIP|XFAIL)\s*(.*))?$")
 """A line of KTAP."""
 OLD_RESULT = re.compile(r"(?:TEST|SKIP|INFO): (.*?)\s*\[\s*(OK|FAIL|SKIP|XFAIL|XPASS)\s*\]")
@@ -121,6 +134,9 @@ def prepare() -> None:
     if shutil.which("cc"):
         for helper in HELPERS:
             build(top / f"{helper}.c", "", ["cc", "-w", "-O1", f"-I{top}"])
+        build(top / f"{URING}.c", "", ["cc", "-w", "-O1", f"-I{top}"], "-luring")
+    if shutil.which("make"):
+        build_netlink(top)
     if shutil.which("clang"):
         machine = f"-I/usr/include/{os.uname().machine}-linux-gnu"
         for place in BPF:
@@ -128,11 +144,23 @@ def prepare() -> None:
                 build(source, ".o", ["clang", "-w", "-O2", "-g", "-target", "bpf", machine, "-c"])
 
 
-def build(source: Path, suffix: str, compiler: list[str]) -> None:
+def build_netlink(top: Path) -> None:
+    """Make the library that speaks netlink, and the programs that use it."""
+    ynl = WORK / YNL
+    for place in ("lib", "generated"):
+        make = ["make", "-sC", str(ynl / place), f"GENS={YNL_FAMILIES}", "RSTS="]
+        subprocess.run(make, check=False)
+    libraries = (ynl / "generated/protos.a", ynl / "lib/ynl.a")
+    for helper in YNL_HELPERS:
+        includes = [f"-I{place}" for place in (top, ynl / "lib", ynl / "generated")]
+        build(top / f"{helper}.c", "", ["cc", "-w", "-O1", *includes], *libraries)
+
+
+def build(source: Path, suffix: str, compiler: list[str], *libraries: str | Path) -> None:
     """Compile a program if the tree has it; tests that want one which cannot be are skipped."""
     if source.exists():
         program = source.with_suffix(suffix)
-        subprocess.run([*compiler, "-o", program, source], check=False)
+        subprocess.run([*compiler, "-o", program, source, *libraries], check=False)
 
 
 def tests() -> list[str]:
@@ -143,27 +171,30 @@ def tests() -> list[str]:
     return sorted(name for name in names - NO_TESTS if name.endswith((".py", ".sh")))
 
 
-def command(test: str, path: Path) -> list[str]:
+def command(test: str, path: Path, cases: str) -> list[str]:
     """How to start a test; those in shell of before KTAP take two interfaces as arguments."""
     if test.endswith(".py"):
-        return ["python3", str(path)]
+        return ["python3", str(path), *(("-t", cases) if cases else ())]
     is_conformant = "DRIVER_TEST_CONFORMANT" in path.read_text()
     return ["bash", str(path), *(() if is_conformant else (NETIF, REMOTE))]
 
 
-def run(test: str, timeout: float) -> tuple[list[Case], str]:
+def run(chosen: str, timeout: float) -> tuple[list[Case], str]:
     """Run one test with its two endpoints; its cases and all that it has said."""
+    test, _, wanted = chosen.partition(":")
     path = WORK / SELFTESTS / "drivers/net" / test
     need = NEEDS.get(test)
     if need and not (WORK / SELFTESTS / need).exists():
         return [Case("", "skipped", f"{need} has not been built")], ""
-    words = command(test, path)
+    words = command(test, path, wanted)
     is_local = words[-1] == REMOTE
     if not is_local:
         subprocess.run(UP, shell=True, check=True)
     environment = os.environ | ADDRESSES | {
         "NETIF": NETIF, "REMOTE_TYPE": "netns", "REMOTE_ARGS": PEER, "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
+    if EMULATED in Path("/proc/cpuinfo").read_text():
+        environment["KSFT_MACHINE_SLOW"] = "yes"
     try:
         said, status = _finish(words, path.parent, environment, timeout)
     finally:
@@ -232,6 +263,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=360, metavar="S", help="for each test")
     arguments = parser.parse_args()
     prepare()
+    subprocess.run(FAIR_QUEUE, shell=True, check=False)
     results = {}
     for test in arguments.tests or tests():
         say(f"== {test}")

@@ -190,6 +190,7 @@ def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) ->
         headers_key=wq.headers_mkey, entry_bytes=1 << _LOG_HEADER_BASE + wq.log_headers_entry_size,
         entries=1 << wq.log_headers_buffer_entry_num,
         merges=ctx.shampo_match_criteria_type != ShampoMatch.NO_MATCH,
+        timeout_ns=ctx.reservation_timeout * 1000,
     )  # fmt: skip
 
 
@@ -230,5 +231,6 @@ def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> N
     """Destroy the RQ; refused while a TIR or an RQT leads to it."""
     rq = hca.rqs.remove(cmd.rqn)
     settle(hca, rq.cq)
+    hca.sessions.forget(rq)
     rq.state = RqState.RST
     rq.stop_waiting()

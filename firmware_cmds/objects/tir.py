@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
+from emu.device.engine.eth.sessions import flush_all
 from emu.device.engine.eth.steering.inside import InnerHasher
 from emu.device.errors import CmdError
 from emu.device.objects.eth.tir import FlowHash, Rqt, Tir
@@ -109,6 +110,7 @@ def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> N
     more = Tir.HASHER_BYTES * ((hasher is not None) - (tir.hasher is not None))
 
     def apply() -> None:
+        flush_all(hca)  # what is held was for the TIR as it was
         tir.change(changed, hasher)
 
     hca.tirs.change(tir, apply, more)
@@ -124,3 +126,4 @@ def query_tir(hca: Hca, cmd: layout.QueryTirIn, out: layout.QueryTirOut) -> None
 def destroy_tir(hca: Hca, cmd: layout.DestroyTirIn, out: layout.DestroyTirOut) -> None:
     """Destroy the TIR; refused while a flow table entry leads to it."""
     hca.tirs.remove(cmd.tirn)
+    flush_all(hca)

@@ -65,6 +65,8 @@ LOG_STEERED_PER_STEP: Final = 3
 """Fields, groups, tables or counters that a packet's way through flow tables takes."""
 STEPS_PER_DELIVERY: Final = 6
 """A packet that a queue receives."""
+STEPS_PER_HELD: Final = 3
+"""In addition, one that may be merged with others of its stream."""
 STEPS_IN_VAIN: Final = 64
 """In addition, one whose receive request falls into too many pieces."""
 LOG_SEGMENTS_PER_STEP: Final = 3

@@ -44,6 +44,7 @@ from emu.device.state.fwpages import FirmwarePages
 from emu.device.state.held import HeldRoom
 from emu.device.state.looks import SeldomLooks
 from emu.device.state.points import FaultPoints
+from emu.device.state.sessions import Sessions
 from emu.device.state.sub_functions import SubFunction, SubFunctions
 from emu.device.state.tables import ObjectTables
 from emu.device.state.timer import free_running
@@ -172,6 +173,8 @@ class Hca(ObjectTables):
             self.round, partial(contain, self), partial(self.ledger.hold, CROSSING)
         )
         """What has come to the switch that the function manages, and waits as well."""
+        self.sessions = Sessions()
+        """Packets that are held to be merged with those that come soon."""
         self.repacing = Line(self.round, partial(contain, self))
         """Send queues that find out anew by which rates they go."""
         self.has_new_rates = False

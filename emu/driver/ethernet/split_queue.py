@@ -44,9 +44,12 @@ class SplitQueue(StridingQueue):
         self, node: Node, *, log_reservation: int = 12, log_packets: int = 3, log_entry: int = 8,
         log_entries: int = 6, log_stride_size: int = 8,
         align: ShampoAlignment = ShampoAlignment.STRIDE, match: ShampoMatch = ShampoMatch.EXTENDED,
-        headers_key: int | None = None, **options: Any,
+        headers_key: int | None = None, timeout: int = 0, **options: Any,
     ) -> None:  # fmt: skip
-        """Reservations of ``1 << log_reservation`` bytes take ``1 << log_packets`` packets."""
+        """Reservations of ``1 << log_reservation`` bytes take ``1 << log_packets`` packets.
+
+        ``timeout`` is for how many microseconds packets are held for others.
+        """
         self.log_entry, self.entries = log_entry, 1 << log_entries
         self.reservation, self.most = 1 << log_reservation, 1 << log_packets
         self.headers = node.region(self.entries << log_entry, va=0)
@@ -60,7 +63,7 @@ class SplitQueue(StridingQueue):
         super().__init__(
             node, log_stride_size=log_stride_size, more=shampo,
             shampo_no_match_alignment_granularity=align, shampo_match_criteria_type=match,
-            reservation_timeout=1024, **options,
+            reservation_timeout=timeout, **options,
         )  # fmt: skip
 
     def pieces(self) -> list[SplitPiece]:

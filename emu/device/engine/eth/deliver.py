@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.header_split import put
-from emu.device.engine.eth.lro import Merged
+from emu.device.engine.eth.merging.lro import Merged
 from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of
 from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.engine.eth.steering.route import Delivery

@@ -11,10 +11,10 @@ Source: PRM "SHAMPO"; device.h: mlx5_cqe64.shampo.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth import queues
+from emu.device.engine.eth.merging.flows import FIN, FLAGS_AT, PSH, continued, flow_of, header_of
 from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of
 from emu.device.engine.eth.striding import STRIDES_SHIFT, fill
 from emu.device.engine.mr.access import access
@@ -31,21 +31,11 @@ from layouts.rings.eth_cqe import SHAMPO, SHAMPO_FLUSH, SHAMPO_MATCH
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_IPV4: Final = 4
-_IP_BYTES: Final = {4: 20, 6: 40}
 _UDP_BYTES: Final = 8
-_OFFSET_AT: Final = 12
-_FLAGS_AT: Final = 13
-_SEQUENCE_AT: Final = 4
-_IDENTIFIER_AT: Final = 4
-_FIN: Final = 0x01
-_PSH: Final = 0x08
-_ACK: Final = 0x10
 _LEAST_BYTES: Final = 60 + 2 * 4
 """Up to this a frame may have padding, also with two VLAN tags: it is never merged."""
 _MOST_HEADER: Final = 0xFF
 """header_size has 8 bits."""
-_u16, _u32 = Struct(">H"), Struct(">I")
 
 
 class Split(NamedTuple):
@@ -61,13 +51,21 @@ class Split(NamedTuple):
     """It is the last one of those that belong together."""
 
 
+def can_match(headers: Headers, header: int) -> bool:
+    """Whether the driver would add a packet's data to others: they are a payload and nothing else.
+
+    It takes short frames for padded ones.
+    """
+    return header < headers.end == len(headers.frame) > _LEAST_BYTES
+
+
 def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Split:
     """Cut a packet in two. ``is_good``: its checksums are right."""
     data, at = headers.frame, headers.l4
     length = len(data)
     header = 0
     if at and headers.protocol == TCP:
-        header = at + (data[at + _OFFSET_AT] >> 4) * 4
+        header = header_of(headers)
     elif at and headers.protocol == UDP:
         header = at + _UDP_BYTES
     if headers.end <= header:
@@ -75,40 +73,10 @@ def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Spl
     if not at or header > min(reservations.entry_bytes, _MOST_HEADER):
         return Split(0, length, None, ends=True)
     flow = None
-    if is_good and reservations.merges and length > _LEAST_BYTES and headers.end > header:
-        flow = _flow(headers, header)
-    flags = data[at + _FLAGS_AT] if flow is not None else _PSH
-    return Split(header, length - header, flow, ends=bool(flags & (_PSH | _FIN)))
-
-
-def _flow(headers: Headers, header: int) -> Flow | None:
-    """What a packet is to the next one; None for one that is not plain TCP."""
-    data, l3, at, version = headers.frame, headers.l3, headers.l4, headers.version
-    flags = data[at + _FLAGS_AT] & ~(_PSH | _FIN)
-    if headers.protocol != TCP or flags != _ACK or at - l3 != _IP_BYTES[version]:
-        return None
-    size = headers.end - header
-    if version == _IPV4:
-        # Not length, identifier and checksum; sequence number, flags and checksum.
-        ip = data[: l3 + 2] + data[l3 + 6 : l3 + 10] + data[l3 + 12 : at + 4]
-        identifier = _u16.unpack_from(data, l3 + _IDENTIFIER_AT)[0]
-    else:
-        ip, identifier = data[: l3 + 4] + data[l3 + 6 : at + 4], 0
-    constant = ip + data[at + 8 : at + 13] + data[at + 14 : at + 16] + data[at + 18 : header]
-    sequence = _u32.unpack_from(data, at + _SEQUENCE_AT)[0] + size & 0xFFFFFFFF
-    return Flow(constant, sequence, size, identifier, None)
-
-
-def _continued(last: Flow | None, now: Flow | None) -> Flow | None:
-    """The two as one flow, if they belong together."""
-    if last is None or now is None or now.constant != last.constant or now.size > last.size:
-        return None
-    if now.sequence - now.size & 0xFFFFFFFF != last.sequence:
-        return None
-    step = now.identifier - last.identifier & 0xFFFF
-    if step != last.step and (last.step is not None or step > 1):
-        return None
-    return Flow(last.constant, now.sequence, last.size, now.identifier, step)
+    if is_good and reservations.merges and can_match(headers, header):
+        flow = flow_of(headers, header)
+    flags = data[at + FLAGS_AT] if flow is not None else PSH
+    return Split(header, length - header, flow, ends=bool(flags & (PSH | FIN)))
 
 
 def put(hca: Hca, rq: Rq, at: Reservations, headers: Headers, *, is_good: bool) -> Placed | None:
@@ -119,7 +87,7 @@ def put(hca: Hca, rq: Rq, at: Reservations, headers: Headers, *, is_good: bool) 
     if parts.data > at.size:
         hca.nic_vport.wqe_too_small += 1
         return None
-    joined = _continued(at.flow, parts.flow) if strides.wqe is not None else None
+    joined = continued(at.flow, parts.flow) if strides.wqe is not None else None
     start = at.place(parts.data, follows=joined is not None) if strides.wqe is not None else None
     if start is None:
         if not _next(hca, rq, at, strides):

@@ -142,6 +142,7 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     if state is rq.state:
         return
     settle(hca, rq.cq)
+    hca.sessions.forget(rq)
     rq.state, rq.has_failed = state, False
     rq.stop_waiting()
     if state is RqState.RST and rq.rmp is None:
@@ -262,3 +263,4 @@ def quiesce(hca: Hca) -> None:
     for rq in hca.rqs:
         rq.state = RqState.RST
         rq.stop_waiting()
+    hca.sessions.clear()

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
-from emu.device.engine.eth.lro import Merged, TcpStream
+from emu.device.engine.eth.merging.lro import Merged, TcpStream
+from emu.device.engine.eth.sessions import flush_stream
+from emu.device.engine.eth.sessions import take as take_or_hold
 from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
 from emu.device.objects.eth.tir import Merging
@@ -203,7 +205,10 @@ def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) 
         if round_.steps > round_.most:
             hca.arrivals.begin(_rest(hca, headers, frame.checked, queues[at:]), len(headers.frame))
             return
-        deliver(hca, headers, frame.checked, to)
+        if to.merging is None and to.rq.reservations is None:
+            deliver(hca, headers, frame.checked, to)
+        else:
+            take_or_hold(hca, headers, frame.checked, to)
 
 
 def _count_looped(vport: NicVport, data: bytes, packets: int, octets: int) -> None:
@@ -218,7 +223,7 @@ def _rest(
     for to in queues:
         while hca.round.is_full:
             yield
-        deliver(hca, headers, is_vouched, to)
+        take_or_hold(hca, headers, is_vouched, to)
 
 
 class _Large:
@@ -271,10 +276,14 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
 
 
 def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
-    """Deliver the packets of a super-frame, merged where a TIR lets them be."""
+    """Deliver the packets of a super-frame, merged where a TIR lets them be.
+
+    Packets of its stream that are held go first.
+    """
     round_ = hca.round
     apart = []
     for to in queues:
+        flush_stream(hca, to.rq, large.headers)
         strides = to.rq.strides
         if (
             to.merging is None

@@ -25,6 +25,8 @@ class Flow(NamedTuple):
 
     constant: bytes
     """Headers without what may differ from packet to packet."""
+    flags: int
+    """TCP's, without those that only the last packet may have."""
     sequence: int
     """Of the next packet."""
     size: int
@@ -40,12 +42,12 @@ class Reservations:
 
     __slots__ = (
         "_align", "_base", "_packets", "_strides", "entries", "entry_bytes", "flow", "headers_key",
-        "index", "merges", "most", "position", "size",
+        "index", "merges", "most", "position", "size", "timeout_ns",
     )  # fmt: skip
 
     def __init__(
         self, strides: Strides, *, size: int, most: int, align: int, headers_key: int,
-        entry_bytes: int, entries: int, merges: bool,
+        entry_bytes: int, entries: int, merges: bool, timeout_ns: int = 0,
     ) -> None:  # fmt: skip
         """A packet that does not belong to the last one begins at a multiple of ``align``."""
         self._strides = strides
@@ -58,6 +60,8 @@ class Reservations:
         """The buffer for headers."""
         self.merges = merges
         """Whether packets can belong together."""
+        self.timeout_ns = timeout_ns
+        """How long packets are held for others that belong to them; 0: not at all."""
         self.restart()
 
     def restart(self) -> None:

@@ -34,6 +34,8 @@ class Merging(NamedTuple):
     """Of IP."""
     most_ip_payload: int
     """Bytes behind the IP header of the merged packet."""
+    timeout_ns: int
+    """How long packets are held for others that belong to them; 0: not at all."""
 
 
 _LOG_IP_PAYLOAD_UNIT: Final = 8
@@ -46,7 +48,8 @@ def _merging(ctx: Tirc) -> Merging | None:
         return None
     pairs = ((PacketMerge.IPV4_LRO, 4), (PacketMerge.IPV6_LRO, 6))
     versions = tuple(version for bit, version in pairs if ctx.packet_merge_mask & bit)
-    return Merging(versions, ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT)
+    most = ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT
+    return Merging(versions, most, ctx.lro_timeout_period_usecs * 1000)
 
 
 class Tis(Object):

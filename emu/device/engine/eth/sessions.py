@@ -1,0 +1,225 @@
+"""Packets of a TCP stream that come one by one, held until they are merged.
+
+A receive queue with LRO or with merging of data gets a stream's packets together: they are held
+until one comes that does not belong to them, or that ends them by PSH, FIN or a shorter payload,
+until no more fits, and for as long as the TIR or the queue says at most (lro_timeout_period_usecs,
+reservation_timeout). For LRO they are one packet then; a queue that splits headers gets them behind
+each other, which the driver merges. Packets of one stream never overtake each other. What is no
+packet of a TCP stream overtakes nothing.
+
+Source: PRM "Large receive offload", "SHAMPO"; core/en/tir.c: mlx5e_tir_builder_build_packet_merge;
+core/en/params.c: mlx5e_build_rq_param.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine.eth.deliver import deliver
+from emu.device.engine.eth.header_split import can_match
+from emu.device.engine.eth.merging.flows import (
+    FIN,
+    FLAGS_AT,
+    IP_BYTES,
+    PSH,
+    continued,
+    flow_of,
+    header_of,
+)
+from emu.device.engine.eth.merging.lro import MOST_BYTES, MOST_SEGMENTS, as_one, longer
+from emu.device.engine.eth.steering.route import Delivery
+from emu.device.objects.eth.reservations import Flow
+from emu.device.objects.eth.rq import Rq
+from emu.device.port.eth.checksum import trusted, verify
+from emu.device.port.eth.headers import TCP, Headers
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_HELD
+from layouts.eth_enums import RqState
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from emu.device.state.sessions import Key
+
+_RDY: Final = RqState.RDY
+
+
+class Session:
+    """Packets that belong together, in their order, and the way that they all go."""
+
+    __slots__ = ("due_ns", "flow", "header", "key", "octets", "packets", "to")
+
+    def __init__(self, key: Key, to: Delivery, header: int, due_ns: int) -> None:
+        """``header`` bytes stand in front of each packet's payload."""
+        self.key, self.to, self.header, self.due_ns = key, to, header, due_ns
+        self.packets: list[Headers] = []
+        self.flow: Flow | None = None
+        """The last packet, with what all have in common."""
+        self.octets = 0
+        """Of their payloads."""
+
+
+def take(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
+    """Deliver a packet to a queue which may have others merged with it: now or soon.
+
+    ``is_vouched``: its transport checksum is right.
+    """
+    timeout_ns = _timeout_ns(headers, to)
+    if headers.protocol != TCP or not headers.l4:
+        flush_all_of(hca, to.rq)
+        deliver(hca, headers, is_vouched, to)
+        return
+    key, header = _key(to.rq, headers), header_of(headers)
+    flow = None
+    if timeout_ns and _has_payload(headers, header, to):
+        sums = trusted(headers) if is_vouched else verify(headers)
+        if sums.l3_ok and sums.l4_ok:
+            flow = flow_of(headers, header)
+    flags = headers.frame[headers.l4 + FLAGS_AT]
+    if flow is None or (flags & FIN and to.merging is not None and to.rq.reservations is None):
+        _flush_key(hca, key)
+        deliver(hca, headers, is_vouched, to)
+        return
+    _join(hca, key, headers, flow, to, timeout_ns)
+
+
+def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeout_ns: int) -> None:
+    """Hold a packet, with those before it to which it belongs; and end them if it is the last."""
+    hca.round.charge(STEPS_PER_HELD)
+    sessions, header = hca.sessions, header_of(headers)
+    session: Session | None = sessions.open.get(key)
+    joined = None
+    if session is not None:
+        if session.to == to and _has_room(session, headers, flow):
+            joined = continued(session.flow, flow)
+        if joined is None:
+            flush(hca, session)
+    is_last = bool(headers.frame[headers.l4 + FLAGS_AT] & (PSH | FIN))
+    if joined is None:
+        if is_last:
+            deliver(hca, headers, True, to)
+            return
+        joined = flow
+        session = Session(key, to, header, hca.clock.now_ns() + timeout_ns)
+        sessions.open[key] = session
+        _wake_at(hca, session.due_ns)
+    assert session is not None
+    session.packets.append(headers)
+    session.flow = joined
+    session.octets += flow.size
+    sessions.held += 1
+    if is_last or flow.size < joined.size:
+        flush(hca, session)
+    elif sessions.are_too_many:
+        flush(hca, next(iter(sessions.open.values())))
+
+
+def _timeout_ns(headers: Headers, to: Delivery) -> int:
+    """How long a packet may be held; 0: not at all.
+
+    One that steering changes, or whose check sequence is wanted, is no plain packet.
+    """
+    rq, merging, reservations = to.rq, to.merging, to.rq.reservations
+    if rq.scatters_fcs or to.rewrites or type(headers) is not Headers or rq.state is not _RDY:
+        return 0
+    if reservations is not None:
+        return reservations.timeout_ns if reservations.merges else 0
+    if merging is None or rq.strides is None or headers.version not in merging.versions:
+        return 0
+    return merging.timeout_ns
+
+
+def _key(rq: Rq, headers: Headers) -> Key:
+    return rq.handle, headers.addresses + headers.ports
+
+
+def _has_payload(headers: Headers, header: int, to: Delivery) -> bool:
+    """Whether a packet has a payload that may be merged."""
+    if to.rq.reservations is not None:
+        return can_match(headers, header)
+    return header < headers.end
+
+
+def _has_room(session: Session, headers: Headers, flow: Flow) -> bool:
+    """Whether a merged packet, or a reservation, has room for another packet."""
+    count, octets = len(session.packets) + 1, session.octets + flow.size
+    rq, merging = session.to.rq, session.to.merging
+    if rq.reservations is not None:
+        return count <= rq.reservations.most and octets <= rq.reservations.size
+    assert merging is not None  # or nothing were held
+    assert rq.strides is not None
+    front = session.header - headers.l3 - IP_BYTES[headers.version]
+    return (
+        count <= MOST_SEGMENTS
+        and front + octets <= merging.most_ip_payload
+        and session.header + octets <= min(rq.strides.most_bytes, MOST_BYTES)
+    )
+
+
+def flush_stream(hca: Hca, rq: Rq, headers: Headers) -> None:
+    """End the session of a stream, of which something comes that is delivered by itself."""
+    if hca.sessions.open and headers.version:
+        _flush_key(hca, _key(rq, headers))
+
+
+def flush_all_of(hca: Hca, rq: Rq) -> None:
+    """End all sessions of a queue."""
+    if hca.sessions.open:
+        for session in [s for s in hca.sessions.open.values() if s.to.rq is rq]:
+            flush(hca, session)
+
+
+def flush_all(hca: Hca) -> None:
+    """End all sessions: what they were begun for is about to change."""
+    while hca.sessions.open:
+        flush(hca, next(iter(hca.sessions.open.values())))
+
+
+def _flush_key(hca: Hca, key: Key) -> None:
+    session = hca.sessions.open.get(key)
+    if session is not None:
+        flush(hca, session)
+
+
+def flush(hca: Hca, session: Session) -> None:
+    """Deliver what is held of a stream; a queue that has stopped meanwhile gets nothing."""
+    sessions, to, packets = hca.sessions, session.to, session.packets
+    del sessions.open[session.key]
+    sessions.held -= len(packets)
+    reservations = to.rq.reservations
+    if len(packets) == 1 or reservations is not None:
+        for packet in packets:
+            deliver(hca, packet, True, to)
+        if reservations is not None:
+            reservations.flow = None  # what comes later does not match
+        return
+    first, last, header = packets[0], packets[-1], session.header
+    pieces = [first.frame[: first.end], *(one.frame[header : one.end] for one in packets[1:])]
+    has_psh = bool(last.frame[last.l4 + FLAGS_AT] & PSH)
+    whole = as_one(longer(first, b"".join(pieces)), header, len(packets), has_psh=has_psh)
+    hca.round.charge(len(packets) + (session.octets >> LOG_BYTES_PER_STEP))
+    deliver(hca, whole.headers, True, to, whole)
+
+
+def _wake_at(hca: Hca, due_ns: int) -> None:
+    """Look at the sessions by then; the timer may be due for one that has ended already."""
+    sessions = hca.sessions
+    if sessions.timer is not None:
+        if sessions.due_ns <= due_ns:
+            return
+        sessions.timer.cancel()
+    sessions.due_ns = due_ns
+    delay_ns = max(due_ns - hca.clock.now_ns(), 0)
+    sessions.timer = hca.clock.call_later(delay_ns, partial(_look, hca))
+
+
+def _look(hca: Hca) -> None:
+    """End the sessions that are due, as many as the round allows."""
+    sessions, now_ns = hca.sessions, hca.clock.now_ns()
+    sessions.timer = None
+    for session in list(sessions.open.values()):
+        if session.due_ns <= now_ns:
+            if hca.round.is_over:
+                break
+            flush(hca, session)
+    if sessions.open:
+        _wake_at(hca, min(session.due_ns for session in sessions.open.values()))
