@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from emu.device.faults.plan import Plan
@@ -15,13 +17,15 @@ from emu.host.userfiles import read_infile, write_parts
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout, blocks_of
 from emu.instruments.fuzz.executor import GuestExecutor
 from emu.instruments.fuzz.grammar import FaultTarget
-from emu.instruments.fuzz.loop import Feedback, FuzzLoop, Step
+from emu.instruments.fuzz.loop import Feedback, FuzzLoop, InputExecutor, Step
 from emu.instruments.fuzz.minimal import minimal
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.plot import svg
 from emu.instruments.fuzz.schedule import Schedule
 
 _TOLD_SECONDS = 30.0
+REPRODUCTIONS = 3
+"""How often what was found is tried again."""
 _MOST_PROGRESS = 256 << 20
 
 
@@ -49,8 +53,13 @@ class FuzzCampaign:
         targets: Sequence[FaultTarget],
         say: Callable[[str], None],
         plans: Sequence[Plan] = (),
+        jobs: int = 1,
     ) -> None:
-        """``plans`` are carried out first, with each workload. Raises UserError for the folder."""
+        """``plans`` are carried out first, with each workload, ``jobs`` guests are side by side.
+
+        With more than one the order of the inputs is not the same in every run. Raises UserError
+        for the folder.
+        """
         self._corpus = corpus
         self._options = options
         self._say = say
@@ -65,24 +74,58 @@ class FuzzCampaign:
         self._seed = f"{seed}/{self._earlier}"
         self._loop: FuzzLoop | None = None
         self._kernel = ""
-        self._executor = GuestExecutor(options)
+        self._executors = [GuestExecutor(options) for _ in range(jobs)]
+        self._lock = threading.RLock()
+        """Of the loop, the corpus and the progress, of which the guests' threads have one each."""
+        self._is_ending = threading.Event()
 
     def run(self, seconds: float | None, runs: int | None) -> None:
         """Go on for so long, for so many inputs, or until interrupted. Raises UserError."""
         end = None if seconds is None else time.monotonic() + seconds
         try:
-            self._kernel = kernel = self._executor.kernel
+            self._kernel = kernel = self._executors[0].kernel
             self._loop = loop = self._begin(kernel)
-            with (self._corpus.path / "progress.jsonl").open("a") as file:
-                while (end is None or time.monotonic() < end) and (
-                    runs is None or loop.runs < runs
-                ):
-                    self._note(loop, loop.step(self._executor), kernel)
-                    file.write(json.dumps(vars(self._progress[-1])) + "\n")
-                    file.flush()
+
+            def goes_on() -> bool:
+                return (
+                    not self._is_ending.is_set()
+                    and (end is None or time.monotonic() < end)
+                    and (runs is None or loop.runs < runs)
+                )
+
+            self._run(loop, goes_on)
         finally:
-            self._executor.close()
+            for executor in self._executors:
+                executor.close()
             self._finish()
+
+    def _run(self, loop: FuzzLoop, goes_on: Callable[[], bool]) -> None:
+        """All guests at once; when one fails the others end with the input that they are at."""
+        if len(self._executors) == 1:
+            self._work(loop, self._executors[0], goes_on)
+            return
+        with ThreadPoolExecutor(len(self._executors)) as pool:
+            works = [pool.submit(self._work, loop, one, goes_on) for one in self._executors]
+            try:
+                for work in works:
+                    work.result()
+            finally:
+                self._is_ending.set()
+
+    def _work(self, loop: FuzzLoop, executor: InputExecutor, goes_on: Callable[[], bool]) -> None:
+        try:
+            while True:
+                with self._lock:
+                    if not goes_on():
+                        return
+                    made, parent = loop.take()
+                feedback = executor.run(made)
+                with self._lock:
+                    step = loop.note(made, parent, feedback)
+                self._note(loop, step, executor)
+        except BaseException:
+            self._is_ending.set()
+            raise
 
     def _begin(self, kernel: str) -> FuzzLoop:
         """The loop, with the inputs of earlier runs: of the same kernel known, others to try."""
@@ -103,53 +146,65 @@ class FuzzCampaign:
                 loop.try_later(Input(plan, workload))
         return loop
 
-    def _note(self, loop: FuzzLoop, step: Step, kernel: str) -> None:
-        devices = list(self._options.devices)
-        if step.new and step.input.has_faults:
-            about = About(
-                workload=step.input.workload, kernel=kernel, device=devices, parent=step.parent,
-                new=list(step.new),
-            )  # fmt: skip
-            self._corpus.add(CorpusEntry(step.input, about))
-        made = step.input
-        if step.feedback.titles and self._note_finding(made, step.feedback):
-            self._say(f"found: {step.feedback.titles[0]}")
-            if not step.feedback.is_stuck:
-                made = self._smaller(made, step.feedback.titles[0]) or made
-        if step.feedback.is_lost:
-            loop.maker.culprits.blame(made.rules)
-        self._count(loop)
+    def _note(self, loop: FuzzLoop, step: Step, executor: InputExecutor) -> None:
+        made, titles = step.input, step.feedback.titles
+        with self._lock:
+            if step.new and made.has_faults:
+                about = About(
+                    workload=made.workload, kernel=self._kernel,
+                    device=list(self._options.devices), parent=step.parent, new=list(step.new),
+                )  # fmt: skip
+                self._corpus.add(CorpusEntry(made, about))
+            is_new = bool(titles) and self._note_finding(made, step.feedback)
+            if is_new:
+                self._say(f"found: {titles[0]}")
+        if is_new and not step.feedback.is_stuck:
+            made = self._smaller(made, titles[0], executor) or made
+        with self._lock:
+            if step.feedback.is_lost:
+                loop.maker.culprits.blame(made.rules)
+            self._count(loop)
 
-    def _note_finding(self, made: Input, feedback: Feedback) -> bool:
+    def _note_finding(self, made: Input, feedback: Feedback, again: int = 0) -> bool:
         """Keep what an input has brought up; whether nothing had before."""
         about = FindingAbout(
             title=feedback.titles[0], workload=made.workload, kernel=self._kernel,
-            device=list(self._options.devices),
+            device=list(self._options.devices), again=again,
         )  # fmt: skip
-        return self._corpus.note_finding(about, dump(made.plan), feedback.log)
+        with self._lock:
+            return self._corpus.note_finding(about, dump(made.plan), feedback.log)
 
-    def _smaller(self, made: Input, title: str) -> Input | None:
+    def _smaller(self, made: Input, title: str, executor: InputExecutor) -> Input | None:
         """The smallest part of an input that brings ``title`` up; None when it does not again.
 
-        Other titles that come up on the way are kept, too.
+        Other titles that come up on the way are kept, too. The smallest is tried again, and how
+        often that has shown the title is kept with it.
         """
 
         def shows(one: Input) -> bool:
-            feedback = self._executor.run(one)
+            feedback = executor.run(one)
             if feedback.titles:
                 self._note_finding(one, feedback)
             return title in feedback.titles
 
-        return minimal(made, shows)
+        smallest = minimal(made, shows)
+        if smallest is not None:
+            trials = [executor.run(smallest) for _ in range(REPRODUCTIONS)]
+            shown = [one for one in trials if title in one.titles]
+            if shown and shown[-1].titles[0] == title:
+                self._note_finding(smallest, shown[-1], len(shown))
+            self._say(f"{title}: came up in {len(shown)} of {REPRODUCTIONS} more trials")
+        return smallest
 
     def _count(self, loop: FuzzLoop) -> None:
         seconds = time.monotonic() - self._begun
-        self._progress.append(
-            Progress(
-                round(seconds, 2), len(loop.schedule.hits), len(loop.schedule),
-                len(self._corpus.findings()),
-            )
+        last = Progress(
+            round(seconds, 2), len(loop.schedule.hits), len(loop.schedule),
+            len(self._corpus.findings()),
         )  # fmt: skip
+        self._progress.append(last)
+        with (self._corpus.path / "progress.jsonl").open("a") as file:
+            file.write(json.dumps(vars(last)) + "\n")
         if seconds - self._told_at > _TOLD_SECONDS:
             self._told_at = seconds
             self._tell()
@@ -158,8 +213,9 @@ class FuzzCampaign:
         last = self._progress[-1]
         self._say(
             f"{last.seconds:.0f} s, {len(self._progress)} runs, {last.blocks} blocks,"
-            f" {last.kept} inputs kept, {last.findings} findings, {self._executor.boots} guests,"
-            f" {self._executor.stuck} times stuck"
+            f" {last.kept} inputs kept, {last.findings} findings,"
+            f" {sum(one.boots for one in self._executors)} guests,"
+            f" {sum(one.stuck for one in self._executors)} times stuck"
         )
 
     def _finish(self) -> None:

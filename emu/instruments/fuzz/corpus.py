@@ -62,6 +62,8 @@ class FindingAbout(BaseModel):
     kernel: Annotated[str, Field(max_length=200)]
     device: list[str]
     times: Annotated[int, Field(ge=1)] = 1
+    again: Annotated[int, Field(ge=0)] = 0
+    """How many of three more trials of its smallest plan have shown it."""
 
 
 class Hits(BaseModel):
@@ -173,8 +175,10 @@ class Corpus:
         if known is None or len(plan_text) < plan.stat().st_size:
             write_outfile(plan, plan_text)
             write_outfile(folder / "log.txt", log)
-        times = what.times + (known.times if known is not None else 0)
-        about = what.model_copy(update={"times": times})
+        times, again = what.times, what.again
+        if known is not None:
+            times, again = times + known.times, max(again, known.again)
+        about = what.model_copy(update={"times": times, "again": again})
         write_outfile(folder / "about.json", about.model_dump_json() + "\n")
         return known is None
 

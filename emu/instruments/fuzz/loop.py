@@ -96,8 +96,11 @@ class FuzzLoop:
 
     def step(self, executor: InputExecutor) -> Step:
         """Make an input, carry it out, learn from it."""
-        made, parent = self._next()
-        feedback = executor.run(made)
+        made, parent = self.take()
+        return self.note(made, parent, executor.run(made))
+
+    def note(self, made: Input, parent: str, feedback: Feedback) -> Step:
+        """Learn from what an input has brought about. Not for two threads at once."""
         self.runs += 1
         new = self.schedule.note(feedback.blocks)
         if not made.has_faults:
@@ -115,7 +118,8 @@ class FuzzLoop:
             self.learn(made)
         return Step(made, parent, feedback, new)
 
-    def _next(self) -> tuple[Input, str]:
+    def take(self) -> tuple[Input, str]:
+        """The next input, and its parent's ID or nothing. Not for two threads at once."""
         if self._waiting:
             return self._waiting.pop(0), ""
         random = self._random

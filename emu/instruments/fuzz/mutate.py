@@ -15,6 +15,8 @@ from emu.instruments.fuzz.rules import Maker, Table
 
 _MOST_RULES = 6
 _NEW_RULES = (1, 1, 1, 2, 3)
+_SEQUENCES = 0.15
+"""How many of the inputs that are like no other are steps that follow each other."""
 _ID_DIGITS = 12
 _U32 = 1 << 32
 
@@ -64,6 +66,8 @@ class Mutator:
     def fresh(self) -> Input:
         """An input that is like no other."""
         self._maker.workload = self._workload()
+        if self._random.random() < _SEQUENCES:
+            return self._made(self._maker.sequence(), self._maker.workload)
         rules = [self._maker.rule() for _ in range(self._random.choice(_NEW_RULES))]
         return self._made(rules, self._maker.workload)
 

@@ -22,6 +22,9 @@ _MOST_PAGES = 1000
 _DATA_BYTES = (16, 32, 64, 256)
 _VECTORS = 8
 _MOST_TRIES = 20
+_LONGEST_SEQUENCE = 4
+_APART = (0, 1, 1, 2, 5, 20)
+"""How many events lie between two steps of a sequence."""
 _MOMENTS = ("cmd.done", "doorbell", "cqe", "eqe")
 """Points without further conditions at which something can begin."""
 
@@ -82,6 +85,20 @@ class Maker:
                 break
         made = made or self._refused()
         return made | self.when(made)
+
+    def sequence(self) -> list[Table]:
+        """Events and states of the device that follow each other, without names."""
+        random = self._random
+        moment = self._moment()
+        events = self._seen.events(self.workload, _key(moment)) or _FIRST_EVENTS
+        at = max(1, round(events * random.random() ** 0.5))
+        steps: list[Table] = []
+        for _ in range(random.randint(2, _LONGEST_SEQUENCE)):
+            step = random.choice([self._invented_event, self._device, self._segment])()
+            step.pop("match", None)
+            steps.append({**step, **moment, "index": [at]})
+            at += random.choice(_APART)
+        return steps
 
     def avoids(self, rule: Table) -> bool:
         """Whether a rule is left out this time, as its like have cost guests."""

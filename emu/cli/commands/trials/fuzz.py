@@ -21,6 +21,7 @@ from emu.instruments.fuzz.corpus import Corpus, CorpusEntry
 from emu.instruments.fuzz.workloads import WORKLOADS
 
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
+_MOST_JOBS = 64
 _CORPUS = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE = NewFile()
@@ -55,6 +56,14 @@ def fuzz() -> None:
     "--time", "seconds", type=click.FloatRange(min=1), metavar="S", help="End after this."
 )
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="End after so many inputs.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, _MOST_JOBS),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Guests side by side. With more than one the inputs are not the same in every run.",
+)
 def run(
     corpus: Path,
     workloads: tuple[str, ...],
@@ -62,6 +71,7 @@ def run(
     seed: int,
     seconds: float | None,
     runs: int | None,
+    jobs: int,
     **choices: object,
 ) -> None:
     """Make plans, carry them out, keep those that make new blocks of the driver run.
@@ -79,7 +89,7 @@ def run(
     stored = Corpus(corpus, create=True)
     with stored.claimed():
         works = workloads or _DEFAULT_WORKLOADS
-        campaign = FuzzCampaign(stored, options, works, seed, _targets(), _say, read)
+        campaign = FuzzCampaign(stored, options, works, seed, _targets(), _say, read, jobs)
         campaign.run(seconds, runs)
 
 
@@ -94,8 +104,10 @@ def show(corpus: Path) -> None:
     for name in ("finding", "kernel", "workload"):
         table.add_column(name, overflow="fold")
     table.add_column("times", justify="right")
+    table.add_column("again", justify="right")
     for finding in stored.findings().values():
-        cells = (finding.title, finding.kernel, finding.workload, str(finding.times))
+        counts = (str(finding.times), str(finding.again))
+        cells = (finding.title, finding.kernel, finding.workload, *counts)
         table.add_row(*map(one_line, cells))
     if table.row_count:
         console().print(table)

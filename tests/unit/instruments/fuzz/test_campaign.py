@@ -11,8 +11,9 @@ import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.faults.text import load
 from emu.guests import GuestOptions
+from emu.guests.errors import LabError
 from emu.instruments.fuzz import campaign
-from emu.instruments.fuzz.campaign import FuzzCampaign, progress_of
+from emu.instruments.fuzz.campaign import REPRODUCTIONS, FuzzCampaign, progress_of
 from emu.instruments.fuzz.corpus import Corpus
 from emu.instruments.fuzz.grammar import targets
 from emu.instruments.fuzz.loop import Feedback
@@ -55,11 +56,11 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(campaign, "GuestExecutor", Pretended)
     MADE.clear()
 
-    def run_it(runs, plans=()):
+    def run_it(runs, plans=(), **more):
         corpus = Corpus(tmp_path / "corpus", create=True)
         said = []
         words = (GuestOptions(), ["probe"], 1, targets(COMMANDS), said.append, plans)
-        FuzzCampaign(corpus, *words).run(None, runs)
+        FuzzCampaign(corpus, *words, **more).run(None, runs)
         return corpus, said
 
     return run_it
@@ -82,6 +83,49 @@ def test_the_first_input_with_a_title_is_made_smaller(run):
     assert rule.match == {"op": "ALLOC_PD"}
     tried = [one for one in MADE[0].inputs if one.has_faults]
     assert [len(one.rules) for one in tried[:4]] == [2, 2, 1, 1]
+
+
+def test_what_was_found_is_tried_again(run):
+    corpus, said = run(4, [TWO])
+    (about,) = corpus.findings().values()
+    assert about.again == REPRODUCTIONS
+    assert "BUG: it is over: came up in 3 of 3 more trials" in said
+
+
+def test_what_comes_up_only_once_says_so(run, monkeypatch):
+    told, rest = Pretended.run, [1, 0, 0]
+
+    def run_once(self, one):
+        feedback = told(self, one)
+        if feedback.titles and len(one.rules) == 1 and not (rest and rest.pop(0)):
+            return dataclasses.replace(feedback, titles=())
+        return feedback
+
+    monkeypatch.setattr(Pretended, "run", run_once)
+    corpus, said = run(3, [PLAN])
+    (about,) = corpus.findings().values()
+    assert about.again == 0
+    assert not [line for line in said if "more trials" in line]
+
+
+def test_several_guests_side_by_side(run):
+    corpus, _ = run(40, [PLAN], jobs=3)
+    assert len(MADE) == 3
+    assert len(progress_of(corpus)) in range(40, 43)
+    inputs = [one.id for made in MADE for one in made.inputs if one.has_faults]
+    assert len({entry.input.id for entry in corpus.entries()} - set(inputs)) == 0
+    assert list(corpus.findings())
+
+
+def test_one_that_fails_ends_the_others(run, monkeypatch):
+    def run_badly(self, one):
+        if self is MADE[1]:
+            raise LabError("no guest")
+        return Feedback(frozenset())
+
+    monkeypatch.setattr(Pretended, "run", run_badly)
+    with pytest.raises(LabError, match="no guest"):
+        run(None, jobs=2)
 
 
 def test_a_driver_that_is_stuck_is_not_waited_for_again(run, monkeypatch):

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import dump, load
+from emu.device.faults.text import dump, from_table, load
 from emu.instruments.fuzz.grammar import targets
 from emu.instruments.fuzz.loop import Feedback, FuzzLoop
 from emu.instruments.fuzz.mutate import Input
+from emu.instruments.fuzz.rules import Maker
 from emu.instruments.fuzz.schedule import Schedule
 from emu.instruments.fuzz.values import Dictionary, choose, interesting
 
@@ -102,6 +103,23 @@ def test_what_a_guest_does_not_survive_has_no_children_and_is_made_seldom():
     lost = {step.input.id for step in steps if step.feedback.is_lost}
     assert lost
     assert not lost & {step.parent for step in steps}
+
+
+def test_steps_that_follow_each_other():
+    maker = Maker(TARGETS, Random(5))
+    maker.workload = "probe"
+    for _ in range(50):
+        steps = maker.sequence()
+        places = [at for step in steps for at in step["index"]]
+        assert len(places) == len(steps) > 1
+        assert places == sorted(places)
+        assert len({(step["point"], repr(step.get("match"))) for step in steps}) == 1
+        load(dump(from_table({"rule": [{**one, "name": str(n)} for n, one in enumerate(steps)]})))
+
+
+def test_some_inputs_are_such_steps():
+    _, inputs, _ = carried_out(5, 100)
+    assert any(len(one.rules) > 1 and all("index" in rule for rule in one.rules) for one in inputs)
 
 
 def test_a_workload_that_takes_long_is_done_less_often():
