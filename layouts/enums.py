@@ -429,6 +429,7 @@ class RqType(IntEnum):
 class GeneralObject(IntEnum):
     """Types of general objects (rdma-core's mlx5_ifc.h: MLX5_OBJ_TYPE_*)."""
 
+    SW_ICM = 0x8
     SAMPLER = 0x20
     FLOW_METER_ASO = 0x24
     SCHEDULING_ELEMENT = 0x26

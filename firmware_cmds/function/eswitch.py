@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.state.eswitch import Eswitch, EswVport, L2Entry
 from firmware_cmds.function.nic_vport import NamesVport
@@ -51,14 +52,21 @@ def _vport(hca: Hca, cmd: NamesVport) -> EswVport:
     Op.QUERY_ESW_VPORT_CONTEXT,
     layout.query_esw_vport_context_in,
     layout.query_esw_vport_context_out,
-    privileged=True,
     of_vports=True,
 )
 def query_esw_vport_context(
     hca: Hca, cmd: layout.QueryEswVportContextIn, out: layout.QueryEswVportContextOut
 ) -> None:
-    """Return what the switch does for a vPort beside its tables."""
-    out.esw_vport_context.fdb_to_vport_reg_c_id = _vport(hca, cmd).reg_c_id
+    """Return what the switch does for a vPort beside its tables.
+
+    Processes ask for where steering entries lead to the vPort (rdma-core's mlx5dv_dr).
+    """
+    context = out.esw_vport_context
+    context.fdb_to_vport_reg_c_id = _vport(hca, cmd).reg_c_id
+    if hca.icm is not None:
+        number = cmd.vport_number
+        context.sw_steering_vport_icm_address_rx = icm_address(IcmKind.VPORT_RX, number)
+        context.sw_steering_vport_icm_address_tx = icm_address(IcmKind.VPORT_TX, number)
 
 
 @command(
@@ -89,7 +97,6 @@ def modify_esw_vport_context(
     Op.QUERY_ESW_FUNCTIONS,
     layout.query_esw_functions_in,
     layout.query_esw_functions_out,
-    privileged=True,
 )
 def query_esw_functions(
     hca: Hca, cmd: layout.QueryEswFunctionsIn, out: layout.QueryEswFunctionsOut

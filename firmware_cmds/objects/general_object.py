@@ -6,13 +6,13 @@ connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.queues.queue import ReservedQpn
-from firmware_cmds.objects import scheduling
+from firmware_cmds.objects import scheduling, sw_icm
 from firmware_cmds.steering import flow_meter, flow_sampler
 from layouts.enums import GeneralObject, Op, Status
 from layouts.objects import general_object as layout
@@ -20,6 +20,9 @@ from layouts.objects import general_object as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+
+
+_PIECE_BYTES = 8
 
 
 class _Maker(Protocol):
@@ -36,6 +39,7 @@ _MAKERS: Mapping[int, _Maker] = {
     GeneralObject.FLOW_METER_ASO: flow_meter,
     GeneralObject.SAMPLER: flow_sampler,
     GeneralObject.SCHEDULING_ELEMENT: scheduling,
+    GeneralObject.SW_ICM: sw_icm,
 }
 """Modules of the objects that have structures of their own, by type."""
 
@@ -78,6 +82,27 @@ def modify_general_object(
             f"{cmd.op_mod:#x}",
         )  # fmt: skip
     scheduling.modify(hca, cmd)
+
+
+_READERS: Mapping[int, Callable[[Hca, int], bytes]] = {GeneralObject.SAMPLER: flow_sampler.query}
+
+
+@command(Op.QUERY_GENERAL_OBJECT, layout.query_general_object_in, layout.query_general_object_out)
+def query_general_object(
+    hca: Hca, cmd: layout.QueryGeneralObjectIn, out: layout.QueryGeneralObjectOut
+) -> None:
+    """Return the structure of a sampler, as far as the output has room."""
+    _check_type(hca.caps, cmd.op_mod)
+    if cmd.op_mod not in _READERS:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "general object of this type cannot be queried",
+            f"{cmd.op_mod:#x}",
+        )  # fmt: skip
+    found = _READERS[cmd.op_mod](hca, cmd.obj_id)
+    out.obj_id = cmd.obj_id
+    places = out.object
+    for number in range(min(len(places), len(found) // _PIECE_BYTES)):
+        places[number] = found[number * _PIECE_BYTES :][:_PIECE_BYTES]
 
 
 @command(

@@ -11,6 +11,7 @@ from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import OCTWORD, Mkey, room_bytes
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.device.objects.memory.psv import Psv
+from emu.device.objects.memory.sw_icm import IcmMemory, SwIcm
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntries
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
@@ -28,9 +29,10 @@ MOST_KSM_ENTRIES = 1 << 26
 MOST_MTT_ENTRIES = 1 << 26
 """256 GiB in pages of 4 KiB."""
 
-_PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC)
-_WITHOUT_LIST = (AccessMode.PA, AccessMode.MEMIC)
+_PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC, AccessMode.SW_ICM)
+_WITHOUT_LIST = (AccessMode.PA, AccessMode.MEMIC, AccessMode.SW_ICM)
 _MTT, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KLMS, AccessMode.MEMIC
+_SW_ICM = AccessMode.SW_ICM
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
@@ -59,7 +61,8 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
         with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
             yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
     memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
-    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages, memic=memic)
+    icm = _icm(hca.icm, ctx) if mode == _SW_ICM else None
+    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages, memic=memic, icm=icm)
     bind_to_owner(hca, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
@@ -73,6 +76,17 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
     if owner is None or ctx.length64 or ctx.free or ctx.umr_en:
         raise CmdError(
             Status.BAD_PARAM_ERR, "a MEMIC key covers allocated device memory, for good",
+            f"{ctx.start_addr:#x}+{ctx.len:#x}",
+        )  # fmt: skip
+    return owner
+
+
+def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
+    """The software ICM that a key covers, for good (core/steering/dr_icm_pool.c)."""
+    owner = memory.owner(ctx.start_addr, ctx.len) if memory is not None else None
+    if owner is None or ctx.length64 or ctx.free or ctx.umr_en:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "an SW_ICM key covers software ICM that has been made, for good",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
     return owner

@@ -19,9 +19,14 @@ MOST_LOG_PAGE_SIZE = 31
 """What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
 get_max_log_entity_size_cap)."""
 
+# fmt: off
 _MODES = frozenset(
-    {AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC, AccessMode.KLMS, AccessMode.KSM}
+    {
+        AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC, AccessMode.SW_ICM, AccessMode.KLMS,
+        AccessMode.KSM,
+    }
 )
+# fmt: on
 _NOT_BUILT = ("ma_translation_mode",)
 """Fields whose features have capability bits, none of which is set. Drivers ask for them first.
 

@@ -11,6 +11,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth.sessions import flush_all
 from emu.device.engine.eth.steering.inside import InnerHasher
 from emu.device.errors import CmdError
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
 from emu.device.objects.eth.tir import FlowHash, Rqt, Tir
 from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
@@ -83,6 +84,8 @@ def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> N
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "disp_type not supported", f"{ctx.disp_type}")
     out.tirn = hca.tirs.add(tir)
+    if hca.icm is not None:
+        out.assign(parts(icm_address(IcmKind.TIR, out.tirn)))
 
 
 @command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)

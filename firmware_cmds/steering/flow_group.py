@@ -10,6 +10,7 @@ from emu.device.engine.eth.steering.criteria import Criteria, fields_of
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import SWITCHING, FlowGroup, FlowTable
 from firmware_cmds.steering.flow_table import domain_of, table_of
+from firmware_cmds.steering.software import check_is_firmwares
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType
 from layouts.steering import flow_group as layout
@@ -35,6 +36,7 @@ def create_flow_group(
 ) -> None:
     """Assign indices of a table to entries that match the same fields; groups do not overlap."""
     table = table_of(hca, cmd)
+    check_is_firmwares(table)
     if cmd.group_type or cmd.match_definer_id:
         raise CmdError(
             Status.BAD_PARAM_ERR,

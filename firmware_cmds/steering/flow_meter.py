@@ -6,27 +6,22 @@ mlx5_cmd_set_fte_flow_meter.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.steering import rewrite
+from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE, FlowMeterAso, Metering
 from layouts.enums import Status
-from layouts.eth_enums import FlowAction, FlowTableType, MeterColor, ModifyAction, ModifyField
+from layouts.eth_enums import FlowAction, MeterColor, ModifyField
 from layouts.objects.flow_meter import flow_meter_aso_obj
 from layouts.steering.fte import exe_aso_ctrl_flow_meter
-from layouts.steering.modify_header import set_action_in
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.flow import FlowTable
-    from emu.device.objects.eth.reshape import Step
     from emu.device.state.hca import Hca
     from layouts.objects.general_object import CreateGeneralObjectIn
     from layouts.steering.fte import FlowContext
 
-_COLOR_BITS = 8
-"""Of a register: the driver matches so many (core/en/tc/post_meter.h: packet_color_to_reg)."""
 _LAST_REGISTER = ModifyField.METADATA_REG_C_7 - ModifyField.METADATA_REG_C_0
 _FLOW_METER = 2
 """exe_aso_ctrl_flow_meter.aso_type (MLX5_EXE_ASO_FLOW_METER)."""
@@ -79,20 +74,5 @@ def metering_of(hca: Hca, table: FlowTable, ctx: FlowContext) -> Metering | None
     aso = hca.objects[FlowMeterAso].need(number >> LOG_MOST_IN_RANGE)
     if not aso.has(number):
         raise CmdError(Status.BAD_RES_ERR, "no such flow meter", f"{number:#x}")
-    marks = _marks(table.table_type, ctrl.return_reg_id)
+    marks = marks_of(table.table_type, ctrl.return_reg_id)
     return Metering(aso, number, ctrl.meter_id, MeterColor(ctrl.init_color), marks)
-
-
-@lru_cache
-def _marks(table_type: FlowTableType, register: int) -> tuple[Step, ...]:
-    """By colour: it goes into the low bits of the register."""
-    field = ModifyField.METADATA_REG_C_0 + register
-    actions = (
-        bytes(
-            set_action_in.new(
-                action_type=ModifyAction.SET, field=field, length=_COLOR_BITS, data=color
-            )
-        )
-        for color in MeterColor
-    )
-    return tuple(rewrite.context_of(table_type, [action]) for action in actions)

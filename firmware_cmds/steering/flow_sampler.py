@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import FlowTable, Sampler
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType
 from layouts.steering.sampler import sampler_obj
@@ -25,10 +26,12 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
         raise CmdError(Status.LIM_ERR, "one command makes one sampler", f"{1 << cmd.log_obj_range}")
     given = b"".join(cmd.object)[: sampler_obj.size].ljust(sampler_obj.size, b"\0")
     obj = sampler_obj.view(given)
-    if obj.table_type != FlowTableType.FDB:
+    is_for_nic = obj.table_type == FlowTableType.NIC_RX and hca.icm is not None
+    if obj.table_type != FlowTableType.FDB and not is_for_nic:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "samplers are for entries of an FDB", f"{obj.table_type}"
-        )
+            Status.BAD_PARAM_ERR, "samplers are for entries of an FDB, or of software",
+            f"{obj.table_type}",
+        )  # fmt: skip
     if not obj.sample_ratio:
         raise CmdError(Status.BAD_PARAM_ERR, "sample_ratio is 0")
     default = _table(hca, obj, obj.default_table_id)
@@ -38,7 +41,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 def _table(hca: Hca, obj: SamplerObj, number: int) -> FlowTable:
     table = hca.flow_tables.need(number)
-    if table.table_type is not FlowTableType.FDB:
+    if table.table_type != obj.table_type:
         raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{table!r}")
     if table.level <= obj.level and not obj.ignore_flow_level:
         raise CmdError(
@@ -46,6 +49,20 @@ def _table(hca: Hca, obj: SamplerObj, number: int) -> FlowTable:
             f"{table.level} from {obj.level}",
         )  # fmt: skip
     return table
+
+
+def query(hca: Hca, number: int) -> bytes:
+    """What it is, and where steering entries lead to it (dr_cmd.c)."""
+    sampler = hca.objects[Sampler].need(number)
+    address = icm_address(IcmKind.SAMPLER, number) if hca.icm is not None else 0
+    return bytes(
+        sampler_obj.new(
+            table_type=sampler.default.table_type, level=sampler.level,
+            sample_ratio=sampler.ratio, sample_table_id=sampler.sample.handle,
+            default_table_id=sampler.default.handle, sw_steering_icm_address_rx=address,
+            sw_steering_icm_address_tx=address,
+        )
+    )  # fmt: skip
 
 
 def destroy(hca: Hca, number: int) -> None:

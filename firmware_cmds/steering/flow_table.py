@@ -8,8 +8,10 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import ACLS, SWITCHING, FlowDomain, FlowTable, Miss
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
 from emu.device.objects.object import DRIVER_UID
 from firmware_cmds.options import first_set
+from firmware_cmds.steering import software
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType, ModifyFlowTable, TableMissAction
 from layouts.steering import flow_table as layout
@@ -25,7 +27,7 @@ _SET, _DISCONNECT = 0, 1
 _NORMAL, _LAG_DEMUX = 0, 1
 """op_mod of CREATE_FLOW_TABLE (core/fs_cmd.c: mlx5_cmd_create_flow_table)."""
 
-_NOT_BUILT = ("sw_owner", "rtc_valid")
+_NOT_BUILT = ("rtc_valid",)
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
 
 _OPTIONAL = {
@@ -58,7 +60,8 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{vport}")
     if hca.flow_domain(kind, vport) is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{kind}")
-    if kind in SWITCHING and hca.caller.uid != DRIVER_UID:
+    is_for_all = kind == FlowTableType.FDB and hca.icm is not None  # rdma-core's mlx5dv_dr
+    if kind in SWITCHING and hca.caller.uid != DRIVER_UID and not is_for_all:
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the switch's flow tables")
     return vport
 
@@ -141,6 +144,7 @@ def create_flow_table(
     """
     vport = check_type(hca, cmd)
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
+    software.check_owner(hca, cmd.table_type, ctx)
     is_demux = cmd.op_mod == _LAG_DEMUX and cmd.table_type == FlowTableType.NIC_RX
     if cmd.op_mod != _NORMAL and not (is_demux and hca.caps.general.lag_master):
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
@@ -154,6 +158,10 @@ def create_flow_table(
     miss = _lag_next(hca, cmd, ctx.level) if is_demux else _miss(hca, cmd, ctx.level, vport)
     table = FlowTable(ctx, miss, table_type, vport, is_demux)
     out.table_id = hca.flow_tables.add(table)
+    if ctx.sw_owner:
+        software.enter(hca, table)
+    elif hca.icm is not None:
+        out.assign(parts(icm_address(IcmKind.FLOW_TABLE, table.handle)))
     domain_of(hca, table).demuxes += is_demux
 
 
@@ -191,8 +199,13 @@ def modify_flow_table(
 
 @command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
 def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFlowTableOut) -> None:
-    """Return the context of now."""
-    out.flow_table_context = bytes(table_of(hca, cmd).ctx)
+    """Return the context of now, and where steering entries lead to it."""
+    table = table_of(hca, cmd)
+    out.flow_table_context = bytes(table.ctx)
+    if hca.icm is not None and table.roots is None:
+        address = icm_address(IcmKind.FLOW_TABLE, table.handle)
+        out.flow_table_context.sw_owner_icm_root_0 = address
+        out.flow_table_context.sw_owner_icm_root_1 = address
 
 
 @command(

@@ -87,3 +87,5 @@ def dealloc_packet_reformat_context(
 ) -> None:
     """Destroy the context; refused while entries use it."""
     hca.packet_reformats.remove(cmd.packet_reformat_id)
+    if hca.icm is not None:
+        hca.icm.changed()

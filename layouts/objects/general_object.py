@@ -31,6 +31,16 @@ modify_general_object_in = Prm(
 
 modify_general_object_out = Prm("modify_general_object_out", *CMD_OUT, rsvd(64))
 
+query_general_object_in = Prm(
+    "query_general_object_in",
+    *CMD_IN, "obj_id" / bits(32), rsvd(32),
+)
+
+query_general_object_out = Prm(
+    "query_general_object_out",
+    *CMD_OUT, "obj_id" / bits(32), rsvd(32), "object" / tail(octets(8)),
+)
+
 destroy_general_object_in = Prm(
     "destroy_general_object_in",
     *CMD_IN, "obj_id" / bits(32), rsvd(32),

@@ -35,6 +35,22 @@ class ModifyGeneralObjectOut(View):
 
 modify_general_object_out: Prm[ModifyGeneralObjectOut]
 
+class QueryGeneralObjectIn(View):
+    opcode: int
+    uid: int
+    op_mod: int
+    obj_id: int
+
+query_general_object_in: Prm[QueryGeneralObjectIn]
+
+class QueryGeneralObjectOut(View):
+    status: int
+    syndrome: int
+    obj_id: int
+    object: Items[bytes]
+
+query_general_object_out: Prm[QueryGeneralObjectOut]
+
 class DestroyGeneralObjectIn(View):
     opcode: int
     uid: int

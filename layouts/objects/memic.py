@@ -19,8 +19,15 @@ device_mem_cap = Prm(
     "memic" / bits(1), rsvd(31), "increment_sizes" / bits(8), rsvd(3),
     "log_min_memic_alloc_size" / bits(5), "test_and_set_sizes" / bits(8),
     "log_max_memic_addr_alignment" / bits(8), "memic_bar_start_addr" / bits(64),
-    "memic_bar_size" / bits(32), "max_memic_size" / bits(32), rsvd(320),
-    "memic_operations" / bits(32), rsvd(1504),
+    "memic_bar_size" / bits(32), "max_memic_size" / bits(32),
+    "steering_sw_icm_start_address" / bits(64), rsvd(8), "log_header_modify_sw_icm_size" / bits(8),
+    rsvd(2), "log_sw_icm_alloc_granularity" / bits(6), "log_steering_sw_icm_size" / bits(8),
+    "log_indirect_encap_sw_icm_size" / bits(8), rsvd(16),
+    "log_header_modify_pattern_sw_icm_size" / bits(8),
+    "header_modify_sw_icm_start_address" / bits(64), rsvd(64),
+    "header_modify_pattern_sw_icm_start_address" / bits(64),
+    "memic_operations" / bits(32), rsvd(32), "indirect_encap_sw_icm_start_address" / bits(64),
+    rsvd(1408),
 )
 
 alloc_memic_in = Prm(

@@ -12,7 +12,16 @@ class DeviceMemCap(View):
     memic_bar_start_addr: int
     memic_bar_size: int
     max_memic_size: int
+    steering_sw_icm_start_address: int
+    log_header_modify_sw_icm_size: int
+    log_sw_icm_alloc_granularity: int
+    log_steering_sw_icm_size: int
+    log_indirect_encap_sw_icm_size: int
+    log_header_modify_pattern_sw_icm_size: int
+    header_modify_sw_icm_start_address: int
+    header_modify_pattern_sw_icm_start_address: int
     memic_operations: int
+    indirect_encap_sw_icm_start_address: int
 
 device_mem_cap: Prm[DeviceMemCap]
 

@@ -33,7 +33,10 @@ tirc = Prm(
 
 create_tir_in = Prm("create_tir_in", *CMD_IN, rsvd(192), "ctx" / tirc)
 
-create_tir_out = Prm("create_tir_out", *CMD_OUT, rsvd(8), "tirn" / bits(24), rsvd(32))
+create_tir_out = Prm(
+    "create_tir_out",
+    *CMD_OUT, "icm_address_39_32" / bits(8), "tirn" / bits(24), "icm_address_31_0" / bits(32),
+)
 
 modify_tir_bitmask = Prm(
     "modify_tir_bitmask",

@@ -41,7 +41,9 @@ create_tir_in: Prm[CreateTirIn]
 class CreateTirOut(View):
     status: int
     syndrome: int
+    icm_address_39_32: int
     tirn: int
+    icm_address_31_0: int
 
 create_tir_out: Prm[CreateTirOut]
 

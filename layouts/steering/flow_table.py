@@ -16,7 +16,8 @@ flow_table_context = Prm(
     "reformat_en" / bits(1), "decap_en" / bits(1), "sw_owner" / bits(1),
     "termination_table" / bits(1), "table_miss_action" / bits(4), "level" / bits(8),
     "rtc_valid" / bits(1), rsvd(7), "log_size" / bits(8), rsvd(8), "table_miss_id" / bits(24),
-    rsvd(8), "lag_master_next_table_id" / bits(24), rsvd(96), rsvd(128),
+    rsvd(8), "lag_master_next_table_id" / bits(24), rsvd(96),
+    "sw_owner_icm_root_1" / bits(64), "sw_owner_icm_root_0" / bits(64),
 )
 
 create_flow_table_in = Prm(
@@ -27,7 +28,7 @@ create_flow_table_in = Prm(
 
 create_flow_table_out = Prm(
     "create_flow_table_out",
-    *CMD_OUT, rsvd(8), "table_id" / bits(24), rsvd(32),
+    *CMD_OUT, "icm_address_39_32" / bits(8), "table_id" / bits(24), "icm_address_31_0" / bits(32),
 )
 
 modify_flow_table_in = Prm(

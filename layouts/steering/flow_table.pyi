@@ -15,6 +15,8 @@ class FlowTableContext(View):
     log_size: int
     table_miss_id: int
     lag_master_next_table_id: int
+    sw_owner_icm_root_1: int
+    sw_owner_icm_root_0: int
 
 flow_table_context: Prm[FlowTableContext]
 
@@ -32,7 +34,9 @@ create_flow_table_in: Prm[CreateFlowTableIn]
 class CreateFlowTableOut(View):
     status: int
     syndrome: int
+    icm_address_39_32: int
     table_id: int
+    icm_address_31_0: int
 
 create_flow_table_out: Prm[CreateFlowTableOut]
 

@@ -73,9 +73,12 @@ def turn(hca: Hca, qp: Qp) -> bool:
         qp_life.drained(hca, qp)
         return more
     try:
-        if qp.connection is not None or hca.wire.reaches(qp.destination):
+        if qp.is_looped:
+            node: Hca | None = hca
+        elif qp.connection is not None or hca.wire.reaches(qp.destination):
             return (qp.connection or connection_of(hca, qp)).requester.turn() or more
-        node = hca.wire.node(qp.destination) if qp.destination else None
+        else:
+            node = hca.wire.node(qp.destination) if qp.destination else None
         if qp.timer is not None or _waits_for_page(qp):
             return False
         return _send_share(hca, qp, sq, node)

@@ -108,6 +108,9 @@ PARTS = (
     Part(CapType.GENERAL_2, {"ts_cqe_metadata_size2wqe_counter": 8}, since=_CX6DX, link=_ETH),
     # The free-running timer.
     Part(CapType.GENERAL, {"device_frequency_khz": 156_250}, until=_CX6),
+    # What steering entries look like that software writes.
+    Part(CapType.GENERAL, {"steering_format_version": 1}, since=_CX6DX, link=_ETH),
+    Part(CapType.GENERAL, {"steering_format_version": 2}, since=_CX7, link=_ETH),
     # How many RSS tables there are.
     Part(CapType.GENERAL, {"log_max_rqt": 20}, until=_CX5, link=_ETH),
     # The dump of objects, and what only a physical function may ask the firmware.

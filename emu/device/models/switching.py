@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from emu.device.models.ethernet import METADATA, TABLES
 from emu.device.models.model import Capabilities, Model
+from emu.device.models.software_steering import software_fdb
 from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE
 from emu.device.objects.eth.packet_reformat import MOST_MOVED
 from layouts.enums import GeneralObject, PortType
@@ -143,6 +144,7 @@ def with_switch(model: Model) -> Model:
     if not can_switch(model):
         raise ValueError(f"{model.name} has no embedded switch")
     objects = model.general["general_obj_types"]
+    has_software = objects >> GeneralObject.SW_ICM & 1
     objects |= 1 << GeneralObject.FLOW_METER_ASO | 1 << GeneralObject.SAMPLER
     return replace(
         model,
@@ -150,5 +152,7 @@ def with_switch(model: Model) -> Model:
         qos=MappingProxyType({**model.qos, **METERS, **VPORT_RATES}),
         general_2=MappingProxyType({**model.general_2, **MOVED_HEADERS}),
         eswitch=ESWITCH,
-        eswitch_flow_table=ESWITCH_FLOW_TABLES,
+        eswitch_flow_table=software_fdb(ESWITCH_FLOW_TABLES)
+        if has_software
+        else ESWITCH_FLOW_TABLES,
     )

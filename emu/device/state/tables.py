@@ -26,6 +26,7 @@ from emu.device.objects.ledger import Ledger
 from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.psv import Psv
+from emu.device.objects.memory.sw_icm import IcmMemory
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import Object, kinds_below
 from emu.device.objects.queues.cq import Cq
@@ -38,6 +39,7 @@ from emu.device.objects.remains import Remains
 from emu.device.objects.table import Numbers, T, Table
 from emu.device.state.caps import Caps
 from emu.device.state.eswitch import Eswitch
+from layouts.enums import GeneralObject
 from layouts.eth_enums import VXLAN_PORTS, FlowTableType
 
 if TYPE_CHECKING:
@@ -84,6 +86,12 @@ class ObjectTables:
         has_memic = self.caps.general.device_memory
         self.memic = MemicArea(self.model.bar0_size) if has_memic else None
         """Memory at the end of BAR 0, on adapters that have it."""
+        has_icm = self.caps.general.general_obj_types >> GeneralObject.SW_ICM & 1
+        self.icm = IcmMemory() if has_icm else None
+        """Memory for flow tables that drivers write themselves, on adapters that have it."""
+        self.steering_memory: Any = None
+        """What knows the entries there (``emu.device.engine.eth.ste.walk.SteeringMemory``); None
+        before the first table of that kind."""
         self._make_object_tables()
         self.pds = self.objects[Pd]
         self.xrcds = self.objects[Xrcd]

@@ -11,6 +11,7 @@ paging, 1 for the transport scheme, 2 for the memory scheme as well; the default
 pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
 With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
 with ``sfs=N`` also up to N sub-functions.
+With ``smfs=1`` software may own flow tables: drivers write their entries into the adapter's memory.
 Two functions with the same ``board=N`` are the ports of one board, in the order in which they are
 given.
 With ``bf=1`` the function takes work requests that are copied behind their doorbells (BlueFlame).
@@ -36,6 +37,7 @@ from emu.device.models import (
     Model,
 )
 from emu.device.models.board_ports import MOST_PORTS, with_port
+from emu.device.models.software_steering import with_software_steering
 from emu.device.models.sub_functions import MOST_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
 from emu.device.port.ib.partitions import PKEY_NUMBER
@@ -98,6 +100,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "real_time": 0,
         "pps": 0,
         "switch": 0,
+        "smfs": 0,
         "bf": 0,
         "sfs": 0,
         "board": 0,
@@ -122,6 +125,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         odp = values["odp"]
         scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
+    if values["smfs"]:
+        model = _with_software_steering(model)
     if values["switch"] or values["sfs"]:
         model = _with_switch(model, values["sfs"])
     return DeviceSpec(model, options, frozenset(chosen), values["segment"], values["board"])
@@ -132,6 +137,13 @@ def _with_switch(model: Model, sub_functions: int) -> Model:
         return with_sub_functions(model, sub_functions) if sub_functions else with_switch(model)
     except ValueError as error:
         raise DeviceSpecError(f"switch, sfs: {error}") from None
+
+
+def _with_software_steering(model: Model) -> Model:
+    try:
+        return with_software_steering(model)
+    except ValueError as error:
+        raise DeviceSpecError(f"smfs: {error}") from None
 
 
 def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
@@ -222,6 +234,7 @@ SETTINGS = {
     "real_time": "real_time=N",
     "pps": "pps=N",
     "switch": "switch=N",
+    "smfs": "smfs=N",
     "bf": "bf=N",
     "sfs": "sfs=N",
     "board": "board=N",
@@ -236,6 +249,7 @@ _OF_LINK = {
     "real_time": PortType.ETH,
     "pps": PortType.ETH,
     "switch": PortType.ETH,
+    "smfs": PortType.ETH,
     "sfs": PortType.ETH,
     "board": PortType.ETH,
 }
@@ -253,6 +267,7 @@ _LIMITS = {
     "real_time": (0, 1),
     "pps": (0, 1),
     "switch": (0, 1),
+    "smfs": (0, 1),
     "bf": (0, 1),
     "sfs": (0, MOST_SUB_FUNCTIONS),
     "board": (0, MAX_BOARD),

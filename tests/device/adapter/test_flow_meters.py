@@ -15,7 +15,7 @@ from helpers.device.meters import (
 from helpers.device.snapshot import snapshot
 from helpers.device.switches import UPLINK, Switch
 
-from emu.device.engine.esw.passage import MOST_ASKED
+from emu.device.engine.eth.steering.domain import MOST_ASKED
 from emu.device.objects.eth.flow_meter import FlowMeter, FlowMeterAso
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import entry_fields, match_beside, to_table, to_vport

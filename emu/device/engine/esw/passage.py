@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from emu.device.engine.eth.steering.domain import MOST_ASKED
 from emu.device.engine.eth.steering.passing import (
     MOST_CUT,
     Packet,
@@ -40,10 +41,6 @@ class Arrival(NamedTuple):
 
     vport: int
     frame: Frame
-
-
-MOST_ASKED: Final = 8
-"""Meters and samplers on the way of one packet. With more it is lost."""
 
 
 def passages(

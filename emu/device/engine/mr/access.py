@@ -2,7 +2,7 @@
 
 Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with its variant byte,
 its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
-directly (PA, MEMIC), by pages (MTT), or by other keys (KLM, KSM), which may nest
+directly (PA, MEMIC, SW_ICM), by pages (MTT), or by other keys (KLM, KSM), which may nest
 ``max_indirection`` deep. Nothing has been read or written when an access fails. One that is too
 much for one call, because it is long or falls into many pieces, is IN_PIECES: the caller has to
 split it.
@@ -32,8 +32,10 @@ from emu.device.engine.mr.rights import (
     Violation,
 )
 from emu.device.engine.mr.special_keys import NULL_MKEY
+from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.mkey import ANY_QPN, Mkey
+from emu.device.objects.memory.sw_icm import SwIcm
 from emu.device.objects.memory.views import Span, Views, length_of
 from emu.device.objects.object import DRIVER_UID
 from emu.device.objects.queues.receive_queue import Segment
@@ -62,6 +64,7 @@ _PA: Final = AccessMode.PA
 _MTT: Final = AccessMode.MTT
 _KSM: Final = AccessMode.KSM
 _MEMIC: Final = AccessMode.MEMIC
+_SW_ICM: Final = AccessMode.SW_ICM
 
 
 def access(
@@ -189,6 +192,8 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -
     if mkey.mode is _MEMIC:
         assert hca.memic is not None  # or there would be no such key
         return (hca.memic.view(int(mkey.ctx.start_addr) + va, length),)
+    if mkey.mode is _SW_ICM:
+        return _icm(hca, mkey, span)
     if mkey.mode is not _MTT:
         return indirect(hca, mkey, span, depth, most)
     size = 1 << mkey.log_page_size
@@ -201,6 +206,22 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -
     if hca.faults is None:  # DMA faults must see every access
         _keep(hca, mkey, span, views)
     return views
+
+
+def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
+    """Software ICM: what is written takes memory of the host's. Fails when there is none left."""
+    va, length, need = span
+    icm, start = mkey.icm, int(mkey.ctx.start_addr) + va
+    assert icm is not None  # or there would be no such key
+    assert hca.icm is not None
+    if need & WRITES:
+        try:
+            hca.ledger.check(icm.kind, icm.page_cost(hca.icm.missing(start, length)))
+        except CmdError:
+            raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None
+        hca.icm.hold(icm, start, length)
+        hca.objects[SwIcm].recharge(icm)
+    return hca.icm.views(start, length)
 
 
 def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:

@@ -46,7 +46,9 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     receive, expects another one, or takes only so many at once.
     """
     if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
-        return NEEDS_PACKETS
+        return _NO_PEER if qp.is_looped else NEEDS_PACKETS
+    if qp.is_looped:
+        return _loop(hca, qp, wqe, peer, message)
     if peer.state not in RECEIVING:
         return NEEDS_PACKETS
     ours, theirs = hca.link, node.link
@@ -71,6 +73,32 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     qp.retries = qp.rnr_retries = 0
     count(ours, theirs, qp, message, packets)
     return None
+
+
+def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | None:
+    """Hand a message to a queue pair of the same function, by a path that leads back (``fl``).
+
+    No port is asked, so nobody counts it: flow tables are written so, also without RoCE
+    (core/steering/dr_send.c: dr_send_allow_fl).
+    """
+    if (
+        not peer.is_looped
+        or peer.st is not qp.st
+        or peer.remote_qpn != qp.handle
+        or peer.state not in RECEIVING
+        or qp.psn != peer.epsn
+        or peer.log_msg_max < qp.log_msg_max
+    ):
+        return _NO_PEER
+    outcome = pass_on(hca, qp, wqe, hca, peer, message)
+    if outcome is None:
+        packets = -(-message.length // qp.mtu_bytes) or 1
+        qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
+        qp.retries = qp.rnr_retries = 0
+    return outcome
+
+
+_NO_PEER: Final = Dropped("no queue pair of this function takes what comes by such a path")
 
 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:

@@ -144,7 +144,10 @@ class VportTarget(Object):
 class FlowTable(Object):
     """A flow table; a miss leads to tables of higher levels only."""
 
-    __slots__ = ("ctx", "groups", "is_demux", "level", "miss", "size", "table_type", "vport")
+    __slots__ = (
+        "ctx", "groups", "is_demux", "level", "miss", "roots", "size", "software", "table_type",
+        "vport",
+    )  # fmt: skip
     kind = "flow table"
     numbering = Numbering(most("log_max_ft_num"))
     BASE_BYTES = 1024
@@ -172,6 +175,11 @@ class FlowTable(Object):
         self.ctx = ctx
         self.groups: list[FlowGroup] = []
         """By index."""
+        self.software: Any = None
+        """What knows the entries of a table that software owns, and finds a packet's way there
+        (``emu.device.engine.eth.ste.walk.SteeringMemory``); None for one that firmware owns."""
+        self.roots: tuple[int, int] | None = None
+        """The addresses of its first entries then: the second one is for what vPorts send."""
 
     def about(self) -> dict[str, object]:
         told = {
@@ -185,8 +193,9 @@ class FlowTable(Object):
         return (self.miss,) if isinstance(self.miss, FlowTable) else ()
 
     def unlink(self) -> None:
-        """Drop the groups, which refer back to it."""
+        """Drop the groups, which refer back to it, and what knows all tables."""
         self.groups.clear()
+        self.software = None
 
     def entry_at(self, index: int) -> FlowEntry | None:
         """The entry with this index."""
@@ -200,6 +209,18 @@ class FlowTable(Object):
         if before is not None and before.last >= first:
             return True
         return after < len(self.groups) and self.groups[after].first <= last
+
+
+class Onward(Object):
+    """A destination within a table of software: where a packet goes on that has been metered."""
+
+    __slots__ = ("address", "table")
+    kind = "steering entry"
+
+    def __init__(self, table: FlowTable, address: int) -> None:
+        super().__init__()
+        self.table = table
+        self.address = address
 
 
 class Sampler(Object):
@@ -370,6 +391,8 @@ class Decision:
     """Those that change the packet that has been let pass."""
     asks: Metering | Sampler | None = None
     """What decides how it goes on, besides the packet: nothing has happened to the packet yet."""
+    is_kept: bool = True
+    """It is the same for the next packet with the same matched parts: no software has decided."""
 
 
 class FlowDomain:

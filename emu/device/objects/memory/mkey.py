@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.memic import Memic
 from emu.device.objects.memory.ranges import Ranges
+from emu.device.objects.memory.sw_icm import SwIcm
 from emu.device.objects.memory.translations import (
     DENSE_BYTES,
     KSM_BYTES,
@@ -55,7 +56,7 @@ SIGNATURE_BYTES: Final = 2048
 _MTT: Final = AccessMode.MTT
 _KSM: Final = AccessMode.KSM
 _KLMS: Final = AccessMode.KLMS
-_MEMIC: Final = AccessMode.MEMIC
+_ZERO_BASED: Final = frozenset({AccessMode.MEMIC, AccessMode.SW_ICM})
 
 
 def room_bytes(mode: int, octwords: int) -> int:
@@ -112,9 +113,9 @@ class Mkey(Object):
     """
 
     __slots__ = (
-        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "log_page_size", "memic",
-        "mode", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "signature", "start",
-        "umem", "umr_en", "variant", "views", "xlt_room",
+        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "icm", "log_page_size",
+        "memic", "mode", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "signature",
+        "start", "umem", "umr_en", "variant", "views", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -130,6 +131,7 @@ class Mkey(Object):
         umem: Umem | None = None,
         pages: PageEntries | None = None,
         memic: Memic | None = None,
+        icm: SwIcm | None = None,
     ) -> None:
         """``xlt`` holds translation entries in the driver's format: 8 bytes each (MTT) or 16.
 
@@ -139,6 +141,8 @@ class Mkey(Object):
         self.umem = umem
         self.memic = memic
         """The device memory that a MEMIC key covers."""
+        self.icm = icm
+        """The software ICM that an SW_ICM key covers."""
         self.ctx = ctx
         self.pd = pd
         self.pg_access = pg_access
@@ -177,8 +181,8 @@ class Mkey(Object):
         self.qpn: int = ANY_QPN if ctx.qpn == ANY_QPN else ctx.qpn  # one object for nearly all
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size: int = ctx.log_page_size
-        # Addresses in device memory count from the start of the key, which is always zero-based.
-        self.start: int = 0 if self.mode is _MEMIC else ctx.start_addr
+        # Addresses in the adapter's memory count from the start of the key: it is zero-based.
+        self.start: int = 0 if self.mode in _ZERO_BASED else ctx.start_addr
         length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
         self.end: int = 1 << 64 if ctx.length64 else self.start + length
         self.umr_en = bool(ctx.umr_en)
@@ -278,5 +282,5 @@ class Mkey(Object):
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
-        behind = self.umem or self.memic
+        behind = self.umem or self.memic or self.icm
         return (self.pd,) if behind is None else (self.pd, behind)

@@ -113,10 +113,9 @@ class Qp(Queue):
     __slots__ = (
         "ack_timeout", "agreed", "begun", "buffer", "connection", "cs_req", "cs_res", "ctx",
         "destination", "epsn", "has_alternate", "has_mmo", "has_refused_path", "header_bytes",
-        "held_by",
-        "is_draining", "is_established", "is_ipoib", "kept", "log_msg_max", "marks", "max_datagram",
-        "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "path_state", "pd",
-        "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
+        "held_by", "is_draining", "is_established", "is_ipoib", "is_looped", "kept", "log_msg_max",
+        "marks", "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults",
+        "path_state", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
         "repeated_page_faults", "responder", "retries", "retry_count", "revision", "rnr_retries",
         "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state",
         "steer", "streams", "timer", "umems", "xrcd",
@@ -240,6 +239,8 @@ class Qp(Queue):
         if self.has_alternate:
             self.path_state = _MAY_MIGRATE.get(ctx.pm_state, _MIGRATED)
         self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)
+        self.is_looped = bool(path.fl)
+        """Its path leads back to its own function, whatever the port is like."""
         self.remote_qpn = int(ctx.remote_qpn)
         self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
         self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)

@@ -24,6 +24,7 @@ from emu.device.objects.eth.flow import (
     FteAction,
     FteVerdict,
     Miss,
+    Onward,
     Sampler,
     VportTarget,
 )
@@ -47,6 +48,8 @@ MAX_DELIVERIES: Final = 256
 """Destinations that get one packet."""
 MAX_CHANGES: Final = 1024
 """Changes that are made to one packet, over all that it is delivered to. With more it is lost."""
+MOST_ASKED: Final = 8
+"""Meters and samplers on the way of one packet. With more it is lost."""
 CACHED: Final = 4096
 """Decisions that are kept."""
 CACHED_ITEMS: Final = 1 << 16
@@ -81,7 +84,8 @@ def decide(
     decision = domain.decisions.get(key)
     if decision is None:
         decision = _walk(domain, headers, root or domain.root, answers)
-        _keep(domain, key, decision)
+        if decision.is_kept:
+            _keep(domain, key, decision)
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
@@ -98,7 +102,8 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
     decision = domain.decisions.get(key)
     if decision is None:
         decision = _walk(domain, headers, domain.root, (), is_beside=True)
-        _keep(domain, key, decision)
+        if decision.is_kept:
+            _keep(domain, key, decision)
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
@@ -126,6 +131,8 @@ class _Way(NamedTuple):
     steps: tuple[Step, ...] = ()
     changes: int = 0
     """In all of these steps."""
+    at: int = 0
+    """The address of an entry of the table that software owns; 0 for its first one."""
 
 
 def _walk(
@@ -146,27 +153,35 @@ def _walk(
     tables = groups = fields = changes = 0
     asks: Metering | Sampler | None = None
     known = iter(answers)
+    is_kept = True
     while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         way = ways.pop()
         table = way.table
         tables += 1
-        entry = None
+        entry, after = None, None
+        if table.software is not None:
+            is_kept = False
+            action, after, cost = table.software.walk(
+                table, way.headers, MAX_FIELDS - fields, way.at
+            )
+            fields += cost
         for group in table.groups:
             groups += 1
             fields += len(group.criteria.masks)
             entry = group.find(way.headers)
             if entry is not None or groups >= MAX_GROUPS or fields >= MAX_FIELDS:
                 break
-        if entry is None:
+        if entry is not None:
+            action = entry.action
+        elif table.software is None:
             if is_beside and table.is_demux:
                 missed = True
                 continue
             if isinstance(table.miss, FlowTable):
-                ways.append(way._replace(table=table.miss))
+                ways.append(way._replace(table=table.miss, at=0))
             switched |= table.miss is Miss.SWITCH_DOMAIN
             missed |= table.miss is Miss.DEFAULT
             continue
-        action = entry.action
         counters += action.counters
         if action.tag:
             way = way._replace(tag=action.tag)
@@ -176,21 +191,23 @@ def _walk(
             if color is None:
                 asks = action.metering
                 break
-            steps = (*steps, action.metering.marks[color])
+            steps, after = (*steps, action.metering.marks[color]), None
         if steps:
-            way, before = _changed(way, steps), way.changes
+            way, before = _changed(way, steps, after), way.changes
             changes += way.changes - before
         if action.verdict is FteVerdict.ALLOW:
             allowed, passed = True, way.steps
         for target in action.destinations:
             if isinstance(target, FlowTable):
-                ways.append(way._replace(table=target))
+                ways.append(way._replace(table=target, at=0))
+            elif isinstance(target, Onward):
+                ways.append(way._replace(table=target.table, at=target.address))
             elif isinstance(target, Sampler):
                 answer = next(known, None)
                 if answer is None:
                     asks = target
                     break
-                ways += [way._replace(table=table) for table in target.tables(answer)]
+                ways += [way._replace(table=table, at=0) for table in target.tables(answer)]
             else:
                 deliveries.append((target, way.tag))
                 own = target.steps if isinstance(target, VportTarget) else ()
@@ -204,17 +221,20 @@ def _walk(
     missed |= bool(ways)
     domain.steps += tables + groups + fields + changes >> LOG_STEERED_PER_STEP
     if asks is not None:
-        return Decision((), (), False, False, False, asks=asks)
+        return Decision((), (), False, False, False, asks=asks, is_kept=is_kept)
     return Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
-        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed,
+        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed, is_kept=is_kept,
     )  # fmt: skip
 
 
-def _changed(way: _Way, steps: tuple[Step, ...]) -> _Way:
-    before = way.headers if isinstance(way.headers, Marked) else marked(way.headers, {})
+def _changed(way: _Way, steps: tuple[Step, ...], after: Headers | None) -> _Way:
+    """The way behind these steps; ``after`` is the packet then, if somebody knows it already."""
+    if after is None:
+        before = way.headers if isinstance(way.headers, Marked) else marked(way.headers, {})
+        after = rewrite(before, steps)
     changes = way.changes + sum(len(step.changes) for step in steps)
-    return way._replace(headers=rewrite(before, steps), steps=(*way.steps, *steps), changes=changes)
+    return way._replace(headers=after, steps=(*way.steps, *steps), changes=changes)
 
 
 # -- checks before a change: each raises BAD_PARAM_ERR
@@ -261,7 +281,11 @@ def check_index(group: FlowGroup, index: int) -> None:
 
 
 def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = False) -> None:
-    """What an entry of this table does; one that ``ignores_level`` may lead to any table."""
+    """What an entry of this table does; one that ``ignores_level`` may lead to any table.
+
+    So may all to tables of software, whose own levels nobody sees: rdma-core gives all of them one
+    (dr_action.c: dr_action_create_dest_array_tbl).
+    """
     if (action.verdict is FteVerdict.FORWARD) != bool(action.destinations):
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -269,7 +293,8 @@ def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = F
         )
     targets: list[FlowTable | Sampler] = [*action.tables, *action.samplers]
     for target in targets:
-        if target.level <= table.level and not ignores_level:
+        is_free = ignores_level or (isinstance(target, FlowTable) and target.roots is not None)
+        if target.level <= table.level and not is_free:
             raise CmdError(
                 Status.BAD_PARAM_ERR,
                 "flow table entries must lead to a higher level",

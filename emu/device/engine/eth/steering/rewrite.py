@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES: Final = 64
 """How much is matched, at most, behind the place where the transport's header begins."""
-_ABSENT: Final = -1
+ABSENT: Final = -1
 
 
-class _Packet:
+class Changing:
     """A packet that is being changed: where its headers are, its bytes, its registers."""
 
     __slots__ = ("frame", "headers", "registers")
@@ -42,28 +42,28 @@ class _Packet:
         self.registers = dict(headers.registers) if isinstance(headers, Marked) else {}
 
 
-Change = Callable[[_Packet], None]
+Change = Callable[[Changing], None]
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a field is in a frame: some bits of a big-endian number."""
 
     at: Callable[[Headers], int]
-    """The number's offset, or _ABSENT."""
+    """The number's offset, or ABSENT."""
     octets: int
     shift: int
     bits: int
     part: Part | None
     """What decides the field's value, besides ``fields.base``."""
 
-    def get(self, packet: _Packet) -> int | None:
+    def get(self, packet: Changing) -> int | None:
         at = self.at(packet.headers)
-        if at == _ABSENT:
+        if at == ABSENT:
             return None
         number = int.from_bytes(packet.frame[at : at + self.octets], "big")
         return number >> self.shift & (1 << self.bits) - 1
 
-    def put(self, packet: _Packet, value: int) -> None:
+    def put(self, packet: Changing, value: int) -> None:
         """Only for a field that is there, in a copy of the frame."""
         at, frame = self.at(packet.headers), packet.frame
         assert isinstance(frame, bytearray)
@@ -80,22 +80,22 @@ class _Register(NamedTuple):
     bits: int = 32
     part: Part | None = None
 
-    def get(self, packet: _Packet) -> int | None:
+    def get(self, packet: Changing) -> int | None:
         return packet.registers.get(self.number, 0)
 
-    def put(self, packet: _Packet, value: int) -> None:
+    def put(self, packet: Changing, value: int) -> None:
         packet.registers[self.number] = value
 
 
-def _mac(start: int, octets: int) -> _Place:
-    return _Place(lambda headers: start, octets, 0, octets * 8, None)
+def _mac(start: int, octets: int) -> Place:
+    return Place(lambda headers: start, octets, 0, octets * 8, None)
 
 
-def _ip(version: int, start: int, octets: int, shift: int, bits: int, field: str) -> _Place:
+def _ip(version: int, start: int, octets: int, shift: int, bits: int, field: str) -> Place:
     def at(headers: Headers) -> int:
-        return headers.l3 + start if headers.version == version else _ABSENT
+        return headers.l3 + start if headers.version == version else ABSENT
 
-    return _Place(at, octets, shift, bits, FIELDS[f"outer_headers.{field}"].part)
+    return Place(at, octets, shift, bits, FIELDS[f"outer_headers.{field}"].part)
 
 
 class _Dscp(NamedTuple):
@@ -104,22 +104,22 @@ class _Dscp(NamedTuple):
     part: Part | None
     bits: int = 6
 
-    def get(self, packet: _Packet) -> int | None:
+    def get(self, packet: Changing) -> int | None:
         place = _DSCP.get(packet.headers.version)
         return place.get(packet) if place else None
 
-    def put(self, packet: _Packet, value: int) -> None:
+    def put(self, packet: Changing, value: int) -> None:
         _DSCP[packet.headers.version].put(packet, value)
 
 
-_Field = _Place | _Register | _Dscp
+_Field = Place | _Register | _Dscp
 
 
-def _l4(protocol: int, start: int, bits: int, field: str) -> _Place:
+def _l4(protocol: int, start: int, bits: int, field: str) -> Place:
     def at(headers: Headers) -> int:
-        return headers.l4 + start if headers.l4 and headers.protocol == protocol else _ABSENT
+        return headers.l4 + start if headers.l4 and headers.protocol == protocol else ABSENT
 
-    return _Place(at, 2, 0, bits, FIELDS[f"outer_headers.{field}"].part)
+    return Place(at, 2, 0, bits, FIELDS[f"outer_headers.{field}"].part)
 
 
 def _addresses() -> dict[int, _Field]:
@@ -141,13 +141,13 @@ _REGISTERS: Final[dict[int, _Field]] = {
     for field in ModifyField
     if "METADATA" in field.name
 }
-_FIELDS: Final[dict[int, _Field]] = {
+PLACES: Final[dict[int, _Field]] = {
     ModifyField.OUT_DMAC_47_16: _mac(0, 4),
     ModifyField.OUT_DMAC_15_0: _mac(4, 2),
     ModifyField.OUT_SMAC_47_16: _mac(6, 4),
     ModifyField.OUT_SMAC_15_0: _mac(10, 2),
-    ModifyField.OUT_FIRST_VID: _Place(
-        lambda headers: 14 if headers.tags else _ABSENT, 2, 0, 12, None
+    ModifyField.OUT_FIRST_VID: Place(
+        lambda headers: 14 if headers.tags else ABSENT, 2, 0, 12, None
     ),
     ModifyField.OUT_IP_DSCP: _Dscp(FIELDS["outer_headers.ip_dscp"].part),
     ModifyField.OUT_IP_TTL: _ip(4, 8, 1, 0, 8, "ttl_hoplimit"),
@@ -168,7 +168,7 @@ _FIELDS: Final[dict[int, _Field]] = {
 
 def _bits_of(field: int, offset: int, length: int) -> _Field:
     """The field, which must have these bits."""
-    found = _FIELDS.get(field)
+    found = PLACES.get(field)
     if found is None:
         raise CmdError(Status.BAD_PARAM_ERR, "field cannot be modified", f"{field:#x}")
     if offset + length > found.bits:
@@ -189,7 +189,7 @@ def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
             f"{action.data:#x} in {length} bits",
         )  # fmt: skip
 
-    def change(packet: _Packet) -> None:
+    def change(packet: Changing) -> None:
         old = field.get(packet)
         if old is not None:
             field.put(packet, old & ~mask | value)
@@ -201,7 +201,7 @@ def _add(action: AddActionIn) -> tuple[Change, bool, Part | None]:
     field, data = _bits_of(action.field, 0, 0), action.data
     mask = (1 << field.bits) - 1
 
-    def change(packet: _Packet) -> None:
+    def change(packet: Changing) -> None:
         old = field.get(packet)
         if old is not None:
             field.put(packet, old + data & mask)
@@ -215,7 +215,7 @@ def _copy(action: CopyActionIn) -> tuple[Change, bool, Part | None]:
     target = _bits_of(action.dst_field, offset, length)
     mask = (1 << length) - 1
 
-    def change(packet: _Packet) -> None:
+    def change(packet: Changing) -> None:
         value, old = source.get(packet), target.get(packet)
         if value is not None and old is not None:
             target.put(packet, old & ~(mask << offset) | (value >> lowest & mask) << offset)
@@ -289,7 +289,7 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
 
 
 def _rewritten(headers: Headers, contexts: Sequence[Step]) -> Marked:
-    packet = _Packet(headers)
+    packet = Changing(headers)
     in_frame = any(context.in_frame for context in contexts)
     if in_frame:
         packet.frame = bytearray(headers.frame)
@@ -309,5 +309,7 @@ def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Ma
     )  # fmt: skip
     found.belong_with(headers)
     found.registers = registers
-    found.source_port = headers.source_port if isinstance(headers, Marked) else 0
+    found.source_port = found.gvmi = 0
+    if isinstance(headers, Marked):
+        found.source_port, found.gvmi = headers.source_port, headers.gvmi
     return found

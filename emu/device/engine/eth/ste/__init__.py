@@ -1,0 +1,1 @@
+"""Flow tables that software owns: steering entries (STEs) in ICM, and the way of a packet there."""

@@ -1,0 +1,300 @@
+"""The actions of an entry: what is done with a packet that it matches.
+
+Actions are done one after the other. Some lie in a list in ICM, to which the entry points. What
+changes fields, and what moves headers, becomes steps of a packet as those of entries that firmware
+owns are (``emu.device.engine.eth.steering.rewrite``).
+
+Source: core/steering/dr_ste_v1.c: dr_ste_v1_set_actions_rx, dr_ste_v1_set_action_decap_l3_list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from emu.device.engine.eth.ste.dwords import (
+    WORDS,
+    Changed,
+    UnknownWordError,
+    Words,
+    add_to_word,
+    copy_word,
+    set_word,
+)
+from emu.device.engine.eth.ste.moves import Anchor, Move, cut_to, encap, insert, moved, remove
+from emu.device.objects.eth.modify_header import ModifyHeader
+from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat
+from emu.device.objects.eth.reshape import Reshape, Step
+from emu.device.objects.memory.sw_icm import HEADER_MODIFY, IcmMemory
+from layouts.eth_enums import FlowTableType, MeterColor, ReformatType
+from layouts.steering import ste as layout
+
+SINGLE_BYTES: Final = 4
+DOUBLE_BYTES: Final = 8
+_LIST_UNIT: Final = 64
+"""In which an entry points to a list."""
+_QW: Final = 0x20
+"""What all shifters have in common (MLX5_MODIFY_HEADER_V1_QW_OFFSET)."""
+_POLICER: Final = 2
+_ENCAP: Final = 1
+"""Attribute of an insertion: the headers of a tunnel."""
+
+
+class ActionId(IntEnum):
+    """What an action is (dr_ste_v1_action_id)."""
+
+    NOP = 0x00
+    COPY = 0x05
+    SET = 0x06
+    ADD = 0x07
+    REMOVE_BY_SIZE = 0x08
+    REMOVE_HEADER_TO_HEADER = 0x09
+    INSERT_INLINE = 0x0A
+    INSERT_POINTER = 0x0B
+    FLOW_TAG = 0x0C
+    MODIFY_LIST = 0x0F
+    ASO = 0x12
+
+
+class BadActionError(Exception):
+    """An entry has an action that there is not; the text says what is wrong."""
+
+
+class Meter(NamedTuple):
+    """A meter that is asked for a packet's colour, after all that is done with the packet."""
+
+    number: int
+    """Of the object."""
+    place: int
+    """Which of its meters."""
+    before: MeterColor
+    register: int
+    """The number of the register C that gets the colour."""
+
+
+class Plan(NamedTuple):
+    """What an entry does with its packets."""
+
+    steps: tuple[Step, ...] = ()
+    tag: int = 0
+    meter: Meter | None = None
+    actions: int = 0
+    """How many it has, in its list as well, whatever they do."""
+
+
+NOTHING: Final = Plan()
+
+
+class Planner:
+    """Reads the actions of entries of one format."""
+
+    def __init__(
+        self, icm: IcmMemory, version: int, reformat: Callable[[int], PacketReformat | None]
+    ) -> None:
+        """``reformat`` finds a packet reformat context by its number."""
+        self._icm = icm
+        self._words = WORDS[version]
+        self._reformat = reformat
+
+    def plan(self, data: bytes) -> Plan:
+        """What the actions in an entry do. Raises BadActionError."""
+        if not any(data):
+            return NOTHING
+        building = _Building()
+        self._read(building, data, is_list=False)
+        return building.finish()
+
+    def _read(self, building: _Building, data: bytes, *, is_list: bool) -> None:
+        at = 0
+        while at < len(data):
+            kind = data[at]
+            size = DOUBLE_BYTES if is_list or kind in _DOUBLES else SINGLE_BYTES
+            one = data[at : at + size]
+            building.actions += 1
+            if len(one) < size:
+                raise BadActionError(f"action {kind:#x} goes beyond the entry")
+            if kind == ActionId.MODIFY_LIST and not is_list:
+                self._read(building, self._list(one), is_list=True)
+            elif kind != ActionId.NOP:
+                self._one(building, kind, one)
+            at += size
+
+    def _list(self, one: bytes) -> bytes:
+        given = layout.ste_single_action_modify_list_v1.view(one)
+        start = HEADER_MODIFY.start + given.modify_actions_ptr * _LIST_UNIT
+        count = given.num_of_modify_actions
+        return b"".join(
+            self._icm.read(start + n * DOUBLE_BYTES, DOUBLE_BYTES) for n in range(count)
+        )
+
+    def _one(self, building: _Building, kind: int, one: bytes) -> None:
+        try:
+            if kind in _FIELDS:
+                building.fields.append(_FIELDS[kind](self._words, one))
+            elif kind == ActionId.FLOW_TAG:
+                building.tag = layout.ste_single_action_flow_tag_v1.view(one).flow_tag
+            elif kind == ActionId.ASO:
+                building.meter = _meter(one)
+            elif kind == ActionId.INSERT_POINTER:
+                self._insert(building, one)
+            elif kind in _MOVES:
+                building.move(_MOVES[kind](one))
+            else:
+                raise BadActionError(f"action {kind:#x} not supported")
+        except UnknownWordError as error:
+            raise BadActionError(f"action {kind:#x}: {error}") from None
+
+    def _insert(self, building: _Building, one: bytes) -> None:
+        given = layout.ste_double_action_insert_with_ptr_v1.view(one)
+        context = self._reformat(given.pointer)
+        if context is None:
+            raise BadActionError(f"no packet reformat context {given.pointer:#x}")
+        kind = context.reformat_type
+        if given.attributes == _ENCAP and kind in BEGINNINGS:
+            building.move(encap(context))
+        elif given.attributes == _ENCAP and kind is ReformatType.L2_TO_L3_TUNNEL:
+            building.encap_of_packets(context)
+        elif not given.attributes and kind is ReformatType.INSERT_HDR:
+            building.step(context)
+        else:
+            raise BadActionError(f"{context!r} does not fit attributes {given.attributes}")
+
+
+class _Building:
+    """The steps so far, and what is not a step yet."""
+
+    def __init__(self) -> None:
+        self.fields: list[Changed] = []
+        self._moves: list[Move] = []
+        self._steps: list[Step] = []
+        self.tag = self.actions = 0
+        self.meter: Meter | None = None
+
+    def move(self, move: Move) -> None:
+        self._end_fields()
+        self._moves.append(move)
+
+    def step(self, step: Step) -> None:
+        self._end_fields()
+        self._end_moves()
+        self._steps.append(step)
+
+    def encap_of_packets(self, context: PacketReformat) -> None:
+        """A tunnel of IP packets: the packet's own Ethernet header has been cut off before."""
+        if not self._moves or self._moves[-1].anchor is not Anchor.IP:
+            raise BadActionError("tunnel of IP packets around a whole frame")
+        self._moves.pop()
+        self._moves.append(encap(context))
+
+    def _end_fields(self) -> None:
+        if self.fields:
+            self._end_moves()
+            self._steps.append(_changing(self.fields))
+            self.fields = []
+
+    def _end_moves(self) -> None:
+        if self._moves:
+            needs_whole = any(move.needs_whole for move in self._moves)
+            moves = tuple(self._moves)
+            self._steps.append(
+                Reshape(
+                    "steering entry", lambda headers: moved(headers, moves), needs_whole=needs_whole
+                )
+            )
+            self._moves = []
+
+    def finish(self) -> Plan:
+        self._end_fields()
+        self._end_moves()
+        return Plan(tuple(self._steps), self.tag, self.meter, self.actions)
+
+
+def _changing(fields: list[Changed]) -> ModifyHeader:
+    return ModifyHeader(
+        FlowTableType.NIC_RX, tuple(field.change for field in fields), frozenset(),
+        any(field.in_frame for field in fields),
+    )  # fmt: skip
+
+
+def _shift(given: int) -> int:
+    if given < _QW:
+        raise UnknownWordError(f"shifter {given:#x}")
+    return given - _QW
+
+
+def _set(words: Words, one: bytes) -> Changed:
+    given = layout.ste_double_action_set_v1.view(one)
+    return set_word(
+        words, given.destination_dw_offset, _shift(given.destination_left_shifter),
+        given.destination_length, given.inline_data,
+    )  # fmt: skip
+
+
+def _add(words: Words, one: bytes) -> Changed:
+    given = layout.ste_double_action_add_v1.view(one)
+    return add_to_word(
+        words, given.destination_dw_offset, _shift(given.destination_left_shifter),
+        given.destination_length, given.add_value,
+    )  # fmt: skip
+
+
+def _copy(words: Words, one: bytes) -> Changed:
+    given = layout.ste_double_action_copy_v1.view(one)
+    return copy_word(
+        words, (given.destination_dw_offset, _shift(given.destination_left_shifter)),
+        given.destination_length,
+        (given.source_dw_offset, _shift(given.source_right_shifter)),
+    )  # fmt: skip
+
+
+def _meter(one: bytes) -> Meter:
+    """Registers go by pairs of which the second one gets the colour
+    (dr_ste_v1.c: dr_ste_v1_set_aso_flow_meter)."""
+    given = layout.ste_double_action_aso_v1.view(one)
+    if given.aso_context_type != _POLICER:
+        raise BadActionError(f"aso_context_type {given.aso_context_type:#x} not supported")
+    meter = given.flow_meter
+    return Meter(
+        given.aso_context_number, meter.line_id, MeterColor(meter.initial_color),
+        2 * given.dest_reg_id + 1,
+    )  # fmt: skip
+
+
+def _inline(one: bytes) -> Move:
+    given = layout.ste_double_action_insert_with_inline_v1.view(one)
+    return insert(_anchor(given.start_anchor), given.start_offset * 2, one[SINGLE_BYTES:])
+
+
+def _by_size(one: bytes) -> Move:
+    given = layout.ste_single_action_remove_header_size_v1.view(one)
+    return remove(_anchor(given.start_anchor), given.start_offset * 2, given.remove_size * 2)
+
+
+def _to_header(one: bytes) -> Move:
+    given = layout.ste_single_action_remove_header_v1.view(one)
+    if given.start_anchor:
+        raise BadActionError(f"headers removed from anchor {given.start_anchor:#x} on")
+    return cut_to(_anchor(given.end_anchor))
+
+
+def _anchor(number: int) -> Anchor:
+    try:
+        return Anchor(number)
+    except ValueError:
+        raise BadActionError(f"anchor {number:#x} not supported") from None
+
+
+_FIELDS: Final[Mapping[int, Callable[[Words, bytes], Changed]]] = {
+    ActionId.SET: _set,
+    ActionId.ADD: _add,
+    ActionId.COPY: _copy,
+}
+_MOVES: Final[Mapping[int, Callable[[bytes], Move]]] = {
+    ActionId.INSERT_INLINE: _inline,
+    ActionId.REMOVE_BY_SIZE: _by_size,
+    ActionId.REMOVE_HEADER_TO_HEADER: _to_header,
+}
+_DOUBLES: Final = frozenset(
+    {*_FIELDS, ActionId.INSERT_INLINE, ActionId.INSERT_POINTER, ActionId.ASO}
+)

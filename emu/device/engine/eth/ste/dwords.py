@@ -1,0 +1,188 @@
+"""What actions of entries change: words of 32 bits, some of which are fields of a packet.
+
+The two formats number registers differently, and nothing else. Bits in which the packet has no
+field stay as they are.
+
+Source: core/steering/dr_ste_v1.c: dr_ste_v1_action_modify_field_arr; dr_ste_v2.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from emu.device.engine.eth.steering.rewrite import ABSENT, PLACES, Change, Changing, Place
+from emu.device.port.eth.headers import TCP, Headers
+from layouts.eth_enums import ModifyField as F
+
+REG_A: Final = 0x49
+"""METADATA_REG_A, which tables that firmware owns do not know."""
+
+
+class _Bits(Protocol):
+    """A field of a packet."""
+
+    @property
+    def bits(self) -> int: ...
+
+    def get(self, packet: Changing, /) -> int | None:
+        """None when the packet does not have it."""
+
+    def put(self, packet: Changing, value: int, /) -> None: ...
+
+
+class _RegisterA(NamedTuple):
+    bits: int = 32
+
+    def get(self, packet: Changing) -> int | None:
+        return packet.registers.get(REG_A, 0)
+
+    def put(self, packet: Changing, value: int) -> None:
+        packet.registers[REG_A] = value
+
+
+class Word(NamedTuple):
+    """The fields of a word, each with its lowest bit there."""
+
+    fields: tuple[tuple[int, _Bits], ...]
+    in_frame: bool = True
+
+    def get(self, packet: Changing) -> int:
+        """Bits without a field are 0."""
+        found = 0
+        for low, field in self.fields:
+            value = field.get(packet)
+            if value is not None:
+                found |= value << low
+        return found
+
+    def put(self, packet: Changing, mask: int, value: int) -> None:
+        """Change the bits of ``mask``."""
+        for low, field in self.fields:
+            own = (1 << field.bits) - 1
+            wanted = mask >> low & own
+            if not wanted:
+                continue
+            old = field.get(packet)
+            if old is not None:
+                field.put(packet, old & ~wanted | value >> low & wanted)
+
+
+def _in_ip(version: int, start: int, shift: int, bits: int) -> Place:
+    def at(headers: Headers) -> int:
+        return headers.l3 + start if headers.version == version else ABSENT
+
+    return Place(at, 2, shift, bits, None)
+
+
+def _in_tcp(start: int) -> Place:
+    def at(headers: Headers) -> int:
+        return headers.l4 + start if headers.l4 and headers.protocol == TCP else ABSENT
+
+    return Place(at, 4, 0, 32, None)
+
+
+_TCI: Final = Place(lambda headers: 14 if headers.tags else ABSENT, 2, 0, 16, None)
+
+
+def _word(*fields: tuple[int, F]) -> Word:
+    return Word(tuple((low, PLACES[field]) for low, field in fields))
+
+
+def _registers(first: int) -> dict[int, Word]:
+    """Registers C, the last pair first."""
+    return {
+        first + 2 * pair + low: Word(
+            ((0, PLACES[F.METADATA_REG_C_0 + 2 * (2 - pair) + low]),), False
+        )
+        for pair in range(3)
+        for low in range(2)
+    }
+
+
+_PACKET: Final[dict[int, Word]] = {
+    0x00: _word((0, F.OUT_DMAC_47_16)),
+    0x01: _word((16, F.OUT_DMAC_15_0)),
+    0x02: Word(((0, _TCI),)),
+    0x08: _word((0, F.OUT_SMAC_47_16)),
+    0x09: _word((16, F.OUT_SMAC_15_0)),
+    0x0E: Word(
+        (
+            (8, PLACES[F.OUT_IP_TTL]), (8, PLACES[F.OUT_IPV6_HOPLIMIT]),
+            (18, PLACES[F.OUT_IP_DSCP]), (16, _in_ip(4, 0, 0, 2)), (16, _in_ip(6, 0, 4, 2)),
+        )
+    ),
+    0x18: _word(
+        (16, F.OUT_TCP_SPORT), (16, F.OUT_UDP_SPORT), (0, F.OUT_TCP_DPORT), (0, F.OUT_UDP_DPORT)
+    ),
+    0x19: _word((16, F.OUT_TCP_FLAGS)),
+    0x40: _word((0, F.OUT_SIPV4)),
+    0x41: _word((0, F.OUT_DIPV4)),
+    **{0x44 + n: _word((0, F(F.OUT_DIPV6_127_96 + n))) for n in range(4)},
+    **{0x4C + n: _word((0, F(F.OUT_SIPV6_127_96 + n))) for n in range(4)},
+    0x5E: Word(((0, _in_tcp(4)),)),
+    0x5F: Word(((0, _in_tcp(8)),)),
+    0x7B: Word(((0, PLACES[F.METADATA_REG_B]),), False),
+    0x7C: Word(((0, _RegisterA()),), False),
+}  # fmt: skip
+
+Words = Mapping[int, Word]
+"""By number."""
+
+WORDS: Final[Mapping[int, Words]] = {
+    1: {**_PACKET, **_registers(0x8C)},
+    2: {**_PACKET, **_registers(0x90)},
+}
+"""By the format's number, and the word's (destination_dw_offset)."""
+
+
+class Changed(NamedTuple):
+    """What an action does, and whether the packet's bytes change by it."""
+
+    change: Change
+    in_frame: bool
+
+
+class UnknownWordError(Exception):
+    """An action names a word, or bits of one, that there are not."""
+
+
+def _bits(shift: int, length: int) -> int:
+    if not 0 < length <= 32 - shift:
+        raise UnknownWordError(f"{length} bits from {shift}")
+    return (1 << length) - 1 << shift
+
+
+def _of(words: Words, number: int) -> Word:
+    word = words.get(number)
+    if word is None:
+        raise UnknownWordError(f"word {number:#x}")
+    return word
+
+
+def set_word(words: Words, number: int, shift: int, length: int, data: int) -> Changed:
+    """Set some bits of a word."""
+    word, mask = _of(words, number), _bits(shift, length)
+    return Changed(lambda packet: word.put(packet, mask, data << shift), word.in_frame)
+
+
+def add_to_word(words: Words, number: int, shift: int, length: int, data: int) -> Changed:
+    """Add to the number in some bits of a word."""
+    word, mask = _of(words, number), _bits(shift, length)
+    return Changed(
+        lambda packet: word.put(packet, mask, word.get(packet) + (data << shift)), word.in_frame
+    )
+
+
+def copy_word(
+    words: Words, target: tuple[int, int], length: int, source: tuple[int, int]
+) -> Changed:
+    """Copy bits from a word to another, each given with the lowest bit."""
+    word, mask = _of(words, target[0]), _bits(target[1], length)
+    from_word, low, high = _of(words, source[0]), source[1], target[1]
+    _bits(low, length)
+
+    def change(packet: Changing) -> None:
+        word.put(packet, mask, from_word.get(packet) >> low << high)
+
+    return Changed(change, word.in_frame)

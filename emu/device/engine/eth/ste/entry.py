@@ -1,0 +1,111 @@
+"""A steering entry as the walk needs it: read once, as long as nobody writes into ICM.
+
+Source: core/steering/dr_ste_v1.c; core/steering/dr_ste.c: mlx5dr_ste_calc_hash_index.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from emu.device.engine.eth.ste.actions import NOTHING, BadActionError, Plan, Planner
+from emu.device.engine.eth.ste.definers import DEFINERS, Definer
+from emu.device.objects.memory.sw_icm import STE_BYTES
+from layouts.steering.ste import ste_mask_and_match_v1, ste_match_bwc_v1
+
+_BWC: Final = {0: 0x0000, 1: 0x0100}
+"""Formats with a byte mask: the upper byte of lookup types."""
+_MASKED: Final = {2: 0x0000, 3: 0x0100}
+"""Those with a third word of actions instead."""
+_MATCH: Final = 4
+"""This one has a longer tag, and no mask. Only drivers' own definers would fill that."""
+_DONT_CARE: Final = 0x0F
+_HEAD_BYTES: Final = 32
+_HALF: Final = 16
+_ALL: Final = 0xFFFF_FFFF
+
+
+class BadEntryError(Exception):
+    """The bytes are no entry that there is; the text says what is wrong."""
+
+
+class Ste(NamedTuple):
+    """An entry."""
+
+    definer: Definer | None
+    """None: it matches by its mask and tag alone, whatever the packet."""
+    mask: int
+    tag: int
+    miss: int
+    """The address of the next entry when it does not match."""
+    base: int
+    """Where the table of the next entry begins."""
+    size: int
+    """Entries of that table."""
+    hasher: Definer | None
+    """What the table is hashed by, if it has more than one."""
+    bytes_hashed: int
+    counter: int
+    plan: Plan
+
+
+def decoded(data: bytes, planner: Planner) -> Ste:
+    """The entry of 64 bytes. Raises BadEntryError."""
+    head = ste_match_bwc_v1.view(data)
+    kind = head.entry_format
+    if kind not in _BWC and kind not in _MASKED and kind != _MATCH:
+        raise BadEntryError(f"entry_format {kind:#x} not supported")
+    if head.match_polarity or head.hash_type or head.hash_after_actions:
+        raise BadEntryError("match_polarity, hash_type or hash_after_actions not supported")
+    mask = int.from_bytes(data[_HEAD_BYTES : _HEAD_BYTES + _HALF], "big")
+    tag = int.from_bytes(data[_HEAD_BYTES + _HALF : STE_BYTES], "big")
+    if kind == _MATCH:
+        if head.match_definer_ctx_idx != _DONT_CARE:
+            raise BadEntryError("definers of drivers not supported")
+        mask, tag = 0, mask << 8 * _HALF | tag
+    place = head.next_table_base_39_32_size << 27 | head.next_table_base_31_5_size
+    size = place & -place
+    hasher, mask_of_bytes = None, 0
+    if size > 1:
+        if kind not in _BWC:
+            raise BadEntryError("entry without a byte mask leads to a table of several")
+        mask_of_bytes = _widened(head.byte_mask)
+        if mask_of_bytes:
+            hasher = _definer(head.next_entry_format << 8 | head.hash_definer_ctx_idx)
+    try:
+        action = head.action if kind in _BWC else ste_mask_and_match_v1.view(data).action
+        plan = planner.plan(action) if any(action) else NOTHING
+    except BadActionError as error:
+        raise BadEntryError(str(error)) from None
+    if plan.meter is not None and size > 1:
+        raise BadEntryError("entry with a meter leads to a table of several")
+    definer = None
+    if mask:
+        upper = _BWC[kind] if kind in _BWC else _MASKED[kind]
+        definer = _definer(upper | head.match_definer_ctx_idx)
+    return Ste(
+        definer, mask, tag, (head.miss_address_39_32 << 26 | head.miss_address_31_6) << 6,
+        (place ^ size) << 5, size, hasher, mask_of_bytes, head.counter_id, plan,
+    )  # fmt: skip
+
+
+def _definer(lookup: int) -> Definer:
+    found = DEFINERS.get(lookup)
+    if found is None:
+        raise BadEntryError(f"lookup type {lookup:#06x} not supported")
+    return found
+
+
+def _widened(byte_mask: int) -> int:
+    """One bit for each byte, as one byte each."""
+    found = 0
+    for n in range(_HALF):
+        if byte_mask >> n & 1:
+            found |= 0xFF << 8 * n
+    return found
+
+
+def hash_index(value: int, size: int) -> int:
+    """The index of 16 hashed bytes in a table of ``size`` entries: a CRC, its last byte first."""
+    crc = crc32(value.to_bytes(_HALF, "big"), _ALL) ^ _ALL
+    return int.from_bytes(crc.to_bytes(4, "little"), "big") & size - 1

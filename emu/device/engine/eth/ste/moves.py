@@ -1,0 +1,121 @@
+"""Actions that move a packet's headers: what is put in, and what is taken away.
+
+Between two of them the bytes may be no frame, as where a tunnel's headers have gone and the new
+Ethernet header is not there yet.
+
+Source: core/steering/dr_ste_v1.c: dr_ste_v1_header_anchors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from emu.device.objects.eth.packet_reformat import PacketReformat
+from emu.device.port.eth.frame import MAX_BYTES
+from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, Headers, parse
+from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
+
+_MACS: Final = 12
+
+
+class Anchor(IntEnum):
+    """Where a header begins."""
+
+    START = 0x00
+    MAC = 0x01
+    VLAN = 0x02
+    IP = 0x07
+    INNER_MAC = 0x13
+    INNER_IP = 0x19
+
+
+_FIRST: Final = frozenset({Anchor.START, Anchor.MAC})
+
+
+class Move(NamedTuple):
+    """One such action."""
+
+    change: Callable[[bytes, Callable[[], Headers]], bytes]
+    """From the bytes, and from what finds their headers."""
+    anchor: Anchor
+    needs_whole: bool = False
+    """Lengths and checksums of the packet have to be right before."""
+
+
+def moved(headers: Headers, moves: Sequence[Move]) -> bytes:
+    """A packet's bytes after these. Raises FrameError when one is impossible with it."""
+    frame = headers.frame
+    for move in moves:
+        before = frame
+
+        def found(frame: bytes = before) -> Headers:
+            if frame is headers.frame:
+                return headers
+            anew = parse(frame, whole=False)
+            anew.belong_with(headers)
+            return anew
+
+        frame = move.change(before, found)
+        if len(frame) > MAX_BYTES:
+            raise FrameError("frame grows too long")
+    return frame
+
+
+def _at(anchor: Anchor, found: Callable[[], Headers]) -> int:
+    """Where a header begins. Raises FrameError when the packet does not have it."""
+    if anchor in _FIRST:
+        return 0
+    headers = found()
+    if anchor is Anchor.VLAN:
+        return _MACS
+    if anchor is Anchor.IP:
+        at = headers.l3 if headers.version else 0
+    elif anchor is Anchor.INNER_MAC:
+        at = inner_frame_at(headers, headers.vxlan_ports)
+    else:
+        at = inner_packet_at(headers, headers.vxlan_ports)
+        inner = inner_frame_at(headers, headers.vxlan_ports)
+        if inner and len(headers.frame) >= inner + ETHERNET_BYTES:
+            at = inner + parse(headers.frame[inner:], whole=False).l3
+    if not 0 < at < len(headers.frame):
+        raise FrameError(f"packet has no header {anchor.name}")
+    return at
+
+
+def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
+    """Put bytes in, ``offset`` behind the beginning of a header."""
+
+    def change(frame: bytes, found: Callable[[], Headers]) -> bytes:
+        at = _at(anchor, found) + offset
+        if at > len(frame):
+            raise FrameError("packet is shorter than where something is put in")
+        return frame[:at] + data + frame[at:]
+
+    return Move(change, anchor)
+
+
+def remove(anchor: Anchor, offset: int, size: int) -> Move:
+    """Take bytes away. A packet without a tag has none to take away."""
+
+    def change(frame: bytes, found: Callable[[], Headers]) -> bytes:
+        if anchor is Anchor.VLAN and not found().tags:
+            return frame
+        at = _at(anchor, found) + offset
+        if at + size > len(frame):
+            raise FrameError("packet is shorter than what is taken away")
+        return frame[:at] + frame[at + size :]
+
+    return Move(change, anchor)
+
+
+def cut_to(anchor: Anchor) -> Move:
+    """Take away all that is in front of a header."""
+    return Move(lambda frame, found: frame[_at(anchor, found) :], anchor, needs_whole=True)
+
+
+def encap(context: PacketReformat) -> Move:
+    """Put a packet into a tunnel."""
+    (wrap,) = context.changes
+    return Move(lambda frame, found: wrap(found()), Anchor.START, needs_whole=True)

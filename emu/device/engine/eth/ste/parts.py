@@ -1,0 +1,222 @@
+"""The fields of packets that entries match, by their names in the structures of lookup types."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from emu.device.engine.eth.steering.fields import FIELDS
+from emu.device.engine.eth.steering.match_field import Read
+from emu.device.port.eth.headers import (
+    ETH_ROCE,
+    ETH_STAG,
+    ETHERNET_BYTES,
+    ICMP,
+    ICMPV6,
+    TCP,
+    UDP,
+    FrameError,
+    Headers,
+    parse,
+)
+from emu.device.port.eth.tunnel import GENEVE_PORT, inner_frame_at, inner_of
+
+_number: Final = int.from_bytes
+_STAG: Final = ETH_STAG.to_bytes(2, "big")
+_L3: Final = {4: 1, 6: 2}
+_SVLAN, _CVLAN = 1, 2
+_TUNNEL_PORTS: Final = frozenset({GENEVE_PORT, 4790, 2152})
+"""Behind which a tunnel's header is: Geneve, VXLAN GPE, GTP; besides VXLAN's own."""
+
+
+def _outer(name: str) -> Read:
+    return FIELDS[f"outer_headers.{name}"].read
+
+
+def _misc(name: str) -> Read:
+    return FIELDS[f"misc_parameters.{name}"].read
+
+
+def _qualifier(tag: int) -> Read:
+    at = 12 + 4 * tag
+
+    def read(headers: Headers) -> int:
+        if headers.tags <= tag:
+            return 0
+        return _SVLAN if headers.frame[at : at + 2] == _STAG else _CVLAN
+
+    return read
+
+
+def _flag(bit: int) -> Read:
+    flags = _outer("tcp_flags")
+    return lambda headers: (flags(headers) or 0) >> bit & 1
+
+
+def _l3_ok(headers: Headers) -> int:
+    return int(headers.version > 0)
+
+
+def _l4_ok(headers: Headers) -> int:
+    return int(headers.l4 > 0)
+
+
+def inside(read: Read) -> Read:
+    """The same field of the packet inside a tunnel."""
+
+    def inner(headers: Headers) -> int | None:
+        at = inner_frame_at(headers, headers.vxlan_ports)
+        if at and len(headers.frame) >= at + ETHERNET_BYTES:
+            try:
+                return read(parse(headers.frame[at:], whole=False))
+            except FrameError:
+                return None
+        found = inner_of(headers, headers.vxlan_ports, whole=False)
+        return None if found is None else read(found)
+
+    return inner
+
+
+L2: Final[dict[str, Read]] = {
+    "dmac_47_16": _outer("dmac_47_16"), "dmac_15_0": _outer("dmac_15_0"),
+    "smac_47_16": _outer("smac_47_16"), "smac_15_0": _outer("smac_15_0"),
+    "l3_ethertype": _outer("ethertype"), "first_priority": _outer("first_prio"),
+    "first_cfi": _outer("first_cfi"), "first_vlan_id": _outer("first_vid"),
+    "first_vlan_qualifier": _qualifier(0), "second_vlan_qualifier": _qualifier(1),
+    "second_priority": _misc("outer_second_prio"), "second_cfi": _misc("outer_second_cfi"),
+    "second_vlan_id": _misc("outer_second_vid"), "ip_fragmented": _outer("frag"),
+    "l3_type": lambda headers: _L3.get(headers.version, 0), "l4_type": _outer("l4_type"),
+    "tcp_syn": _flag(1), "l2_ok": lambda headers: 1, "l3_ok": _l3_ok, "l4_ok": _l4_ok,
+}  # fmt: skip
+"""Of the Ethernet header."""
+
+
+def _address(version: int, destination: bool, word: int) -> Read:
+    def read(headers: Headers) -> int | None:
+        if headers.version != version:
+            return None
+        both = headers.addresses
+        at = (len(both) // 2 if destination else 0) + 4 * word
+        return _number(both[at : at + 4], "big")
+
+    return read
+
+
+def _port(start: int) -> Read:
+    return lambda headers: _number(headers.ports[start : start + 2], "big")
+
+
+def _of_ip(version: int, start: int, octets: int) -> Read:
+    def read(headers: Headers) -> int | None:
+        at = headers.l3 + start
+        if headers.version != version:
+            return None
+        return _number(headers.frame[at : at + octets], "big")
+
+    return read
+
+
+_WORDS: Final = ("127_96", "95_64", "63_32", "31_0")
+IP: Final[dict[str, Read]] = {
+    "source_address": _address(4, False, 0), "destination_address": _address(4, True, 0),
+    **{f"src_ip_{name}": _address(6, False, word) for word, name in enumerate(_WORDS)},
+    **{f"dst_ip_{name}": _address(6, True, word) for word, name in enumerate(_WORDS)},
+    "source_port": _port(0), "destination_port": _port(2), "src_port": _port(0),
+    "dst_port": _port(2), "l3_ok": _l3_ok, "l4_ok": _l4_ok, "fragmented": _outer("frag"),
+    **{
+        f"tcp_{name}": _flag(bit)
+        for bit, name in enumerate(("fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"))
+    },
+    "dscp": _outer("ip_dscp"), "ecn": _outer("ip_ecn"), "protocol": _outer("ip_protocol"),
+    "identification": _of_ip(4, 4, 2), "total_length": _of_ip(4, 2, 2),
+    "version": lambda headers: headers.version, "ihl": _outer("ipv4_ihl"),
+    "time_to_live": _outer("ttl_hoplimit"), "ipv6_version": lambda headers: headers.version,
+    "ipv6_hop_limit": _outer("ttl_hoplimit"), "flow_label": _misc("outer_ipv6_flow_label"),
+    "ipv6_paylen": _of_ip(6, 4, 2),
+}  # fmt: skip
+"""Of the network header, and ports."""
+
+
+def _transport(protocols: frozenset[int], start: int, octets: int) -> Read:
+    def read(headers: Headers) -> int | None:
+        if headers.protocol not in protocols or not headers.l4:
+            return None
+        at = headers.l4 + start
+        return _number(headers.frame[at : at + octets], "big")
+
+    return read
+
+
+_TCP: Final = frozenset({TCP})
+_ICMP: Final = frozenset({ICMP, ICMPV6})
+
+
+def _either(tcp: Read, icmp: Read, shift: int = 0) -> Read:
+    def read(headers: Headers) -> int | None:
+        if headers.protocol in _ICMP:
+            value = icmp(headers)
+            return None if value is None else value << shift
+        return tcp(headers)
+
+    return read
+
+
+ICMP_OR_TCP: Final[dict[str, Read]] = {
+    "window_size": _either(_transport(_TCP, 14, 2), _transport(_ICMP, 8, 2)),
+    "urgent_pointer": _either(_transport(_TCP, 18, 2), _transport(_ICMP, 10, 2)),
+    "ack_num": _either(_transport(_TCP, 8, 4), _transport(_ICMP, 4, 4)),
+    "seq_num": _either(_transport(_TCP, 4, 4), _transport(_ICMP, 0, 2), 16),
+}
+"""Of one lookup type: TCP's, where ste_icmp_v1 has ICMP's in a packet of ICMP."""
+
+GRE: Final[dict[str, Read]] = {
+    "gre_c_present": _misc("gre_c_present"), "gre_k_present": _misc("gre_k_present"),
+    "gre_s_present": _misc("gre_s_present"), "gre_protocol": _misc("gre_protocol"),
+    "gre_key_h": lambda headers: (_misc("gre_key")(headers) or 0) >> 8,
+    "gre_key_l": _misc("gre_key"),
+}  # fmt: skip
+
+
+def _tunnel(word: int) -> Read:
+    at = 8 + 4 * word
+
+    def read(headers: Headers) -> int | None:
+        if headers.protocol != UDP or not headers.l4:
+            return None
+        port = _number(headers.ports[2:], "big")
+        if port not in _TUNNEL_PORTS and port not in headers.vxlan_ports:
+            return None
+        return _number(headers.frame[headers.l4 + at : headers.l4 + at + 4], "big")
+
+    return read
+
+
+def _network_id(headers: Headers) -> int:
+    return (_misc("vxlan_vni")(headers) or 0) << 8
+
+
+TUNNEL: Final[dict[str, Read]] = {
+    "tunnel_header_0": _tunnel(0), "tunnel_header_1": _tunnel(1),
+    "l2_tunneling_network_id": _network_id,
+}  # fmt: skip
+"""Of the header behind UDP's."""
+
+
+def _bth(start: int, octets: int) -> Read:
+    opcode = _misc("bth_opcode")
+
+    def read(headers: Headers) -> int | None:
+        if opcode(headers) is None:
+            return None
+        at = headers.l3 + 40 if headers.ethertype == ETH_ROCE else headers.l4 + 8
+        return _number(headers.frame[at + start : at + start + octets], "big")
+
+    return read
+
+
+ROCE: Final[dict[str, Read]] = {
+    "opcode": _misc("bth_opcode"), "qp": _misc("bth_dst_qp"),
+    "se": lambda headers: (_bth(1, 1)(headers) or 0) >> 7,
+    "ackreq": lambda headers: (_bth(8, 1)(headers) or 0) >> 7,
+    "pkey": _bth(2, 2),
+}  # fmt: skip
+"""Of the base transport header."""

@@ -1,0 +1,56 @@
+"""Where steering entries lead that do not lead to others: addresses of objects in ICM.
+
+The driver is told them with the objects, and asks for some among the capabilities. Only the device
+knows what they mean: here a kind and a number, in units of an entry, above all of software ICM.
+
+Source: core/steering/dr_domain.c: dr_domain_caps_init; mlx5_ifc.h: create_tir_out,
+query_esw_vport_context_out, flow_table_nic_cap.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+_LOG_UNIT: Final = 6
+_KIND_SHIFT: Final = 32
+
+
+class IcmKind(IntEnum):
+    """What an address is of."""
+
+    RX_DROP = 0x40
+    TX_DROP = 0x41
+    TX_ALLOW = 0x42
+    FDB_RX_DROP = 0x43
+    FDB_TX_DROP = 0x44
+    TIR = 0x48
+    FLOW_TABLE = 0x49
+    VPORT_RX = 0x4A
+    VPORT_TX = 0x4B
+    SAMPLER = 0x4C
+
+
+DROPS: Final = frozenset(
+    {IcmKind.RX_DROP, IcmKind.TX_DROP, IcmKind.FDB_RX_DROP, IcmKind.FDB_TX_DROP}
+)
+_KINDS: Final[dict[int, IcmKind]] = {kind.value: kind for kind in IcmKind}
+
+
+def icm_address(kind: IcmKind, number: int = 0) -> int:
+    """The address of an object, or of something of which there is one."""
+    return kind << _KIND_SHIFT | number << _LOG_UNIT
+
+
+def place_at(address: int) -> tuple[IcmKind, int] | None:
+    """What is at an address; None for what no driver has been told."""
+    kind = _KINDS.get(address >> _KIND_SHIFT)
+    return None if kind is None else (kind, (address & (1 << _KIND_SHIFT) - 1) >> _LOG_UNIT)
+
+
+def parts(address: int) -> dict[str, int]:
+    """The fields of an answer that tell an address; icm_address_63_40 stays 0."""
+    return {
+        "icm_address_31_0": address & 0xFFFF_FFFF,
+        "icm_address_39_32": address >> 32,
+    }

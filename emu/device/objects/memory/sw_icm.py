@@ -1,0 +1,177 @@
+"""Software ICM: memory of the adapter that drivers write flow tables into, by queue pairs.
+
+A driver takes ranges of the areas that the capabilities describe, covers them with memory keys, and
+writes steering entries (STEs) and lists of actions there. Pages are held from their first write on;
+what has not been written reads as zeros.
+
+Sources: PRM "SW ICM"; mlx5_ifc.h: sw_icm, device_mem_cap; core/lib/dm.c;
+core/steering/dr_icm_pool.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from emu.device.objects.memory.views import Views
+from emu.device.objects.numbering import Numbering
+from emu.device.objects.object import Object
+
+LOG_BLOCK: Final = 12
+"""Ranges are whole blocks of this size (log_sw_icm_alloc_granularity)."""
+LOG_PAGE: Final = 12
+PAGE_BYTES: Final = 1 << LOG_PAGE
+STE_BYTES: Final = 64
+_HELD_BYTES: Final = PAGE_BYTES + 256
+"""What a page costs the host."""
+_NOTHING: Final = memoryview(bytes(PAGE_BYTES))
+MOST_DECODED: Final = 1 << 12
+"""Entries that are kept decoded."""
+
+
+class Area(NamedTuple):
+    """Where memory of one kind is."""
+
+    start: int
+    log_size: int
+
+    def has(self, start: int, length: int) -> bool:
+        """Whether all of a range lies in it."""
+        return self.start <= start and start + length <= self.start + (1 << self.log_size)
+
+
+STEERING: Final = Area(0x10_0000_0000, 30)
+"""Steering entries."""
+HEADER_MODIFY: Final = Area(0x20_0000_0000, 22)
+"""Lists of actions. An entry points to one by 16 bits, in units of 64 bytes."""
+HEADER_MODIFY_PATTERN: Final = Area(0x30_0000_0000, 22)
+"""Lists of actions whose data are arguments of their own."""
+AREAS: Final = (STEERING, HEADER_MODIFY, HEADER_MODIFY_PATTERN)
+
+
+class SwIcm(Object):
+    """A range of software ICM that a driver has taken."""
+
+    __slots__ = ("log_size", "pages", "start")
+    kind = "software icm"
+    numbering = Numbering(lambda made: 1 << 12)
+
+    def __init__(self, start: int, log_size: int) -> None:
+        super().__init__()
+        self.start = start
+        self.log_size = log_size
+        self.pages = 0
+        """How many of its pages have been written."""
+
+    @property
+    def length(self) -> int:
+        """Bytes."""
+        return 1 << self.log_size
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.pages * _HELD_BYTES
+
+    @staticmethod
+    def page_cost(pages: int) -> int:
+        """What so many pages more cost the host, in bytes."""
+        return pages * _HELD_BYTES
+
+    def about(self) -> dict[str, object]:
+        return {"start": self.start, "bytes": self.length, "written": self.pages * PAGE_BYTES}
+
+
+class IcmMemory:
+    """All software ICM of a function."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytearray] = {}
+        """By their addresses, in pages."""
+        self._ranges: dict[int, SwIcm] = {}
+        """By where they begin."""
+        self.decoded: dict[int, Any] = {}
+        """What has been made of entries, by address; nothing of what may have changed since."""
+
+    def is_free(self, start: int, length: int) -> bool:
+        """Whether nobody has any of this range."""
+        return all(
+            held.start + held.length <= start or start + length <= held.start
+            for held in self._ranges.values()
+        )
+
+    def take(self, icm: SwIcm) -> None:
+        """Give a free range to its owner."""
+        self._ranges[icm.start] = icm
+
+    def give_back(self, icm: SwIcm) -> None:
+        """Free a range, and forget what is in it."""
+        del self._ranges[icm.start]
+        first, count = icm.start >> LOG_PAGE, icm.length >> LOG_PAGE
+        if count < len(self._pages):
+            for page in range(first, first + count):
+                self._pages.pop(page, None)
+        else:
+            for page in [page for page in self._pages if first <= page < first + count]:
+                del self._pages[page]
+        self.changed()
+
+    def owner(self, start: int, length: int) -> SwIcm | None:
+        """Who has all of this range."""
+        for held in self._ranges.values():
+            if held.start <= start and start + length <= held.start + held.length:
+                return held
+        return None
+
+    def changed(self) -> None:
+        """Forget what has been made of entries."""
+        self.decoded.clear()
+
+    def missing(self, start: int, length: int) -> int:
+        """How many pages of a range have not been written yet."""
+        return sum(page not in self._pages for page in _pages_of(start, length))
+
+    def hold(self, icm: SwIcm, start: int, length: int) -> None:
+        """Hold all pages of a range of ``icm`` that is about to be written."""
+        for page in _pages_of(start, length):
+            if page not in self._pages:
+                self._pages[page] = bytearray(PAGE_BYTES)
+                icm.pages += 1
+        self.changed()
+
+    def views(self, start: int, length: int) -> Views:
+        """The bytes of a range; those of pages that are not held are zeros, and read-only."""
+        return [self._view(*piece) for piece in _pieces(start, length)]
+
+    def _view(self, page: int, at: int, size: int) -> memoryview:
+        held = self._pages.get(page)
+        return (_NOTHING if held is None else memoryview(held))[at : at + size]
+
+    def read(self, address: int, length: int) -> bytes:
+        """A copy of a range within one page; zeros where nothing has been written."""
+        held = self._pages.get(address >> LOG_PAGE)
+        at = address & PAGE_BYTES - 1
+        return bytes(length) if held is None else bytes(held[at : at + length])
+
+    def is_held(self, address: int) -> bool:
+        """Whether the page at an address has been written."""
+        return address >> LOG_PAGE in self._pages
+
+    def keep(self, address: int, made: object) -> None:
+        """Keep what has been made of an entry, as long as nothing is written."""
+        if len(self.decoded) >= MOST_DECODED:
+            self.decoded.clear()
+        self.decoded[address] = made
+
+
+def _pages_of(start: int, length: int) -> range:
+    return range(start >> LOG_PAGE, (start + length - 1 >> LOG_PAGE) + 1)
+
+
+def _pieces(start: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """Page, offset and size of each part of a range."""
+    end = start + length
+    while start < end:
+        at = start & PAGE_BYTES - 1
+        size = min(PAGE_BYTES - at, end - start)
+        yield start >> LOG_PAGE, at, size
+        start += size

@@ -1,0 +1,51 @@
+"""Software ICM: general objects, ranges of memory that drivers write flow tables into.
+
+Source: core/lib/dm.c: mlx5_dm_sw_icm_alloc, mlx5_dm_sw_icm_dealloc.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.errors import CmdError
+from emu.device.objects.memory.sw_icm import AREAS, LOG_BLOCK, SwIcm
+from layouts.enums import Status
+from layouts.objects.sw_icm import sw_icm
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from layouts.objects.general_object import CreateGeneralObjectIn
+
+
+def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+    """Hand out the range that the driver has chosen; it keeps account of blocks itself.
+
+    Refused with NO_RES_ERR when a part of it is taken.
+    """
+    given = sw_icm.view(b"".join(cmd.object)[: sw_icm.size].ljust(sw_icm.size, b"\0"))
+    start, log_size = given.sw_icm_start_addr, given.log_sw_icm_size
+    memory = hca.icm
+    assert memory is not None  # the type is not advertised without
+    if cmd.log_obj_range:
+        raise CmdError(Status.LIM_ERR, "one command makes one range", f"{1 << cmd.log_obj_range}")
+    if log_size < LOG_BLOCK or start % (1 << LOG_BLOCK):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "software ICM is not in whole blocks", f"{start:#x}, {log_size}"
+        )
+    if log_size >= 64 or not any(area.has(start, 1 << log_size) for area in AREAS):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "software ICM lies outside its areas", f"{start:#x}, {log_size}"
+        )
+    if not memory.is_free(start, 1 << log_size):
+        raise CmdError(Status.NO_RES_ERR, "software ICM is not free", f"{start:#x}, {log_size}")
+    icm = SwIcm(start, log_size)
+    number = hca.objects[SwIcm].add(icm)
+    memory.take(icm)
+    return number
+
+
+def destroy(hca: Hca, number: int) -> None:
+    """Free a range that no memory key covers; what is in it is forgotten."""
+    icm = hca.objects[SwIcm].remove(number)
+    assert hca.icm is not None
+    hca.icm.give_back(icm)

@@ -1,0 +1,75 @@
+"""Flow tables that software owns: their entries are what it writes into ICM.
+
+Source: core/steering/dr_table.c: dr_table_create_sw_owned_tbl.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.ste.actions import Planner
+from emu.device.engine.eth.ste.walk import SteeringMemory
+from emu.device.errors import CmdError
+from emu.device.objects.eth.flow import FlowTable, Sampler
+from emu.device.objects.eth.flow_meter import FlowMeterAso
+from layouts.enums import Status
+from layouts.eth_enums import FlowTableType
+
+if TYPE_CHECKING:
+    from emu.device.objects.eth.packet_reformat import PacketReformat
+    from emu.device.state.hca import Hca
+    from layouts.steering.flow_table import FlowTableContext
+
+_OWNABLE = (FlowTableType.NIC_RX, FlowTableType.NIC_TX, FlowTableType.FDB)
+_FORMATS = {1: 1, 2: 2}
+"""steering_format_version: what entries are like (MLX5_STEERING_FORMAT_CONNECTX_6DX, _7)."""
+
+
+def check_owner(hca: Hca, table_type: int, ctx: FlowTableContext) -> None:
+    """Raise BAD_PARAM_ERR for a table of software where it may own none."""
+    if not ctx.sw_owner:
+        return
+    properties = hca.caps.flow_properties(FlowTableType(table_type))
+    is_one = table_type in _OWNABLE and (properties.sw_owner or properties.sw_owner_v2)
+    if hca.icm is None or not is_one:
+        raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", "sw_owner")
+
+
+def check_is_firmwares(table: FlowTable) -> None:
+    """Groups and entries are for tables that firmware owns."""
+    if table.roots is not None:
+        raise CmdError(Status.BAD_PARAM_ERR, "flow table is owned by software", f"{table!r}")
+
+
+def enter(hca: Hca, table: FlowTable) -> None:
+    """Let packets of a table go through its entries."""
+    if hca.steering_memory is None:
+        hca.steering_memory = _memory(hca)
+    table.roots = int(table.ctx.sw_owner_icm_root_0), int(table.ctx.sw_owner_icm_root_1)
+    table.software = hca.steering_memory
+
+
+def _memory(hca: Hca) -> SteeringMemory:
+    assert hca.icm is not None
+    contexts, vhca = hca.packet_reformats, hca.vhca
+
+    def reformat(number: int) -> PacketReformat | None:
+        return contexts.get(number)
+
+    def gvmi(vport: int) -> int:
+        found = vhca.adapter.by_vport(vport)
+        return 0 if found is None else found.number
+
+    version = _FORMATS[hca.caps.general.steering_format_version]
+    planner = Planner(hca.icm, version, reformat)
+    return SteeringMemory(
+        hca.icm,
+        planner,
+        hca.tirs,
+        hca.flow_tables,
+        hca.flow_counters,
+        hca.objects[Sampler],
+        hca.objects[FlowMeterAso],
+        vhca.sees,
+        gvmi,
+    )

@@ -1,0 +1,449 @@
+"""Flow tables of software: entries in ICM, and what becomes of packets there."""
+
+import logging
+import struct
+
+import pytest
+
+from emu.device.engine.eth.ste.walk import FIELDS_PER_ACTION, FIELDS_PER_ENTRY
+from emu.device.engine.eth.steering.egress import Leaving, steered
+from emu.device.engine.eth.steering.route import route
+from emu.device.models import LINKS
+from emu.device.models.software_steering import with_software_steering
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
+from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import GRE, parse
+from emu.driver.ethernet.flow_fields import to_table, to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_rq
+from emu.driver.ethernet.steering_entries import (
+    SoftwareTables,
+    always_miss,
+    entry,
+    index_of,
+    make_icm,
+)
+from layouts.enums import AccessMode, GeneralObject, Op, PortType, Status
+from layouts.eth_enums import DispType, FlowTableType, ReformatType
+
+L2_SRC, IPV4_5_TUPLE, REGISTERS_0 = 0x0005, 0x0007, 0x010F
+SMAC_MASK = bytes(4) + b"\xff" * 6
+RX_DROP, TX_DROP, TX_ALLOW = (
+    icm_address(kind) for kind in (IcmKind.RX_DROP, IcmKind.TX_DROP, IcmKind.TX_ALLOW)
+)
+CX6DX = with_software_steering(LINKS["connectx6dx"][PortType.ETH])
+
+
+def by_smac(mac=MACS[6:]):
+    """An entry's mask and tag for a source address."""
+    return {"lookup": L2_SRC, "mask": SMAC_MASK, "tag": bytes(4) + mac}
+
+
+@pytest.fixture
+def model():
+    return CX6DX
+
+
+@pytest.fixture
+def tables(node):
+    return SoftwareTables(node)
+
+
+@pytest.fixture
+def tir(driver, td):
+    """A receive queue, and the address that entries lead to it by."""
+    rqn = create_rq(driver)
+    ctx = {"disp_type": DispType.DIRECT, "transport_domain": td, "inline_rqn": rqn}
+    made = driver.must(Op.CREATE_TIR, ctx=ctx)
+    return rqn, made.icm_address_39_32 << 32 | made.icm_address_31_0
+
+
+@pytest.fixture
+def received(driver, tables, function, flows):
+    """Where a frame goes from a table of software: (RQ number, flow tag, steps) each."""
+
+    def find(root, packet=None, frame=None):
+        if root:
+            flows.set_root(tables.table(root))
+        data = frame or (packet or Packet()).frame()
+        found = route(function.hca, parse(data), len(data))
+        return [(one.rq.handle, one.flow_tag) for one in found]
+
+    return find
+
+
+@pytest.fixture
+def sent(driver, tables, function):
+    """What leaves of a frame by a table of software."""
+
+    def find(root, frame):
+        table = tables.table(root, FlowTableType.NIC_TX)
+        Flows(driver, FlowTableType.NIC_TX).set_root(table)
+        leaving = Leaving(Frame(frame), 1, len(frame), len(frame))
+        return [bytes(one.frame.data) for one in steered(function.hca, leaving)]
+
+    return find
+
+
+def test_by_model():
+    assert "steering_format_version" not in LINKS["connectx6"][PortType.ETH].general
+    assert (
+        with_software_steering(LINKS["connectx7"][PortType.ETH]).general["steering_format_version"]
+        == 2
+    )
+    with pytest.raises(ValueError, match="connectx5"):
+        with_software_steering(LINKS["connectx5"][PortType.ETH])
+
+
+# -- memory
+
+
+def test_written_is_read(tables):
+    at = STEERING.start + 4096 - 64
+    assert tables.read(at, 128) == bytes(128)
+    data = bytes(range(128))
+    assert not any(done.syndrome for done in tables.write(at, data))
+    assert tables.read(at, 128) == data
+    assert tables.read(at + 128, 64) == bytes(64)
+
+
+def test_memory_is_charged_when_it_is_written(tables, hca):
+    before = hca.ledger.used
+    tables.write(STEERING.start, b"x")
+    tables.write(STEERING.start + 8, b"x")
+    assert 4096 < hca.ledger.used - before < 6000
+    hca.ledger.limit = hca.ledger.used + 1000
+    (done,) = tables.write(STEERING.start + 0x10000, b"x")
+    assert done.syndrome
+
+
+def test_a_range_is_given_once_and_freed(driver, refused, tables, hca):
+    make_icm(driver, STEERING.start + (1 << 24), 12)
+    given = {"op_mod": GeneralObject.SW_ICM}
+    for start, log_size, status in (
+        (STEERING.start + (1 << 24), 12, Status.NO_RES_ERR),
+        (STEERING.start + 64, 12, Status.BAD_PARAM_ERR),
+        (STEERING.start, 11, Status.BAD_PARAM_ERR),
+        (STEERING.start, 31, Status.BAD_PARAM_ERR),
+        (STEERING.start, 255, Status.BAD_PARAM_ERR),
+        (0, 12, Status.BAD_PARAM_ERR),
+    ):
+        extra = bytes(8 + 3) + bytes((log_size,)) + bytes(4) + start.to_bytes(8, "big") + bytes(40)
+        refused(status, Op.CREATE_GENERAL_OBJECT, **given, extra=extra)
+    tables.write(STEERING.start, b"x" * 64)
+    refused(
+        Status.BAD_RES_STATE_ERR, Op.DESTROY_GENERAL_OBJECT, **given, obj_id=tables.entries.number
+    )
+    driver.must(Op.DESTROY_MKEY, mkey_index=tables.entries.index)
+    driver.must(Op.DESTROY_GENERAL_OBJECT, **given, obj_id=tables.entries.number)
+    assert hca.icm.read(STEERING.start, 64) == bytes(64)
+
+
+@pytest.mark.parametrize("start", [STEERING.start + (1 << 20), STEERING.start - 4096, 0])
+def test_a_key_covers_what_has_been_made(refused, tables, start):
+    context = {
+        "pd": tables.node.pdn, "qpn": 0xFFFFFF, "access_mode_4_2": AccessMode.SW_ICM >> 2,
+        "start_addr": start, "len": 4096, "lw": 1,
+    }  # fmt: skip
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_MKEY, memory_key_mkey_entry=context)
+
+
+# -- received packets
+
+
+def test_to_a_queue(received, tables, tir):
+    rqn, address = tir
+    assert received(tables.place(entry(hit=address))) == [(rqn, 0)]
+    flow_tag = b"\x0c\x00\x12\x34"
+    assert received(tables.place(entry(hit=address, action=flow_tag))) == [(rqn, 0x1234)]
+
+
+def test_a_miss_leads_on(received, tables, tir):
+    rqn, address = tir
+    last = tables.place(entry(hit=address))
+    other = tables.place(entry(**by_smac(bytes(6)), miss=last, hit=RX_DROP))
+    assert received(tables.place(always_miss(other))) == [(rqn, 0)]
+    assert received(0, frame=MACS[:6] + bytes(6) + Packet().frame()[12:]) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 64])
+def test_hashed(received, tables, tir, size):
+    """Each packet finds its own entry of a table, and no other."""
+    rqn, address = tir
+    byte_mask = 0b0000111111000000
+    macs = [bytes((2, 0, 0, 0, 0, n)) for n in range(8)]
+    places = {}
+    for mac in macs:
+        at = index_of(bytes(4) + mac, byte_mask, size)
+        places.setdefault(at, []).append(mac)
+    entries = []
+    for at in range(size):
+        collided = RX_DROP
+        made = always_miss(collided)
+        for n, mac in enumerate(places.get(at, [])):
+            tag = b"\x0c\x00\x00" + mac[5:]
+            made = entry(**by_smac(mac), miss=collided, hit=address, action=tag)
+            if n + 1 < len(places[at]):
+                collided = tables.place(made)
+        entries.append(made)
+    table = tables.place(*entries, size=size)
+    root = tables.place(entry(hit=table, size=size, next_lookup=L2_SRC, byte_mask=byte_mask))
+    for mac in macs:
+        frame = MACS[:6] + mac + Packet().frame()[12:]
+        assert received(root, frame=frame) == [(rqn, mac[5])]
+    assert received(root, frame=MACS[:6] + bytes(6) + Packet().frame()[12:]) == []
+
+
+def test_by_addresses_and_ports(received, tables, tir):
+    rqn, address = tir
+    packet = Packet(protocol=UDP, ports=b"\x12\x34\x56\x78")
+    headers = parse(packet.frame())
+    tag = headers.addresses + b"\x12\x34\x56\x78" + b"\0\0\0" + bytes((UDP,))
+    mask = b"\xff" * 12 + b"\0\0\0\xff"
+    at = tables.place(entry(IPV4_5_TUPLE, mask=mask, tag=tag, miss=RX_DROP, hit=address))
+    assert received(at, packet) == [(rqn, 0)]
+    assert received(0, Packet(protocol=UDP, ports=b"\x12\x34\x56\x79")) == []
+
+
+def test_counted(received, flows, tables, tir):
+    _, address = tir
+    number = flows.counter() or flows.counter()
+    at = tables.place(entry(hit=address, counter_id=number))
+    length = len(Packet().frame())
+    received(at)
+    received(0)
+    assert flows.counted(number) == (2, 2 * length)
+
+
+def test_from_a_table_of_firmwares_and_back(driver, received, flows, tables, tir):
+    rqn, address = tir
+    inner = flows.table(62, log_size=0)
+    answer = driver.must(
+        Op.QUERY_FLOW_TABLE, table_type=FlowTableType.NIC_RX, table_id=inner
+    ).flow_table_context
+    tir_number = (address & 0xFFFFFFFF) >> 6
+    flows.entry(inner, 0, flows.group(inner, 0, 0), to_tir(tir_number))
+    middle = tables.table(tables.place(entry(hit=answer.sw_owner_icm_root_0)))
+    outer = flows.table(61, log_size=0)
+    flows.entry(outer, 0, flows.group(outer, 0, 0), to_table(middle), tag=7)
+    flows.set_root(outer)
+    assert received(0) == [(rqn, 7)]
+
+
+def test_writes_count_from_the_next_packet_on(received, tables, tir):
+    rqn, address = tir
+    at = tables.place(entry(hit=RX_DROP))
+    assert received(at) == []
+    tables.write(at, entry(hit=address))
+    assert received(0) == [(rqn, 0)]
+
+
+# -- sent packets
+
+
+def set_smac(high, low):
+    """A list of two actions (dr_ste_v1.c: dr_ste_v1_set_action_set)."""
+    return b"".join((
+        b"\x06\x08\x20\x20" + high.to_bytes(4, "big"),
+        b"\x06\x09\x30\x10" + low.to_bytes(4, "big"),
+    ))  # fmt: skip
+
+
+def test_changed(sent, tables):
+    tables.write(HEADER_MODIFY.start + 128, set_smac(0x88888888, 0x9999), HEADER_MODIFY)
+    frame = Packet().frame()
+    at = tables.place(entry(hit=TX_ALLOW, action=b"\x0f\x02\x00\x02"))
+    changed = bytes.fromhex("888888889999")
+    assert sent(at, frame) == [frame[:6] + changed + frame[12:]]
+
+
+def test_tags(sent, tables):
+    frame = Packet().frame()
+    push = b"\x0a\x00\x0c\x00" + b"\x81\x00\x60\x05"
+    (tagged,) = sent(tables.place(entry(hit=TX_ALLOW, action=push)), frame)
+    assert tagged == frame[:12] + push[4:] + frame[12:]
+    pop = b"\x08\x02\x00\x02"
+    pop_at = tables.place(entry(hit=TX_ALLOW, action=pop))
+    assert sent(pop_at, tagged) == [frame]
+    assert sent(pop_at, frame) == [frame]
+    for kind in (2, 3, 4):  # the kernel's, and rdma-core's
+        twice = tables.place(entry(hit=TX_ALLOW, action=pop + push, entry_format=kind))
+        assert sent(twice, tagged) == [tagged]
+
+
+def test_registers(sent, tables):
+    """Set in one entry, copied and matched in the next ones."""
+    drop = tables.place(entry(hit=TX_DROP))
+    match = tables.place(
+        entry(REGISTERS_0, mask=b"\xff" * 8, tag=b"\0\0\x12\x34\0\0\0\x12", miss=drop, hit=TX_ALLOW)
+    )
+    copy = b"\x05\x91\x20\x08" + b"\x00\x90\x28\x00"
+    second = tables.place(entry(hit=match, action=copy))
+    value = b"\x06\x90\x20\x20\0\0\x12\x34"
+    frame = Packet().frame()
+    assert sent(tables.place(entry(hit=second, action=value)), frame) == [frame]
+    assert sent(second, frame) == []
+
+
+def test_dropped_and_let_pass(sent, tables):
+    frame = Packet().frame()
+    assert sent(tables.place(entry(hit=TX_ALLOW)), frame) == [frame]
+    assert sent(tables.place(entry(hit=TX_DROP)), frame) == []
+
+
+# -- what a guest may write
+
+
+def hostile():
+    """Entries that make no sense, by what is wrong with them."""
+    far = STEERING.start + (1 << 29)
+    nonsense = entry(IPV4_5_TUPLE, mask=b"\1", hit=RX_DROP)
+    return {
+        "lookup": nonsense[:6] + b"\x55" + nonsense[7:],
+        "format": entry(hit=RX_DROP, entry_format=0x33),
+        "polarity": entry(hit=RX_DROP, match_polarity=1),
+        "hash": entry(hit=STEERING.start, size=16, next_lookup=0x01FF, byte_mask=0xFFFF),
+        "nowhere": entry(hit=far),
+        "own definer": entry(0x0022, hit=RX_DROP, entry_format=4),
+        "no byte mask": entry(hit=STEERING.start, size=4, entry_format=2),
+        "no object": entry(hit=icm_address(IcmKind.TIR, 0xFFFFF)),
+        "no table": entry(hit=icm_address(IcmKind.FLOW_TABLE, 0xFFFFF)),
+        "vport": entry(hit=icm_address(IcmKind.VPORT_RX, 0)),
+        "allow": entry(hit=TX_ALLOW),
+        "zero": bytes(64),
+        "ones": b"\xff" * 64,
+        "counter": entry(hit=RX_DROP, counter_id=0xABCDEF),
+        "action": entry(hit=RX_DROP, action=b"\x21"),
+        "list": entry(hit=RX_DROP, action=b"\x0f\xff\xff\xff"),
+        "word": entry(hit=RX_DROP, action=b"\x06\xff\x20\x20"),
+        "bits": entry(hit=RX_DROP, action=b"\x06\x08\x3f\x3f"),
+        "shifter": entry(hit=RX_DROP, action=b"\x06\x08\x00\x20"),
+        "reformat": entry(hit=RX_DROP, action=b"\x0b\0\0\1\0\0\0\7"),
+        "anchor": entry(hit=RX_DROP, action=b"\x08\x3f\0\x01"),
+        "beyond": entry(hit=RX_DROP, action=b"\x08\x00\x7f\x3f"),
+        "cut": entry(hit=RX_DROP, action=b"\x09\x00\x19\x00"),
+        "double at the end": entry(hit=RX_DROP, action=b"\0\0\0\0\x0a\0\0\0"),
+    }
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("what", hostile())
+def test_nonsense_is_a_drop(received, tables, tir, hca, what, caplog):
+    rqn, address = tir
+    with caplog.at_level(logging.WARNING):
+        assert received(tables.place(hostile()[what])) == []
+        assert received(0) == []
+    told = [line for line in caplog.messages if "steering entries" in line]
+    assert len(told) <= 1  # the same thing is told once
+    caplog.clear()
+    assert received(tables.place(entry(hit=address))) == [(rqn, 0)]
+    assert hca.icm is not None
+
+
+@pytest.mark.hostile
+def test_circles_end(received, tables, hca, caplog):
+    """Of hits, of misses, of tables; each packet has a bounded cost."""
+    at = tables.place(bytes(64))
+    tables.write(at, entry(hit=at))
+    before = hca.flow_domains[FlowTableType.NIC_RX].steps
+    assert received(at) == []
+    tables.write(at, always_miss(at))
+    assert received(0) == []
+    grow = b"\x0a\x00\x0c\x00\x81\x00\x00\x05"
+    tables.write(at, entry(hit=at, action=grow))
+    assert received(0) == []
+    table = tables.table(at)
+    tables.write(at, entry(hit=icm_address(IcmKind.FLOW_TABLE, table)))
+    assert received(0) == []
+    assert hca.flow_domains[FlowTableType.NIC_RX].steps - before < 4 * 6000
+    caplog.clear()
+
+
+@pytest.mark.hostile
+def test_lists_are_bounded(received, tables, hca):
+    """An entry with a long list that does nothing counts for its actions, also when it misses."""
+    at = tables.place(bytes(64))
+    for made in (entry(hit=at, action=b"\x0f\xff\0\0"), always_miss(at)):
+        tables.write(at, made[:24] + b"\x0f\xff\0\0" + made[28:])
+        before = len(hca.icm.decoded)
+        assert received(at) == []
+        assert len(hca.icm.decoded) - before <= 1
+    table = hca.flow_domains[FlowTableType.NIC_RX].root
+    walked = table.software.walk(table, parse(Packet().frame()), 1000)
+    assert walked.cost <= 1000 + FIELDS_PER_ENTRY + 256 * FIELDS_PER_ACTION
+
+
+@pytest.mark.hostile
+def test_software_owns_only_its_own(refused, tables):
+    """No groups or entries there; no table of software where there is none."""
+    table = tables.table(tables.place(entry(hit=RX_DROP)))
+    refused(
+        Status.BAD_PARAM_ERR, Op.CREATE_FLOW_GROUP, table_type=FlowTableType.NIC_RX, table_id=table
+    )
+    context = {"sw_owner": 1, "sw_owner_icm_root_0": STEERING.start}
+    refused(
+        Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=FlowTableType.RDMA_RX,
+        flow_table_context=context,
+    )  # fmt: skip
+
+
+def test_sync(driver, received, tables, tir):
+    rqn, address = tir
+    assert received(tables.place(entry(hit=address))) == [(rqn, 0)]
+    driver.must(Op.SYNC_STEERING)
+    assert received(0) == [(rqn, 0)]
+    assert alloc_td(driver)
+
+
+# -- tunnels
+
+
+def gre(kind):
+    """The headers of a tunnel of frames (0x6558) or of IP packets."""
+    outer = Packet(protocol=GRE, payload=b"").frame()[: 14 + 20]
+    return outer + struct.pack(">HHI", 0x2000, kind, 7)
+
+
+def reformat(driver, kind, data):
+    context = {
+        "reformat_type": kind, "reformat_data_size": len(data), "reformat_data": data[:2],
+    }  # fmt: skip
+    answer = driver.must(
+        Op.ALLOC_PACKET_REFORMAT_CONTEXT, packet_reformat_context=context, extra=data[2:]
+    )
+    return int(answer.packet_reformat_id)
+
+
+def insert(number, size):
+    return bytes((0x0B, 0)) + (size // 2 << 3 | 1).to_bytes(2, "big") + number.to_bytes(4, "big")
+
+
+def test_tunnel_of_frames(driver, sent, received, tables, tir):
+    rqn, address = tir
+    outer, frame = gre(0x6558), Packet().frame()
+    number = reformat(driver, ReformatType.L2_TO_L2_TUNNEL, outer)
+    at = tables.place(entry(hit=TX_ALLOW, action=insert(number, len(outer))))
+    (wrapped,) = sent(at, frame)
+    assert wrapped[len(outer) :] == frame
+    decap = b"\x09\x00\x13\x0c"
+    assert received(tables.place(entry(hit=address, action=decap)), frame=wrapped) == [(rqn, 0)]
+    assert received(0, frame=frame) == []
+
+
+def test_tunnel_of_packets(driver, sent, received, tables, tir):
+    """dr_ste_v1.c: dr_ste_v1_set_encap_l3, dr_ste_v1_set_action_decap_l3_list."""
+    rqn, address = tir
+    outer, frame = gre(0x800), Packet().frame()
+    number = reformat(driver, ReformatType.L2_TO_L3_TUNNEL, outer)
+    action = b"\x09\x00\x07\x00" + insert(number, len(outer))
+    (wrapped,) = sent(tables.place(entry(hit=TX_ALLOW, action=action)), frame)
+    assert wrapped[len(outer) :] == frame[14:]
+    ethernet = bytes(2) + frame[:14]
+    back = [b"\x09\x00\x19\x0c" + bytes(4)]
+    back += [b"\x0a\0\0\0" + ethernet[at : at + 4] for at in (12, 8, 4, 0)]
+    back += [b"\x08\0\0\x01" + bytes(4)]
+    tables.write(HEADER_MODIFY.start, b"".join(back), HEADER_MODIFY)
+    at = tables.place(entry(hit=address, action=b"\x0f\x06\x00\x00"))
+    assert received(at, frame=wrapped) == [(rqn, 0)]
