@@ -33,6 +33,7 @@ IN_GUESTS: dict[str, Part] = {
 }
 IN_PROCESS = (
     "commands",
+    "doorbell",
     "engine",
     "ethernet",
     "fabric",

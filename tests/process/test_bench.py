@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
 
 import changes
+import compiled
 import machine
 import moves
 import points
@@ -328,6 +329,7 @@ def test_every_verbs_test_has_a_name_of_its_own():
 
 SMALL = {
     "commands": ["--keys", "10", "--traced", "100"],
+    "doorbell": ["--count", "4"],
     "engine": ["--count", "4"],
     "ethernet": ["--count", "2"],
     "fabric": ["--count", "4"],
@@ -362,6 +364,30 @@ def test_program_prints_a_report(part):
     rows = [row for section in report.sections for row in section.rows]
     assert rows
     assert all(row.value for row in rows)
+
+
+class TestCompiledToPure:
+    """Rows of two environments side by side."""
+
+    @staticmethod
+    def sections(*values):
+        rows = [Row("a write", "us", list(values)), Row("a rate", "MiB/s", list(values))]
+        return [Section("engine", "", rows, remarks=["a remark"])]
+
+    def test_turns_are_put_together(self):
+        turns = [(self.sections(1.0), self.sections(4.0)), (self.sections(3.0), self.sections(6.0))]
+        (section,) = compiled.compare("engine", turns)
+        assert (section.ours, section.theirs, section.remarks) == ("compiled", "pure", ())
+        found = [(row.samples, row.others, row.ratio, row.verdict) for row in section.rows]
+        assert found == [
+            ([1.0, 3.0], [4.0, 6.0], 0.4, "met"),
+            ([1.0, 3.0], [4.0, 6.0], 0.4, "missed"),
+        ]
+
+    def test_rows_of_one_side_only(self):
+        empty = [Section("engine", "", [])]
+        (section,) = compiled.compare("fabric", [(self.sections(1.0), empty)])
+        assert [(row.others, row.goal) for row in section.rows] == [((), None), ((), None)]
 
 
 class TestMoves:

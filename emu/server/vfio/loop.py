@@ -2,6 +2,8 @@
 
 With a single, connected transport and nothing else to watch, it blocks in that transport's receive
 call: poll() before every receive would double the time of a guest's MMIO read. Otherwise it polls.
+While messages come one soon after the other, a wait looks for the next one itself before it sleeps,
+where a processor is free for it (``waits/spinning.py``).
 A function with pending work runs in bounded shares and messages are checked for between them, so an
 MMIO read never waits for more than one share.
 """
@@ -24,6 +26,7 @@ from typing import Final
 from emu.device.ports import PciFunction
 from emu.server.vfio.base import Transport
 from emu.server.vfio.waits.alarm import ALARM
+from emu.server.vfio.waits.spinning import Spin
 from emu.server.vfio.waits.timers import TimerQueue
 from emu.server.vfio.waits.waiting import wait_readable
 
@@ -64,6 +67,7 @@ class Loop(TimerQueue):
         """Whether a quiet reader may have data."""
         self._restore_signal: Callable[[], object] | None = None
         self._poll = select.poll()
+        self._spin = Spin()
         self._polled: dict[int, _Wanted] = {}
         self._readable: list[int] = []
         self._woken_fd, self._wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -237,7 +241,8 @@ class Loop(TimerQueue):
         behind = [transport for transport, events in wanted.values() if transport and not events]
         if behind:
             timeout_ns = 0
-        for fd, events in wait_readable(self._poll, self._readable, timeout_ns):
+        ready = self._spin.look(self._poll, timeout_ns)
+        for fd, events in ready or wait_readable(self._poll, self._readable, timeout_ns):
             transport_or_none, _ = wanted[fd]
             if transport_or_none is None:
                 self._read(fd, events)

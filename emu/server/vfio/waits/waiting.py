@@ -13,6 +13,8 @@ from collections.abc import Collection
 from struct import Struct
 from typing import Final
 
+from emu.server.vfio.waits.spinning import Spin
+
 _TIMEVAL: Final = Struct("@ll")
 _TICKS_MS: Final = 8
 _SHORTEST_MS: Final = 3 * _TICKS_MS
@@ -43,10 +45,11 @@ def wait_readable(
 class Waiter:
     """Decides how a receive call on a blocking socket waits, and can cut the wait short."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, spin: Spin | None = None) -> None:
         self._sock = sock
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        self._spin = Spin() if spin is None else spin
         self._limit_ms = _FOREVER_MS
         self._woken = False
 
@@ -55,8 +58,10 @@ class Waiter:
 
         True when the receive call may block: it then ends with BlockingIOError when the time is up,
         or earlier, so the caller computes the remaining time and calls again. False when it has to
-        be made with MSG_DONTWAIT.
+        be made with MSG_DONTWAIT, after a short wait or when there are data already.
         """
+        if self._spin.look(self._poll, timeout_ns):
+            return False
         if timeout_ns is None:
             limit_ms = _FOREVER_MS
         elif timeout_ns < _SHORTEST_MS * 1_000_000:

@@ -1,0 +1,96 @@
+"""What compiled code brings: the parts in process by it and by pure Python, in turns.
+
+Wants both environments (scripts/setup, scripts/setup compiled). The load of the machine differs
+from turn to turn, so compare the ratios. Prints a table for each part, or JSON with --json.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from figures import Report, Row, Section, ratio_at_least, ratio_at_most
+from own_run import json_option, show
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILED, PURE = ".venv-compiled", ".venv"
+LEAST = {"engine": 2.2, "ethernet": 2.5}
+"""How many times as fast as pure Python a part's rows are to be."""
+PARTS = (*LEAST, "doorbell", "fabric")
+
+Samples = dict[tuple[str, str], list[float]]
+
+
+def run(environment: str, part: str) -> list[Section]:
+    """What a part's program measures in one of the environments."""
+    python = ROOT / environment / "bin" / "python"
+    if not python.exists():
+        raise click.ClickException(
+            f"no {environment}: run scripts/setup and scripts/setup compiled"
+        )
+    program = Path(__file__).with_name(f"{part}.py")
+    done = subprocess.run([python, program, "--json"], stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise click.ClickException(f"{part} in {environment}: status {done.returncode}")
+    return list(Report.from_json(json.loads(done.stdout)).sections)
+
+
+def compare(
+    part: str, turns: Sequence[tuple[Sequence[Section], Sequence[Section]]]
+) -> list[Section]:
+    """A part's sections with compiled code as ours and pure Python as the other side.
+
+    ``turns`` has for each turn what was measured compiled, and what pure.
+    """
+    ours, theirs = (gather([turn[side] for turn in turns]) for side in (0, 1))
+    factor = LEAST.get(part)
+
+    def row(section: str, made: Row) -> Row:
+        goal = None
+        if factor is not None:
+            is_rate = made.unit.endswith("/s")
+            goal = ratio_at_least(factor) if is_rate else ratio_at_most(round(1 / factor, 2))
+        key = section, made.name
+        return Row(made.name, made.unit, ours[key], theirs.get(key, ()), goal)
+
+    return [
+        replace(
+            section,
+            rows=[row(section.key, made) for made in section.rows],
+            ours="compiled",
+            theirs="pure",
+            remarks=(),
+        )
+        for section in turns[0][0]
+    ]
+
+
+def gather(turns: Sequence[Sequence[Section]]) -> Samples:
+    """All samples of each row."""
+    found: Samples = {}
+    for sections in turns:
+        for section in sections:
+            for row in section.rows:
+                found.setdefault((section.key, row.name), []).extend(row.samples)
+    return found
+
+
+@click.command(help=__doc__)
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.option("--turns", default=3, show_default=True, help="How often each code takes its turn.")
+@json_option
+def main(parts: tuple[str, ...], turns: int, as_json: bool) -> None:
+    """Measure PARTS (default: all that there are)."""
+    sections = []
+    for part in parts or PARTS:
+        taken = [(run(COMPILED, part), run(PURE, part)) for _ in range(turns)]
+        sections += compare(part, taken)
+    show(sections, as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The way of a small message through the server, without QEMU: from its doorbell to memory.
+
+A forked process is the guest: it rings by a posted write on the socket, as QEMU does, and looks at
+memory until the byte has come. Two queue pairs of one function take turns, as in a ping-pong. Each
+needs a processor of its own: on a busy machine the server is woken later, and does not look for
+messages by itself. Prints a table, or JSON with --json.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from fabric import samples
+from figures import Row, Section
+from own_run import json_option, show
+from rig import MODEL, MTU_4096, MappedMemory
+
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.nodes.two_nodes import GUID
+from emu.driver.transport.vfio_client import VfioClient
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.verbs.queue_pair import QueuePair
+from emu.driver.verbs.region import Region
+from emu.driver.verbs.segments import PAGE
+from emu.driver.world.interrupts import IrqList
+from emu.server.net.ib.local import LocalFabric
+from emu.server.vfio.loop import Loop
+from emu.server.vfio.protocol import REGION_REQUEST, MessageFlag, VfioCommand
+from emu.server.vfio.vfio_user import VfioUserServer
+from firmware_cmds import TABLE
+
+POSTED_WRITE = int(MessageFlag.NO_REPLY)
+SEND_DOORBELL = 0x800
+SIZE = 2
+PATIENCE_S = 30.0
+
+
+class Rig:
+    """A function with two connected queue pairs, whose memory a forked process shares."""
+
+    def __init__(self, path: Path) -> None:
+        self.loop = Loop()
+        self.memory, irqs = MappedMemory(), IrqList()
+        wire = LocalFabric(self.loop)
+        options = HcaOptions(guid=GUID)
+        function = Function(MODEL, options, TABLE, self.memory, irqs, self.loop, wire)
+        node = Node(function, Driver(FunctionBar(function), self.memory, irqs).probe())
+        self.ends = [
+            (node.queue_pair(log_sq_size=10, log_cq_size=10), node.region(PAGE)) for _ in range(2)
+        ]
+        connect(self.ends[0][0], self.ends[1][0], mtu=MTU_4096)
+        self.server = VfioUserServer(path)
+        self.server.listen(function)
+        self.loop.add_transport(self.server)
+
+    def serve(self) -> None:
+        """Serve one client until it leaves."""
+        while not self.server.connected:
+            self.loop.step(None)
+        while self.server.connected:
+            self.loop.step(None)
+
+    def ring_by(self, path: Path) -> list[Callable[[], float]]:
+        """For each end: send a message to the other one; returns microseconds until it is there."""
+        client = VfioClient(path)
+        client.negotiate()
+        ends = self.ends
+        return [self._sender(client, *ends[at], ends[1 - at][1]) for at in range(len(ends))]
+
+    def _sender(
+        self, client: VfioClient, qp: QueuePair, source: Region, target: Region
+    ) -> Callable[[], float]:
+        offset = qp.node.driver.uar * PAGE + SEND_DOORBELL
+        data = (0).to_bytes(4, "big") + (qp.qpn << 8).to_bytes(4, "big")
+        size = REGION_REQUEST.size + len(data)
+        doorbell = header(offset, size, len(data)) + data
+        ram = memoryview(self.memory.ram)
+        at, there = (region.pages[0] - self.memory.base for region in (source, target))
+        clock = time.perf_counter_ns
+
+        def take() -> float:
+            value = ram[there] + 1 & 0xFF
+            ram[at] = value
+            qp.write((target.key, target.va), source.sge(0, SIZE), ring=False)
+            start = clock()
+            client.sock.send(doorbell)
+            while ram[there] != value:
+                if clock() - start > PATIENCE_S * 1e9:
+                    raise RuntimeError("the message does not come")
+            took = (clock() - start) / 1000
+            while not qp.cq.drain():
+                pass
+            return took
+
+        return take
+
+
+def header(offset: int, size: int, count: int) -> bytes:
+    """The header of a posted write to BAR 0."""
+    return REGION_REQUEST.pack(0, VfioCommand.REGION_WRITE, size, POSTED_WRITE, 0, offset, 0, count)
+
+
+def measure(count: int) -> Section:
+    """Run both processes."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "socket")
+        rig = Rig(path)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                one, other = rig.ring_by(path)
+                took = samples(lambda: (one() + other()) / 2, count)
+                with os.fdopen(writer, "w") as out:
+                    json.dump(took, out)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writer)
+        rig.serve()
+        with os.fdopen(reader) as result:
+            text = result.read()
+        if os.waitpid(child, 0)[1]:
+            raise click.ClickException("the client has failed")
+    row = Row(f"RDMA WRITE of {SIZE} B, from its doorbell to memory", "us", json.loads(text))
+    return Section("doorbell", "A small message through the server, without QEMU", [row])
+
+
+@click.command(help=__doc__)
+@click.option("--count", default=2000, show_default=True, help="Messages there and back.")
+@json_option
+def main(count: int, as_json: bool) -> None:
+    """Measure."""
+    logging.disable(logging.WARNING)
+    show([measure(count)], as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()
