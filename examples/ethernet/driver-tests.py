@@ -76,22 +76,22 @@ NEEDS = {
 PEER = "peer"
 NETIF, REMOTE = "eth0", "eth1"
 ADDRESSES = {
-    "LOCAL_V4": "192.0.2.1", "REMOTE_V4": "192.0.2.2",
-    "LOCAL_V6": "2001:db8::1", "REMOTE_V6": "2001:db8::2",
+    "LOCAL_V4": "198.51.100.1", "REMOTE_V4": "198.51.100.2",
+    "LOCAL_V6": "2001:db8:7::1", "REMOTE_V6": "2001:db8:7::2",
 }  # fmt: skip
 UP = f"""
 set -e
 ip netns add {PEER}
 ip link set {REMOTE} netns {PEER}
 ip -n {PEER} link set lo up
-ip address add 192.0.2.1/24 dev {NETIF}
-ip address add 2001:db8::1/64 dev {NETIF} nodad
-ip -n {PEER} address add 192.0.2.2/24 dev {REMOTE}
-ip -n {PEER} address add 2001:db8::2/64 dev {REMOTE} nodad
+ip address add 198.51.100.1/24 dev {NETIF}
+ip address add 2001:db8:7::1/64 dev {NETIF} nodad
+ip -n {PEER} address add 198.51.100.2/24 dev {REMOTE}
+ip -n {PEER} address add 2001:db8:7::2/64 dev {REMOTE} nodad
 ip link set {NETIF} up
 ip -n {PEER} link set {REMOTE} up
 ethtool -K {NETIF} ntuple on
-for _ in $(seq 100); do ping -c 1 -W 1 192.0.2.2 > /dev/null && exit 0; done
+for _ in $(seq 100); do ping -c 1 -W 1 198.51.100.2 > /dev/null && exit 0; done
 exit 1
 """
 DOWN = f"ip netns del {PEER}; ip address flush dev {NETIF}; ethtool -K {NETIF} ntuple off"

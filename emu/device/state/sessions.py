@@ -43,6 +43,7 @@ class Sessions:
         """The queue stops or goes away: nothing is written for it any more."""
         for key in [key for key in self.open if key[0] == rq.handle]:
             self.held -= len(self.open.pop(key).packets)
+        rq.held = 0
 
     def clear(self) -> None:
         """All queues stop."""

@@ -31,6 +31,7 @@ from emu.device.engine.eth.merging.lro import MOST_BYTES, MOST_SEGMENTS, as_one,
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.objects.eth.reservations import Flow
 from emu.device.objects.eth.rq import Rq
+from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.headers import TCP, Headers
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_HELD
@@ -101,12 +102,15 @@ def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeou
         joined = flow
         session = Session(key, to, header, hca.clock.now_ns() + timeout_ns)
         sessions.open[key] = session
+        if to.merging is not None and to.rq.reservations is None:
+            to.rq.most_merged = max(to.rq.most_merged, _most_bytes(to.rq, header, to.merging))
         _wake_at(hca, session.due_ns)
     assert session is not None
     session.packets.append(headers)
     session.flow = joined
     session.octets += flow.size
     sessions.held += 1
+    to.rq.held += 1
     if is_last or flow.size < joined.size:
         flush(hca, session)
     elif sessions.are_too_many:
@@ -155,6 +159,12 @@ def _has_room(session: Session, headers: Headers, flow: Flow) -> bool:
     )
 
 
+def _most_bytes(rq: Rq, header: int, merging: Merging) -> int:
+    """The longest packet that LRO may give a queue."""
+    assert rq.strides is not None
+    return min(header + merging.most_ip_payload, rq.strides.most_bytes, MOST_BYTES)
+
+
 def flush_stream(hca: Hca, rq: Rq, headers: Headers) -> None:
     """End the session of a stream, of which something comes that is delivered by itself."""
     if hca.sessions.open and headers.version:
@@ -185,6 +195,7 @@ def flush(hca: Hca, session: Session) -> None:
     sessions, to, packets = hca.sessions, session.to, session.packets
     del sessions.open[session.key]
     sessions.held -= len(packets)
+    to.rq.held -= len(packets)
     reservations = to.rq.reservations
     if len(packets) == 1 or reservations is not None:
         for packet in packets:

@@ -28,8 +28,8 @@ class Rq(Queue):
     """
 
     __slots__ = (
-        "_list_bytes", "cq", "ctx", "look_ns", "pd", "queue", "reservations", "rmp",
-        "scatters_fcs", "state", "strides", "strips", "timer", "umems",
+        "_list_bytes", "cq", "ctx", "held", "look_ns", "most_merged", "pd", "queue",
+        "reservations", "rmp", "scatters_fcs", "state", "strides", "strips", "timer", "umems",
     )  # fmt: skip
     kind = "rq"
     numbering = QUEUE_NUMBERS.at_most(
@@ -67,6 +67,10 @@ class Rq(Queue):
         """How its requests are cut; None for a queue with a request for each packet."""
         self.reservations = reservations
         """Where headers and data go; None for a queue that keeps packets whole."""
+        self.held = 0
+        """Packets that wait for others to be merged with."""
+        self.most_merged = 0
+        """Bytes of the longest packet that they may become."""
         self.state = RqState.RST
         self.strips = False
         """Whether it takes the VLAN tag off each frame and puts it into the completion."""
@@ -98,9 +102,14 @@ class Rq(Queue):
         return self.queue.size * (1 if self.strides is None else self.strides.count)
 
     def frames(self, longest: int) -> int:
-        """How many packets of ``longest`` bytes it has receive requests for. Raises DmaError."""
+        """How many packets of ``longest`` bytes it has receive requests for, and none to put there.
+
+        Raises DmaError.
+        """
         posted = self.queue.posted()
-        return posted if self.strides is None else self.strides.frames(posted, longest)
+        if self.strides is None:
+            return posted
+        return max(self.strides.frames(posted, longest, self.most_merged) - self.held, 0)
 
     def stop_waiting(self) -> None:
         """Forget the timer."""

@@ -79,7 +79,14 @@ class Strides:
         wqe, self.wqe = self.wqe, None
         return wqe
 
-    def frames(self, posted: int, longest: int) -> int:
-        """How many packets of ``longest`` bytes fit into so many requests and the one in use."""
-        free = posted * self.count + (self.count - self.used if self.wqe is not None else 0)
+    def frames(self, posted: int, longest: int, most_merged: int = 0) -> int:
+        """How many packets of ``longest`` bytes fit into so many requests and the one in use.
+
+        They may come merged into packets of up to ``most_merged`` bytes, for which the end of each
+        request may be too short.
+        """
+        lost = self.needed(most_merged) - 1 if most_merged else 0
+        free = posted * max(self.count - lost, 0)
+        if self.wqe is not None:
+            free += max(self.count - self.used - lost, 0)
         return free // max(self.needed(longest), 1)

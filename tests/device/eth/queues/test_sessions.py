@@ -231,6 +231,27 @@ def test_teardown_ends_all(hca, clock, driver, lro):
     assert not clock.waiting()
 
 
+def test_room_for_what_is_held(hca, clock, lro):
+    """A link lets its peer wait by it: nothing is dropped for want of requests."""
+    mtu = hca.nic_vport.oper_mtu
+    before = lro.object.frames(mtu)
+    send(hca, packet(0), packet(1))
+    assert lro.object.frames(mtu) < before - 2
+    clock.advance(PERIOD_NS)
+    counted, sent = lro.object.frames(mtu), 0
+    while lro.object.frames(mtu):
+        # The end of a request is too short for every second of these.
+        send(
+            hca,
+            packet(sent, port=sent // 23, flags=PSH | ACK if sent % 23 == 22 else ACK, size=1442),
+        )
+        sent += 1
+        clock.round.begin()
+    assert sent >= counted * 3 // 4
+    clock.advance(PERIOD_NS)
+    assert sum(counts(lro)) == sent + 2
+
+
 @pytest.mark.hostile
 def test_no_more_streams_than_there_is_room_for(hca, clock, lro):
     send(hca, *(packet(0, port=n) for n in range(MOST_SESSIONS * 2)))
