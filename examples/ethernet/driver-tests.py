@@ -34,7 +34,7 @@ SHARE = Path("/mnt/share")
 WORK = Path("/tmp/kernel-tests")
 SELFTESTS = "tools/testing/selftests"
 TREES = (
-    "Documentation/netlink/specs", "tools/net/ynl", f"{SELFTESTS}/drivers/net", f"{SELFTESTS}/net",
+    "Documentation/netlink", "tools/net/ynl", f"{SELFTESTS}/drivers/net", f"{SELFTESTS}/net",
     f"{SELFTESTS}/kselftest",
 )  # fmt: skip
 HEADERS = "kselftest.h"
@@ -73,6 +73,10 @@ NEEDS = {
 }
 """Tests that fail without a program, where they should be skipped."""
 
+SPLIT = {"hds.py", "hw/devmem.py", "hw/iou-zcrx.py", "hw/nk_devmem.py", "hw/userns_devmem.py"}
+"""Tests that split headers from data, which mlx5e does with HW-GRO only (core/en_ethtool.c:
+mlx5e_ethtool_set_tcp_data_split)."""
+
 PEER = "peer"
 NETIF, REMOTE = "eth0", "eth1"
 ADDRESSES = {
@@ -94,10 +98,19 @@ ethtool -K {NETIF} ntuple on
 for _ in $(seq 100); do ping -c 1 -W 1 198.51.100.2 > /dev/null && exit 0; done
 exit 1
 """
-DOWN = f"ip netns del {PEER}; ip address flush dev {NETIF}; ethtool -K {NETIF} ntuple off"
+SPLIT_UP = f"ethtool -K {NETIF} rx-gro-hw on"
+DOWN = f"""
+ip netns del {PEER}
+ip address flush dev {NETIF}
+ethtool -K {NETIF} ntuple off rx-gro-hw off
+"""
 
-FAIR_QUEUE = "modprobe sch_fq && sysctl -qw net.core.default_qdisc=fq"
-"""Packets that say when they are to leave (SO_TXTIME) leave together then, as gro.py expects."""
+KERNEL = """
+modprobe sch_fq && sysctl -qw net.core.default_qdisc=fq
+mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
+"""
+"""Packets that say when they are to leave (SO_TXTIME) leave together by fq, as gro.py expects; and
+programs in BPF are pinned."""
 
 EMULATED = "QEMU TCG"
 """In /proc/cpuinfo: times say nothing there, and tests are told so (KSFT_MACHINE_SLOW)."""
@@ -190,6 +203,8 @@ def run(chosen: str, timeout: float) -> tuple[list[Case], str]:
     is_local = words[-1] == REMOTE
     if not is_local:
         subprocess.run(UP, shell=True, check=True)
+        if test in SPLIT:
+            subprocess.run(SPLIT_UP, shell=True, check=False)
     environment = os.environ | ADDRESSES | {
         "NETIF": NETIF, "REMOTE_TYPE": "netns", "REMOTE_ARGS": PEER, "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
@@ -263,7 +278,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=360, metavar="S", help="for each test")
     arguments = parser.parse_args()
     prepare()
-    subprocess.run(FAIR_QUEUE, shell=True, check=False)
+    subprocess.run(KERNEL, shell=True, check=False)
     results = {}
     for test in arguments.tests or tests():
         say(f"== {test}")
