@@ -16,8 +16,18 @@ from typing import Any
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
-ROOMS = ("adapter", "cmdif", "engine", "function", "objects", "pci", "port", "rounds", "state")
-"""What is compiled of ``emu/device``, with all that is below it."""
+ROOMS = (
+    "emu/device/adapter",
+    "emu/device/cmdif",
+    "emu/device/engine",
+    "emu/device/function",
+    "emu/device/objects",
+    "emu/device/pci",
+    "emu/device/port",
+    "emu/device/rounds",
+    "emu/device/state",
+)
+"""What is compiled, with all that is below it."""
 MODULES = ("emu/server/vfio/memory.py", "layouts/integer.py")
 """What is compiled besides: guest memory, numbers in structures."""
 LEFT_OUT = ("emu/device/objects/queues/taken_wqe.py",)
@@ -71,7 +81,7 @@ def compiled_modules() -> list[Any]:
     """The extension modules. Writes their C files into ``build``."""
     from mypyc.build import mypycify
 
-    rooms = [path for room in ROOMS for path in Path("emu/device", room).rglob("*.py")]
+    rooms = [path for room in ROOMS for path in Path(room).rglob("*.py")]
     return list(
         mypycify(
             ["--config-file=pyproject.toml", *MODULES, *sorted(set(map(str, rooms)) - {*LEFT_OUT})],

@@ -1,0 +1,109 @@
+"""What mypyc does otherwise than Python, where its compiler says nothing (CONTRIBUTING.md)."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("layouts", "emu", "firmware_cmds")
+
+
+def constant(name):
+    """A constant of setup.py."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise LookupError(name)
+
+
+ROOMS, MODULES, LEFT_OUT = map(constant, ("ROOMS", "MODULES", "LEFT_OUT"))
+COMPILED = {
+    *(ROOT / name for name in MODULES),
+    *(path for room in ROOMS for path in (ROOT / room).rglob("*.py")),
+} - {ROOT / name for name in LEFT_OUT}
+
+
+def bindings(source):
+    """For each function: by name, what its ``except`` clauses bind to it."""
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            found = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.ExceptHandler) and node.name:
+                    found.setdefault(node.name, set()).add(ast.unparse(node.type))
+            yield function.name, found
+
+
+def ambiguous(source):
+    """Functions in which one name is bound to exceptions of several types."""
+    return [
+        f"{function}: {name}"
+        for function, found in bindings(source)
+        for name, types in found.items()
+        if len(types) > 1
+    ]
+
+
+def module_path(module):
+    path = ROOT.joinpath(*module.split("."))
+    return path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+
+
+def derived(source):
+    """Classes that derive from one of a compiled module."""
+    tree = ast.parse(source)
+    imported = {
+        alias.asname or alias.name: module_path(node.module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if imported.get(ast.unparse(base).partition("[")[0]) in COMPILED
+    ]
+
+
+def test_what_is_compiled_is_there():
+    assert all((ROOT / name).is_dir() for name in ROOMS)
+    assert all((ROOT / name).is_file() for name in (*MODULES, *LEFT_OUT))
+
+
+def test_an_exception_of_another_type_has_a_name_of_its_own():
+    """The first clause's type is the name's in the whole function, and is checked."""
+    found = {path: ambiguous(path.read_text()) for path in COMPILED}
+    assert not {str(path): names for path, names in found.items() if names}
+
+
+def test_nobody_outside_derives_from_a_class_inside():
+    outside = [
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path not in COMPILED
+    ]
+    found = {path: derived(path.read_text()) for path in outside}
+    assert not {str(path): names for path, names in found.items() if names}
+
+
+@pytest.mark.parametrize(
+    ("clauses", "found"),
+    [
+        ("except A as e: pass\n except B as e: pass", ["f: e"]),
+        ("except A as e: pass\n except B as b: pass", []),
+        ("except A as e: pass", []),
+    ],
+)
+def test_the_check_sees(clauses, found):
+    assert ambiguous(f"def f():\n try: pass\n {clauses}") == found
+
+
+def test_the_other_check_sees():
+    line = "from emu.device.objects.object import Object\n"
+    assert derived(line + "class A(Object): pass\nclass B(A): pass") == ["A"]
+    assert derived("from emu.device.objects.object import Object as O\nclass A(O): pass") == ["A"]
+    assert derived("from typing import Protocol\nclass A(Protocol[int]): pass") == []
