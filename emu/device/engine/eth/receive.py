@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
-from emu.device.engine.eth.merging.lro import Merged, TcpStream
+from emu.device.engine.eth.merging.lro import Merged, TcpStream, expect
 from emu.device.engine.eth.sessions import flush_stream
 from emu.device.engine.eth.sessions import take as take_or_hold
 from emu.device.engine.eth.steering.rewrite import marked
@@ -293,6 +293,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
         ):
             apart.append(to)
             continue
+        expect(to.rq, large.header, to.merging)
         stream = TcpStream(large.headers, large.header, large.size)
         for one in stream.merged(to.merging, strides.most_bytes):
             while round_.steps > round_.most:

@@ -27,11 +27,10 @@ from emu.device.engine.eth.merging.flows import (
     flow_of,
     header_of,
 )
-from emu.device.engine.eth.merging.lro import MOST_BYTES, MOST_SEGMENTS, as_one, longer
+from emu.device.engine.eth.merging.lro import MOST_BYTES, MOST_SEGMENTS, as_one, expect, longer
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.objects.eth.reservations import Flow
 from emu.device.objects.eth.rq import Rq
-from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.headers import TCP, Headers
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_HELD
@@ -103,7 +102,7 @@ def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeou
         session = Session(key, to, header, hca.clock.now_ns() + timeout_ns)
         sessions.open[key] = session
         if to.merging is not None and to.rq.reservations is None:
-            to.rq.most_merged = max(to.rq.most_merged, _most_bytes(to.rq, header, to.merging))
+            expect(to.rq, header, to.merging)
         _wake_at(hca, session.due_ns)
     assert session is not None
     session.packets.append(headers)
@@ -157,12 +156,6 @@ def _has_room(session: Session, headers: Headers, flow: Flow) -> bool:
         and front + octets <= merging.most_ip_payload
         and session.header + octets <= min(rq.strides.most_bytes, MOST_BYTES)
     )
-
-
-def _most_bytes(rq: Rq, header: int, merging: Merging) -> int:
-    """The longest packet that LRO may give a queue."""
-    assert rq.strides is not None
-    return min(header + merging.most_ip_payload, rq.strides.most_bytes, MOST_BYTES)
 
 
 def flush_stream(hca: Hca, rq: Rq, headers: Headers) -> None:

@@ -223,6 +223,17 @@ def test_requests_shorter_than_a_merged_packet(hca, node, lead):
     assert b"".join(piece.data[54:] for piece in pieces) == payload
 
 
+def test_the_ends_of_requests_are_no_room(hca, rq, lead):
+    """What a link's peer may send is what fits if each request's end is too short."""
+    lead(rq.rqn, **BOTH)
+    frame, _, _ = stream(40 * MSS, ACK | PSH)
+    arrive(hca, frame)
+    (piece,) = rq.drain()
+    longest = 54 + 255 * 256
+    free = 2 * (512 - -(-longest // 256) + 1) + max(512 - piece.strides - 255, 0)
+    assert rq.object.frames(1514) == free // 6
+
+
 def test_turned_on_and_off(hca, rq, lead, driver):
     """ethtool -K lro: MODIFY_TIR (core/en/rss.c: mlx5e_rss_packet_merge_set_param)."""
     tirn = lead(rq.rqn)

@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from emu.device.engine.eth.merging.flows import FIN, FLAGS_AT, IP_BYTES, PSH
+from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import MODULUS, total
 from emu.device.port.eth.frame import MIN_BYTES
@@ -74,6 +75,13 @@ def longer(headers: Headers, data: bytes) -> Headers:
         data.ljust(MIN_BYTES, b"\0"), headers.ethertype, headers.l3, headers.version,
         headers.protocol, headers.l4, len(data),
     )  # fmt: skip
+
+
+def expect(rq: Rq, header: int, merging: Merging) -> None:
+    """A queue may get packets as long as this allows, behind so many bytes of headers."""
+    if rq.strides is not None:
+        most = min(header + merging.most_ip_payload, rq.strides.most_bytes, MOST_BYTES)
+        rq.most_merged = max(rq.most_merged, most)
 
 
 class TcpStream:
