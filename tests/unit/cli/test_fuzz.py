@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+import emu
 from emu.cli.main import main
 from emu.device.faults.text import load
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout
@@ -43,6 +45,23 @@ def test_show_tells_findings_inputs_and_rate(corpus):
     assert "BUG: it is [red]gone[/red]" in said.output
     assert "6.12: 1 inputs are kept" in said.output
     assert "3 runs in 4 s, 0.75 a second; 104 blocks ran" in said.output
+
+
+def test_report_is_a_mail(corpus):
+    (name,) = corpus.findings()
+    said = mlx5emu("report", corpus.path / name)
+    assert said.exit_code == 0
+    assert "Subject: [PATCH net]" in said.output
+    assert "BUG: it is [red]gone[/red]" in said.output
+    assert f"mlx5emu fuzz replay corpus/{name}" in said.output
+    plan = Path(emu.__file__).parents[1] / "examples" / "findings" / "no-ports.toml"
+    assert "RDMA/mlx5" in mlx5emu("report", plan).output
+
+
+def test_report_of_what_is_no_finding(corpus):
+    said = mlx5emu("report", corpus.path / "odd")
+    assert said.exit_code
+    assert "no finding odd" in said.output
 
 
 def test_merge_into_an_empty_corpus(corpus, tmp_path):

@@ -22,6 +22,7 @@ from emu.instruments.fuzz.workloads import WORKLOADS
 
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
 _MOST_JOBS = 64
+_MOST_LOG = 64 << 20
 _CORPUS = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE = NewFile()
@@ -176,6 +177,46 @@ def replay(which: Path, **choices: object) -> None:
         click.echo(printable(feedback.log), err=True)
     if expected and expected not in feedback.titles:
         raise UserError(f"it did not come up: {expected}")
+
+
+@fuzz.command()
+@click.argument("which", metavar="PATH", type=click.Path(path_type=Path))
+@click.option(
+    "--tree",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="SOURCES",
+    help="The kernel's sources, for the lines around the mistake.",
+)
+def report(which: Path, tree: Path | None) -> None:
+    """Print a finding as a mail for the kernel's mailing list, with a frame for the patch.
+
+    PATH is a finding's folder in a corpus, DIR/NAME for short, or a plan of examples/findings. The
+    words in angle brackets are left to you: the change, what it fixes, who signs it off.
+    """
+    from emu.instruments.fuzz.mail import mail
+
+    click.echo(printable(mail(_report(which), tree)), nl=False)
+
+
+def _report(which: Path) -> Any:
+    from emu.device.faults.text import dump
+    from emu.host.userfiles import read_infile
+    from emu.instruments.fuzz.mail import Report, of_library
+
+    if which.suffix == ".toml" and which.name != "plan.toml":
+        return of_library(which)
+    stored, name = Corpus.around(which)
+    finding = stored.findings().get(name)
+    if finding is None:
+        raise UserError(f"{stored.path}: no finding {name}")
+    log = stored.path / "findings" / name / "log.txt"
+    about = f"The device does what the plan below says while the driver does {finding.workload}."
+    return Report(
+        finding.title, about, f"It came up again in {finding.again} of 3 trials.",
+        [finding.kernel], dump(stored.finding(name).input.plan),
+        f"mlx5emu fuzz replay {stored.path.name}/{name}",
+        log=read_infile(log, _MOST_LOG).decode(errors="replace") if log.is_file() else "",
+    )  # fmt: skip
 
 
 def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]]:

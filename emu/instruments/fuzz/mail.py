@@ -1,0 +1,185 @@
+"""A finding as the mailing list wants it: what happens, how to see it, and a frame for the patch.
+
+The form is that of Documentation/process/submitting-patches.rst and of the netdev and linux-rdma
+trees. What only a person can write is left in angle brackets: the change itself, which commit it
+fixes, and who signs it off.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.device.faults.plan import LOADING
+from emu.device.faults.text import dump
+from emu.host.printable import one_line, printable
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+from emu.instruments.outcome import Kind, findings
+from emu.server.service.plan_files import read_plan
+
+_WIDTH = 75
+"""Columns of a commit message."""
+_AROUND = 5
+"""Lines of the source before and after the one that is to be changed."""
+_MOST_SOURCE = 4 << 20
+_LOG_LINES = 30
+_FACTS = "findings.toml"
+_MOST_FACTS = 1 << 20
+_PLACE = re.compile(r"`(drivers/[\w./-]+\.[ch])`, (\w+), line (\d+) in ([\d.]+)")
+_RDMA = "drivers/infiniband/"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of a finding; texts may be empty."""
+
+    title: str
+    about: str
+    """What the device does."""
+    does: str
+    """What the driver does about it."""
+    kernels: Sequence[str]
+    """Releases in which it was seen."""
+    plan: str
+    """The plan, as a file."""
+    command: str
+    """The command that shows it with that file."""
+    log: str = ""
+    where: str = ""
+    """The place in the sources, as in examples/findings/findings.toml."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the driver."""
+
+    path: str
+    function: str
+    line: int
+    release: str
+
+
+def of_library(plan_file: Path) -> Report:
+    """What is known of a plan of examples/findings. Raises UserError."""
+    facts_file = plan_file.with_name(_FACTS)
+    if not facts_file.is_file():
+        raise UserError(f"{plan_file}: neither in a corpus nor beside a {_FACTS}")
+    try:
+        fact = tomllib.loads(read_infile(facts_file, _MOST_FACTS).decode())[plan_file.stem]
+        title, where, kernels = (
+            str(fact["title"]),
+            str(fact["where"]),
+            list(map(str, fact["kernels"])),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UserError(f"{facts_file}: it does not tell of {plan_file.stem}") from None
+    plan = read_plan(plan_file)
+    if plan.expect is None:
+        raise UserError(f"{plan_file}: it does not say what the driver does: no [expect]")
+    expect = plan.expect
+    words = ["mlx5emu", "run", *(["--no-probe"] if expect.when == LOADING else [])]
+    words += ["--device", expect.model, "--faults", plan_file.name, "--"]
+    work = [*(["modprobe mlx5_ib"] if expect.when == LOADING else []), expect.run or "sleep 10"]
+    command = shlex.join([*words, "sh", "-c", "; ".join(work)])
+    return Report(title, plan.about, expect.does, kernels, dump(plan), command, where=where)
+
+
+def place_of(where: str) -> Place | None:
+    """The first place that a text names."""
+    match = _PLACE.search(where)
+    return None if match is None else Place(match[1], match[2], int(match[3]), match[4])
+
+
+def mail(report: Report, tree: Path | None = None) -> str:
+    """The whole mail; with the kernel's sources of the place's release the patch has its context.
+
+    Raises UserError for a tree that has not the place.
+    """
+    place = place_of(report.where)
+    is_rdma = place is not None and place.path.startswith(_RDMA)
+    lists = "linux-rdma@vger.kernel.org" if is_rdma else "netdev@vger.kernel.org"
+    path = place.path if place is not None else "<file>"
+    parts = [
+        f"To: {lists}",
+        f"Cc: <scripts/get_maintainer.pl -f {path}>",
+        f"Subject: {_subject(place, is_rdma)}",
+        "",
+        *_wrapped(f"{report.about} {report.does}"),
+        "",
+        *_shown(report),
+        *_wrapped(f"Seen in Linux {', '.join(report.kernels)}, with an emulated device:"),
+        "",
+        f"  {one_line(report.command)}",
+        "",
+        *(f"  {line}".rstrip() for line in printable(report.plan).splitlines()),
+        "",
+        f"Fixes: <{_blame(place)}>",
+        "Signed-off-by: <your name and address>",
+        "---",
+        *_frame(place, tree),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _subject(place: Place | None, is_rdma: bool) -> str:
+    prefix = "[PATCH rdma-rc] RDMA/mlx5" if is_rdma else "[PATCH net] net/mlx5"
+    if place is not None and re.search(r"/core/en(_|/)", place.path):
+        prefix += "e"
+    function = place.function if place is not None else "<function>"
+    return f"{prefix}: Check the device's values in {function}"
+
+
+def _shown(report: Report) -> list[str]:
+    """The kernel's report about it, as far as it is about the driver."""
+    bugs = [one for one in findings(report.log) if one.kind is not Kind.DRIVER]
+    found = next((one for one in bugs if one.title == report.title), bugs[0] if bugs else None)
+    if found is None:
+        return [f"  {one_line(report.title)}", ""]
+    lines = [line for line in found.lines if not line.lstrip().startswith("? ")]
+    return [*(f"  {line}".rstrip() for line in lines[:_LOG_LINES]), ""]
+
+
+def _blame(place: Place | None) -> str:
+    what = "-L <line>,+1 <file>" if place is None else f"-L {place.line},+1 {place.path}"
+    return f'12 digits ("subject") of the commit that git blame {what} tells'
+
+
+def _frame(place: Place | None, tree: Path | None) -> list[str]:
+    """A patch that changes nothing yet: the place with its surroundings."""
+    if place is None:
+        return ["<the patch>"]
+    head = [
+        f"diff --git a/{place.path} b/{place.path}",
+        f"--- a/{place.path}",
+        f"+++ b/{place.path}",
+    ]
+    if tree is None:
+        return [*head, f"@@ -{place.line} +{place.line} @@ {place.function}"]
+    file = tree / place.path
+    if not file.is_file():
+        raise UserError(f"{tree}: it has no {place.path}: no sources of Linux {place.release}?")
+    lines = read_infile(file, _MOST_SOURCE).decode(errors="replace").splitlines()
+    if place.line > len(lines):
+        raise UserError(f"{file}: it has no line {place.line}: not of Linux {place.release}?")
+    first = max(1, place.line - _AROUND)
+    shown = lines[first - 1 : place.line + _AROUND]
+    return [
+        *head,
+        f"@@ -{first},{len(shown)} +{first},{len(shown)} @@ {place.function}",
+        *(f" {line}" for line in shown),
+    ]
+
+
+def _wrapped(text: str) -> list[str]:
+    lines, line = [], ""
+    for word in one_line(text, 4000).split():
+        if line and len(line) + 1 + len(word) > _WIDTH:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}" if line else word
+    return [*lines, line]
