@@ -4,6 +4,7 @@ import logging
 import struct
 
 import pytest
+from helpers.device.reachable import still_reached
 
 from emu.device.engine.eth.ste.walk import FIELDS_PER_ACTION, FIELDS_PER_ENTRY
 from emu.device.engine.eth.steering.egress import Leaving, steered
@@ -11,7 +12,7 @@ from emu.device.engine.eth.steering.route import route
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
-from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING
+from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import GRE, parse
 from emu.driver.ethernet.flow_fields import to_table, to_tir
@@ -447,3 +448,40 @@ def test_tunnel_of_packets(driver, sent, received, tables, tir):
     tables.write(HEADER_MODIFY.start, b"".join(back), HEADER_MODIFY)
     at = tables.place(entry(hit=address, action=b"\x0f\x06\x00\x00"))
     assert received(at, frame=wrapped) == [(rqn, 0)]
+
+
+# -- other adapters, and the end
+
+
+class TestConnectx7:
+    """The second format numbers the registers of actions differently."""
+
+    @pytest.fixture
+    def model(self):
+        return with_software_steering(LINKS["connectx7"][PortType.ETH])
+
+    def test_registers(self, sent, tables):
+        drop = tables.place(entry(hit=TX_DROP))
+        match = tables.place(
+            entry(REGISTERS_0, mask=b"\xff" * 4, tag=b"\0\0\x12\x34", miss=drop, hit=TX_ALLOW)
+        )
+        frame = Packet().frame()
+        for word, passes in ((0x94, [frame]), (0x90, [])):
+            value = bytes((0x06, word, 0x20, 0x20)) + b"\0\0\x12\x34"
+            assert sent(tables.place(entry(hit=match, action=value)), frame) == passes
+
+
+@pytest.mark.parametrize("end", ["reset", "teardown"])
+def test_nothing_leads_to_what_is_gone(received, tables, tir, node, clock, end):
+    _, address = tir
+    received(tables.place(entry(hit=address)))
+    old = node.function.hca
+    gone = [old.icm, old.steering_memory, *old.flow_tables, *old.objects[SwIcm]]
+    if end == "reset":
+        gone.append(old)
+        node.function.reset()
+    else:
+        node.driver.must(Op.TEARDOWN_HCA)
+    while node.function.remains:
+        node.function.remains.free_some()
+    assert still_reached([clock, node.function], gone) == []
