@@ -63,7 +63,8 @@ KNOWN: tuple[Known, ...] = (
         _names(
             """
             create_general_object_out create_general_object_in destroy_general_object_in
-            destroy_general_object_out modify_general_object_in modify_general_object_out sched_elem
+            destroy_general_object_out modify_general_object_in modify_general_object_out
+            query_general_object_in query_general_object_out sched_elem
             """
         ),
     ),

@@ -71,6 +71,23 @@ KNOWN_ETH: tuple[Known, ...] = (
         ),
     ),
     Known(("6.1", "6.12"), What.STRUCTURE, _NO_TYPE, ("query_l2_table_entry_out",)),
+    Known((), What.STRUCTURE, _NO_TYPE, ("sync_steering_out",)),
+    Known((), What.STRUCTURE, "rdma-core's own: the driver matches no such header", ("ste_ib_l4",)),
+    Known(
+        ("6.12", "7.2"),
+        What.FIELD,
+        "the kernel has them in a structure of a union (sws); in memory it is the same",
+        ("flow_table_context.sw_owner_icm_root_0", "flow_table_context.sw_owner_icm_root_1"),
+    ),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        _RESERVED,
+        (
+            "device_mem_cap.log_indirect_encap_sw_icm_size",
+            "device_mem_cap.indirect_encap_sw_icm_start_address",
+        ),
+    ),
     Known(("6.12",), What.STRUCTURE, "no field of it is read", ("shampo_cap",)),
     Known(
         ("6.1", "6.12"),

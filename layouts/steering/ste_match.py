@@ -11,15 +11,13 @@ from layouts.prm import Prm, bits, rsvd
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
-_L2_BEGIN = (
-    rsvd(1), "sx_sniffer" / bits(1), "functional_loopback" / bits(1), "ip_fragmented" / bits(1),
-    "qp_type" / bits(2), "encapsulation_type" / bits(2), "port" / bits(2), "l3_type" / bits(2),
-    "l4_type" / bits(2), "first_vlan_qualifier" / bits(2), "first_priority" / bits(3),
-    "first_cfi" / bits(1), "first_vlan_id" / bits(12),
+_L2_TYPES = (
+    "ip_fragmented" / bits(1), "qp_type" / bits(2), "encapsulation_type" / bits(2),
+    "port" / bits(2), "l3_type" / bits(2), "l4_type" / bits(2), "first_vlan_qualifier" / bits(2),
+    "first_priority" / bits(3), "first_cfi" / bits(1), "first_vlan_id" / bits(12),
 )
-_L2_END = (
-    rsvd(6), "tcp_syn" / bits(1), rsvd(3), "force_loopback" / bits(1), "l2_ok" / bits(1),
-    "l3_ok" / bits(1), "l4_ok" / bits(1), "second_vlan_qualifier" / bits(2),
+_L2_SECOND = (
+    "l2_ok" / bits(1), "l3_ok" / bits(1), "l4_ok" / bits(1), "second_vlan_qualifier" / bits(2),
     "second_priority" / bits(3), "second_cfi" / bits(1), "second_vlan_id" / bits(12),
 )
 _TCP_FLAGS = (
@@ -30,14 +28,16 @@ _TCP_FLAGS = (
 
 ste_eth_l2_src_v1 = Prm(
     "ste_eth_l2_src_v1",
-    *_L2_BEGIN, "smac_47_16" / bits(32), "smac_15_0" / bits(16), "l3_ethertype" / bits(16),
-    *_L2_END,
+    rsvd(1), "sx_sniffer" / bits(1), "functional_loopback" / bits(1), *_L2_TYPES,
+    "smac_47_16" / bits(32), "smac_15_0" / bits(16), "l3_ethertype" / bits(16), rsvd(6),
+    "tcp_syn" / bits(1), rsvd(3), "force_loopback" / bits(1), *_L2_SECOND,
 )
 
 ste_eth_l2_dst_v1 = Prm(
     "ste_eth_l2_dst_v1",
-    *_L2_BEGIN, "dmac_47_16" / bits(32), "dmac_15_0" / bits(16), "l3_ethertype" / bits(16),
-    *_L2_END,
+    rsvd(1), "sx_sniffer" / bits(1), "functional_lb" / bits(1), *_L2_TYPES,
+    "dmac_47_16" / bits(32), "dmac_15_0" / bits(16), "l3_ethertype" / bits(16), rsvd(6),
+    "tcp_syn" / bits(1), rsvd(3), "force_lb" / bits(1), *_L2_SECOND,
 )
 
 ste_eth_l2_src_dst_v1 = Prm(

@@ -33,7 +33,7 @@ ste_eth_l2_src_v1: Prm[SteEthL2SrcV1]
 
 class SteEthL2DstV1(View):
     sx_sniffer: int
-    functional_loopback: int
+    functional_lb: int
     ip_fragmented: int
     qp_type: int
     encapsulation_type: int
@@ -48,7 +48,7 @@ class SteEthL2DstV1(View):
     dmac_15_0: int
     l3_ethertype: int
     tcp_syn: int
-    force_loopback: int
+    force_lb: int
     l2_ok: int
     l3_ok: int
     l4_ok: int
