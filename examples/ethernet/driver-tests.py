@@ -12,9 +12,9 @@ one function; the other one, in a network namespace, is the endpoint that they w
 Arguments are names of tests, as ``hw/csum.py``; none means all. Those of Linux 7.2 take a pattern
 for their cases, as ``gro.py:test.hw_ipv4_*``. It prints what the tests say and then, for each, how
 many of its cases have passed, failed or been skipped, and why. The status is 1 when a case has
-failed. The guest builds the programs that the tests use; those in BPF want
-``--package clang --package libbpf-dev`` besides, those that speak netlink ``--package make``, the
-one for io_uring ``--package liburing-dev``.
+failed. The guest builds the programs that the tests use; those in BPF want ``--package clang
+--package libbpf-dev --package bpftool`` besides, those that speak netlink ``--package make`` and a
+whole kernel tree, the one for io_uring ``--package liburing-dev``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ NEEDS = {
 }
 """Tests that fail without a program, where they should be skipped."""
 
-SPLIT = {"hds.py", "hw/devmem.py", "hw/iou-zcrx.py", "hw/nk_devmem.py", "hw/userns_devmem.py"}
+SPLIT = {"hw/devmem.py", "hw/iou-zcrx.py", "hw/nk_devmem.py", "hw/userns_devmem.py"}
 """Tests that split headers from data, which mlx5e does with HW-GRO only (core/en_ethtool.c:
 mlx5e_ethtool_set_tcp_data_split)."""
 
