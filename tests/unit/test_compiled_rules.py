@@ -68,6 +68,22 @@ def derived(source):
     ]
 
 
+def constants(source):
+    """By name: for each class but enumerations, whether the constants of its body are ClassVar."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        if any(ast.unparse(base).endswith(("Enum", "Flag")) for base in node.bases):
+            continue
+        for line in node.body:
+            target = line.targets[0] if isinstance(line, ast.Assign) else None
+            is_class_var = False
+            if isinstance(line, ast.AnnAssign):
+                target, is_class_var = line.target, "ClassVar" in ast.unparse(line.annotation)
+            if isinstance(target, ast.Name) and target.id.isupper():
+                yield f"{node.name}.{target.id}", is_class_var
+
+
 def test_what_is_compiled_is_there():
     assert all((ROOT / name).is_dir() for name in ROOMS)
     assert all((ROOT / name).is_file() for name in (*MODULES, *LEFT_OUT))
@@ -77,6 +93,16 @@ def test_an_exception_of_another_type_has_a_name_of_its_own():
     """The first clause's type is the name's in the whole function, and is checked."""
     found = {path: ambiguous(path.read_text()) for path in COMPILED}
     assert not {str(path): names for path, names in found.items() if names}
+
+
+def test_constants_of_classes_are_theirs():
+    """Those who read them from the class, outside of compiled code, would get a descriptor."""
+    found = {}
+    for path in COMPILED:
+        for name, is_class_var in constants(path.read_text()):
+            found.setdefault(name.partition(".")[2], []).append((name, is_class_var))
+    # A subclass inherits the declaration.
+    assert not [name for each in found.values() for name, _ in each if not any(x for _, x in each)]
 
 
 def test_nobody_outside_derives_from_a_class_inside():

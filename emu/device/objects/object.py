@@ -28,7 +28,7 @@ class Object:
     """What refusals, counts and ``mlx5emu objects`` call it."""
     numbering: ClassVar[Numbering | None] = None
     """How its handles run; None for what no table holds."""
-    BASE_BYTES = 256
+    BASE_BYTES: ClassVar[int] = 256
     """What one object costs the host by itself."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.flow_meter import Metering
@@ -322,7 +322,7 @@ class FlowEntry(Object):
     kind = "flow table entry"
     numbering = Numbering(most("log_max_flow"))
     BASE_BYTES = 4096
-    DESTINATION_BYTES = 64
+    DESTINATION_BYTES: ClassVar[int] = 64
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ Source: mlx5_ifc.h: flow_meter_parameters; core/en/tc/meter.c; RFC 2698, RFC 411
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.eth.reshape import Step
@@ -127,7 +127,7 @@ class FlowMeterAso(Object):
         lambda made: 1 << made.caps.qos.log_max_num_meter_aso >> LOG_MOST_IN_RANGE
     )
     BASE_BYTES = 1024
-    OBJECT_BYTES = 2048
+    OBJECT_BYTES: ClassVar[int] = 2048
 
     def __init__(self, pd: Pd, log_range: int, parameters: bytes) -> None:
         """``parameters`` of the two meters are what each object begins with.

@@ -6,7 +6,7 @@ Source: PRM "Modify header"; core/fs_cmd.c: mlx5_cmd_modify_header_alloc.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
@@ -41,7 +41,7 @@ class ModifyHeader(Object):
     kind = "modify header context"
     numbering = Numbering(most("log_max_modify_header_context"))
     BASE_BYTES = 1024
-    CHANGE_BYTES = 512
+    CHANGE_BYTES: ClassVar[int] = 512
     reshapes = False
     needs_whole = False
     """No header moves."""

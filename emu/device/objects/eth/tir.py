@@ -98,7 +98,7 @@ class Rqt(Object):
     kind = "rqt"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_rqt)
     BASE_BYTES = 1024
-    ENTRY_BYTES = 8
+    ENTRY_BYTES: ClassVar[int] = 8
 
     def __init__(self, ctx: Rqtc, rqs: tuple[Rq, ...]) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.geometry import RqGeometry
@@ -132,9 +132,9 @@ class PacketRing(RecvQueue):
     The driver does not touch a request any more that its counter has passed.
     """
 
-    FETCHED = 32
+    FETCHED: ClassVar[int] = 32
     """Requests that are read at once, at most; the first time it is one."""
-    FETCHED_SEGMENTS = 256
+    FETCHED_SEGMENTS: ClassVar[int] = 256
     """Data segments of these requests, unless one request has more."""
 
     def __init__(

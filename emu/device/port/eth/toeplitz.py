@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache, reduce
 from operator import xor
-from typing import Final
+from typing import ClassVar, Final
 
 from emu.device.port.eth.headers import AH, ESP, TCP, UDP, Headers
 from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, RxHashFn
@@ -73,7 +73,7 @@ class Hasher:
     is not KEY_BYTES.
     """
 
-    CACHED = 1024
+    CACHED: ClassVar[int] = 1024
 
     def __init__(
         self,
