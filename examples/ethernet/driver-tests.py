@@ -80,22 +80,22 @@ mlx5e_ethtool_set_tcp_data_split)."""
 PEER = "peer"
 NETIF, REMOTE = "eth0", "eth1"
 ADDRESSES = {
-    "LOCAL_V4": "198.51.100.1", "REMOTE_V4": "198.51.100.2",
-    "LOCAL_V6": "2001:db8:7::1", "REMOTE_V6": "2001:db8:7::2",
+    "LOCAL_V4": "203.0.113.1", "REMOTE_V4": "203.0.113.2",
+    "LOCAL_V6": "2001:db8:cafe::1", "REMOTE_V6": "2001:db8:cafe::2",
 }  # fmt: skip
 UP = f"""
 set -e
 ip netns add {PEER}
 ip link set {REMOTE} netns {PEER}
 ip -n {PEER} link set lo up
-ip address add 198.51.100.1/24 dev {NETIF}
-ip address add 2001:db8:7::1/64 dev {NETIF} nodad
-ip -n {PEER} address add 198.51.100.2/24 dev {REMOTE}
-ip -n {PEER} address add 2001:db8:7::2/64 dev {REMOTE} nodad
+ip address add 203.0.113.1/24 dev {NETIF}
+ip address add 2001:db8:cafe::1/64 dev {NETIF} nodad
+ip -n {PEER} address add 203.0.113.2/24 dev {REMOTE}
+ip -n {PEER} address add 2001:db8:cafe::2/64 dev {REMOTE} nodad
 ip link set {NETIF} up
 ip -n {PEER} link set {REMOTE} up
 ethtool -K {NETIF} ntuple on
-for _ in $(seq 100); do ping -c 1 -W 1 198.51.100.2 > /dev/null && exit 0; done
+for _ in $(seq 100); do ping -c 1 -W 1 203.0.113.2 > /dev/null && exit 0; done
 exit 1
 """
 SPLIT_UP = f"ethtool -K {NETIF} rx-gro-hw on"
@@ -106,11 +106,15 @@ ethtool -K {NETIF} ntuple off rx-gro-hw off
 """
 
 KERNEL = """
-modprobe sch_fq && sysctl -qw net.core.default_qdisc=fq
 mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
+mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+modprobe -a sch_fq netconsole
 """
-"""Packets that say when they are to leave (SO_TXTIME) leave together by fq, as gro.py expects; and
-programs in BPF are pinned."""
+"""What tests expect of the kernel: where programs in BPF are pinned, and modules."""
+FAIR = {"gro.py"}
+"""Tests whose packets say when they are to leave (SO_TXTIME): together then, by fq. It drops what
+is behind 100 of a flow, so others have the kernel's default."""
+QUEUEING = "sysctl -qw net.core.default_qdisc="
 
 EMULATED = "QEMU TCG"
 """In /proc/cpuinfo: times say nothing there, and tests are told so (KSFT_MACHINE_SLOW)."""
@@ -202,6 +206,8 @@ def run(chosen: str, timeout: float) -> tuple[list[Case], str]:
     words = command(test, path, wanted)
     is_local = words[-1] == REMOTE
     if not is_local:
+        queueing = "fq" if test in FAIR else "pfifo_fast"
+        subprocess.run(QUEUEING + queueing, shell=True, check=False)
         subprocess.run(UP, shell=True, check=True)
         if test in SPLIT:
             subprocess.run(SPLIT_UP, shell=True, check=False)
