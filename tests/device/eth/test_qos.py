@@ -165,6 +165,17 @@ class TestFlowControl:
         }  # fmt: skip
         assert not function.hca.nic_vport.steering_discards
 
+    def test_a_control_frame_for_all_is_counted_and_stops_nothing(self, driver, function):
+        """As ethtool_std_stats.sh of the kernel's driver tests sends them."""
+        body = b"\0\1\x27\x10".ljust(46, b"\0")
+        arrive(function.hca, Frame(b"\xff" * 6 + bytes(6) + MAC_CONTROL + body))
+        group = port_counters.eth_802_3_cntrs_grp_data_layout
+        assert counters(driver, CountersGroup.IEEE_802_3, group) == {
+            "a_mac_control_frames_received_low": 1, "a_unsupported_opcodes_received_low": 1,
+        }  # fmt: skip
+        assert not counters(driver, CountersGroup.PER_PRIORITY, PRIORITY, 7)
+        assert not function.hca.nic_vport.steering_discards
+
 
 @pytest.mark.parametrize("register", [RegId.QCAM, RegId.QPTS, RegId.QPDPM, RegId.QTCT, RegId.QETCR])
 class TestVirtualFunction:

@@ -35,8 +35,11 @@ _NS_PER_BIT_AT_1_MBPS: Final = 1000
 
 
 def is_control(frame: bytes) -> bool:
-    """Whether a frame is for the MAC of the port, as pause frames are."""
-    return frame.startswith(CONTROL_ADDRESS) and frame[_TYPE_AT : _TYPE_AT + 2] == MAC_CONTROL
+    """Whether a frame is for the MAC of the port, as pause frames are: by its type alone.
+
+    Its client does not get such a frame, whatever the address (IEEE 802.3 31.5.2, 30.3.4).
+    """
+    return frame.startswith(MAC_CONTROL, _TYPE_AT)
 
 
 def _zeros() -> list[int]:
@@ -62,7 +65,7 @@ class ReceivedPauses(Pauses):
     """What has come, and what it does to the port."""
 
     unknown: int = 0
-    """MAC control frames with another opcode than PAUSE and PFC."""
+    """MAC control frames with another opcode than PAUSE and PFC, or for another address."""
     transitions: list[int] = field(default_factory=_zeros)
     """How often a priority that might send was stopped."""
     until_ns: list[int] = field(default_factory=_zeros)
@@ -99,7 +102,8 @@ class FlowControl:
         """Count a MAC control frame that has come in; ``speed`` of the link in Mb/s."""
         came = self.received
         came.control += 1
-        if len(frame) < _OPCODE_AT + _HEADER.size + _TIMES.size:
+        is_for_us = frame.startswith(CONTROL_ADDRESS)
+        if not is_for_us or len(frame) < _OPCODE_AT + _HEADER.size + _TIMES.size:
             came.unknown += 1
             return
         opcode, value = _HEADER.unpack_from(frame, _OPCODE_AT)
