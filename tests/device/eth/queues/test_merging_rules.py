@@ -159,7 +159,9 @@ events = st.lists(st.one_of(packets, packets, packets, st.sampled_from([None, UD
 
 
 @pytest.mark.parametrize("kind", ["lro", "split"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
 @given(events=events)
 def test_any_packets(hca, node, clock, queue, kind, events):
     rq = queue(kind)
