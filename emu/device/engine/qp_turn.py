@@ -143,7 +143,12 @@ def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
     if qp.state is not _RTS:
         return None
     send_requests.complete(hca, qp, wqe, length)
-    return length if qp.state is _RTS else None
+    return length if _goes_on(qp) else None
+
+
+def _goes_on(qp: Qp) -> bool:
+    """Whether it may send; a completion can have changed that."""
+    return qp.state is _RTS
 
 
 def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:

@@ -28,8 +28,7 @@ class SeldomLooks:
         """Call ``call`` once, after INTERVAL_NS or, with many others, later."""
         look = Look(self, call)
         self._waiting[look] = None
-        if self._timer is None:
-            self._timer = self._clock.call_later(INTERVAL_NS, self._run)
+        self._set_timer()
         return look
 
     def discard(self, look: Look) -> None:
@@ -45,6 +44,10 @@ class SeldomLooks:
             if look in self._waiting:  # one before it may have ended it
                 del self._waiting[look]
                 look.call()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Have a timer while somebody waits. A call in :meth:`_run` may have set it already."""
         if self._waiting and self._timer is None:
             self._timer = self._clock.call_later(INTERVAL_NS, self._run)
 

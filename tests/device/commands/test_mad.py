@@ -66,7 +66,7 @@ def test_gids_by_prefix_and_block(driver):
 
 
 def test_pkeys_by_block(driver, function):
-    function.hca.port.pkeys = [0xFFFF] + [0] * 39 + [0x8001]
+    function.hca.port.pkeys = (0xFFFF, *[0] * 39, 0x8001)
     assert ask(driver, SmpAttr.PKEY_TABLE).data == b"\xff\xff" + bytes(62)
     assert ask(driver, SmpAttr.PKEY_TABLE, 1).data[16:18] == b"\x80\x01"
     assert not any(ask(driver, SmpAttr.PKEY_TABLE, 3).data)
