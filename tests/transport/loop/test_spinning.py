@@ -107,13 +107,16 @@ def test_others_who_want_the_processor_get_it(world):
     ("text", "is_free"),
     [
         ("0.1 0.2 0.3 1/200 4711\n", True),
+        ("0.1 0.2 0.3 2/200 4711\n", True),
+        ("0.1 0.2 0.3 3/200 4711\n", False),
         ("0.1 0.2 0.3 100000/200000 4711\n", False),
         ("0.1 0.2\n", False),
         ("0.1 0.2 0.3 many/200 4711\n", False),
         ("", False),
     ],
 )
-def test_free_is_what_the_system_says(tmp_path, text, is_free):
+def test_free_is_what_the_system_says(tmp_path, monkeypatch, text, is_free):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     path = tmp_path / "loadavg"
     path.write_text(text)
     assert processor_is_free(str(path)) is is_free

@@ -1,4 +1,4 @@
-"""Looking again for a moment before a wait sleeps, where a processor is free for it.
+"""Looking again for a moment before a wait sleeps, where processors are idle.
 
 Who sleeps is woken by the sender's system call, on a processor that has gone idle and has to come
 back: for a small message that takes as long as all that is done about it. So a wait looks for the
@@ -24,6 +24,8 @@ MOST_MISSES: Final = 4
 """A miss lets the next two waits sleep at once, each further one twice as many, up to 16."""
 
 _LOAD: Final = "/proc/loadavg"
+_IDLE: Final = 2
+"""Processors that have to be idle."""
 
 
 class Spin:
@@ -68,9 +70,11 @@ class Spin:
 
 
 def processor_is_free(path: str = _LOAD) -> bool:
-    """Whether no more threads want a processor, this one included, than this process may use.
+    """Whether two more of the processors that this process may use are idle while this one looks.
 
-    False where the system does not tell. Source: proc(5), /proc/loadavg, the fourth field.
+    One alone is a guest's that waits for the very answer and is about to want it back: with two
+    processors and a guest of two, looking made the latency of 2 B 13 % longer. False where the
+    system does not tell. Source: proc(5), /proc/loadavg, whose fourth field counts this thread.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -78,7 +82,7 @@ def processor_is_free(path: str = _LOAD) -> bool:
         return False
     try:
         running, _, _ = os.read(fd, 64).split()[3].partition(b"/")
-        return int(running) <= len(os.sched_getaffinity(0))
+        return int(running) + _IDLE <= len(os.sched_getaffinity(0))
     except (IndexError, ValueError, OSError):
         return False
     finally:
