@@ -73,7 +73,7 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
     Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
     """
     owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
-    if owner is None or ctx.length64 or ctx.free or ctx.umr_en:
+    if owner is None or not _is_for_good(ctx):
         raise CmdError(
             Status.BAD_PARAM_ERR, "a MEMIC key covers allocated device memory, for good",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
@@ -84,12 +84,17 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
 def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
     """The software ICM that a key covers, for good (core/steering/dr_icm_pool.c)."""
     owner = memory.owner(ctx.start_addr, ctx.len) if memory is not None else None
-    if owner is None or ctx.length64 or ctx.free or ctx.umr_en:
+    if owner is None or not _is_for_good(ctx):
         raise CmdError(
             Status.BAD_PARAM_ERR, "an SW_ICM key covers software ICM that has been made, for good",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
     return owner
+
+
+def _is_for_good(ctx: layout.Mkc) -> bool:
+    """Whether a key covers a range of its length from the beginning on, which no UMR may change."""
+    return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 
 def _has_pages_of_its_own(cmd: layout.CreateMkeyIn, mode: int) -> bool:

@@ -201,6 +201,7 @@ def report(which: Path, tree: Path | None) -> None:
 def _report(which: Path) -> Any:
     from emu.device.faults.text import dump
     from emu.host.userfiles import read_infile
+    from emu.instruments.fuzz.campaign import REPRODUCTIONS
     from emu.instruments.fuzz.mail import Report, of_library
 
     if which.suffix == ".toml" and which.name != "plan.toml":
@@ -212,7 +213,7 @@ def _report(which: Path) -> Any:
     log = stored.path / "findings" / name / "log.txt"
     about = f"The device does what the plan below says while the driver does {finding.workload}."
     return Report(
-        finding.title, about, f"It came up again in {finding.again} of 3 trials.",
+        finding.title, about, f"It came up again in {finding.again} of {REPRODUCTIONS} trials.",
         [finding.kernel], dump(stored.finding(name).input.plan),
         f"mlx5emu fuzz replay {stored.path.name}/{name}",
         log=read_infile(log, _MOST_LOG).decode(errors="replace") if log.is_file() else "",
