@@ -117,13 +117,18 @@ class SubFunctionParts:
     def _at(self, offset: int, length: int) -> tuple[_Behind, int] | None:
         """What is behind an offset of BAR 2, and the offset in its part; None if nobody is."""
         at, within = divmod(offset, self._model.bar0_size)
-        one = self.all.find(self._first + at)
-        if one is None or not one.is_there or within + length > self._model.bar0_size:
+        behind = self._behind.get(self._first + at)
+        if behind is None or within + length > self._model.bar0_size:
             return None
-        return self._behind[one.number], within
+        return behind, within
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read BAR 2; all-ones where no sub-function is enabled."""
+        """Read BAR 2; all-ones where there is no sub-function.
+
+        One that its driver has just left can still be read: the driver's health poll goes on until
+        after DISABLE_HCA, and takes all-ones for a fatal error (core/main.c:
+        mlx5_function_disable, core/health.c: sensor_pci_not_working).
+        """
         found = self._at(offset, length)
         if found is None:
             return b"\xff" * length
@@ -137,9 +142,12 @@ class SubFunctionParts:
     def write(self, offset: int, data: Buffer) -> None:
         """Write BAR 2; nothing happens where no sub-function is enabled."""
         found = self._at(offset, len(data))
-        if found is None or found[0].hca.has_failed:
+        if found is None:
             return
         behind, within = found
+        one = behind.hca.sub_function
+        if behind.hca.has_failed or one is None or not one.is_there:
+            return
         try:
             behind.bar.write(within, data)
         except Exception:

@@ -39,7 +39,7 @@ class SubFunction:
 
     @property
     def is_there(self) -> bool:
-        """Whether its part of BAR 2 is decoded, and its driver can begin or go on."""
+        """Whether its driver can begin or go on: writes into its part of BAR 2 do something."""
         return self.state in _THERE
 
 

@@ -94,21 +94,35 @@ def test_without_the_capabilities_nobody_is_told(clock, absent):
     assert not manager.told()
 
 
-def test_its_part_of_the_bar_is_there_while_it_is_active(manager):
+def test_its_part_of_the_bar_is_there_while_it_exists(manager):
     function, bar = manager.function, manager.bar()
     gone = b"\xff" * 4
     assert function.bar_sizes[2] == MOST << LOG_BYTES
     assert bar.read(0, 4) == gone
     manager.driver.must(Op.ALLOC_SF, function_id=NUMBER)
-    assert bar.read(0, 4) == gone
-    bar.write(0x14, bytes(4))
-    manager.driver.must(Op.ENABLE_HCA, function_id=NUMBER)
     assert bar.read(0, 4) == function.bar_read(0, 0, 4), "the firmware's version"
+    before = bar.read(0x10, 8)
+    bar.write(0x10, b"\0\0\x12\0" * 2)
+    assert bar.read(0x10, 8) == before, "nobody may begin yet"
+    manager.driver.must(Op.ENABLE_HCA, function_id=NUMBER)
+    assert bar.read(0, 4) == function.bar_read(0, 0, 4)
     assert manager.bar(NUMBER + 1).read(0, 4) == gone
     assert bar.read((1 << LOG_BYTES) - 2, 4) == gone, "across the end of the part"
     assert function.bar_read(2, (MOST << LOG_BYTES) - 2, 4) == gone
     function.config_write(4, bytes(2))
     assert bar.function.bar_read(2, NUMBER - FIRST_NUMBER << LOG_BYTES, 4) == gone
+
+
+def test_a_driver_that_leaves_can_still_look_at_its_health(manager):
+    """The driver's poll ends after DISABLE_HCA; all-ones would be a fatal error to it."""
+    manager.active()
+    driver = manager.driver_of()
+    manager.driver.must(Op.DISABLE_HCA, function_id=NUMBER)
+    driver.remove()
+    assert manager.state() is VhcaState.ALLOCATED
+    assert manager.bar().read(0x200 + 0x10, 4) != b"\xff" * 4
+    manager.driver.must(Op.DEALLOC_SF, function_id=NUMBER)
+    assert manager.bar().read(0x200 + 0x10, 4) == b"\xff" * 4
 
 
 def test_its_driver_waits_until_it_may_begin(manager):
