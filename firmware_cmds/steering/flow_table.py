@@ -160,6 +160,7 @@ def create_flow_table(
     out.table_id = hca.flow_tables.add(table)
     if ctx.sw_owner:
         software.enter(hca, table)
+        domain_of(hca, table).software = table.software
     elif hca.icm is not None:
         out.assign(parts(icm_address(IcmKind.FLOW_TABLE, table.handle)))
     domain_of(hca, table).demuxes += is_demux

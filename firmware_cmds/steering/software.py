@@ -72,4 +72,5 @@ def _memory(hca: Hca) -> SteeringMemory:
         hca.objects[FlowMeterAso],
         vhca.sees,
         gvmi,
+        lambda: vhca.adapter.changes,
     )

@@ -41,6 +41,7 @@ IN_PROCESS = (
     "moves",
     "objects",
     "points",
+    "switched",
     "transport",
 )
 """Separate programs in this directory; with --json each prints a report of one run."""

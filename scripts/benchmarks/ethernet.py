@@ -18,12 +18,13 @@ from figures import Goal, Row, Section
 from own_run import json_option, show
 from rig import MappedMemory
 
+from emu.device.adapter.adapter import Adapter
 from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
-from emu.device.state.hca import HcaOptions
+from emu.device.state.hca import Hca, HcaOptions
 from emu.driver.command.bar import FunctionBar
 
 # The drivers are the test suite's.
@@ -68,12 +69,18 @@ Sampler = Callable[[], float]
 class Netdev:
     """A function as an open netdev uses it."""
 
-    def __init__(self, mtu: int = 1500) -> None:
+    def __init__(self, mtu: int = 1500, adapter: Adapter[Hca] | None = None) -> None:
+        """``adapter`` is the one whose manager it is, if it has one with a switch."""
         model, memory = LINKS["connectx6"][PortType.ETH], MappedMemory()
-        clock = HandClock()
-        self.function = Function(
-            model, HcaOptions(guid=1), TABLE, memory, IrqList(), clock, LocalFabric(clock)
-        )
+        clock, options = HandClock(), HcaOptions(guid=1)
+        if adapter is None:
+            fabric = LocalFabric(clock)
+            self.function = Function(model, options, TABLE, memory, IrqList(), clock, fabric)
+        else:
+            self.function = Function(
+                adapter.model, options, TABLE, memory, IrqList(), clock, None,
+                vhca=adapter.manager,
+            )  # fmt: skip
         self.node = Node(self.function, Driver(FunctionBar(self.function), memory).probe())
         self.hca, self.memory, driver = self.node.hca, memory, self.node.driver
         self.hca.eth.admin_mtu = mtu + HARDWARE_MTU_EXTRA
@@ -85,22 +92,23 @@ class Netdev:
         )  # fmt: skip
         size = BUFFER_BYTES if mtu <= BUFFER_BYTES else JUMBO_BYTES
         self.rqs = [Channel(self, size) for _ in range(CHANNELS)]
-        self._steer(Flows(driver))
+        flows = Flows(driver)
+        flows.set_root(self.steer(flows))
 
-    def _steer(self, flows: Flows) -> None:
-        """VLAN, address and traffic-type tables (core/en_fs.c)."""
+    def steer(self, flows: Flows) -> int:
+        """VLAN, address and traffic-type tables (core/en_fs.c); the first one."""
         driver = self.node.driver
         td = alloc_td(driver)
         rqtn = create_rqt(driver, [channel.rq.rqn for channel in self.rqs])
         tirn = create_indirect_tir(driver, td, rqtn, **rss())
-        kinds, addresses, tags = (flows.table(level, log_size=7) for level in (2, 1, 0))
+        kinds, addresses, tags = (flows.table(level, log_size=7) for level in (3, 2, 1))
         group = flows.group(kinds, 0, 3, ip_version=0xF, ip_protocol=0xFF)
         flows.entry(kinds, 0, group, to_tir(tirn), ip_version=4, ip_protocol=6)
         group = flows.group(addresses, 0, 99, **mac_fields(b"\xff" * 6))
         flows.entry(addresses, 0, group, to_table(kinds), **mac_fields(MACS[:6]))
         group = flows.group(tags, 0, 0, cvlan_tag=1)
         flows.entry(tags, 0, group, to_table(addresses), cvlan_tag=0)
-        flows.set_root(tags)
+        return tags
 
     def put(self, data: bytes) -> list[tuple[int, int, int]]:
         """Bytes in memory, and segments of at most a page that name them."""

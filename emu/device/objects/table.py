@@ -112,6 +112,8 @@ class Table(Generic[T]):
         self._hold({})
         self.added = 0
         """How many objects were ever added. Handles are reused, this number is not."""
+        self.removed = 0
+        """How many objects were ever removed."""
         self.numbers = numbers or Numbers(first, limit)
         """Its handles."""
 
@@ -201,6 +203,7 @@ class Table(Generic[T]):
         """
         item = self.removable(handle)
         del self._objects[handle]
+        self.removed += 1
         self.numbers.give_back(handle)
         self._ledger.give_back(self.kind, item.charge)
         self._caller.owned[item.uid] -= 1

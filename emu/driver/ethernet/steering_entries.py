@@ -99,12 +99,18 @@ class SoftwareTables:
         self._next = STEERING.start
 
     def write(self, address: int, data: bytes, area: Area = STEERING) -> list[Any]:
-        """Write into ICM; the completions."""
+        """Write into ICM, a page with each request; the completions."""
         icm = self.entries if area is STEERING else self.actions
-        self._region.write(data)
-        self.qp.write((icm.index << 8, address - icm.start), self._region.sge(0, len(data)))
-        self.node.settle()
-        return self.qp.cq.drain()
+        done = []
+        for at in range(0, len(data), PAGE):
+            part = data[at : at + PAGE]
+            self._region.write(part)
+            self.qp.write(
+                (icm.index << 8, address + at - icm.start), self._region.sge(0, len(part))
+            )
+            self.node.settle()
+            done += self.qp.cq.drain()
+        return done
 
     def read(self, address: int, length: int = STE_BYTES) -> bytes:
         """Read from ICM."""

@@ -391,8 +391,9 @@ class Decision:
     """Those that change the packet that has been let pass."""
     asks: Metering | Sampler | None = None
     """What decides how it goes on, besides the packet: nothing has happened to the packet yet."""
-    is_kept: bool = True
-    """It is the same for the next packet with the same matched parts: no software has decided."""
+    parts: frozenset[Any] | None = frozenset()
+    """The parts of a packet that entries of software have read. It is the same for the next packet
+    with the same ones, and the same parts that groups match; None: for no other one."""
 
 
 class FlowDomain:
@@ -409,6 +410,13 @@ class FlowDomain:
         self.decisions: dict[Hashable, Decision] = {}
         self.kept = 0
         """What the decisions take: deliveries, counters and contexts in all of them."""
+        self.software: Any = None
+        """What knows the entries of tables that software owns, as :attr:`FlowTable.software`, if
+        there has been one."""
+        self.age = 0
+        """How old that was when it was asked last."""
+        self.learnt: set[Any] = set()
+        """The parts among ``users`` that its entries have read since."""
         self.steps = 0
         """What packets have cost so far, in steps of a round."""
         self.vxlan_ports = VXLAN_PORTS

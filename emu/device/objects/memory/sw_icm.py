@@ -27,6 +27,8 @@ _HELD_BYTES: Final = PAGE_BYTES + 256
 _NOTHING: Final = memoryview(bytes(PAGE_BYTES))
 MOST_DECODED: Final = 1 << 12
 """Entries that are kept decoded."""
+MOST_FORGOTTEN: Final = 1 << 6
+"""Entries that a write may change without all being forgotten."""
 
 
 class Area(NamedTuple):
@@ -91,6 +93,8 @@ class IcmMemory:
         """By where they begin."""
         self.decoded: dict[int, Any] = {}
         """What has been made of entries, by address; nothing of what may have changed since."""
+        self.changes = 0
+        """How often any of it was forgotten."""
 
     def is_free(self, start: int, length: int) -> bool:
         """Whether nobody has any of this range."""
@@ -125,6 +129,7 @@ class IcmMemory:
     def changed(self) -> None:
         """Forget what has been made of entries."""
         self.decoded.clear()
+        self.changes += 1
 
     def missing(self, start: int, length: int) -> int:
         """How many pages of a range have not been written yet."""
@@ -136,7 +141,12 @@ class IcmMemory:
             if page not in self._pages:
                 self._pages[page] = bytearray(PAGE_BYTES)
                 icm.pages += 1
-        self.changed()
+        if STEERING.has(start, length) and length <= STE_BYTES * MOST_FORGOTTEN:
+            for address in range(start - start % STE_BYTES, start + length, STE_BYTES):
+                self.decoded.pop(address, None)
+            self.changes += 1
+        else:
+            self.changed()
 
     def views(self, start: int, length: int) -> Views:
         """The bytes of a range; those of pages that are not held are zeros, and read-only."""

@@ -23,6 +23,7 @@ from emu.device.engine.eth.ste.dwords import (
     set_word,
 )
 from emu.device.engine.eth.ste.moves import Anchor, Move, cut_to, encap, insert, moved, remove
+from emu.device.engine.eth.steering.match_field import Part
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat
 from emu.device.objects.eth.reshape import Reshape, Step
@@ -81,6 +82,13 @@ class Plan(NamedTuple):
     meter: Meter | None = None
     actions: int = 0
     """How many it has, in its list as well, whatever they do."""
+    in_frame: bool = False
+    """A packet's bytes change."""
+    is_opaque: bool = False
+    """What is read of a packet after it is not decided by the same parts of it before."""
+    parts: frozenset[Part] | None = frozenset()
+    """The parts of a packet that decide what it makes of it, besides those that are read later;
+    None: nobody tells."""
 
 
 NOTHING: Final = Plan()
@@ -170,14 +178,28 @@ class _Building:
         self._steps: list[Step] = []
         self.tag = self.actions = 0
         self.meter: Meter | None = None
+        self._is_opaque = False
+        self._parts: frozenset[Part] | None = frozenset()
+
+    def _depend_on(self, parts: frozenset[Part] | None) -> None:
+        """What it makes of a packet depends on these as well. After headers have moved the same
+        parts are others."""
+        if self._parts is None or parts is None or (self._is_opaque and parts):
+            self._parts = None
+        else:
+            self._parts |= parts
 
     def move(self, move: Move) -> None:
         self._end_fields()
+        self._depend_on(move.parts)
+        self._is_opaque |= not move.is_outermost
         self._moves.append(move)
 
     def step(self, step: Step) -> None:
         self._end_fields()
         self._end_moves()
+        self._depend_on(step.parts)
+        self._is_opaque |= step.reshapes
         self._steps.append(step)
 
     def encap_of_packets(self, context: PacketReformat) -> None:
@@ -190,7 +212,10 @@ class _Building:
     def _end_fields(self) -> None:
         if self.fields:
             self._end_moves()
-            self._steps.append(_changing(self.fields))
+            step = _changing(self.fields)
+            if not self._is_opaque:  # nobody looks at them again in what is kept
+                self._depend_on(step.parts)
+            self._steps.append(step)
             self.fields = []
 
     def _end_moves(self) -> None:
@@ -207,12 +232,17 @@ class _Building:
     def finish(self) -> Plan:
         self._end_fields()
         self._end_moves()
-        return Plan(tuple(self._steps), self.tag, self.meter, self.actions)
+        steps = tuple(self._steps)
+        return Plan(
+            steps, self.tag, self.meter, self.actions, any(step.in_frame for step in steps),
+            self._is_opaque, self._parts,
+        )  # fmt: skip
 
 
 def _changing(fields: list[Changed]) -> ModifyHeader:
     return ModifyHeader(
-        FlowTableType.NIC_RX, tuple(field.change for field in fields), frozenset(),
+        FlowTableType.NIC_RX, tuple(field.change for field in fields),
+        frozenset[Part]().union(*(field.parts for field in fields)),
         any(field.in_frame for field in fields),
     )  # fmt: skip
 

@@ -8,14 +8,13 @@ Sources: core/steering/dr_ste_v1.c: dr_ste_v1_build_*; rdma-core's providers/mlx
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from emu.device.engine.eth.ste.dwords import REG_A
-from emu.device.engine.eth.ste.parts import GRE, ICMP_OR_TCP, IP, L2, ROCE, TUNNEL, inside
-from emu.device.engine.eth.steering.fields import FIELDS
-from emu.device.engine.eth.steering.match_field import Read
+from emu.device.engine.eth.ste.dwords import register_a
+from emu.device.engine.eth.ste.parts import GRE, ICMP_OR_TCP, IP, L2, PARTS, ROCE, TUNNEL, inside
+from emu.device.engine.eth.steering.fields import FIELDS, source_port
+from emu.device.engine.eth.steering.match_field import Part, Read
 from emu.device.port.eth.headers import Headers, Marked
-from layouts.eth_enums import ModifyField
 from layouts.prm import Prm
 from layouts.steering import ste_match
 
@@ -24,61 +23,84 @@ _MOST_CHOSEN: Final = 256
 """Selections of one lookup type's fields that are kept."""
 
 
-class Definer:
-    """The fields of a lookup type."""
+class Selection(NamedTuple):
+    """Some of a lookup type's fields."""
 
-    __slots__ = ("_chosen", "_fields")
+    fields: tuple[tuple[int, int, Read], ...]
+    """The shift and mask of each, and how it is read."""
+    parts: frozenset[Part]
+    """The parts of a packet that decide them, besides ``fields.base``."""
+    is_deep: bool
+    """Some are behind the transport's header: where, its ports say."""
 
-    def __init__(self, prm: Prm, read: Mapping[str, Read]) -> None:
-        self._fields = tuple(
-            (DEFINER_BITS - field.offset - field.width, (1 << field.width) - 1, read[field.name])
-            for field in prm.fields
-            if field.name in read
-        )
-        self._chosen: dict[int, tuple[tuple[int, int, Read], ...]] = {}
-
-    def value(self, headers: Headers, need: int) -> int:
-        """Of a packet, at least the bits of ``need``; whoever compares masks it."""
-        chosen = self._chosen.get(need)
-        if chosen is None:
-            chosen = tuple(one for one in self._fields if one[1] << one[0] & need)
-            if len(self._chosen) >= _MOST_CHOSEN:
-                self._chosen.clear()
-            self._chosen[need] = chosen
+    def value(self, headers: Headers) -> int:
+        """Of a packet; whoever compares masks it."""
         found = 0
-        for shift, mask, read in chosen:
+        for shift, mask, read in self.fields:
             value = read(headers)
             if value:
                 found |= (value & mask) << shift
         return found
 
 
+class Definer:
+    """The fields of a lookup type."""
+
+    __slots__ = ("_chosen", "_fields", "_is_deep")
+
+    def __init__(self, prm: Prm, read: Mapping[str, Read], *, is_deep: bool = False) -> None:
+        self._fields = tuple(
+            (DEFINER_BITS - field.offset - field.width, (1 << field.width) - 1, read[field.name])
+            for field in prm.fields
+            if field.name in read
+        )
+        self._is_deep = is_deep
+        self._chosen: dict[int, Selection] = {}
+
+    def select(self, need: int) -> Selection:
+        """The fields that have any of the bits of ``need``."""
+        chosen = self._chosen.get(need)
+        if chosen is None:
+            fields = tuple(one for one in self._fields if one[1] << one[0] & need)
+            parts = (PARTS.get(read, read) for _, _, read in fields)
+            chosen = Selection(
+                fields, frozenset(part for part in parts if part is not None), self._is_deep
+            )
+            if len(self._chosen) >= _MOST_CHOSEN:
+                self._chosen.clear()
+            self._chosen[need] = chosen
+        return chosen
+
+    def value(self, headers: Headers, need: int) -> int:
+        """Of a packet, at least the bits of ``need``; whoever compares masks it."""
+        return self.select(need).value(headers)
+
+
 def _both(outer: int, inner: int, prm: Prm, read: Mapping[str, Read]) -> dict[int, Definer]:
     """The lookup types of a packet and of the one in it."""
     return {
         outer: Definer(prm, read),
-        inner: Definer(prm, {name: inside(one) for name, one in read.items()}),
+        inner: Definer(prm, {name: inside(one) for name, one in read.items()}, is_deep=True),
     }
 
 
-def _register(number: int) -> Read:
-    def read(headers: Headers) -> int:
-        return headers.registers.get(number, 0) if isinstance(headers, Marked) else 0
-
-    return read
-
-
-_C0: Final = ModifyField.METADATA_REG_C_0
 _REGISTERS: Final = {
-    f"register_{number}_{half}": _register(_C0 + 2 * number + low)
+    f"register_{number}_{half}": FIELDS[f"misc_parameters_2.metadata_reg_c_{2 * number + low}"].read
     for number in range(4)
     for low, half in enumerate("hl")
 }
+
+
+def _gvmi(headers: Headers) -> int:
+    return headers.gvmi if isinstance(headers, Marked) else 0
+
+
+PARTS[_gvmi] = source_port
 _SOURCE: Final[dict[str, Read]] = {
-    "source_gvmi": lambda headers: headers.gvmi if isinstance(headers, Marked) else 0,
+    "source_gvmi": _gvmi,
     "source_qp": FIELDS["misc_parameters.source_sqn"].read,
 }
-_GENERAL: Final = {"general_purpose_lookup_field": _register(REG_A)}
+_GENERAL: Final[dict[str, Read]] = {"general_purpose_lookup_field": register_a}
 
 DEFINERS: Final[dict[int, Definer]] = {
     **_both(0x0005, 0x0006, ste_match.ste_eth_l2_src_v1, L2),
@@ -87,6 +109,7 @@ DEFINERS: Final[dict[int, Definer]] = {
     0x0002: Definer(
         ste_match.ste_eth_l2_tnl_v1,
         {**{name: inside(read) for name, read in L2.items()}, **TUNNEL},
+        is_deep=True,
     ),
     **_both(0x0007, 0x0008, ste_match.ste_eth_l3_ipv4_5_tuple_v1, IP),
     **_both(0x000D, 0x000F, ste_match.ste_eth_l3_ipv4_misc_v1, IP),
@@ -94,10 +117,10 @@ DEFINERS: Final[dict[int, Definer]] = {
     **_both(0x0107, 0x0108, ste_match.ste_eth_l3_ipv6_dst, IP),
     **_both(0x0109, 0x010A, ste_match.ste_eth_l3_ipv6_src, IP),
     **_both(0x0113, 0x0114, ste_match.ste_eth_l4_misc_v1, ICMP_OR_TCP),
-    0x0103: Definer(ste_match.ste_ib_l4, ROCE),
+    0x0103: Definer(ste_match.ste_ib_l4, ROCE, is_deep=True),
     0x0104: Definer(ste_match.ste_src_gvmi_qp_v1, _SOURCE),
-    0x010D: Definer(ste_match.ste_gre_v1, GRE),
-    0x000E: Definer(ste_match.ste_tunnel_header, TUNNEL),
+    0x010D: Definer(ste_match.ste_gre_v1, GRE, is_deep=True),
+    0x000E: Definer(ste_match.ste_tunnel_header, TUNNEL, is_deep=True),
     0x010E: Definer(ste_match.ste_general_purpose, _GENERAL),
     0x010F: Definer(ste_match.ste_register_0, _REGISTERS),
     0x0110: Definer(ste_match.ste_register_1, _REGISTERS),

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
+from emu.device.engine.eth.steering.fields import FIELDS
+from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import ABSENT, PLACES, Change, Changing, Place
-from emu.device.port.eth.headers import TCP, Headers
+from emu.device.port.eth.headers import TCP, Headers, Marked
 from layouts.eth_enums import ModifyField as F
 
 REG_A: Final = 0x49
@@ -25,14 +27,24 @@ class _Bits(Protocol):
     @property
     def bits(self) -> int: ...
 
+    @property
+    def part(self) -> Part | None:
+        """What decides its value, besides ``fields.base``."""
+
     def get(self, packet: Changing, /) -> int | None:
         """None when the packet does not have it."""
 
     def put(self, packet: Changing, value: int, /) -> None: ...
 
 
+def register_a(headers: Headers) -> int:
+    """The register's value; 0 in a packet that has no registers."""
+    return headers.registers.get(REG_A, 0) if isinstance(headers, Marked) else 0
+
+
 class _RegisterA(NamedTuple):
     bits: int = 32
+    part: Part | None = register_a
 
     def get(self, packet: Changing) -> int | None:
         return packet.registers.get(REG_A, 0)
@@ -46,6 +58,11 @@ class Word(NamedTuple):
 
     fields: tuple[tuple[int, _Bits], ...]
     in_frame: bool = True
+
+    @property
+    def parts(self) -> frozenset[Part]:
+        """What decides its value, besides ``fields.base``."""
+        return frozenset(field.part for _, field in self.fields if field.part is not None)
 
     def get(self, packet: Changing) -> int:
         """Bits without a field are 0."""
@@ -72,14 +89,17 @@ def _in_ip(version: int, start: int, shift: int, bits: int) -> Place:
     def at(headers: Headers) -> int:
         return headers.l3 + start if headers.version == version else ABSENT
 
-    return Place(at, 2, shift, bits, None)
+    return Place(at, 2, shift, bits, FIELDS["outer_headers.ip_ecn"].part)
 
 
 def _in_tcp(start: int) -> Place:
     def at(headers: Headers) -> int:
         return headers.l4 + start if headers.l4 and headers.protocol == TCP else ABSENT
 
-    return Place(at, 4, 0, 32, None)
+    def part(headers: Headers) -> bytes:
+        return headers.frame[at(headers) : at(headers) + 4] if at(headers) != ABSENT else b""
+
+    return Place(at, 4, 0, 32, part)
 
 
 _TCI: Final = Place(lambda headers: 14 if headers.tags else ABSENT, 2, 0, 16, None)
@@ -141,6 +161,8 @@ class Changed(NamedTuple):
 
     change: Change
     in_frame: bool
+    parts: frozenset[Part] = frozenset()
+    """The parts of a packet that decide what is there then, besides what was there."""
 
 
 class UnknownWordError(Exception):
@@ -170,7 +192,9 @@ def add_to_word(words: Words, number: int, shift: int, length: int, data: int) -
     """Add to the number in some bits of a word."""
     word, mask = _of(words, number), _bits(shift, length)
     return Changed(
-        lambda packet: word.put(packet, mask, word.get(packet) + (data << shift)), word.in_frame
+        lambda packet: word.put(packet, mask, word.get(packet) + (data << shift)),
+        word.in_frame,
+        word.parts,
     )
 
 
@@ -185,4 +209,4 @@ def copy_word(
     def change(packet: Changing) -> None:
         word.put(packet, mask, from_word.get(packet) >> low << high)
 
-    return Changed(change, word.in_frame)
+    return Changed(change, word.in_frame, from_word.parts)

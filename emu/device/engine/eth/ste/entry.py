@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from emu.device.engine.eth.ste.actions import NOTHING, BadActionError, Plan, Planner
-from emu.device.engine.eth.ste.definers import DEFINERS, Definer
+from emu.device.engine.eth.ste.definers import DEFINERS, Selection
 from emu.device.objects.memory.sw_icm import STE_BYTES
 from layouts.steering.ste import ste_mask_and_match_v1, ste_match_bwc_v1
 
@@ -32,7 +32,7 @@ class BadEntryError(Exception):
 class Ste(NamedTuple):
     """An entry."""
 
-    definer: Definer | None
+    definer: Selection | None
     """None: it matches by its mask and tag alone, whatever the packet."""
     mask: int
     tag: int
@@ -42,7 +42,7 @@ class Ste(NamedTuple):
     """Where the table of the next entry begins."""
     size: int
     """Entries of that table."""
-    hasher: Definer | None
+    hasher: Selection | None
     """What the table is hashed by, if it has more than one."""
     bytes_hashed: int
     counter: int
@@ -71,7 +71,9 @@ def decoded(data: bytes, planner: Planner) -> Ste:
             raise BadEntryError("entry without a byte mask leads to a table of several")
         mask_of_bytes = _widened(head.byte_mask)
         if mask_of_bytes:
-            hasher = _definer(head.next_entry_format << 8 | head.hash_definer_ctx_idx)
+            hasher = _selected(
+                head.next_entry_format << 8 | head.hash_definer_ctx_idx, mask_of_bytes
+            )
     try:
         action = head.action if kind in _BWC else ste_mask_and_match_v1.view(data).action
         plan = planner.plan(action) if any(action) else NOTHING
@@ -82,18 +84,18 @@ def decoded(data: bytes, planner: Planner) -> Ste:
     definer = None
     if mask:
         upper = _BWC[kind] if kind in _BWC else _MASKED[kind]
-        definer = _definer(upper | head.match_definer_ctx_idx)
+        definer = _selected(upper | head.match_definer_ctx_idx, mask)
     return Ste(
         definer, mask, tag, (head.miss_address_39_32 << 26 | head.miss_address_31_6) << 6,
         (place ^ size) << 5, size, hasher, mask_of_bytes, head.counter_id, plan,
     )  # fmt: skip
 
 
-def _definer(lookup: int) -> Definer:
+def _selected(lookup: int, need: int) -> Selection:
     found = DEFINERS.get(lookup)
     if found is None:
         raise BadEntryError(f"lookup type {lookup:#06x} not supported")
-    return found
+    return found.select(need)
 
 
 def _widened(byte_mask: int) -> int:

@@ -12,12 +12,22 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from emu.device.engine.eth.steering.match_field import Part
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.port.eth.frame import MAX_BYTES
-from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, Headers, parse
+from emu.device.port.eth.headers import (
+    ETH_CTAG,
+    ETH_STAG,
+    ETHERNET_BYTES,
+    TAG_BYTES,
+    FrameError,
+    Headers,
+    parse,
+)
 from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
 
 _MACS: Final = 12
+_TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
 
 
 class Anchor(IntEnum):
@@ -42,6 +52,10 @@ class Move(NamedTuple):
     anchor: Anchor
     needs_whole: bool = False
     """Lengths and checksums of the packet have to be right before."""
+    is_outermost: bool = False
+    """What stands behind it is found by what stood in the outermost Ethernet header."""
+    parts: frozenset[Part] | None = None
+    """The parts of a packet that decide whether it is possible; None: nobody tells."""
 
 
 def moved(headers: Headers, moves: Sequence[Move]) -> bytes:
@@ -84,6 +98,29 @@ def _at(anchor: Anchor, found: Callable[[], Headers]) -> int:
     return at
 
 
+def _has(anchor: Anchor) -> frozenset[Part]:
+    """Whether a packet has a header, as a part of it."""
+
+    def part(headers: Headers) -> bool:
+        try:
+            return _at(anchor, lambda: headers) >= 0
+        except FrameError:
+            return False
+
+    return frozenset({part})
+
+
+_HAS: Final = {anchor: _has(anchor) for anchor in Anchor}
+
+
+def _stacked(headers: Headers) -> bytes:
+    """All of a packet with more tags than are looked for, any of which may be found later."""
+    return headers.frame if headers.ethertype in _TPIDS else b""
+
+
+_TAGS: Final = frozenset({_stacked})
+
+
 def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
     """Put bytes in, ``offset`` behind the beginning of a header."""
 
@@ -93,7 +130,11 @@ def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
             raise FrameError("packet is shorter than where something is put in")
         return frame[:at] + data + frame[at:]
 
-    return Move(change, anchor)
+    if anchor not in _FIRST or offset > _MACS:
+        return Move(change, anchor)
+    is_tag = offset == _MACS and len(data) == TAG_BYTES
+    is_tag = is_tag and int.from_bytes(data[:2], "big") in _TPIDS
+    return Move(change, anchor, is_outermost=is_tag, parts=_TAGS if is_tag else frozenset())
 
 
 def remove(anchor: Anchor, offset: int, size: int) -> Move:
@@ -107,15 +148,22 @@ def remove(anchor: Anchor, offset: int, size: int) -> Move:
             raise FrameError("packet is shorter than what is taken away")
         return frame[:at] + frame[at + size :]
 
+    if anchor is Anchor.VLAN and not offset and size == TAG_BYTES:
+        return Move(change, anchor, is_outermost=True, parts=_TAGS)
     return Move(change, anchor)
 
 
 def cut_to(anchor: Anchor) -> Move:
     """Take away all that is in front of a header."""
-    return Move(lambda frame, found: frame[_at(anchor, found) :], anchor, needs_whole=True)
+    return Move(
+        lambda frame, found: frame[_at(anchor, found) :], anchor, needs_whole=True,
+        parts=_HAS[anchor],
+    )  # fmt: skip
 
 
 def encap(context: PacketReformat) -> Move:
     """Put a packet into a tunnel."""
     (wrap,) = context.changes
-    return Move(lambda frame, found: wrap(found()), Anchor.START, needs_whole=True)
+    return Move(
+        lambda frame, found: wrap(found()), Anchor.START, needs_whole=True, parts=frozenset()
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from emu.device.engine.eth.steering.fields import FIELDS
-from emu.device.engine.eth.steering.match_field import Read
+from emu.device.engine.eth.steering.match_field import Part, Read
 from emu.device.port.eth.headers import (
     ETH_ROCE,
     ETH_STAG,
@@ -115,6 +115,10 @@ def _of_ip(version: int, start: int, octets: int) -> Read:
     return read
 
 
+def _part(name: str) -> Part | None:
+    return FIELDS[f"outer_headers.{name}"].part
+
+
 _WORDS: Final = ("127_96", "95_64", "63_32", "31_0")
 IP: Final[dict[str, Read]] = {
     "source_address": _address(4, False, 0), "destination_address": _address(4, True, 0),
@@ -159,6 +163,31 @@ def _either(tcp: Read, icmp: Read, shift: int = 0) -> Read:
 
     return read
 
+
+PARTS: Final[dict[Read, Part | None]] = {
+    **{field.read: field.part for field in FIELDS.values()},
+    **{
+        IP[name]: _part("src_ipv4_src_ipv6")
+        for name in ("source_address", "destination_address")
+    },
+    **{IP[f"{end}_ip_{n}"]: _part("src_ipv4_src_ipv6") for end in ("src", "dst") for n in _WORDS},
+    **{
+        IP[name]: _part("udp_dport")
+        for name in ("source_port", "destination_port", "src_port", "dst_port")
+    },
+    **{read: _part("tcp_flags") for name, read in IP.items() if name.startswith("tcp_")},
+    L2["tcp_syn"]: _part("tcp_flags"),
+    **{
+        L2[name]: None
+        for name in (
+            "first_vlan_qualifier", "second_vlan_qualifier", "l3_type", "l2_ok", "l3_ok", "l4_ok"
+        )
+    },
+    IP["version"]: None,
+    IP["ipv6_version"]: None,
+}  # fmt: skip
+"""The part of a packet that decides a field, None for one that ``fields.base`` has; a field that is
+not here is decided by itself. Fields of one part are decided together, to look at fewer."""
 
 ICMP_OR_TCP: Final[dict[str, Read]] = {
     "window_size": _either(_transport(_TCP, 14, 2), _transport(_ICMP, 8, 2)),

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from emu.device.engine.eth.ste.actions import Meter, Planner
+from emu.device.engine.eth.ste.definers import Selection
 from emu.device.engine.eth.ste.entry import BadEntryError, Ste, decoded, hash_index
 from emu.device.engine.eth.steering.colors import marks_of
+from emu.device.engine.eth.steering.fields import source_port
+from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.objects.eth.flow import (
     FlowTable,
@@ -49,7 +52,8 @@ FIELDS_PER_CHANGE: Final = 128
 _AREA: Final = range(STEERING.start, STEERING.start + (1 << STEERING.log_size))
 _ALLOWING: Final = {IcmKind.TX_ALLOW: FlowTableType.NIC_TX}
 _VPORTS: Final = (IcmKind.VPORT_RX, IcmKind.VPORT_TX)
-_DROP: Final = FteAction(FteVerdict.DROP)
+_ONWARD: Final = (IcmKind.FLOW_TABLE, IcmKind.SAMPLER)
+"""Where other tables look at a packet."""
 
 
 class Walked(NamedTuple):
@@ -60,6 +64,9 @@ class Walked(NamedTuple):
     """The packet as it is then."""
     cost: int
     """Fields that have been read."""
+    parts: frozenset[Part] | None
+    """The parts of the packet, as it was before, that have decided all this, besides
+    ``fields.base``; None: it is decided anew for each packet."""
 
 
 class _WrongTurnError(Exception):
@@ -80,8 +87,10 @@ class SteeringMemory:
         meters: Table[FlowMeterAso],
         sees: Callable[[int], bool],
         gvmi: Callable[[int], int],
+        moved: Callable[[], int],
     ) -> None:
-        """``sees``: whether there is a vPort; ``gvmi``: the vhca id of its function."""
+        """``sees``: whether there is a vPort; ``gvmi``: the vhca id of its function; ``moved``:
+        how often functions have come and gone."""
         self._icm = icm
         self._planner = planner
         self._tirs = tirs
@@ -91,15 +100,32 @@ class SteeringMemory:
         self._meters = meters
         self._sees = sees
         self._gvmi = gvmi
+        self._moved = moved
         self.dropped: Counter[str] = Counter()
         """Packets that came to nothing that makes sense, by what they came to."""
 
-    def walk(self, table: FlowTable, headers: Headers, most: int, at: int = 0) -> Walked:
+    @property
+    def age(self) -> int:
+        """It grows whenever entries have changed, or something has gone that they lead to."""
+        return (
+            self._icm.changes + self._tirs.removed + self._tables.removed + self._counters.removed
+            + self._samplers.removed + self._meters.removed + self._moved()
+        )  # fmt: skip
+
+    def walk(
+        self,
+        table: FlowTable,
+        headers: Headers,
+        most: int,
+        at: int = 0,
+        before: Sequence[Step] = (),
+    ) -> Walked:
         """What becomes of a packet from a table's first entry on; ``most`` bounds the cost.
 
-        ``at`` is the address of another one where it goes on after a meter.
+        ``at`` is the address of another one where it goes on after a meter. ``before`` are the
+        steps that the packet has behind it.
         """
-        way = _Way(headers, self._gvmi)
+        way = _Way(headers, self._gvmi, before)
         try:
             end = self._follow(way, at or _root(table, headers), most)
             if way.meter is not None:
@@ -109,7 +135,8 @@ class SteeringMemory:
         except (_WrongTurnError, BadEntryError, FrameError) as error:
             self._note(str(error))
             action = FteAction(FteVerdict.DROP, counters=tuple(way.counters))
-        return Walked(action, way.headers, way.cost)
+            way.parts = None
+        return Walked(action, way.headers, way.cost, way.parts)
 
     def _note(self, why: str) -> None:
         self.dropped[why] += 1
@@ -125,7 +152,7 @@ class SteeringMemory:
                 raise _WrongTurnError("too many entries")
             ste = self._entry(address)
             way.cost += FIELDS_PER_ENTRY + FIELDS_PER_ACTION * ste.plan.actions
-            value = ste.definer.value(way.headers, ste.mask) if ste.definer is not None else 0
+            value = way.read(ste.definer) if ste.definer is not None else 0
             if value & ste.mask != ste.tag:
                 address = ste.miss
                 continue
@@ -136,7 +163,7 @@ class SteeringMemory:
             if way.meter is not None:
                 break
             if ste.hasher is not None:
-                value = ste.hasher.value(way.headers, ste.bytes_hashed) & ste.bytes_hashed
+                value = way.read(ste.hasher) & ste.bytes_hashed
                 address += STE_BYTES * hash_index(value, ste.size)
         return address
 
@@ -163,6 +190,7 @@ class SteeringMemory:
         aso = self._meters.get(given.number >> LOG_MOST_IN_RANGE)
         if aso is None or not aso.has(given.number):
             raise _WrongTurnError("no such flow meter")
+        way.look_again()
         marks = marks_of(table.table_type, given.register)
         metering = Metering(aso, given.number, given.place, given.before, marks)
         return way.action(FteVerdict.FORWARD, Onward(table, address), metering=metering)
@@ -177,10 +205,12 @@ class SteeringMemory:
             return way.action(FteVerdict.DROP)
         if _ALLOWING.get(kind) is table_type:
             return way.action(FteVerdict.ALLOW)
-        return way.action(FteVerdict.FORWARD, self._target(kind, number, table_type))
+        return way.action(FteVerdict.FORWARD, self._target(way, kind, number, table_type))
 
-    def _target(self, kind: IcmKind, number: int, table_type: FlowTableType) -> Object:
+    def _target(self, way: _Way, kind: IcmKind, number: int, table_type: FlowTableType) -> Object:
         target: Object | None = None
+        if kind in _ONWARD:
+            way.look_again()
         if kind is IcmKind.TIR and table_type is FlowTableType.NIC_RX:
             target = self._tirs.get(number)
         elif kind is IcmKind.FLOW_TABLE:
@@ -198,6 +228,8 @@ class SteeringMemory:
 
 
 _MOST_REASONS: Final = 64
+_SOURCE: Final[frozenset[Part]] = frozenset({source_port})
+"""It decides with which entry an FDB begins."""
 
 
 def _root(table: FlowTable, headers: Headers) -> int:
@@ -212,7 +244,9 @@ def _root(table: FlowTable, headers: Headers) -> int:
 class _Way:
     """What has become of a packet so far."""
 
-    def __init__(self, headers: Headers, gvmi: Callable[[int], int]) -> None:
+    def __init__(
+        self, headers: Headers, gvmi: Callable[[int], int], before: Sequence[Step]
+    ) -> None:
         found = headers if isinstance(headers, Marked) else marked(headers, {})
         found.gvmi = gvmi(found.source_port)
         self.headers = found
@@ -221,15 +255,38 @@ class _Way:
         self.tag = 0
         self.cost = 0
         self.meter: Meter | None = None
+        self.parts: frozenset[Part] | None = _SOURCE
+        self._is_changed = any(step.in_frame for step in before)
+        self._is_opaque = any(step.reshapes for step in before)
+
+    def read(self, selection: Selection) -> int:
+        """Some fields of the packet."""
+        if self._is_opaque or (self._is_changed and selection.is_deep):
+            self.parts = None
+        elif self.parts is not None and not selection.parts <= self.parts:
+            self.parts |= selection.parts
+        return selection.value(self.headers)
+
+    def look_again(self) -> None:
+        """What follows reads the packet as it is now."""
+        if self._is_opaque:
+            self.parts = None
 
     def take(self, ste: Ste) -> None:
         """Do what an entry says. Raises FrameError when that is impossible with the packet."""
-        steps, tag, self.meter, _ = ste.plan
-        if steps:
+        plan = ste.plan
+        self.meter = plan.meter
+        if plan.steps:
             self.cost += FIELDS_PER_CHANGE
-            self.headers = rewrite(self.headers, steps)
-            self.steps += steps
-        self.tag = tag or self.tag
+            if plan.parts is None or (self._is_opaque and plan.parts):
+                self.parts = None
+            elif self.parts is not None:
+                self.parts |= plan.parts
+            self._is_changed |= plan.in_frame
+            self._is_opaque |= plan.is_opaque
+            self.headers = rewrite(self.headers, plan.steps)
+            self.steps += plan.steps
+        self.tag = plan.tag or self.tag
 
     def action(
         self, verdict: FteVerdict, *targets: Object, metering: Metering | None = None

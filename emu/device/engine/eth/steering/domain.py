@@ -50,6 +50,8 @@ MAX_CHANGES: Final = 1024
 """Changes that are made to one packet, over all that it is delivered to. With more it is lost."""
 MOST_ASKED: Final = 8
 """Meters and samplers on the way of one packet. With more it is lost."""
+MOST_LEARNT: Final = 64
+"""Parts of packets that entries of software read, beyond which decisions are not kept."""
 CACHED: Final = 4096
 """Decisions that are kept."""
 CACHED_ITEMS: Final = 1 << 16
@@ -74,6 +76,27 @@ def decide(
     there is one more, the decision is to ask it (``Decision.asks``), and nothing is counted.
     """
     headers.vxlan_ports = domain.vxlan_ports
+    if domain.software is not None and domain.software.age != domain.age:
+        _forget_software(domain)
+    key = _key(domain, headers, root, answers)
+    decision = domain.decisions.get(key)
+    if decision is None:
+        decision = _walk(domain, headers, root or domain.root, answers)
+        if decision.parts is not None:
+            if decision.parts and _learn(domain, decision.parts):
+                key = _key(domain, headers, root, answers)
+            if domain.users.keys() >= decision.parts:
+                _keep(domain, key, decision)
+    for counter in decision.counters:
+        counter.packets += packets
+        counter.octets += octets
+    domain.steps += len(decision.counters) >> LOG_STEERED_PER_STEP
+    return decision
+
+
+def _key(
+    domain: FlowDomain, headers: Headers, root: FlowTable | None, answers: tuple[int, ...]
+) -> Hashable:
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])
@@ -81,16 +104,25 @@ def decide(
         key = (root.handle, key)
     if answers:
         key = (answers, key)
-    decision = domain.decisions.get(key)
-    if decision is None:
-        decision = _walk(domain, headers, root or domain.root, answers)
-        if decision.is_kept:
-            _keep(domain, key, decision)
-    for counter in decision.counters:
-        counter.packets += packets
-        counter.octets += octets
-    domain.steps += len(decision.counters) >> LOG_STEERED_PER_STEP
-    return decision
+    return key
+
+
+def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
+    """Let these parts decide which packets are alike, as far as there is room; if any is new."""
+    new = parts - domain.users.keys()
+    if not new or len(domain.learnt) + len(new) > MOST_LEARNT:
+        return False
+    domain.learnt |= new
+    _use(domain, new)
+    return True
+
+
+def _forget_software(domain: FlowDomain) -> None:
+    """Entries of software have changed."""
+    domain.age = domain.software.age
+    _disuse(domain, domain.learnt)
+    domain.learnt.clear()
+    domain.flush()
 
 
 def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: int) -> Decision:
@@ -102,7 +134,7 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
     decision = domain.decisions.get(key)
     if decision is None:
         decision = _walk(domain, headers, domain.root, (), is_beside=True)
-        if decision.is_kept:
+        if decision.parts == frozenset():
             _keep(domain, key, decision)
     for counter in decision.counters:
         counter.packets += packets
@@ -153,17 +185,17 @@ def _walk(
     tables = groups = fields = changes = 0
     asks: Metering | Sampler | None = None
     known = iter(answers)
-    is_kept = True
+    parts: frozenset[Part] | None = frozenset()
     while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         way = ways.pop()
         table = way.table
         tables += 1
         entry, after = None, None
         if table.software is not None:
-            is_kept = False
-            action, after, cost = table.software.walk(
-                table, way.headers, MAX_FIELDS - fields, way.at
+            action, after, cost, read = table.software.walk(
+                table, way.headers, MAX_FIELDS - fields, way.at, way.steps
             )
+            parts = None if parts is None or read is None else parts | read
             fields += cost
         for group in table.groups:
             groups += 1
@@ -221,10 +253,10 @@ def _walk(
     missed |= bool(ways)
     domain.steps += tables + groups + fields + changes >> LOG_STEERED_PER_STEP
     if asks is not None:
-        return Decision((), (), False, False, False, asks=asks, is_kept=is_kept)
+        return Decision((), (), False, False, False, asks=asks, parts=parts)
     return Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
-        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed, is_kept=is_kept,
+        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed, parts=parts,
     )  # fmt: skip
 
 

@@ -1,0 +1,172 @@
+"""What a packet costs that passes an embedded switch whose tables the driver has written itself.
+
+It comes by the cable, passes three tables of steering entries, of which the second is hashed, and
+is received by the manager's queues as a representor's packets are: by the register that the tables
+have set. Prints a table, or JSON with --json.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+import click
+from engine import sample
+from ethernet import BATCH, Netdev, packet
+from figures import Goal, Row, Section
+from own_run import json_option, show
+
+from emu.device.adapter.adapter import Adapter
+from emu.device.engine.esw.switch import EmbeddedSwitch
+from emu.device.engine.eth.receive import arrive
+from emu.device.models import LINKS
+from emu.device.models.software_steering import with_software_steering
+from emu.device.models.switching import with_switch
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
+from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, SwIcm
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.flow_fields import match_beside, to_table
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import MACS, TCP
+from emu.driver.ethernet.steering_entries import SoftwareTables, always_miss, entry, index_of
+from emu.driver.world.tap_wire import TapWire
+from layouts.enums import Op, PortType
+from layouts.eth_enums import FlowTableType
+
+MOST_US = 25.0
+MOST_FOR_RULES = 1.1
+RULES = 10_000
+FLOWS = 16
+LOG_ICM, LOG_TABLE = 24, 16
+L2_SOURCE, IPV4 = 0x0005, 0x0007
+FDB = FlowTableType.FDB
+MARK = 0x1234_0000
+BYTES_HASHED = 0xFFF1
+_MISC_2 = 8
+_MASK = b"\xff" * 12 + b"\0\0\0\xff"
+
+
+class Representor(Netdev):
+    """The manager of a switch, whose queues get what the tables lead to it."""
+
+    def __init__(self, rules: int) -> None:
+        model = with_switch(with_software_steering(LINKS["connectx6dx"][PortType.ETH]))
+        self.switch: EmbeddedSwitch = EmbeddedSwitch(TapWire(), arrive)
+        super().__init__(adapter=Adapter(model, 1, self.switch))
+        self.tables = SoftwareTables(self.node, LOG_ICM)
+        self.flows = [packet(1514, number) for number in range(FLOWS)]
+        self._fill(rules)
+        self.node.driver.must(
+            Op.MODIFY_ESW_VPORT_CONTEXT, field_select={"fdb_to_vport_reg_c_id": 1},
+            esw_vport_context={"fdb_to_vport_reg_c_id": 1},
+        )  # fmt: skip
+
+    def steer(self, flows: Flows) -> int:
+        """As the representors' table is in front (core/en_rep.c, core/eswitch_offloads.c)."""
+        root = super().steer(flows)
+        front = flows.table(0, log_size=2)
+        criteria = match_beside({0: 0xFFFF_0000})
+        group = flows.group(front, 0, 0, enable=_MISC_2, match_criteria=criteria)
+        flows.entry(front, 0, group, to_table(root), value=match_beside({0: MARK}))
+        return front
+
+    def _tag(self, number: int) -> bytes:
+        if number < FLOWS:
+            headers = parse(self.flows[number])
+            return headers.addresses + headers.ports + b"\0\0\0" + bytes((TCP,))
+        return number.to_bytes(12, "big") + b"\0\0\0" + bytes((TCP,))
+
+    def _fill(self, rules: int) -> None:
+        """Rules of five fields each in the second table, those of the flows among them."""
+        tables = self.tables
+        drop = icm_address(IcmKind.FDB_RX_DROP)
+        context = self.node.driver.must(Op.QUERY_ESW_VPORT_CONTEXT).esw_vport_context
+        own = context.sw_steering_vport_icm_address_rx
+        mark = b"\x06\x90\x20\x20" + MARK.to_bytes(4, "big")
+        tables.write(HEADER_MODIFY.start, mark, HEADER_MODIFY)
+        last = tables.place(entry(hit=own, action=b"\x0f\x01\x00\x00"))
+        size = 1 << LOG_TABLE
+        slots: dict[int, bytes] = {}
+        number = 0
+        while len(slots) < max(rules, FLOWS):
+            tag = self._tag(number)
+            at = index_of(tag, BYTES_HASHED, size)
+            if at not in slots:
+                slots[at] = entry(IPV4, mask=_MASK, tag=tag, miss=drop, hit=last)
+            elif number < FLOWS:
+                raise RuntimeError("two flows find one place")
+            number += 1
+        empty = always_miss(drop)
+        table = tables.place(*(slots.get(at, empty) for at in range(size)), size=size)
+        mask = bytes(4) + b"\xff" * 6
+        first = entry(
+            L2_SOURCE, mask=mask, tag=bytes(4) + MACS[6:], miss=drop, hit=table, size=size,
+            next_lookup=IPV4, byte_mask=BYTES_HASHED,
+        )  # fmt: skip
+        root = tables.table(tables.place(first), FDB, tables.place(entry(hit=drop)))
+        Flows(self.node.driver, FDB).set_root(root)
+
+
+def passing(representor: Representor, anew: bool) -> Callable[[], float]:
+    """Microseconds for each packet; ``anew``: an entry has been written before each."""
+    icm = representor.hca.icm
+    assert icm is not None
+    (entries, *_) = representor.hca.objects[SwIcm]
+    frames = [Frame(representor.flows[number % FLOWS], 0, True) for number in range(BATCH)]
+
+    def take() -> float:
+        for frame in frames[:FLOWS]:
+            representor.switch.receive(frame)
+        representor.node.settle()
+        start = time.perf_counter_ns()
+        for frame in frames:
+            if anew:
+                icm.hold(entries, entries.start + entries.length - STE_BYTES, STE_BYTES)
+            representor.switch.receive(frame)
+        elapsed = time.perf_counter_ns() - start
+        representor.node.settle()  # the round ends
+        found = sum(channel.clean() for channel in representor.rqs)
+        if found != FLOWS + BATCH:
+            raise RuntimeError(f"{found} packets received, not {FLOWS + BATCH}")
+        return elapsed / 1000 / BATCH
+
+    return take
+
+
+def rows(count: int) -> list[Row]:
+    """With few rules and with many, and what the first packet after a change costs."""
+    few, many = Representor(FLOWS), Representor(RULES)
+    taken: Sequence[list[float]] = sample(
+        count, passing(few, False), passing(many, False), passing(many, True)
+    )
+    name = "to a representor, 1514 B"
+    return [
+        Row(f"{name}, {FLOWS} rules", "us", taken[0], goal=Goal(MOST_US)),
+        Row(
+            f"{name}, {RULES:,} rules; beside it {FLOWS}", "us", taken[1], taken[0],
+            Goal(MOST_FOR_RULES, of_ratio=True),
+        ),
+        Row(f"{name}, after an entry was written", "us", taken[2]),
+    ]  # fmt: skip
+
+
+@click.command()
+@click.option("--count", default=50, show_default=True, help="Samples of each.")
+@json_option
+def main(count: int, as_json: bool) -> None:
+    """Measure what a packet costs in an embedded switch."""
+    logging.disable()
+    show(
+        [
+            Section(
+                "switched", "Embedded switch, three tables of software, in one process", rows(count)
+            )
+        ],
+        as_json=as_json,
+    )
+
+
+if __name__ == "__main__":
+    main()
