@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 import attacks.client
+import attacks.entries
 import attacks.eth
 import attacks.guest
 import attacks.keys
@@ -34,7 +35,7 @@ PATIENCE_S = 900.0
 
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
-    attacks.streams, attacks.trains, attacks.tunnels,
+    attacks.streams, attacks.trains, attacks.tunnels, attacks.entries,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 

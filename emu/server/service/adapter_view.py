@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def adapter(hca: Hca) -> dict[str, Any]:
     """What a function manages: its ``switch``, and the ``lag`` that it is the master of.
 
-    Neither is told of a function that has none.
+    Neither is told of a function that has none. ``steering_entries`` are packets that entries of
+    software's tables have dropped because they make no sense, by reason, if there are any.
     """
     told: dict[str, Any] = {}
     if hca.eswitch is not None:
@@ -21,6 +22,9 @@ def adapter(hca: Hca) -> dict[str, Any]:
     lag = hca.adapter.board.lag_of(hca.vhca)
     if lag is not None:
         told["lag"] = {"remap": list(lag.remap), "vports": lag.has_vports}
+    memory = hca.steering_memory
+    if memory is not None and memory.dropped:
+        told["steering_entries"] = dict(memory.dropped)
     return told
 
 

@@ -129,6 +129,7 @@ def test_a_manager_says_what_its_switch_and_lag_do(server, monkeypatch):
     sfs = [{"function_id": 0x8000, "sfnum": 7, "state": "IN_USE", "objects": 93}]
     told["functions"][0]["switch"] = {"decides": True, "sfs": sfs}
     told["functions"][1]["switch"] = {"decides": False, "sfs": []}
+    told["functions"][1]["steering_entries"] = {"too many entries": 1234}
     told["functions"][1]["lag"] = {"remap": [1, 1], "vports": True}
     server(told)
     out = io.StringIO()
@@ -138,6 +139,7 @@ def test_a_manager_says_what_its_switch_and_lag_do(server, monkeypatch):
     assert "function 0: its FDB decides (switchdev)" in lines
     assert "function 0: sub-function 0x8000: sfnum 7, IN_USE, 93 objects" in lines
     assert "function 15: its switch has no FDB (legacy)" in lines
+    assert "function 15: steering entries: too many entries: 1,234 packets dropped" in lines
     assert "function 15: LAG: affinity 1 by port 1, 2 by port 1; one vPort" in lines
 
 

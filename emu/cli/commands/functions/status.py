@@ -126,7 +126,7 @@ def _segment(segment: Mapping[str, Any]) -> Table:
 
 
 def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
-    """Its embedded switch, the sub-functions, and the LAG that it is the master of."""
+    """Its embedded switch, sub-functions, software's tables, and the LAG that it is master of."""
     if switch := function.get("switch"):
         yield (
             "its FDB decides (switchdev)" if switch["decides"] else "its switch has no FDB (legacy)"
@@ -134,6 +134,8 @@ def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
         for sf in switch["sfs"]:
             about = f"sfnum {sf['sfnum']}, {sf['state']}, {sf['objects']} objects"
             yield f"sub-function {sf['function_id']:#x}: {about}"
+    for why, count in function.get("steering_entries", {}).items():
+        yield f"steering entries: {one_line(why)}: {count:,} packets dropped"
     if lag := function.get("lag"):
         ways = (f"{affinity} by port {port}" for affinity, port in enumerate(lag["remap"], 1))
         yield f"LAG: affinity {', '.join(ways)}; {'one vPort' if lag['vports'] else 'two vPorts'}"

@@ -6,7 +6,12 @@ import struct
 import pytest
 from helpers.device.reachable import still_reached
 
-from emu.device.engine.eth.ste.walk import FIELDS_PER_ACTION, FIELDS_PER_ENTRY
+from emu.device.engine.eth.ste.walk import (
+    FIELDS_PER_ACTION,
+    FIELDS_PER_ENTRY,
+    MOST_REASONS,
+    OTHER_REASONS,
+)
 from emu.device.engine.eth.steering.egress import Leaving, steered
 from emu.device.engine.eth.steering.route import route
 from emu.device.models import LINKS
@@ -26,6 +31,7 @@ from emu.driver.ethernet.steering_entries import (
     index_of,
     make_icm,
 )
+from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, GeneralObject, Op, PortType, Status
 from layouts.eth_enums import DispType, FlowTableType, ReformatType
 
@@ -485,3 +491,17 @@ def test_nothing_leads_to_what_is_gone(received, tables, tir, node, clock, end):
     while node.function.remains:
         node.function.remains.free_some()
     assert still_reached([clock, node.function], gone) == []
+
+
+def test_drops_are_told_by_reason(received, tables, hca):
+    """As many reasons as there is room for by name; the log has a line for each."""
+    assert "steering_entries" not in adapter(hca)
+    at = tables.place(entry(hit=STEERING.start + (1 << 29)))
+    for _ in range(3):
+        assert received(at) == []
+    assert adapter(hca)["steering_entries"] == {"nothing is written where an entry should be": 3}
+    for number in range(1, MOST_REASONS + 10):
+        assert received(tables.place(entry(hit=RX_DROP, entry_format=0x10 + number % 200))) == []
+    told = adapter(hca)["steering_entries"]
+    assert len(told) == MOST_REASONS + 1
+    assert told[OTHER_REASONS] == 10

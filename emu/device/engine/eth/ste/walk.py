@@ -139,11 +139,11 @@ class SteeringMemory:
         return Walked(action, way.headers, way.cost, way.parts)
 
     def _note(self, why: str) -> None:
+        if why not in self.dropped and len(self.dropped) >= MOST_REASONS:
+            why = OTHER_REASONS
         self.dropped[why] += 1
         if self.dropped[why] == 1:
             log.warning("steering entries: %s: the packet is dropped", why)
-        if len(self.dropped) > _MOST_REASONS:
-            self.dropped.clear()
 
     def _follow(self, way: _Way, address: int, most: int) -> int:
         """The address of an object to which entries lead."""
@@ -227,7 +227,9 @@ class SteeringMemory:
         return target
 
 
-_MOST_REASONS: Final = 64
+MOST_REASONS: Final = 64
+"""Why packets are dropped: reasons that are counted and told of one by one."""
+OTHER_REASONS: Final = "other reasons"
 _SOURCE: Final[frozenset[Part]] = frozenset({source_port})
 """It decides with which entry an FDB begins."""
 

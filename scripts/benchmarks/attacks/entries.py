@@ -1,0 +1,139 @@
+"""Hostile flow tables of software: entries in circles, long ways, and nonsense."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from rig import MappedMemory
+
+from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
+from emu.device.adapter.adapter import Adapter
+from emu.device.engine.esw.switch import EmbeddedSwitch
+from emu.device.engine.eth.receive import arrive
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.models.software_steering import with_software_steering
+from emu.device.models.switching import with_switch
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
+from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.ethernet.steering_entries import SoftwareTables, entry
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.tap_wire import TapWire
+from firmware_cmds import TABLE
+from layouts.enums import PortType
+from layouts.eth_enums import FlowTableType
+
+REQUESTS = 512
+"""Frames by one doorbell."""
+CHAIN = 4096
+IPV6_SOURCE, FIVE_TUPLE = 0x0109, 0x0007
+FDB = FlowTableType.FDB
+_DROP = icm_address(IcmKind.FDB_TX_DROP)
+_LISTED = b"\x07\x0e\x28\x08\0\0\0\xff"
+"""It adds to the time to live."""
+
+
+class Author:
+    """The manager of a switch, which writes the tables of its FDB itself."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.wire, self.loop = TapWire(), WatchedLoop(watch)
+        model = with_switch(with_software_steering(LINKS["connectx6dx"][PortType.ETH]))
+        adapter = Adapter(model, 1, EmbeddedSwitch(self.wire, arrive))
+        memory = MappedMemory(16 << 20)
+        self.function = Function(
+            model, HcaOptions(guid=2), TABLE, memory, IrqList(), self.loop, None,
+            vhca=adapter.manager,
+        )  # fmt: skip
+        watch.knows(self.function)
+        bar = WatchedBar(watch.unwatched(), [self.function])
+        self.node = Node(self.function, Driver(bar, memory, self.function.interrupts).probe())
+        driver = self.node.driver
+        self.sq = SendQueue(self.node, log_size=12, tisn=create_tis(driver, alloc_td(driver)))
+        self.tables = SoftwareTables(self.node)
+        self.tables.write(HEADER_MODIFY.start, _LISTED * 255, HEADER_MODIFY)
+
+    def begin_at(self, root: int) -> None:
+        """Let all packets begin at an entry."""
+        Flows(self.node.driver, FDB).set_root(self.tables.table(root, FDB, root))
+
+    def send(self, frames: list[bytes]) -> Iterator[None]:
+        """Send these frames by one doorbell, as a pattern does."""
+        for frame in frames:
+            self.sq.send(frame, ring=False, flags=0)
+        yield
+        self.sq.ring_doorbell()
+        self.loop.run()
+
+
+def new_flows(count: int = REQUESTS) -> list[bytes]:
+    """Frames of which no two are alike."""
+    return [Packet(source=number.to_bytes(4, "big")).frame() for number in range(count)]
+
+
+def _chain(author: Author, made: Callable[[int, int], bytes], last: int) -> int:
+    """Entries, each made of its number and where the next one is; the address of the first."""
+    start = STEERING.start
+    places = [start + STE_BYTES * number for number in range(CHAIN)]
+    following = [*places[1:], last]
+    author.tables.place(*(made(number, next_) for number, next_ in enumerate(following)))
+    return start
+
+
+@pattern(f"steering entries in a circle, {REQUESTS} new flows")
+def circle(watch: Watch) -> Iterator[None]:
+    author = Author(watch)
+    author.tables.place(entry(hit=STEERING.start))
+    author.begin_at(STEERING.start)
+    yield from author.send(new_flows())
+
+
+@pattern(f"a chain of {CHAIN} steering entries that compare, {REQUESTS} new flows")
+def long_chain(watch: Watch) -> Iterator[None]:
+    author = Author(watch)
+    ones = b"\xff" * 16
+    author.begin_at(
+        _chain(author, lambda number, to: entry(FIVE_TUPLE, mask=ones, tag=ones, miss=to), _DROP)
+    )
+    yield from author.send(new_flows())
+
+
+@pattern(f"a chain of steering entries with 255 actions each, {REQUESTS} new flows")
+def many_actions(watch: Watch) -> Iterator[None]:
+    author = Author(watch)
+    listed = b"\x0f\xff\0\0"
+    author.begin_at(_chain(author, lambda number, to: entry(hit=to, action=listed), _DROP))
+    yield from author.send(new_flows())
+
+
+@pattern(f"a chain of steering entries that push and pop tags, {REQUESTS} new flows")
+def many_moves(watch: Watch) -> Iterator[None]:
+    author = Author(watch)
+    push, pop = b"\x0a\0\x0c\0\x81\0\0\5", b"\x08\x02\0\2"
+    author.begin_at(
+        _chain(author, lambda number, to: entry(hit=to, action=pop if number % 2 else push), _DROP)
+    )
+    yield from author.send(new_flows())
+
+
+@pattern(f"steering entries of nonsense, {REQUESTS} new flows")
+def nonsense(watch: Watch) -> Iterator[None]:
+    """Random bytes behind formats that there are, and addresses of other entries."""
+    author, rng = Author(watch), random.Random(1)
+
+    def made(number: int, to: int) -> bytes:
+        body = bytearray(entry(hit=to, miss=to))
+        for _ in range(rng.randrange(4)):
+            body[rng.randrange(STE_BYTES)] = rng.randrange(256)
+        return bytes(body)
+
+    author.begin_at(_chain(author, made, STEERING.start))
+    yield from author.send(new_flows())
