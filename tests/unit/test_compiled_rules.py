@@ -84,6 +84,24 @@ def constants(source):
                 yield f"{node.name}.{target.id}", is_class_var
 
 
+def unhashable(source):
+    """Classes that compare without a hash: Python keeps the hash of ``object``, C does not."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            if methods & {"__lt__", "__le__", "__gt__", "__ge__"} and "__hash__" not in methods:
+                yield node.name
+
+
+def slices(source):
+    """Calls of ``slice``."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "slice"
+    ]
+
+
 def test_what_is_compiled_is_there():
     assert all((ROOT / name).is_dir() for name in ROOMS)
     assert all((ROOT / name).is_file() for name in (*MODULES, *LEFT_OUT))
@@ -116,6 +134,15 @@ def test_nobody_outside_derives_from_a_class_inside():
     assert not {str(path): names for path, names in found.items() if names}
 
 
+def test_what_is_compared_can_be_hashed():
+    assert not [(str(path), name) for path in COMPILED for name in unhashable(path.read_text())]
+
+
+def test_no_slice_objects():
+    """Bytes that are sliced by one are indexed by a number, and fail."""
+    assert not [str(path) for path in COMPILED if slices(path.read_text())]
+
+
 @pytest.mark.parametrize(
     ("clauses", "found"),
     [
@@ -133,3 +160,10 @@ def test_the_other_check_sees():
     assert derived(line + "class A(Object): pass\nclass B(A): pass") == ["A"]
     assert derived("from emu.device.objects.object import Object as O\nclass A(O): pass") == ["A"]
     assert derived("from typing import Protocol\nclass A(Protocol[int]): pass") == []
+
+
+def test_the_checks_of_hashes_and_slices_see():
+    compared = "class A:\n def __lt__(self, other): return True\n"
+    assert [*unhashable(compared)] == ["A"]
+    assert not [*unhashable(f"{compared} def __hash__(self): return 1")]
+    assert slices("span = slice(1, 2)") == [1]

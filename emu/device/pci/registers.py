@@ -190,18 +190,20 @@ class Bank:
             for span, window, register, on_write in self._writers
             if _overlap(span, offset, len(data))
         ]
-        self._store(slice(offset, offset + len(data)), data)
+        self._store(offset, data)
         for on_write, window, before in started:
             on_write(window, before)
 
-    def _store(self, span: slice, data: bytes) -> None:
+    def _store(self, offset: int, data: bytes) -> None:
         """One masked write; as little-endian integers, so that any width takes one step."""
-        given, old, writable, clearable = (
-            int.from_bytes(picture, "little")
-            for picture in (data, self._value[span], self._rw[span], self._w1c[span])
+        end = offset + len(data)
+        given = int.from_bytes(data, "little")
+        old, writable, clearable = (
+            int.from_bytes(picture[offset:end], "little")
+            for picture in (self._value, self._rw, self._w1c)
         )
         new = (old & ~writable | given & writable) & ~(given & clearable)
-        self._value[span] = new.to_bytes(len(data), "little")
+        self._value[offset:end] = new.to_bytes(len(data), "little")
 
     def reset(self, *, keep_sticky: bool = False) -> None:
         """Set every register to its reset value, except for sticky bits if these are to be kept."""

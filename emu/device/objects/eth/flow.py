@@ -276,9 +276,6 @@ class FlowGroup(Object):
         self.by_key: dict[Key, list[FlowEntry]] = {}
         """Entries with one key, the lowest index first: it is the one that is found."""
 
-    def __lt__(self, other: FlowGroup) -> bool:
-        return self.first < other.first
-
     def about(self) -> dict[str, object]:
         return {
             "table": self.table.handle, "first": self.first, "last": self.last,
@@ -291,7 +288,7 @@ class FlowGroup(Object):
     def add(self, entry: FlowEntry) -> None:
         """Put an entry at its index, which must be free."""
         self.entries[entry.index] = entry
-        insort(self.by_key.setdefault(entry.key, []), entry)
+        insort(self.by_key.setdefault(entry.key, []), entry, key=lambda each: each.index)
 
     def discard(self, entry: FlowEntry) -> None:
         """Take an entry out."""
@@ -344,9 +341,6 @@ class FlowEntry(Object):
         self.key = key
         self.action = action
         self.ctx = ctx
-
-    def __lt__(self, other: FlowEntry) -> bool:
-        return self.index < other.index
 
     def takes(self, headers: Any) -> bool:
         """Whether it is for packets from where this one comes, which is in a switch."""

@@ -167,10 +167,10 @@ class FlowMeterAso(Object):
         """Change parameters. A meter whose parameters are written begins anew."""
         index, old = number - self.first, self._data[number - self.first]
         for place in range(METERS_PER_OBJECT):
-            span = slice(place * PARAMETERS_BYTES, (place + 1) * PARAMETERS_BYTES)
-            if old[span] != data[span]:
+            first, end = place * PARAMETERS_BYTES, (place + 1) * PARAMETERS_BYTES
+            if old[first:end] != data[first:end]:
                 self._meters.pop((index, place), None)
-                old[span] = data[span]
+                old[first:end] = data[first:end]
 
     def meter(self, number: int, place: int) -> FlowMeter:
         """One of the two meters of an object."""

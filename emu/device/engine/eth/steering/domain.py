@@ -360,7 +360,7 @@ def forget_underlays(domain: FlowDomain, table: FlowTable) -> None:
 
 def add_group(domain: FlowDomain, group: FlowGroup) -> None:
     """Let packets of its table be compared with a group."""
-    insort(group.table.groups, group)
+    insort(group.table.groups, group, key=lambda each: each.first)
     _use(domain, group.criteria.parts)
     domain.flush()
 
