@@ -360,6 +360,7 @@ class TestAFullWay:
         assert (len(cable.sent), told) == (3, [True] * 5)
 
 
+@pytest.mark.pure("it receives in the wire's place")
 def test_a_frame_that_resets_the_function():
     """Those behind it are gone, and the loop goes on."""
     (node,) = on_one_segment(HandClock(), 1)
@@ -385,7 +386,7 @@ class TestDatagramsWithoutAGid:
     @pytest.mark.parametrize(("index", "gid"), [(9, ipv4(2)), (1, None), (1, bytes(16))])
     def test_lost(self, node, index, gid):
         hca = node.hca
-        to = replace(hca.link.vector(av.new(**node.vector_to(node)).buf), gid=gid)
+        to = replace(hca.link.vector(bytes(av.new(**node.vector_to(node)))), gid=gid)
         origin = hca.link.origin(replace(to, sgid_index=index), 5, 0xFFFF, 0)
         wire, data = hca.wire, [memoryview(b"lost")]
         wire.datagram(hca, Datagram(to, data, 4, None, solicited=False), origin)

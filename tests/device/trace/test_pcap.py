@@ -4,7 +4,6 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -63,25 +62,28 @@ def segments(clock):
 
 
 @pytest.fixture
-def functions(clock, segments):
+def cables(segments):
+    """Of two functions on one segment."""
+    return [segments.plug(f"function {number}", 0) for number in range(len(MACS))]
+
+
+@pytest.fixture
+def functions(clock, cables):
     """Two Ethernet functions on one segment, whose links are up."""
     functions = []
-    for number, mac in enumerate(MACS):
-        cable = segments.plug(f"function {number}", 0)
+    for number, (mac, cable) in enumerate(zip(MACS, cables)):
         options = HcaOptions(guid=0x1000 + number, mac=mac)
         model = LINKS["connectx6dx"][PortType.ETH]
         function = Function(
             model, options, TABLE, Memory(), IrqList(), clock, LocalFabric(clock), eth_wire=cable
         )
         function.hca.eth.set_admin(up=True)
-        cast(Any, function).cable = cable
         functions.append(function)
     return functions
 
 
 @pytest.fixture
-def capture(path, clock, functions):
-    cables = [function.cable for function in functions]
+def capture(path, clock, functions, cables):
     capture = Capture(PcapOptions(path), clock, functions, cables, LocalFabric(clock))
     return Shark(path, capture)
 
@@ -124,15 +126,13 @@ def test_a_fault_is_told_with_the_next_packet(functions, capture):
     assert "fault off: link at load" in capture.rows("frame.comment")[0][0]
 
 
-def test_without_a_capture_nothing_is_asked(functions, path, clock):
-    cables = [function.cable for function in functions]
+def test_without_a_capture_nothing_is_asked(functions, cables, path, clock):
     capture = Capture(PcapOptions(path), clock, functions, cables, LocalFabric(clock))
     capture.close()
     assert [cable.watcher for cable in cables] == [None, None]
 
 
-def test_a_capture_that_ends_lets_go_of_the_functions(functions, clock, caplog):
-    cables = [function.cable for function in functions]
+def test_a_capture_that_ends_lets_go_of_the_functions(functions, cables, clock, caplog):
     capture = Capture(PcapOptions(Path("/dev/full")), clock, functions, cables, LocalFabric(clock))
     send(functions[0], Frame(Packet().frame().ljust(60, b"\0")))
     clock.advance(1_000_000_000)

@@ -100,7 +100,7 @@ def test_a_manager_behind_a_port_is_asked_itself(smis):
 def test_no_partition_keeps_them_out(smis, pair):
     """SMPs have no P_Key (IBTA 10.9.8)."""
     for node in pair:
-        node.hca.port.pkeys = [0]
+        node.hca.port.pkeys = (0,)
     assert smis[0].ask(SmpAttr.NODE_INFO, 1, 2).status == DIRECTION
 
 

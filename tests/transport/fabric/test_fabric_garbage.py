@@ -376,7 +376,7 @@ def _packet_of(kind, slid):
     packet = Packet(op, 0x40, 0)
     for name in slots(Packet):
         if not hasattr(packet, name):
-            setattr(packet, name, 0)
+            setattr(packet, name, None if name == "grh" else 0)
     return Route(1, slid, 0, 0xFFFF, None).frame(packet)
 
 

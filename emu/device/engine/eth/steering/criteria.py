@@ -7,7 +7,7 @@ match_criteria_enable selects count.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, SupportsBytes
 
 from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, cvlan_tag_alone
 from emu.device.engine.eth.steering.match_field import Part
@@ -57,7 +57,8 @@ def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
     return found
 
 
-def _number(value: int | bytes) -> int:
+def _number(value: int | SupportsBytes) -> int:
+    """A field, which can be a structure of its own."""
     return value if isinstance(value, int) else int.from_bytes(bytes(value), "big")
 
 
