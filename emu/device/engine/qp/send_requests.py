@@ -23,10 +23,11 @@ from emu.device.engine.mr.rights import (
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.wqe import messages
+from emu.device.engine.wqe.atomic import in_completion
 from emu.device.engine.wqe.registry import WQE_OPS, Work
 from emu.device.engine.wqe.umr import BindError
 from emu.device.objects.memory.views import Views
-from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
@@ -144,6 +145,8 @@ def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
     if message.op in _SCATTERED and wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
         wqe.scattered = bytearray(qp.cs_req)
         message.reply = (memoryview(wqe.scattered)[: message.length],)
+        if message.op in ATOMICS:
+            message.old_value = in_completion(message.length)
 
 
 def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:

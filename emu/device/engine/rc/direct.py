@@ -16,7 +16,6 @@ from emu.device.engine.rc.agreement import agree
 from emu.device.engine.rc.receive import check_resource, keep
 from emu.device.engine.rc.remote import begin_rdma
 from emu.device.engine.rc.responder import complete, execute, execute_atomic
-from emu.device.engine.wqe.atomic import reply_word
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.device.objects.queues.outcome import NEEDS_PACKETS, Dropped, InPieces, Nak, Outcome, RnrNak
@@ -148,7 +147,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     old = execute_atomic(hca, qp, message)
     if isinstance(old, Outcome):
         return old
-    copy(message.reply, (memoryview(reply_word(hca, message.length).pack(old)),))
+    copy(message.reply, (memoryview(message.old_value.pack(old)),))
     return None
 
 

@@ -51,11 +51,20 @@ def atomic_word(hca: Hca, size: int) -> Struct:
 
 
 def reply_word(hca: Hca, size: int) -> Struct:
-    """The old value as the requester gets it: the mode is about 8 bytes, others are big-endian.
+    """The old value in the requester's memory: the mode is about 8 bytes, others are big-endian.
 
     Source: UCX, uct_ib_mlx5_devx_md_open: ext_atomic_arg_sizes_be.
     """
-    return atomic_word(hca, size) if size == ATOMIC_BYTES else _WORDS[size][0]
+    return atomic_word(hca, size) if size == ATOMIC_BYTES else in_completion(size)
+
+
+def in_completion(size: int) -> Struct:
+    """The old value in a completion: big-endian, whatever the mode.
+
+    Source: UCX, rc_mlx5_iface.c, which overrides the handlers of little-endian replies for it;
+    libmlx5 copies the bytes as they are (qp.c: mlx5_copy_to_send_wqe).
+    """
+    return _WORDS[size][0]
 
 
 def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) -> Message:
@@ -70,6 +79,7 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
         message.compare = 0
     elif op is MsgOp.MASKED_FETCH_ADD:
         message.swap_add_mask = message.compare_mask = 0
+    message.old_value = reply_word(hca, size)
     message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
     if message.length != size:
         raise BadWqeError(f"the answer to an atomic takes {size} bytes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.memory.views import Views
@@ -91,6 +92,8 @@ class Message:
     """Of an atomic; in a FETCH_ADD, the top bits of fields that are added separately."""
     swap_add_mask = 0xFFFF_FFFF_FFFF_FFFF
     compare_mask = 0xFFFF_FFFF_FFFF_FFFF
+    old_value: Struct = Struct(">Q")
+    """How the requester gets the value that an atomic found."""
 
     def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
         self.op = op

@@ -17,7 +17,6 @@ from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
-from emu.device.engine.wqe.atomic import reply_word
 from emu.device.engine.wqe.messages import piece
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
@@ -165,8 +164,8 @@ class PacketCompleter:
         elif old >> 8 * request.length:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"{old:#x} for {request.length} bytes")
         else:
-            word = reply_word(self._connection.hca, request.length)
-            self._take(request, memoryview(word.pack(old)), 0)
+            assert request.message is not None
+            self._take(request, memoryview(request.message.old_value.pack(old)), 0)
 
     def _take(self, request: WindowRequest, data: memoryview, offset: int) -> None:
         """Write response data to the request's memory; the key may be gone by now."""
