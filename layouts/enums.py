@@ -430,6 +430,8 @@ class GeneralObject(IntEnum):
     """Types of general objects (rdma-core's mlx5_ifc.h: MLX5_OBJ_TYPE_*)."""
 
     SW_ICM = 0x8
+    ENCRYPTION_KEY = 0xC
+    CRYPTO_LOGIN = 0x1F
     SAMPLER = 0x20
     FLOW_METER_ASO = 0x24
     SCHEDULING_ELEMENT = 0x26

@@ -1,4 +1,4 @@
-"""General objects: reserved queue pair numbers, flow meters and samplers, scheduling elements.
+"""General objects: reserved queue pair numbers, meters, samplers, scheduling elements, crypto keys.
 
 A process that makes its queue pairs elsewhere takes a number from here for rdma_cm, which tells
 connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.queues.queue import ReservedQpn
+from firmware_cmds.function import crypto_login, dek
 from firmware_cmds.objects import scheduling, sw_icm
 from firmware_cmds.steering import flow_meter, flow_sampler
 from layouts.enums import GeneralObject, Op, Status
@@ -36,6 +37,8 @@ class _Maker(Protocol):
 
 
 _MAKERS: Mapping[int, _Maker] = {
+    GeneralObject.ENCRYPTION_KEY: dek,
+    GeneralObject.CRYPTO_LOGIN: crypto_login,
     GeneralObject.FLOW_METER_ASO: flow_meter,
     GeneralObject.SAMPLER: flow_sampler,
     GeneralObject.SCHEDULING_ELEMENT: scheduling,
@@ -84,14 +87,18 @@ def modify_general_object(
     scheduling.modify(hca, cmd)
 
 
-_READERS: Mapping[int, Callable[[Hca, int], bytes]] = {GeneralObject.SAMPLER: flow_sampler.query}
+_READERS: Mapping[int, Callable[[Hca, int], bytes]] = {
+    GeneralObject.ENCRYPTION_KEY: dek.query,
+    GeneralObject.CRYPTO_LOGIN: crypto_login.query,
+    GeneralObject.SAMPLER: flow_sampler.query,
+}
 
 
 @command(Op.QUERY_GENERAL_OBJECT, layout.query_general_object_in, layout.query_general_object_out)
 def query_general_object(
     hca: Hca, cmd: layout.QueryGeneralObjectIn, out: layout.QueryGeneralObjectOut
 ) -> None:
-    """Return the structure of a sampler, as far as the output has room."""
+    """Return the structure of an object that can be read, as far as the output has room."""
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod not in _READERS:
         raise CmdError(

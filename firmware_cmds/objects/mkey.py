@@ -44,7 +44,7 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
     """
     hca.mkeys.check_room()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
-    mkey_context.check(hca.qps, ctx)
+    mkey_context.check(hca.qps, ctx, may_encrypt=bool(hca.caps.general.crypto))
     mode = mkey_context.access_mode(ctx)
     if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
         raise CmdError(

@@ -27,6 +27,7 @@ _MODES = frozenset(
     }
 )
 # fmt: on
+_LISTS = (AccessMode.KLMS, AccessMode.KSM)
 _NOT_BUILT = ("ma_translation_mode",)
 """Fields whose features have capability bits, none of which is set. Drivers ask for them first.
 
@@ -39,8 +40,11 @@ def access_mode(ctx: layout.Mkc) -> int:
     return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
 
 
-def check(qps: Table[Qp], ctx: layout.Mkc) -> None:
-    """Refuse a context that no key can have; ``ctx`` is a view of mkc."""
+def check(qps: Table[Qp], ctx: layout.Mkc, *, may_encrypt: bool) -> None:
+    """Refuse a context that no key can have; ``ctx`` is a view of mkc.
+
+    ``may_encrypt``: the function has encryption.
+    """
     mode = access_mode(ctx)
     if mode not in _MODES:
         raise CmdError(
@@ -58,6 +62,8 @@ def check(qps: Table[Qp], ctx: layout.Mkc) -> None:
             "memory key goes beyond the end of the address space",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )
+    if ctx.crypto_en and (not may_encrypt or mode not in _LISTS):
+        raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported by such a key")
     if not ctx.free:
         _check_live(qps, ctx, mode)
 

@@ -6,6 +6,7 @@ an error there as well. 6.1 is Debian's bookworm, 6.12 trixie; 7.2 was sid's whe
 
 from __future__ import annotations
 
+from layouts.btf.kernel_differences_crypto import KNOWN_CRYPTO
 from layouts.btf.kernel_differences_eth import KNOWN_ETH
 from layouts.btf.report import Known, What
 
@@ -289,4 +290,5 @@ KNOWN: tuple[Known, ...] = (
         ("cmd_hca_cap.silent_mode",),
     ),
     *KNOWN_ETH,
+    *KNOWN_CRYPTO,
 )

@@ -281,6 +281,8 @@ class CmdHcaCap(View):
     silent_mode: int
     vhca_state: int
     log_max_vlan_list: int
+    aes_xts_single_block_le_tweak: int
+    aes_xts_multi_block_be_tweak: int
     log_max_current_mc_list: int
     log_max_current_uc_list: int
     general_obj_types: int

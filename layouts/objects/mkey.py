@@ -22,7 +22,7 @@ mkc = Prm(
     "en_rinval" / bits(1), "pd" / bits(24), "start_addr" / bits(64), "len" / bits(64),
     "bsf_octword_size" / bits(32), rsvd(96), "crossing_target_vhca_id" / bits(16), rsvd(16),
     "translations_octword_size" / bits(32), rsvd(25), "relaxed_ordering_read" / bits(1),
-    "log_page_size" / bits(6), rsvd(32),
+    "log_page_size" / bits(6), rsvd(3), "crypto_en" / bits(2), rsvd(27),
 )
 
 create_mkey_in = Prm(

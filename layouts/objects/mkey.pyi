@@ -32,6 +32,7 @@ class Mkc(View):
     translations_octword_size: int
     relaxed_ordering_read: int
     log_page_size: int
+    crypto_en: int
 
 mkc: Prm[Mkc]
 

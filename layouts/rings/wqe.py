@@ -124,6 +124,14 @@ bsf = Prm(
     c_name="mlx5_bsf",
 )
 
+crypto_bsf = Prm(
+    "crypto_bsf",
+    "bsf_size_type" / bits(8), "enc_order" / bits(8), rsvd(8), "enc_standard" / bits(8),
+    "raw_data_size" / bits(32), "bs_pointer" / bits(8), rsvd(56), "xts_init_tweak" / octets(16),
+    "rsvd_dek_ptr" / bits(32), rsvd(32), "keytag" / octets(8), rsvd(128),
+    c_name="mlx5_crypto_bsf",
+)
+
 klm = Prm(
     "klm", "bcount" / bits(32), "key" / bits(32), "va" / bits(64), c_name="mlx5_klm"
 )

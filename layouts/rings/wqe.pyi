@@ -164,6 +164,18 @@ class Bsf(View):
 
 bsf: Prm[Bsf]
 
+class CryptoBsf(View):
+    bsf_size_type: int
+    enc_order: int
+    enc_standard: int
+    raw_data_size: int
+    bs_pointer: int
+    xts_init_tweak: Octets
+    rsvd_dek_ptr: int
+    keytag: Octets
+
+crypto_bsf: Prm[CryptoBsf]
+
 class Klm(View):
     bcount: int
     key: int

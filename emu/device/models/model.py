@@ -57,6 +57,7 @@ class Model:
     eswitch_flow_table: Capabilities = field(default_factory=dict)
     shampo: Capabilities = field(default_factory=dict)
     qos: Capabilities = field(default_factory=dict)
+    crypto: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -101,6 +102,7 @@ class Model:
             CapType.ESWITCH_FLOW_TABLE: self.eswitch_flow_table,
             CapType.DEV_SHAMPO: self.shampo,
             CapType.QOS: self.qos,
+            CapType.CRYPTO: self.crypto,
         }
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from layouts.function.caps import CmdHcaCap
+    from layouts.function.crypto import CryptoCap
     from layouts.function.esw_caps import ESwitchCap, FlowTableEswitchCap
     from layouts.function.eth_caps import FlowTableNicCap, QosCap
 
@@ -29,6 +30,8 @@ class Capabilities(Protocol):
     def eswitch(self) -> ESwitchCap: ...
     @property
     def qos(self) -> QosCap: ...
+    @property
+    def crypto(self) -> CryptoCap: ...
 
 
 class Limits(Protocol):

@@ -14,6 +14,7 @@ from emu.device.errors import CmdError
 from layouts.enums import CapMode, CapType, Status
 from layouts.eth_enums import FlowTableType
 from layouts.function import caps as layout
+from layouts.function import crypto as crypto_layout
 from layouts.function import esw_caps, eth_caps
 from layouts.objects import memic
 from layouts.prm import Prm
@@ -35,6 +36,7 @@ GROUPS: Final[Mapping[CapType, Prm]] = {
     CapType.ESWITCH_FLOW_TABLE: esw_caps.flow_table_eswitch_cap,
     CapType.DEV_SHAMPO: eth_caps.shampo_cap,
     CapType.QOS: eth_caps.qos_cap,
+    CapType.CRYPTO: crypto_layout.crypto_cap,
 }
 
 _OFF_AT_RESET: Final[Mapping[CapType, Mapping[str, Any]]] = {
@@ -81,6 +83,7 @@ _GATES: Final = {
     CapType.ESWITCH_FLOW_TABLE: ("eswitch_manager",),
     CapType.DEV_SHAMPO: ("shampo",),
     CapType.QOS: ("qos",),
+    CapType.CRYPTO: ("crypto",),
 }
 """A group is there with any of these capabilities (core/fw.c: mlx5_query_hca_caps)."""
 
@@ -89,6 +92,7 @@ _EMPTY_WITHOUT_GATE: Final = frozenset(
         *(CapType.ETHERNET_OFFLOADS, CapType.ROCE, CapType.IPOIB_ENHANCED_OFFLOADS),
         *(CapType.FLOW_TABLE, CapType.DEV_MEM, CapType.DEBUG),
         *(CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE, CapType.DEV_SHAMPO, CapType.QOS),
+        CapType.CRYPTO,
     }
 )
 """Groups that are empty, not unknown, where their gates are 0: an InfiniBand port lacks the first
@@ -120,6 +124,7 @@ class Caps:
         self.roce = eth_caps.roce_cap.view(current[CapType.ROCE])
         self.debug = eth_caps.debug_cap.view(current[CapType.DEBUG])
         self.qos = eth_caps.qos_cap.view(current[CapType.QOS])
+        self.crypto = crypto_layout.crypto_cap.view(current[CapType.CRYPTO])
         self.general_2 = layout.cmd_hca_cap_2.view(current[CapType.GENERAL_2])
         self.device_memory = memic.device_mem_cap.view(current[CapType.DEV_MEM])
         self.eswitch = esw_caps.e_switch_cap.view(current[CapType.ESWITCH])

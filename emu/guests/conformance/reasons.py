@@ -26,9 +26,9 @@ _REASONS = (
     (Wants.GPU, r"renderD\d|cuda|\bGPU\b"),
     (
         Wants.SETUP,
-        r"Crypto login details|must be passed by the user|switchdev mode|ROCE must be disabled"
-        r"|Ethernet link layer|InfiniBand link layer|RoCE|All gid indices populated|CC.DMA.bounce"
-        r"|No IPoIB|IP address",
+        r"Crypto login details|crypto engines|wrapped DEK|plaintext DEK|must be passed by the user"
+        r"|switchdev mode|ROCE must be disabled|Ethernet link layer|InfiniBand link layer|RoCE"
+        r"|All gid indices populated|CC.DMA.bounce|No IPoIB|IP address",
     ),
     (
         Wants.DRIVER,

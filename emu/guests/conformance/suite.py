@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any
 
 from emu.guests.channel import frames
+from emu.guests.conformance import crypto
 from emu.guests.conformance.results import Case, Verdict
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.guest import Guest
@@ -160,8 +161,11 @@ Watcher = Callable[[str, int, int], None]
 
 
 def prepare(guest: Guest) -> None:
-    """Set up what the tests need besides a port: addresses on each interface, and its MTU."""
+    """Set up what the tests need besides a port: addresses on each interface, its MTU, and the
+    adapter's credential."""
     guest.run(["sh", "-c", _PREPARE], timeout=_PREPARE_SECONDS).check()
+    write = f"test -z '{crypto.details()}' || printf %s '{crypto.details()}' > {crypto.PATH}"
+    guest.run(["sh", "-c", write], timeout=_PREPARE_SECONDS).check()
 
 
 def list_modules(guest: Guest) -> list[str]:

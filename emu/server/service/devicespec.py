@@ -14,6 +14,7 @@ with ``sfs=N`` also up to N sub-functions.
 With ``smfs=1`` software may own flow tables: drivers write their entries into the adapter's memory.
 Two functions with the same ``board=N`` are the ports of one board, in the order in which they are
 given.
+With ``crypto=plaintext`` or ``crypto=wrapped`` it encrypts by AES-XTS, with keys that come so.
 With ``bf=1`` the function takes work requests that are copied behind their doorbells (BlueFlame).
 """
 
@@ -37,9 +38,11 @@ from emu.device.models import (
     Model,
 )
 from emu.device.models.board_ports import MOST_PORTS, with_port
+from emu.device.models.crypto import KEY_IMPORTS, KeyImport, with_crypto
 from emu.device.models.software_steering import with_software_steering
 from emu.device.models.sub_functions import MOST_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
+from emu.device.objects.memory.aes import HAS_AES
 from emu.device.port.ib.partitions import PKEY_NUMBER
 from emu.device.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
 from emu.device.state.hca import HcaOptions
@@ -102,6 +105,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "switch": 0,
         "smfs": 0,
         "bf": 0,
+        "crypto": None,
         "sfs": 0,
         "board": 0,
         **chosen,
@@ -121,6 +125,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         model = _with_clock(model, bool(values["real_time"]), bool(values["pps"]))
     if values["bf"]:
         model = replace(model, general={**model.general, "bf": 1})
+    if values["crypto"]:
+        model = _with_crypto(model, values["crypto"])
     if chosen.keys() & {"odp", "odp_all"}:
         odp = values["odp"]
         scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
@@ -144,6 +150,15 @@ def _with_software_steering(model: Model) -> Model:
         return with_software_steering(model)
     except ValueError as error:
         raise DeviceSpecError(f"smfs: {error}") from None
+
+
+def _with_crypto(model: Model, way: KeyImport) -> Model:
+    if not HAS_AES:
+        raise DeviceSpecError("crypto needs the package cryptography: pip install mlx5emu[crypto]")
+    try:
+        return with_crypto(model, way)
+    except ValueError as error:
+        raise DeviceSpecError(f"crypto: {error}") from None
 
 
 def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
@@ -236,6 +251,7 @@ SETTINGS = {
     "switch": "switch=N",
     "smfs": "smfs=N",
     "bf": "bf=N",
+    "crypto": "crypto=plaintext|wrapped",
     "sfs": "sfs=N",
     "board": "board=N",
 }
@@ -316,4 +332,12 @@ def _mac(key: str, text: str) -> int:
     return mac
 
 
-_READERS: Mapping[str, Callable[[str, str], Any]] = {"link": _link, "mac": _mac, "pkeys": _pkeys}
+def _crypto(key: str, text: str) -> KeyImport:
+    if text not in KEY_IMPORTS:
+        raise DeviceSpecError(f"{key}={text!r} is neither {' nor '.join(KEY_IMPORTS)}")
+    return KEY_IMPORTS[text]
+
+
+_READERS: Mapping[str, Callable[[str, str], Any]] = {
+    "link": _link, "mac": _mac, "pkeys": _pkeys, "crypto": _crypto,
+}  # fmt: skip

@@ -19,7 +19,8 @@ from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
-from emu.device.engine.wqe.umr import BindError, change_key
+from emu.device.engine.wqe.key_options import BindError
+from emu.device.engine.wqe.umr import change_key
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.ports import DmaError

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 BSF_OCTWORDS: Final = bsf_layout.size // 16
 
-_BLOCK_BYTES: Final[Mapping[int, int]] = {1: 512, 2: 520, 3: 4096, 4: 4160, 6: 4048}
+BLOCK_BYTES: Final[Mapping[int, int]] = {1: 512, 2: 520, 3: 4096, 4: 4160, 6: 4048}
 """By bs_selector."""
 
 _SIZE_WITH_INLINE: Final = 2
+_SIZE_WITH_CRYPTO: Final = 3
+"""Another BSF follows, about encryption."""
 _SAME_BLOCK_STRUCTURE: Final = 1 << 4
 _INLINE_VALID: Final = 1 << 15
 _SEED: Final = 1 << 3
@@ -161,7 +163,7 @@ class BlockSignature:
         """
         view = bsf_layout.view(raw)
         basic = view.basic
-        if basic.bsf_size_sbs >> 6 != _SIZE_WITH_INLINE:
+        if basic.bsf_size_sbs >> 6 not in (_SIZE_WITH_INLINE, _SIZE_WITH_CRYPTO):
             raise BsfError(f"bsf_size_sbs {basic.bsf_size_sbs:#x}: only the form with inline parts")
         is_same = bool(basic.bsf_size_sbs & _SAME_BLOCK_STRUCTURE)
         mem = _domain(basic.mem, basic.m_bfs_psv, view.m_inl, psv_of)
@@ -180,12 +182,12 @@ class BlockSignature:
 def _domain(selector: int, bfs_psv: int, inline: BsfInl, psv_of: PsvOf) -> Domain | None:
     if not selector:
         return None
-    if selector not in _BLOCK_BYTES:
+    if selector not in BLOCK_BYTES:
         raise BsfError(f"bs_selector {selector}")
     psv = psv_of(bfs_psv & 0xFFFFFF)
     if psv is None:
         raise BsfError(f"psv {bfs_psv & 0xFFFFFF:#x}")
-    block, bfs = _BLOCK_BYTES[selector], bfs_psv >> 24
+    block, bfs = BLOCK_BYTES[selector], bfs_psv >> 24
     if bfs:
         if bfs >> 4 not in _FORMATS:
             raise BsfError(f"block format {bfs:#x}")

@@ -1,4 +1,5 @@
-"""Access by keys with block signatures: check, insert, strip, or copy (PRM "Signature offload").
+"""Access by keys with block signatures, or encryption: check, insert, strip, copy (PRM "Signature
+offload").
 
 Data that leaves is read from the memory domain, checked there, and given the wire's signatures;
 received data go the opposite direction. Blocks are independent of each other, so any part of the
@@ -13,6 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from emu.device.engine.mr.block_signature import BlockSignature
+from emu.device.engine.mr.crypto import CipherStream, Crypto
+from emu.device.engine.mr.memory_stream import MemoryStream, Stream
 from emu.device.engine.mr.rights import (
     IN_PIECES,
     PIECE_BYTES,
@@ -28,6 +32,7 @@ from emu.device.engine.mr.signed_stream import (
     to_data,
     to_stream,
 )
+from emu.device.objects.memory.dek import Dek
 from emu.device.objects.memory.views import Span, Views
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP
@@ -41,18 +46,32 @@ MOST_BYTES = 16 << 10
 
 
 class Signature(SignatureState):
-    """The signature part of one key."""
+    """The signature part of one key, and its encryption."""
 
-    __slots__ = ()
+    __slots__ = ("crypto",)
+
+    def __init__(self, blocks: BlockSignature, crypto: Crypto | None = None) -> None:
+        super().__init__(blocks)
+        self.crypto = crypto
+        """None for a key that does not encrypt."""
 
     def rearm(self) -> None:
         """Report the next error, even if one has been reported."""
         self.is_reported = False
 
     @property
+    def encrypts(self) -> bool:
+        """Whether the key's data are encrypted in memory or on the wire."""
+        return self.crypto is not None
+
+    @property
     def is_on_wire(self) -> bool:
-        """Whether the wire's domain has signatures."""
-        return self.blocks.wire is not None
+        """Whether segments do not count the signatures of the wire's domain.
+
+        Those of a key that encrypts do (rdma-core's test_mlx5_crypto_signature_mkey sends one
+        block of such a key to a buffer of that size).
+        """
+        return self.blocks.wire is not None and self.crypto is None
 
     def wire_length(self, length: int) -> int:
         """Bytes on the wire for ``length`` bytes of the memory domain."""
@@ -68,13 +87,14 @@ class Signature(SignatureState):
         ``access`` would.
         """
         va, length, need = span
-        if need & REMOTE_ATOMIC:
+        if need & REMOTE_ATOMIC or (self.crypto is not None and not _is_there(hca, self.crypto)):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MOST_BYTES:
             raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
         hca.round.charge(length >> LOG_SIGNED_BYTES_PER_STEP)
-        stream = SignedStream(hca, mkey, self, qpn, need, depth)
-        stream.most = hca.round.steps + STEPS_PER_ACCESS if most is None else most
+        limit = hca.round.steps + STEPS_PER_ACCESS if most is None else most
+        memory = MemoryStream(hca, mkey, need, depth, limit)
+        stream = self._stream(hca, mkey, qpn, need, memory)
         at = va - mkey.start
         try:
             if not need & WRITES:
@@ -86,5 +106,28 @@ class Signature(SignatureState):
                 raise
             # However little of a block is moved, all of it is read. Drivers' blocks are in pages.
             raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None
+        memory.unlimited()
         # It supports slices and slice assignment, which is all that callers do with such a view.
         return [cast(memoryview, Inflow(stream, at, length))]
+
+    def _stream(self, hca: Hca, mkey: Mkey, qpn: int, need: int, memory: MemoryStream) -> Stream:
+        """The wire's stream, over memory's."""
+        blocks, crypto = self.blocks, self.crypto
+        if crypto is None:
+            return SignedStream(hca, mkey, self, qpn, need, memory)
+
+        def refuse(at: int) -> AccessError:
+            return AccessError(Violation.TRANSLATION, mkey.key, mkey.start + at, 0)
+
+        length = mkey.ctx.len
+        if blocks.mem is None and blocks.wire is None:
+            return CipherStream(memory, crypto, length, refuse, reads_back=True)
+        if crypto.is_next_to_memory:
+            ciphered = CipherStream(memory, crypto, length, refuse, reads_back=True)
+            return SignedStream(hca, mkey, self, qpn, need, ciphered)
+        signed = SignedStream(hca, mkey, self, qpn, need, memory)
+        return CipherStream(signed, crypto, self.wire_length(length), refuse, reads_back=False)
+
+
+def _is_there(hca: Hca, crypto: Crypto) -> bool:
+    return hca.objects[Dek].get(crypto.dek.handle) is crypto.dek

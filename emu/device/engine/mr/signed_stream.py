@@ -6,26 +6,17 @@ received data go the opposite direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
-from emu.device.engine.mr import access as memory
 from emu.device.engine.mr.block_signature import BlockSignature, Domain, Syndrome
-from emu.device.engine.mr.rights import (
-    IN_PIECES,
-    LOCAL_READ,
-    PACKET_BYTES,
-    PIECE_BYTES,
-    AccessError,
-)
-from emu.device.objects.memory.views import copy
+from emu.device.engine.mr.memory_stream import Stream
+from emu.device.engine.mr.rights import LOCAL_READ
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.mkey import Mkey
     from emu.device.state.hca import Hca
 
-_NO_LIMIT: Final = 1 << 64
 _WIRE: Final = 0
 _MEMORY: Final = 1
 
@@ -44,48 +35,26 @@ class SignatureState:
 
 
 class SignedStream:
-    """One access to a key with signatures."""
+    """One access to a key with signatures, over the bytes of the memory domain."""
 
-    __slots__ = (
-        "_blocks", "_depth", "_hca", "_key", "_mkey", "_need", "_qpn", "most",
-    )  # fmt: skip
+    __slots__ = ("_below", "_blocks", "_hca", "_key", "_mkey", "_need", "_qpn")
 
     def __init__(
-        self, hca: Hca, mkey: Mkey, key: SignatureState, qpn: int, need: int, depth: int
+        self, hca: Hca, mkey: Mkey, key: SignatureState, qpn: int, need: int, below: Stream
     ) -> None:
         self._hca, self._mkey, self._key, self._qpn = hca, mkey, key, qpn
-        self._need, self._depth = need, depth
+        self._need, self._below = need, below
         self._blocks = key.blocks
-        self.most = _NO_LIMIT
-        """Above this value of ``hca.round.steps`` the access is IN_PIECES."""
-
-    def _below(self, at: int, length: int) -> Iterator[memoryview]:
-        """The memory domain's stream. Raises AccessError: it falls into too many pieces."""
-        mkey, va = self._mkey, self._mkey.start + at
-        while length:
-            size = min(length, PACKET_BYTES)
-            span = va, size, self._need
-            views = memory.indirect(self._hca, mkey, span, self._depth, self.most)
-            if self._hca.round.steps > self.most:
-                raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
-            yield from views
-            va, length = va + size, length - size
-
-    def _read(self, at: int, length: int) -> bytes:
-        return b"".join(self._below(at, length))
-
-    def _write(self, at: int, data: memoryview) -> None:
-        copy(list(self._below(at, len(data))), (data,))
 
     def _data(self, start: int, end: int) -> bytes:
         """Data bytes without their signatures."""
         mem = self._blocks.mem
         if mem is None:
-            return self._read(start, end - start)
+            return self._below.outgoing(start, end - start)
         parts = []
         while start < end:
             stop = min((start // mem.block + 1) * mem.block, end)
-            parts.append(self._read(to_stream(mem, start), stop - start))
+            parts.append(self._below.outgoing(to_stream(mem, start), stop - start))
             start = stop
         return b"".join(parts)
 
@@ -93,7 +62,9 @@ class SignedStream:
         """The signature that memory holds for a block of the memory domain."""
         mem = self._blocks.mem
         assert mem is not None
-        return mem.decode(self._read((index + 1) * (mem.block + mem.size) - mem.size, mem.size))
+        return mem.decode(
+            self._below.outgoing((index + 1) * (mem.block + mem.size) - mem.size, mem.size)
+        )
 
     # -- sending
 
@@ -154,9 +125,7 @@ class SignedStream:
         if mem is not None:
             start = to_stream(mem, start - start % mem.block)
         end = to_stream(mem, to_data(wire, at + length))
-        for _ in self._below(start, max(end - start, 0)):
-            pass
-        self.most = _NO_LIMIT  # from now on something may have been written
+        self._below.touch(start, max(end - start, 0))
 
     def incoming(self, at: int, data: memoryview) -> None:
         """Take a piece of the wire's stream."""
@@ -183,7 +152,7 @@ class SignedStream:
         mem = self._blocks.mem
         while len(data):
             piece = data if mem is None else data[: mem.block - start % mem.block]
-            self._write(to_stream(mem, start), piece)
+            self._below.incoming(to_stream(mem, start), piece)
             start += len(piece)
             data = data[len(piece) :]
             if mem is not None and start % mem.block == 0 and not self._blocks.copy_mask:
@@ -195,7 +164,7 @@ class SignedStream:
 
     def _sign(self, mem: Domain, index: int, value: int) -> None:
         at = (index + 1) * (mem.block + mem.size) - mem.size
-        self._write(at, memoryview(mem.encode(value)))
+        self._below.incoming(at, memoryview(mem.encode(value)))
 
     def _arrived(self, wire: Domain, index: int) -> None:
         """A block and its signature are complete: check them, copy the signature's copied bytes."""
@@ -212,7 +181,7 @@ class Inflow:
 
     __slots__ = ("_at", "_length", "_stream")
 
-    def __init__(self, stream: SignedStream, at: int, length: int) -> None:
+    def __init__(self, stream: Stream, at: int, length: int) -> None:
         self._stream, self._at, self._length = stream, at, length
 
     def __len__(self) -> int:

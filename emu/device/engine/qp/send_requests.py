@@ -24,8 +24,8 @@ from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.wqe import messages
 from emu.device.engine.wqe.atomic import in_completion
+from emu.device.engine.wqe.key_options import BindError
 from emu.device.engine.wqe.registry import WQE_OPS, Work
-from emu.device.engine.wqe.umr import BindError
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome

@@ -13,17 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
 from emu.device.engine.mr.checks import bind_to_owner, is_for
 from emu.device.engine.mr.rights import LOCAL_READ
-from emu.device.engine.mr.signature import Signature
+from emu.device.engine.wqe import key_options
+from emu.device.engine.wqe.key_options import BindError
 from emu.device.engine.wqe.registry import Work, wqe_op
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd
 from emu.device.objects.eth.sq import Sq
-from emu.device.objects.memory.mkey import OCTWORD, KeySignature, Mkey
+from emu.device.objects.memory.mkey import OCTWORD, Mkey
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
-from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.translations import CHUNK, DENSE_BYTES
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -46,13 +45,7 @@ _DATA_AT: Final = 128
 SERVICES: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
 _REG_UMR: Final = QpType.REG_UMR
 _MTT: Final = AccessMode.MTT
-_KLMS: Final = AccessMode.KLMS
-_KSM: Final = AccessMode.KSM
 _PA: Final = AccessMode.PA
-
-
-class BindError(Exception):
-    """The key may not be changed this way: MW_BIND_ERR."""
 
 
 # Plain numbers: an operation on IntFlag members takes a microsecond.
@@ -121,11 +114,12 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
     _check_range(mkey, given, mask)
     offset = (offset_high << 16 | low) if flags & _OFFSET else 0
     signature = mkey.signature
-    if mask & _BSF_EN:
-        bsf_octwords = 0 if flags & _OFFSET else low
-        signature = _signature(
-            hca.psvs, mkey, wqe, given, _DATA_AT + octwords * OCTWORD, bsf_octwords
-        )
+    bsf_octwords = 0 if flags & _OFFSET else low
+    is_replaced = bsf_octwords and mkey.ctx.bsf_en  # DPDK sets no mask (mlx5_crypto_xts_qp_init)
+    if mask & _BSF_EN or is_replaced:
+        is_on = bool(given.bsf_en if mask & _BSF_EN else True)
+        bsf_at = _DATA_AT + octwords * OCTWORD
+        signature = key_options.read(hca, mkey, wqe, is_on, bsf_at, bsf_octwords)
     xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
     xlt = _within(mkey, offset * OCTWORD, xlt)
     if mkey.is_sparse:
@@ -200,37 +194,6 @@ def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Mkc) -> Pd:
     if pd is None or (not _is_drivers_own(qp) and pd is not mkey.pd):
         raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
     return pd
-
-
-def _signature(
-    psvs: Table[Psv], mkey: Mkey, wqe: Wqe, given: Mkc, at: int, octwords: int
-) -> KeySignature | None:
-    """The key's new block signatures; None (bsf_en is 0) turns them off.
-
-    The BSF follows the translations. With bsf_en but no BSF the key keeps the one that it has.
-    """
-    if not given.bsf_en:
-        return None
-    if not octwords:
-        if mkey.signature is None:
-            raise BindError(f"{mkey!r} has no BSF")
-        return mkey.signature
-    if octwords != BSF_OCTWORDS or octwords > mkey.ctx.bsf_octword_size:
-        raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.ctx.bsf_octword_size}")
-    if wqe.ds * OCTWORD < at + octwords * OCTWORD:
-        raise BadWqeError("the BSF leaves the WQE")
-    if mkey.mode not in (_KLMS, _KSM):
-        raise BindError(f"{mkey!r} is {mkey.mode.name}: signatures are for lists of keys")
-
-    def psv_of(number: int) -> Psv | None:
-        psv = psvs.get(number)
-        return psv if psv is not None and psv.pd is mkey.pd else None
-
-    try:
-        blocks = BlockSignature.parse(wqe.buf[at : at + octwords * OCTWORD], psv_of)
-    except BsfError as error:
-        raise BindError(f"{mkey!r}: {error}") from None
-    return Signature(blocks)
 
 
 @wqe_op(Opcode.SET_PSV, SERVICES)

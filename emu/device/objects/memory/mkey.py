@@ -86,8 +86,12 @@ class KeySignature(Protocol):
         """Length on the wire, in bytes, of ``length`` bytes of the memory domain."""
 
     @property
+    def encrypts(self) -> bool:
+        """Whether the key's data are encrypted in memory or on the wire."""
+
+    @property
     def is_on_wire(self) -> bool:
-        """Whether the wire domain has signatures, so that lengths on the wire differ."""
+        """Whether the wire domain has signatures that segments do not count."""
 
     def rearm(self) -> None:
         """Report the next error, even if one has been reported already."""
@@ -178,6 +182,8 @@ class Mkey(Object):
         self.variant: int = ctx.mkey_7_0
         self.mode = _MODES[ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0]
         self.rights: int = _RIGHTS(ctx)
+        if ctx.crypto_en and (self.signature is None or not self.signature.encrypts):
+            self.rights = 0  # a key made for encryption gives no plaintext away
         self.qpn: int = ANY_QPN if ctx.qpn == ANY_QPN else ctx.qpn  # one object for nearly all
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size: int = ctx.log_page_size

@@ -9,6 +9,7 @@ from emu.device.engine.eth import receive as eth_receive
 from emu.device.engine.mr import access, page_faults, signed_stream, special_keys
 from emu.device.engine.mr import access as memory
 from emu.device.engine.mr.block_signature import BSF_OCTWORDS, Syndrome
+from emu.device.engine.mr.memory_stream import MemoryStream
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
@@ -24,7 +25,7 @@ from emu.device.engine.mr.signed_stream import SignedStream
 from emu.device.engine.qp import flush
 from emu.device.engine.rc import duplicates, receive, responder, shares
 from emu.device.engine.ud import datagram
-from emu.device.engine.wqe import messages, registry, umr
+from emu.device.engine.wqe import key_options, messages, registry, umr
 from emu.device.objects.queues.outcome import Dropped, InPieces
 from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
@@ -199,18 +200,17 @@ class TestKeys:
 
         monkeypatch.setattr(memory, "indirect", indirect)
         key = some(key=8, start=0)
-        stream = SignedStream(some(round=Round()), key, some(blocks=None), 5, LOCAL_READ, 0)
-        stream.most = 9
+        stream = MemoryStream(some(round=Round()), key, LOCAL_READ, 0, 9)
         if is_refused:
             with pytest.raises(AccessError, match="in_pieces"):
-                stream._read(0, 8)
+                stream.outgoing(0, 8)
         else:
-            assert stream._read(0, 8) == bytes(8)
+            assert stream.outgoing(0, 8) == bytes(8)
 
     def test_a_signature_of_which_no_byte_is_checked(self):
         """It is neither read nor computed."""
         state = some(blocks=some(check_mask=0))
-        stream = SignedStream(some(), some(), state, 5, LOCAL_READ, 0)
+        stream = SignedStream(some(), some(), state, 5, LOCAL_READ, some())
         assert stream._check(some(), 0, bytes(512), 0) is None
 
     def test_a_wrong_signature_on_a_queue_that_is_no_queue_pair(self):
@@ -231,12 +231,12 @@ class TestKeys:
     def test_signatures_are_for_lists_of_keys(self):
         """And a key keeps the one that it has, if it has one."""
         key = some(signature=None, mode=AccessMode.KSM, ctx=some(bsf_octword_size=BSF_OCTWORDS))
-        given, wqe = some(bsf_en=1), some(ds=63, buf=bytes(63 * 16))
-        with pytest.raises(umr.BindError, match="has no BSF"):
-            umr._signature(None, key, wqe, given, 0, 0)
+        wqe = some(ds=63, buf=bytes(63 * 16))
+        with pytest.raises(key_options.BindError, match="has no BSF"):
+            key_options.read(None, key, wqe, True, 0, 0)
         key.mode = AccessMode.MTT
-        with pytest.raises(umr.BindError, match="lists of keys"):
-            umr._signature(None, key, wqe, given, 0, BSF_OCTWORDS)
+        with pytest.raises(key_options.BindError, match="lists of keys"):
+            key_options.read(None, key, wqe, True, 0, BSF_OCTWORDS)
 
     def test_translations_without_a_data_segment(self):
         short = some(ds=umr._DATA_AT // 16, buf=bytes(umr._DATA_AT))

@@ -10,11 +10,13 @@ from click.testing import CliRunner
 
 from emu.cli.commands.functions.models import command
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
+from emu.device.models.crypto import FIRST_HW_ID, KeyImport, with_crypto
 from emu.device.models.sub_functions import sub_function_of, with_sub_functions
 from emu.device.models.switching import can_switch, with_switch
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
 from layouts.enums import CapType, PortType
 from layouts.function.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
+from layouts.function.crypto import crypto_cap
 from layouts.function.esw_caps import e_switch_cap, flow_table_eswitch_cap
 from layouts.function.eth_caps import (
     debug_cap,
@@ -59,6 +61,7 @@ LAYOUTS = {
     CapType.ESWITCH_FLOW_TABLE: flow_table_eswitch_cap,
     CapType.DEV_SHAMPO: shampo_cap,
     CapType.QOS: qos_cap,
+    CapType.CRYPTO: crypto_cap,
     CapType.IPOIB_ENHANCED_OFFLOADS: per_protocol_networking_offload_caps,
 }
 GATES = {
@@ -74,6 +77,7 @@ GATES = {
     CapType.ESWITCH_FLOW_TABLE: ("eswitch_manager",),
     CapType.DEV_SHAMPO: ("shampo",),
     CapType.QOS: ("qos",),
+    CapType.CRYPTO: ("crypto",),
     CapType.IPOIB_ENHANCED_OFFLOADS: ("ipoib_enhanced_offloads",),
 }
 PLAIN = {
@@ -86,6 +90,12 @@ EVERY = PLAIN | {
     for name, model in PLAIN.items()
     if can_switch(model)
     for most in (0, 64)
+}
+EVERY |= {
+    f"{name}-crypto-{way.name}": with_crypto(model, way)
+    for name, model in PLAIN.items()
+    if model.hw_id >= FIRST_HW_ID and not model.identity.is_vf
+    for way in KeyImport
 }
 
 

@@ -16,6 +16,8 @@ GPU = "Device /dev/dri/renderD128 is not present"
         ("cuda-python 12.0+ must be installed to run CUDA tests", Wants.GPU),
         ("Device mlx5_0 must be in switchdev mode", Wants.SETUP),
         ("Crypto login details must be supplied in /tmp/mlx5_crypto_test.txt", Wants.SETUP),
+        ("The device crypto engines does not support AES", Wants.SETUP),
+        ("The device does not support plaintext DEK", Wants.SETUP),
         ("SRQ resize is not supported", Wants.DRIVER),
         ("before rdma-core 52 the test expects something else", Wants.CORRECTION),
         ("Tag matching is not supported", Wants.NOT_BUILT),

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from emu.cli.commands.guests import suite as command
 from emu.guests.channel import frames
+from emu.guests.conformance import crypto
 from emu.guests.conformance import inside as program_inside
 from emu.guests.conformance import suite as tests
 from emu.guests.conformance.suite import SuiteOutcome, choose, list_modules, prepare, run_module
@@ -187,7 +188,8 @@ def test_modules_of_the_image(guest):
 
 def test_ipoib_has_an_address_before_tests_run(guest):
     prepare(guest)
-    ((shell, option, script),) = guest.asked
+    (shell, option, script), (*_, write) = guest.asked
+    assert crypto.PATH in write
     assert (shell, option) == ("sh", "-c")
     assert "modprobe ib_ipoib" in script
 

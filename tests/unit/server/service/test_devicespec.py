@@ -224,3 +224,34 @@ def test_any_text_is_read_or_refused(text):
     """With a message, and never with another exception."""
     with contextlib.suppress(DeviceSpecError):
         parse(text)
+
+
+class TestCrypto:
+    """``crypto=`` needs a package that need not be there."""
+
+    @pytest.fixture(autouse=True)
+    def has_aes(self, monkeypatch):
+        monkeypatch.setattr("emu.server.service.devicespec.HAS_AES", True)
+
+    @pytest.mark.parametrize(("way", "is_wrapped"), [("plaintext", False), ("wrapped", True)])
+    def test_how_keys_come(self, way, is_wrapped):
+        model = parse(f"connectx6,crypto={way}").model
+        assert model.general["crypto"]
+        assert bool(model.crypto.get("wrapped_import_method")) is is_wrapped
+        assert not MODELS["connectx6"].general.get("crypto")
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("connectx6,crypto=1", "neither plaintext nor wrapped"),
+            ("connectx5,crypto=wrapped", "has no encryption"),
+        ],
+    )
+    def test_what_is_not_there(self, text, why):
+        with pytest.raises(DeviceSpecError, match=why):
+            parse(text)
+
+    def test_without_the_package(self, monkeypatch):
+        monkeypatch.setattr("emu.server.service.devicespec.HAS_AES", False)
+        with pytest.raises(DeviceSpecError, match=r"pip install mlx5emu\[crypto\]"):
+            parse("connectx6,crypto=wrapped")

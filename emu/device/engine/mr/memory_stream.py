@@ -1,0 +1,69 @@
+"""Memory's side of a key with signatures or encryption, for the duration of an access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from emu.device.engine.mr import access as memory
+from emu.device.engine.mr.rights import IN_PIECES, PACKET_BYTES, PIECE_BYTES, AccessError
+from emu.device.objects.memory.views import copy
+
+if TYPE_CHECKING:
+    from emu.device.objects.memory.mkey import Mkey
+    from emu.device.state.hca import Hca
+
+_NO_LIMIT: Final = 1 << 64
+
+
+class Stream(Protocol):
+    """A key's bytes before or behind its encryption or its signatures."""
+
+    def outgoing(self, at: int, length: int) -> bytes:
+        """Read a piece. Raises AccessError."""
+
+    def touch(self, at: int, length: int) -> None:
+        """Translate all memory that a piece needs. Raises AccessError; nothing is written."""
+
+    def incoming(self, at: int, data: memoryview) -> None:
+        """Take a piece that has been touched."""
+
+
+class MemoryStream:
+    """What the key's list of other keys covers."""
+
+    __slots__ = ("_depth", "_hca", "_mkey", "_most", "_need")
+
+    def __init__(self, hca: Hca, mkey: Mkey, need: int, depth: int, most: int) -> None:
+        """Above ``most`` steps of ``hca.round`` the access is IN_PIECES."""
+        self._hca, self._mkey, self._need, self._depth = hca, mkey, need, depth
+        self._most = most
+
+    def unlimited(self) -> None:
+        """From now on something may have been written."""
+        self._most = _NO_LIMIT
+
+    def _views(self, at: int, length: int) -> Iterator[memoryview]:
+        """Raises AccessError: it falls into too many pieces."""
+        mkey, va = self._mkey, self._mkey.start + at
+        while length:
+            size = min(length, PACKET_BYTES)
+            span = va, size, self._need
+            views = memory.indirect(self._hca, mkey, span, self._depth, self._most)
+            if self._hca.round.steps > self._most:
+                raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
+            yield from views
+            va, length = va + size, length - size
+
+    def outgoing(self, at: int, length: int) -> bytes:
+        """Read a piece. Raises AccessError."""
+        return b"".join(self._views(at, length))
+
+    def touch(self, at: int, length: int) -> None:
+        """Translate a piece. Raises AccessError."""
+        for _ in self._views(at, length):
+            pass
+
+    def incoming(self, at: int, data: memoryview) -> None:
+        """Write a piece."""
+        copy(list(self._views(at, len(data))), (data,))

@@ -1,0 +1,92 @@
+"""What a UMR gives a memory key besides its list: block signatures and encryption (BSFs).
+
+The BSFs follow the translations: one about signatures, one about encryption, or both in this order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
+from emu.device.engine.mr.crypto import Crypto
+from emu.device.engine.mr.signature import Signature
+from emu.device.objects.memory.dek import Dek
+from emu.device.objects.memory.mkey import OCTWORD, KeySignature, Mkey
+from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from layouts.enums import AccessMode
+
+if TYPE_CHECKING:
+    from emu.device.objects.memory.psv import Psv
+    from emu.device.state.hca import Hca
+
+_LISTS: Final = (AccessMode.KLMS, AccessMode.KSM)
+_BSF_BYTES: Final = BSF_OCTWORDS * OCTWORD
+_TYPE: Final = 0x0F
+_CRYPTO: Final = 1
+"""The type of a BSF, in its first byte (MLX5_BSF_TYPE_CRYPTO); 0 is signatures."""
+_SIZE_SHIFT: Final = 6
+"""Where the size of all BSFs is in that byte: 2 for one, 3 for both (MLX5_BSF_SIZE_*)."""
+_NOTHING: Final = BlockSignature(None, None, 0, 0)
+
+
+class BindError(Exception):
+    """The key may not be changed this way: MW_BIND_ERR."""
+
+
+def read(
+    hca: Hca, mkey: Mkey, wqe: Wqe, is_on: bool, at: int, octwords: int
+) -> KeySignature | None:
+    """The key's new signatures and encryption; None (bsf_en is 0) turns them off.
+
+    With bsf_en but no BSF the key keeps those that it has. Raises BindError and BadWqeError.
+    """
+    if not is_on:
+        return None
+    if not octwords:
+        if mkey.signature is None:
+            raise BindError(f"{mkey!r} has no BSF")
+        return mkey.signature
+    count = octwords // BSF_OCTWORDS
+    if octwords % BSF_OCTWORDS or count > 2 or octwords > mkey.ctx.bsf_octword_size:
+        raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.ctx.bsf_octword_size}")
+    if wqe.ds * OCTWORD < at + octwords * OCTWORD:
+        raise BadWqeError("the BSF leaves the WQE")
+    if mkey.mode not in _LISTS:
+        raise BindError(f"{mkey!r} is {mkey.mode.name}: BSFs are for lists of keys")
+    raw = [wqe.buf[start : start + _BSF_BYTES] for start in _starts(at, count)]
+    types = [one[0] & _TYPE for one in raw]
+    if any(one[0] >> _SIZE_SHIFT != count + 1 for one in raw):
+        raise BindError(f"{mkey!r}: BSFs of other sizes than {count} of them have")
+    try:
+        if types in ([_CRYPTO], [0, _CRYPTO]):
+            blocks = _NOTHING if len(raw) == 1 else _signatures(hca, mkey, raw[0])
+            return Signature(blocks, _crypto(hca, mkey, raw[-1]))
+        if types == [0]:
+            return Signature(_signatures(hca, mkey, raw[0]))
+    except BsfError as error:
+        raise BindError(f"{mkey!r}: {error}") from None
+    raise BindError(f"{mkey!r}: BSFs of types {types}")
+
+
+def _starts(at: int, count: int) -> range:
+    return range(at, at + count * _BSF_BYTES, _BSF_BYTES)
+
+
+def _signatures(hca: Hca, mkey: Mkey, raw: bytes) -> BlockSignature:
+    def psv_of(number: int) -> Psv | None:
+        psv = hca.psvs.get(number)
+        return psv if psv is not None and psv.pd is mkey.pd else None
+
+    return BlockSignature.parse(raw, psv_of)
+
+
+def _crypto(hca: Hca, mkey: Mkey, raw: bytes) -> Crypto:
+    if not mkey.ctx.crypto_en:
+        raise BsfError("the key has not been made for encryption")
+
+    def dek_of(number: int) -> Dek | None:
+        dek = hca.objects[Dek].get(number)
+        return dek if dek is not None and dek.pd is mkey.pd else None
+
+    is_big_endian = bool(hca.caps.general.aes_xts_multi_block_be_tweak)
+    return Crypto.parse(raw, dek_of, is_big_endian=is_big_endian)

@@ -1,0 +1,72 @@
+"""Adapters that encrypt: AES-XTS by keys that processes bring, in plaintext or wrapped.
+
+It is an option of an adapter, see :func:`with_crypto`, as real ones are sold with it or without.
+
+Source: mlx5dv_dek_create(3), mlx5dv_crypto_login_create(3); DPDK's guide to its mlx5 crypto driver,
+which says since which adapter and how one is made operational.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+from emu.device.models.model import Capabilities, Model
+from layouts.enums import GeneralObject
+
+
+class KeyImport(IntEnum):
+    """How keys come to an adapter: an adapter has one way or the other."""
+
+    PLAINTEXT = 1
+    WRAPPED = 2
+
+
+FIRST_HW_ID: Final = 0x20F
+"""ConnectX-6; the numbers of chips rise."""
+_MULTI_BLOCK_SINCE: Final = 0x218
+
+IMPORT_KEK: Final = bytes(range(16))
+"""The key that wraps others (import KEK 0), of an adapter whose keys come wrapped."""
+CREDENTIAL: Final = bytes(range(0x80, 0xA8))
+"""What a login has to show (credential 0). The officer of a real adapter chooses both."""
+
+_OBJECTS: Final = 1 << GeneralObject.ENCRYPTION_KEY
+_LOGINS: Final = 1 << GeneralObject.CRYPTO_LOGIN
+_BY_AES_KEY_WRAP: Final = 1 << 2
+
+CRYPTO: Capabilities = MappingProxyType({"log_max_num_deks": 16})
+"""Group CRYPTO."""
+OF_WRAPPED: Capabilities = MappingProxyType(
+    {
+        "wrapped_crypto_operational": 1,
+        "wrapped_import_method": _BY_AES_KEY_WRAP,
+        "num_nv_import_keks": 1,
+        "num_nv_credentials": 1,
+    }
+)
+"""The same group, if keys come wrapped: it is operational, with one KEK and one credential."""
+
+KEY_IMPORTS: Mapping[str, KeyImport] = MappingProxyType(
+    {way.name.lower(): way for way in KeyImport}
+)
+"""By what the command line calls them."""
+
+
+def with_crypto(model: Model, way: KeyImport) -> Model:
+    """The model with AES-XTS. Raises ValueError for one that never has it.
+
+    Up to ConnectX-6 Dx a message is one data unit; since ConnectX-7 it may be several.
+    """
+    if model.hw_id < FIRST_HW_ID:
+        raise ValueError(f"{model.name} has no encryption")
+    is_wrapped = way is KeyImport.WRAPPED
+    multi = model.hw_id >= _MULTI_BLOCK_SINCE
+    tweak = "aes_xts_multi_block_be_tweak" if multi else "aes_xts_single_block_le_tweak"
+    objects = model.general["general_obj_types"] | _OBJECTS | (_LOGINS if is_wrapped else 0)
+    general = {**model.general, "crypto": 1, tweak: 1, "general_obj_types": objects}
+    crypto = {**CRYPTO, **(OF_WRAPPED if is_wrapped else {})}
+    return replace(model, general=MappingProxyType(general), crypto=MappingProxyType(crypto))

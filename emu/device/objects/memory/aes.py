@@ -1,0 +1,104 @@
+"""AES in XTS mode (IEEE Std 1619-2007), from any block of a data unit on; keys wrapped by AES.
+
+A data unit has a tweak, a number of 128 bits. Its blocks of 16 bytes are encrypted independently of
+each other, but for the last two of a unit that is no multiple of 16 bytes long (ciphertext
+stealing). Blocks and tweaks are numbers with the least byte first, as in the standard.
+
+AES itself is OpenSSL's, by the package cryptography, which is an extra.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+try:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
+except ImportError:
+    HAS_AES = False
+else:
+    HAS_AES = True
+
+BLOCK: Final = 16
+_BITS: Final = 128
+_MASK: Final = (1 << _BITS) - 1
+_REDUCED: Final = 0x87
+"""x**128 in the field of 2**128 elements."""
+_LONG_JUMP: Final = 120
+"""Multiplying by x to this power needs one reduction."""
+
+
+class AesXts:
+    """The two keys of AES-XTS: the first one for data, the second one for tweaks."""
+
+    __slots__ = ("_decryptor", "_encryptor", "_tweaks")
+
+    def __init__(self, key1: bytes, key2: bytes) -> None:
+        """Each key has 16 or 32 bytes."""
+        blocks = Cipher(algorithms.AES(key1), modes.ECB())
+        self._encryptor, self._decryptor = blocks.encryptor(), blocks.decryptor()
+        self._tweaks = Cipher(algorithms.AES(key2), modes.ECB()).encryptor()
+
+    def apply(self, data: bytes, tweak: int, first: int, *, encrypts: bool) -> bytes:
+        """Encrypt or decrypt part of a data unit, from block ``first`` on.
+
+        Data that are no multiple of 16 bytes long, of one block at least, end with the unit.
+        """
+        mask = _times(self._mask(tweak), first)
+        whole = len(data) // BLOCK
+        rest = len(data) % BLOCK
+        if not rest:
+            return self._blocks(data, mask, encrypts)[0]
+        stolen_at = (whole - 1) * BLOCK
+        done, mask = self._blocks(data[:stolen_at], mask, encrypts)
+        return done + self._steal(data[stolen_at:], mask, encrypts)
+
+    def _mask(self, tweak: int) -> int:
+        return int.from_bytes(self._tweaks.update(tweak.to_bytes(BLOCK, "little")), "little")
+
+    def _blocks(self, data: bytes, mask: int, encrypts: bool) -> tuple[bytes, int]:
+        """Whole blocks; also returns the mask of the block behind them."""
+        masks = bytearray()
+        for _ in range(len(data) // BLOCK):
+            masks += mask.to_bytes(BLOCK, "little")
+            mask = mask << 1 & _MASK ^ (_REDUCED if mask >> _BITS - 1 else 0)
+        cipher = self._encryptor if encrypts else self._decryptor
+        return _xor(cipher.update(_xor(data, masks)), masks), mask
+
+    def _steal(self, data: bytes, mask: int, encrypts: bool) -> bytes:
+        """A whole block and the shorter one behind it (IEEE 1619, 5.3.2 and 5.4.2)."""
+        whole, last = data[:BLOCK], data[BLOCK:]
+        masks = (mask, _times(mask, 1)) if encrypts else (_times(mask, 1), mask)
+        made = self._blocks(whole, masks[0], encrypts)[0]
+        return self._blocks(last + made[len(last) :], masks[1], encrypts)[0] + made[: len(last)]
+
+
+def wrap_key(kek: bytes, key: bytes) -> bytes:
+    """Wrap a key (RFC 3394): eight bytes more."""
+    wrapped: bytes = aes_key_wrap(kek, key)
+    return wrapped
+
+
+def unwrap_key(kek: bytes, wrapped: bytes) -> bytes | None:
+    """What has been wrapped; None if it was not, or by another key."""
+    try:
+        key: bytes = aes_key_unwrap(kek, wrapped)
+    except (InvalidUnwrap, ValueError):
+        return None
+    return key
+
+
+def _times(mask: int, power: int) -> int:
+    """The mask so many blocks further on: multiplied by x to that power."""
+    while power:
+        step = min(power, _LONG_JUMP)
+        mask <<= step
+        high = mask >> _BITS
+        mask = mask & _MASK ^ high ^ high << 1 ^ high << 2 ^ high << 7
+        power -= step
+    return mask
+
+
+def _xor(data: bytes, masks: bytes | bytearray) -> bytes:
+    number = int.from_bytes(data, "little") ^ int.from_bytes(masks, "little")
+    return number.to_bytes(len(data), "little")

@@ -1,0 +1,67 @@
+"""Encryption keys of processes: general objects (rdma-core's mlx5dv_dek_create)."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Final
+
+from emu.device.errors import CmdError
+from emu.device.objects.memory.dek import Dek
+from firmware_cmds.function.crypto_login import need_login, object_of, unwrap
+from layouts.enums import Status
+from layouts.function.crypto import encryption_key_obj
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from layouts.objects.general_object import CreateGeneralObjectIn
+
+_KEY_BYTES: Final = {0: 16, 1: 32}
+"""Of each of a DEK's two keys, by key_size."""
+_AES_XTS: Final = 3
+"""key_purpose."""
+_KEYTAG_BYTES: Final = 8
+_WRAPPING_BYTES: Final = 8
+"""What AES key wrap adds."""
+
+
+def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+    """Take a key for AES-XTS, in plaintext or wrapped as the adapter wants it; returns its number.
+
+    Equal keys for data and tweaks are refused, as FIPS 140 wants it (IG C.I).
+    """
+    obj = encryption_key_obj.view(object_of(cmd, encryption_key_obj.size))
+    if obj.key_purpose != _AES_XTS or obj.key_size not in _KEY_BYTES or obj.sw_wrapped:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "encryption key of this kind is not supported",
+            f"key_purpose {obj.key_purpose}, key_size {obj.key_size}",
+        )  # fmt: skip
+    pd, each = hca.pds.need(obj.pd), _KEY_BYTES[obj.key_size]
+    size = 2 * each + (_KEYTAG_BYTES if obj.has_keytag else 0)
+    if hca.caps.crypto.wrapped_import_method:
+        need_login(hca)
+        key = unwrap(obj.key[: size + _WRAPPING_BYTES], "key")
+    else:
+        key = obj.key[:size]
+    if hmac.compare_digest(key[:each], key[each : 2 * each]):
+        raise CmdError(Status.BAD_PARAM_ERR, "both keys of AES-XTS are the same")
+    return hca.objects[Dek].add(Dek(pd, obj.key_size, key[: 2 * each], key[2 * each :], obj.opaque))
+
+
+def query(hca: Hca, number: int) -> bytes:
+    """What it is, without its keys; its state is 0, ready."""
+    dek = hca.objects[Dek].need(number)
+    if hca.caps.crypto.wrapped_import_method:
+        need_login(hca)
+    obj = encryption_key_obj.new(
+        key_size=dek.key_size,
+        has_keytag=int(bool(dek.keytag)),
+        key_purpose=_AES_XTS,
+        pd=dek.pd.handle,
+        opaque=dek.opaque,
+    )
+    return bytes(obj.buf)
+
+
+def destroy(hca: Hca, number: int) -> None:
+    """Destroy a key; memory keys that use it allow no access any more."""
+    hca.objects[Dek].remove(number)
