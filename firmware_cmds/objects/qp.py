@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from emu.device.cmdif.registry import Handler, OpenField, command
 from emu.device.engine.eth import ipoib
 from emu.device.engine.eth.steering import domain as steering
-from emu.device.engine.qp import attributes, migration
+from emu.device.engine.qp import attributes, migration, pacing
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import transitions as qp_state
 from emu.device.engine.ud import datagram
@@ -22,6 +23,7 @@ from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
 from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
+from firmware_cmds.objects.scheduling import queue_group
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.objects.wq import real_time, response_scatter, user_index
 from firmware_cmds.options import first_set
@@ -35,6 +37,7 @@ from layouts.rings.wqe import WQEBB
 if TYPE_CHECKING:
     from emu.device.objects.domains import Pd
     from emu.device.objects.queues.cq import Cq
+    from emu.device.objects.queues.pace import Pace
     from emu.device.objects.queues.srq import Srq
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
@@ -255,6 +258,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
         source = qp.state
         what = _checked(hca, op, qp, cmd) if modifies else None
         migrates = what is not None and migration.check_state(qp, cmd.qpc, what)
+        paces = _paces(hca, qp, cmd) if modifies else None
         qp.encode()
         if what is not None:
             qp_state.apply(qp.ctx, cmd.qpc, what)
@@ -262,6 +266,9 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
             if migrates:
                 migration.take_alternate(qp)
             qp.count_into(counter_set(hca.counters, qp.ctx.counter_set_id))
+        if paces is not None:
+            hca.qps.change(qp, partial(qp.keep_to, *paces))
+            hca.schedule(qp)
         qp.state = row.target
         qp_life.entered(hca, qp, source)
 
@@ -287,6 +294,25 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Taken:
     return what
 
 
+def _paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | None:
+    """The rates of the queue groups that the command puts the queue pair into; None for no change.
+
+    The responder of RC alone may have one (mlx5dv_modify_qp_sched_elem(3)).
+    """
+    if not _has_high_mask(cmd) or not cmd.opt_param_mask_95_32 & qp_state.QOS_QUEUE_GROUP_ID:
+        return None
+    if not hca.caps.qos.nic_qp_scheduling or qp.st not in _PACED:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue pair cannot be in a queue group", f"{qp!r}")
+    ext = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext) if cmd.qpc_ext else bytearray(QPC_EXT))
+    ids = ext.qos_queue_group_id_requester, ext.qos_queue_group_id_responder
+    if ids[1] and qp.st is not QpType.RC:
+        raise CmdError(Status.BAD_PARAM_ERR, "only RC answers at a rate", f"{qp!r}")
+    requester, responder = (queue_group(hca, number) for number in ids)
+    return pacing.pace_by(requester), pacing.pace_by(responder)
+
+
+_PACED = (QpType.RC, QpType.UC, QpType.UD)
+QPC_EXT = layout.qpc_ext.size
 _WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)
 
 

@@ -143,6 +143,18 @@ def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
     return number
 
 
+def queue_group(hca: Hca, number: int) -> SchedulingElement | None:
+    """The queue group with this number, of the function's own tree; None for 0."""
+    if not number:
+        return None
+    element = hca.scheduling_elements.need(number)
+    if element.ctx.element_type != QUEUE_GROUP:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "scheduling element is no queue group", f"{element.handle:#x}"
+        )
+    return element
+
+
 def _vport_of(hca: Hca, ctx: layout.SchedulingContext) -> EswVport:
     number = ctx.element_attributes & _VPORT_NUMBER
     assert hca.eswitch is not None  # has been checked with the hierarchy

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing, queues
 from emu.device.errors import CmdError
-from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Tis
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
-from firmware_cmds.objects.scheduling import QUEUE_GROUP
+from firmware_cmds.objects.scheduling import queue_group
 from firmware_cmds.objects.wq import (
     check_transition,
     real_time,
@@ -63,7 +62,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "allow_swp")
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
-    group = _group(hca, ctx)
+    group = queue_group(hca, ctx.qos_queue_group_id)
     _check_rate(hca, ctx)
     hca.uars.need(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
@@ -109,7 +108,7 @@ def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None
         raise CmdError(Status.BAD_PARAM_ERR, "SQ field cannot be modified", f"{unknown:#x}")
     if mask & _RATE_LIMIT:
         _check_rate(hca, cmd.ctx)
-    group = _group(hca, cmd.ctx) if mask & _QUEUE_GROUP else None
+    group = queue_group(hca, cmd.ctx.qos_queue_group_id) if mask & _QUEUE_GROUP else None
     if mask & _RATE_LIMIT:
         sq.ctx.packet_pacing_rate_limit_index = cmd.ctx.packet_pacing_rate_limit_index
     if mask & _QUEUE_GROUP:
@@ -128,17 +127,6 @@ def _check_rate(hca: Hca, ctx: layout.Sqc) -> None:
     index = ctx.packet_pacing_rate_limit_index
     if index and index not in hca.rate_limits:
         raise CmdError(Status.BAD_PARAM_ERR, "no rate in this entry of the table", f"{index}")
-
-
-def _group(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
-    if not ctx.qos_queue_group_id:
-        return None
-    element = hca.scheduling_elements.need(ctx.qos_queue_group_id)
-    if element.ctx.element_type != QUEUE_GROUP:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "scheduling element is no queue group", f"{element.handle:#x}"
-        )
-    return element
 
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)

@@ -131,6 +131,7 @@ KNOWN: tuple[Known, ...] = (
             *_fields("create_mkey_in", "mkey_umem_id mkey_umem_offset bsf_octword_actual_size"),
             *_fields("sig_err_cqe", "sig_type domain"),
             "cqc.dbr_umem_id",
+            "qos_cap.nic_qp_scheduling",
             "qpc.dbr_umem_id",
         ),
     ),

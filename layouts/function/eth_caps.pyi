@@ -236,6 +236,7 @@ class QosCap(View):
     nic_rate_limit: int
     packet_pacing_uid: int
     log_esw_max_sched_depth: int
+    nic_qp_scheduling: int
     log_max_qos_nic_queue_group: int
     packet_pacing_max_rate: int
     packet_pacing_min_rate: int

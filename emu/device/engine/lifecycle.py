@@ -110,6 +110,8 @@ def quiesce(hca: Hca) -> None:
             or qp.connection is not None
             or qp.responder is not None
             or qp.moving is not None
+            or qp.pace is not None
+            or qp.response_pace is not None
         ):
             qp.stop_waiting()
         if qp.held_by is not None:

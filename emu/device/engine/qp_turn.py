@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
-from emu.device.engine.qp import send_requests
+from emu.device.engine.qp import pacing, send_requests
 from emu.device.engine.qp.flush import flush
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc import dynamic
@@ -35,7 +36,7 @@ from emu.device.objects.queues.outcome import (
     Unfinished,
 )
 from emu.device.objects.queues.page_fault import Held, Side
-from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.qp import Connection, Qp
 from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.ports import DmaError
@@ -62,7 +63,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     more = False
     if qp.connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is one of them.
-        more = qp.connection.responder.turn()
+        more = _respond(hca, qp, qp.connection)
     sq = qp.sq
     if sq is None:
         return more
@@ -76,15 +77,27 @@ def turn(hca: Hca, qp: Qp) -> bool:
         if qp.is_looped:
             node: Hca | None = hca
         elif qp.connection is not None or hca.wire.reaches(qp.destination):
-            return (qp.connection or connection_of(hca, qp)).requester.turn() or more
+            requester = (qp.connection or connection_of(hca, qp)).requester
+            if qp.pace is not None:
+                return pacing.paced(hca, qp, qp.pace, requester.turn) or more
+            return requester.turn() or more
         else:
             node = hca.wire.node(qp.destination) if qp.destination else None
         if qp.timer is not None or _waits_for_page(qp):
             return False
+        if qp.pace is not None:
+            return pacing.paced(hca, qp, qp.pace, partial(_send_share, hca, qp, sq, node))
         return _send_share(hca, qp, sq, node)
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more
+
+
+def _respond(hca: Hca, qp: Qp, connection: Connection) -> bool:
+    """Send a share of the responses; True when there are more that may be sent at once."""
+    if qp.response_pace is None:
+        return connection.responder.turn()
+    return pacing.paced(hca, qp, qp.response_pace, connection.responder.turn)
 
 
 def _waits_for_page(qp: Qp) -> bool:
@@ -112,6 +125,11 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
             return False
         waiting -= wqe.blocks
         budget -= sent
+        if qp.pace is not None:
+            now_ns = hca.clock.now_ns()
+            qp.pace.sent(sent + qp.header_bytes, now_ns)
+            if not qp.pace.may_go_on(now_ns):
+                break
         if sent > _FEW_BYTES:
             hca.round.charge(sent >> LOG_BYTES_PER_STEP)
         if budget < 0 or hca.round.steps > STEPS_PER_ROUND:

@@ -158,6 +158,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "fixed_buffer_size": 1,
         # Not supported.
         "roce": 0,
+        "qos": 0,
         # Libraries read the second group without asking whether it is there (UCX:
         # uct_ib_mlx5_devx_query_cap_2).
         "hca_cap_2": 1,

@@ -257,6 +257,7 @@ _TSAR, _QUEUE_GROUP, _DWRR = 1 << 0, 1 << 4, 1 << 0
 SCHEDULING: Capabilities = MappingProxyType(
     {
         "nic_sq_scheduling": 1,
+        "nic_qp_scheduling": 1,
         "nic_bw_share": 1,
         "nic_rate_limit": 1,
         "log_max_qos_nic_queue_group": 8,
@@ -265,7 +266,7 @@ SCHEDULING: Capabilities = MappingProxyType(
         "nic_tsar_type": _DWRR,
     }
 )
-"""Group QOS: trees of rates and shares (tc's htb and mqprio, offloaded)."""
+"""Group QOS: trees of rates and shares (tc's htb and mqprio, offloaded; queue pairs of verbs)."""
 
 _OBJECTS: int = BASE_GENERAL["general_obj_types"]
 SCHEDULING_OBJECTS: Capabilities = MappingProxyType(

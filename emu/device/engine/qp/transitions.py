@@ -121,6 +121,8 @@ _HIGH_OPTIONAL_PATH: Final[Mapping[int, tuple[str, ...]]] = {_UDP_SPORT: ("udp_s
 
 DCI_STREAM_CHANNEL_ID: Final = 1 << 0
 """Of the same mask: reset the stream that the extension of the context names."""
+QOS_QUEUE_GROUP_ID: Final = 1 << 1
+"""Of the same mask: the groups whose rates the queue pair keeps to, by the same extension."""
 MMO: Final = 1 << 3
 """Of the same mask: memory-to-memory operations, by the same extension."""
 
@@ -159,8 +161,8 @@ feature that the adapter has not; no kernel sends a UD queue pair's SRQN and CQN
 """
 
 _HIGH_OPTIONS: Final[Mapping[Op, int]] = {
-    Op.INIT2INIT_QP: MMO,  # scheduling elements are for raw packets' queues alone
-    Op.RTS2RTS_QP: _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID,
+    Op.INIT2INIT_QP: MMO | QOS_QUEUE_GROUP_ID,
+    Op.RTS2RTS_QP: _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID | QOS_QUEUE_GROUP_ID,
 }
 """The same of opt_param_mask_95_32, by the transitions that have it."""
 

@@ -55,7 +55,7 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
         hca, qp, node, peer
     ):
         return NEEDS_PACKETS
-    if qp.reads_ahead and message.op in WITH_RESPONSE_DATA:
+    if message.op in WITH_RESPONSE_DATA and (qp.reads_ahead or peer.response_pace is not None):
         return NEEDS_PACKETS
     # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
     if qp.psn != peer.epsn and qp.st is not _UC:

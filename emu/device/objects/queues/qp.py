@@ -11,6 +11,7 @@ from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.pace import Pace
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.streams import DciStreams
@@ -36,6 +37,9 @@ _LARGEST_MTU: Final = 4096
 
 _MIGRATED: Final = PmState.MIGRATED
 _MAY_MIGRATE: Final = {int(state): state for state in (PmState.ARMED, PmState.REARM)}
+
+_SILENT: Final = (QpState.RST, QpState.INIT, QpState.ERR)
+"""States in which nothing is received."""
 
 _revisions = count(1)
 
@@ -111,14 +115,67 @@ class Qp(Queue):
     """
 
     __slots__ = (
-        "ack_timeout", "agreed", "begun", "buffer", "connection", "cs_req", "cs_res", "ctx",
-        "destination", "epsn", "has_alternate", "has_mmo", "has_refused_path", "header_bytes",
-        "held_by", "is_draining", "is_established", "is_ipoib", "is_looped", "kept", "log_msg_max",
-        "marks", "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults",
-        "path_state", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
-        "repeated_page_faults", "responder", "retries", "retry_count", "revision", "rnr_retries",
-        "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state",
-        "steer", "streams", "timer", "umems", "xrcd",
+        "ack_timeout",
+        "agreed",
+        "begun",
+        "buffer",
+        "connection",
+        "cs_req",
+        "cs_res",
+        "ctx",
+        "destination",
+        "epsn",
+        "has_alternate",
+        "has_mmo",
+        "has_refused_path",
+        "header_bytes",
+        "held_by",
+        "is_draining",
+        "is_established",
+        "is_ipoib",
+        "is_looped",
+        "kept",
+        "log_msg_max",
+        "marks",
+        "max_datagram",
+        "mcgs",
+        "min_rnr_nak",
+        "moving",
+        "mtu_bytes",
+        "pace",
+        "page_faults",
+        "path_state",
+        "pd",
+        "pkey_index",
+        "psn",
+        "q_key",
+        "rae",
+        "rcq",
+        "reads_ahead",
+        "remote_qpn",
+        "repeated_page_faults",
+        "responder",
+        "response_pace",
+        "retries",
+        "retry_count",
+        "revision",
+        "rnr_retries",
+        "rnr_retry",
+        "route",
+        "rq",
+        "rre",
+        "rwe",
+        "scq",
+        "serial",
+        "sq",
+        "srq",
+        "st",
+        "state",
+        "steer",
+        "streams",
+        "timer",
+        "umems",
+        "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -196,6 +253,10 @@ class Qp(Queue):
         """An event has told that its peer has migrated to some other path."""
         self.has_mmo = False
         """It does memory-to-memory operations."""
+        self.pace: Pace | None = None
+        """The rate of its queue group, if it is in one."""
+        self.response_pace: Pace | None = None
+        """That of the group whose rate the data keep to that it answers READs with."""
         self.is_ipoib = False
         """It sends and receives packets of IP over InfiniBand, whose checksums it knows
         (ulp_stateless_offload_mode)."""
@@ -276,6 +337,10 @@ class Qp(Queue):
             self.connection.pause()
         if self.responder is not None:
             self.responder.leave()
+        if self.pace is not None:
+            self.pace.stop()
+        if self.response_pace is not None and self.state in _SILENT:
+            self.response_pace.stop()
         self.retries = self.rnr_retries = 0
 
     def unlink(self) -> None:
@@ -309,6 +374,18 @@ class Qp(Queue):
             "packets": self.connection is not None,
         }  # fmt: skip
 
+    def keep_to(self, pace: Pace | None, response_pace: Pace | None) -> None:
+        """Keep to the rates of other queue groups from now on, or to none."""
+        for before in self.paces():
+            before.stop()
+        self.pace, self.response_pace = pace, response_pace
+
+    def paces(self) -> tuple[Pace, ...]:
+        """The rates that its sides keep to."""
+        both = (self.pace, self.response_pace)
+        return tuple(pace for pace in both if pace is not None)
+
     def holds(self) -> tuple[Object, ...]:
+        groups = tuple(pace.group for pace in self.paces())
         held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
-        return (*(part for part in held if part is not None), *self.umems)
+        return (*(part for part in held if part is not None), *self.umems, *groups)

@@ -78,7 +78,10 @@ class PacketConnection:
 
     def trains(self) -> CarryTrain | None:
         """What carries trains to the peer; None when each packet has to go alone."""
-        if self.rate is not None or self.qp.path_state is not _MIGRATED:
+        qp = self.qp
+        if qp.pace is not None or qp.response_pace is not None:
+            return None
+        if self.rate is not None or qp.path_state is not _MIGRATED:
             return None
         if self._route is None:
             self._route = self.hca.link.route(self.qp.ctx.primary_address_path)

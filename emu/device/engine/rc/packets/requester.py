@@ -30,6 +30,7 @@ from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
+    from emu.device.objects.queues.pace import Pace
     from emu.device.ports import CarryTrain
 
 WINDOW_PACKETS: Final = 128
@@ -78,6 +79,8 @@ class PacketRequester:
         qp, window, budget = self._connection.qp, self._window, PACKETS_PER_TURN
         while budget > 0 and qp.state is _RTS and not self._is_held_up:
             if self._connection.hca.round.steps > STEPS_PER_ROUND:
+                return True
+            if qp.pace is not None and self._is_ahead(qp.pace):
                 return True
             if window.requests and window.next != qp.psn:  # some of it is unsent
                 done = self._send(budget)
@@ -229,6 +232,7 @@ class PacketRequester:
                 and room > 0
                 and self._window.next != request.end
                 and not self._connection.is_waiting
+                and (qp.pace is None or not self._is_ahead(qp.pace))
             ):
                 count = self._send_train(carry, request, room) if carry is not None else 0
                 if count:
@@ -248,6 +252,10 @@ class PacketRequester:
             return 0
         return done
 
+    def _is_ahead(self, pace: Pace) -> bool:
+        """Whether the rate of a queue group wants that nothing more is sent now."""
+        return not pace.may_go_on(self._connection.hca.clock.now_ns())
+
     def _send_piece(self, request: WindowRequest, is_final: bool) -> None:
         """Send packet ``next`` of a SEND or a WRITE.
 
@@ -260,6 +268,8 @@ class PacketRequester:
         self._window.sent_up_to(following, request, request.flying + 1)
         packet.ack_request = following == request.end or is_final or psn % ACK_EVERY == 0
         self._connection.send(packet, payload, size)
+        if qp.pace is not None:
+            qp.pace.sent(size + qp.header_bytes, hca.clock.now_ns())
         if qp.st is _UC:
             self._completer.advance(following)
 

@@ -140,11 +140,12 @@ class ResponseQueue:
         if self._connection.qp.state in _SILENT:
             self._responses.clear()
         budget = PACKETS_PER_TURN
-        hca = self._connection.hca
+        hca, pace = self._connection.hca, self._connection.qp.response_pace
         while (
             self._responses
             and budget > 0
             and not self._is_held_up
+            and (pace is None or pace.may_go_on(hca.clock.now_ns()))
             and hca.round.steps <= STEPS_PER_ROUND
         ):
             budget -= self._send_next()
@@ -200,6 +201,8 @@ class ResponseQueue:
         if carry is None:
             response.psn = (response.psn + 1) & PSN_MASK
             self._connection.send(packet, data, size)
+            if qp.response_pace is not None:
+                qp.response_pace.sent(size + qp.header_bytes, hca.clock.now_ns())
             return 1
         response.psn = (response.psn + count) & PSN_MASK
         self._connection.send_train(carry, packet, data, count)
