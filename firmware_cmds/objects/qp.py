@@ -19,7 +19,7 @@ from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvRing
-from emu.device.objects.queues.send_queue import SendRing
+from emu.device.objects.queues.send_queue import DoorbellRing, SendRing
 from emu.device.rounds.portions import Portions
 from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
@@ -68,6 +68,8 @@ send completions may have an answer (hw/qp.c: create_user_qp)."""
 _SCATTERED = (QpType.RC, QpType.DCI)
 _REQUEST_SCATTER = {0x11: SCATTER_32_BYTES, 0x22: SCATTER_64_BYTES}
 """By cs_req (MLX5_REQ_SCAT_DATA32_CQE and 64)."""
+_NO_DBR_EXT = 1
+"""send_dbr_mode: doorbells of their own bring the producer index."""
 _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
@@ -141,6 +143,10 @@ def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
     _check_stateless_offloads(hca.caps, ctx)
+    if ctx.send_dbr_mode and not (
+        ctx.send_dbr_mode == _NO_DBR_EXT and hca.caps.general_2.send_dbr_mode_no_dbr_ext
+    ):
+        raise CmdError(Status.BAD_PARAM_ERR, "send_dbr_mode not supported", f"{ctx.send_dbr_mode}")
     if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
         # They reach physical addresses, keys of all domains, or the subnet's management.
         raise CmdError(
@@ -209,7 +215,8 @@ def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> 
             )
     sq = rq = None
     if sq_bytes:
-        sq = SendRing(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
+        kind = DoorbellRing if ctx.send_dbr_mode else SendRing
+        sq = kind(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
     if rq_bytes and pd is not None:
         geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
         rq = RecvRing(hca.memory, buffer, pd, geometry)

@@ -132,6 +132,8 @@ KNOWN: tuple[Known, ...] = (
             *_fields("sig_err_cqe", "sig_type domain"),
             "cqc.dbr_umem_id",
             "qos_cap.nic_qp_scheduling",
+            "qpc.send_dbr_mode",
+            *_fields("cmd_hca_cap_2", "send_dbr_mode_no_dbr_ext log_max_send_dbr_less_qp_sq"),
             "qpc.dbr_umem_id",
         ),
     ),

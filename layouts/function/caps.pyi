@@ -436,6 +436,8 @@ class CmdHcaCap2(View):
     format_select_dw_gtpu_dw_2: int
     format_select_dw_gtpu_first_ext_dw_0: int
     generate_wqe_type: int
+    send_dbr_mode_no_dbr_ext: int
+    log_max_send_dbr_less_qp_sq: int
     min_mkey_log_entity_size_fixed_buffer: int
     ec_vf_vport_base: int
     max_mkey_log_entity_size_fixed_buffer: int

@@ -61,6 +61,7 @@ class Qpc(View):
     ulp_stateless_offload_mode: int
     counter_set_id: int
     uar_page: int
+    send_dbr_mode: int
     user_index: int
     log_page_size: int
     remote_qpn: int

@@ -26,6 +26,7 @@ from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events import eq as eq_engine
 from emu.device.function.blueflame import BlueFlame
 from emu.device.objects.queues.queue import Queue
+from emu.device.objects.queues.send_queue import DoorbellRing
 from emu.device.ports import Buffer
 from layouts.rings.wqe import DS, WQEBB
 
@@ -41,6 +42,8 @@ UAR_CQ_ARM_CQN: Final = UAR_CQ_ARM + 4
 """Where the second half of a CQ's doorbell is."""
 UAR_EQ_ARM: Final = 0x40
 UAR_EQ_CI: Final = 0x48
+UAR_SEND_NO_DBR: Final = 0x600
+"""Where queues without a doorbell record are told of requests, by whole doorbells."""
 UAR_SEND: Final = 0x800
 SEND_SPACING: Final = 0x100
 """Each doorbell register for sending has two buffers of this size (log_bf_reg_size is 9)."""
@@ -78,7 +81,7 @@ def announced(offset: int, data: Buffer) -> int | None:
 
 def is_doorbell(offset: int, data: Buffer) -> bool:
     """Whether a store to this offset of a UAR page rings a doorbell."""
-    if offset >= UAR_SEND:
+    if offset >= UAR_SEND_NO_DBR:
         return send_number(offset, data) is not None
     if offset == UAR_CQ_ARM:
         return len(data) == 8
@@ -111,6 +114,8 @@ class Doorbells:
             number = send_number(offset, data)
             if number is not None:
                 self._ring(number, offset, data)
+        elif offset >= UAR_SEND_NO_DBR:
+            self._post(offset, data)
         elif offset == UAR_CQ_ARM and len(data) == 8:
             self._arm_cq(index, int.from_bytes(data[:4], "big"), data[4:])
         elif offset == UAR_CQ_ARM and len(data) == 4:
@@ -131,6 +136,20 @@ class Doorbells:
 
     def _arm_cq(self, index: int, command: int, cqn: Buffer) -> None:
         cq_engine.arm(self._hca, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command)
+
+    def _post(self, offset: int, data: Buffer) -> None:
+        """A doorbell that says how far a queue without a doorbell record has been filled."""
+        number, index = send_number(offset, data), announced(offset, data)
+        if number is None or index is None:
+            log.debug("part of a doorbell ignored at %#x: %s", offset, bytes(data).hex())
+            return
+        queue = self._hca.queues.holders.get(number)
+        ring = queue.send_ring if isinstance(queue, Queue) else None
+        if isinstance(queue, Queue) and isinstance(ring, DoorbellRing):
+            ring.posted = index
+            self._hca.schedule(queue)
+        else:
+            log.warning("doorbell ignored, no queue without a record: %s", bytes(data).hex())
 
     def _ring(self, number: int, offset: int, data: Buffer) -> None:
         """A doorbell has these first eight bytes of a control segment, or some of them."""

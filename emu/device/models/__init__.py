@@ -11,6 +11,8 @@ from emu.device.models.capabilities import (
     ALL_MEMORY_ODP,
     ALL_TRANSPORT_ODP,
     BASE_GENERAL,
+    IB_MEMORY_ODP,
+    IB_TRANSPORT_ODP,
     MEMORY_ODP,
     TRANSPORT_ODP,
 )
@@ -21,6 +23,8 @@ __all__ = [
     "ALL_TRANSPORT_ODP",
     "BASE_GENERAL",
     "DEFAULT_MODEL",
+    "IB_MEMORY_ODP",
+    "IB_TRANSPORT_ODP",
     "LINKS",
     "MEMORY_ODP",
     "MODELS",

@@ -178,6 +178,11 @@ With five-level page tables, implicit on-demand paging has entries of 2**34 byte
 (hw/mlx5/odp.c: mlx5_ib_internal_fill_odp_caps).
 """
 
+NO_DOORBELL_RECORD: Capabilities = MappingProxyType(
+    {"send_dbr_mode_no_dbr_ext": 1, "log_max_send_dbr_less_qp_sq": 17}
+)
+"""Group GENERAL_2: queue pairs that need no doorbell record for sending."""
+
 MEMORY_COPIES: Capabilities = MappingProxyType({"dma_mmo_qp": 1, "log_dma_mmo_max_size": 21})
 """Queue pairs that copy within the host's memory, 2 MiB with a request (mlx5dv_wr_memcpy)."""
 
@@ -231,6 +236,11 @@ memory keys beside them, which Linux 6.12 and later choose.
 The operations are those that ``ibv_devinfo -v`` shows of real adapters, in three outputs that were
 published (ConnectX-4 and 5): no atomics for RC, XRC and DC, and SEND alone for UD. What UC can do
 is not known, as the driver does not show it.
+"""
+
+IB_TRANSPORT_ODP, IB_MEMORY_ODP = _odp_schemes(atomic=1, ud_srq_receive=0)
+"""The same of InfiniBand ports since ConnectX-6, with atomics: so says a fourth such output, of
+firmware 20.37; a ConnectX-6 Dx on Ethernet (firmware 22.36) has none.
 """
 
 ALL_TRANSPORT_ODP, ALL_MEMORY_ODP = _odp_schemes(atomic=1, ud_srq_receive=1)

@@ -12,8 +12,11 @@ from emu.device.models.capabilities import (
     BASE_GENERAL_2,
     DEBUG,
     DEVICE_MEMORY,
+    IB_MEMORY_ODP,
+    IB_TRANSPORT_ODP,
     MEMORY_COPIES,
     MEMORY_ODP,
+    NO_DOORBELL_RECORD,
     TRANSPORT_ODP,
     VF_LIMITS,
 )
@@ -68,9 +71,13 @@ PARTS = (
     Part(CapType.ROCE, ROCE, link=_ETH),
     # On-demand paging: Linux calls what came with ConnectX-7 the memory scheme.
     Part(CapType.ODP, TRANSPORT_ODP, until=_CX6DX),
+    Part(CapType.ODP, IB_TRANSPORT_ODP, since=_CX6, until=_CX6DX, link=_IB),
     Part(CapType.ODP, MEMORY_ODP, since=_CX7),
+    Part(CapType.ODP, IB_MEMORY_ODP, since=_CX7, link=_IB),
     # Copies within the host's memory.
     Part(CapType.GENERAL, MEMORY_COPIES, since=_CX7),
+    # Sends whose doorbells need no record in memory.
+    Part(CapType.GENERAL_2, NO_DOORBELL_RECORD, since=_CX7),
     # An order of packets that nothing here makes use of.
     Part(CapType.GENERAL, ANY_ORDER, since=_CX7),
     Part(CapType.GENERAL_2, {"dp_ordering_force": 1}, since=_CX7),

@@ -20,7 +20,7 @@ from emu.device.function.doorbells import (
     UAR_CQ_ARM_CQN,
     UAR_EQ_ARM,
     UAR_EQ_CI,
-    UAR_SEND,
+    UAR_SEND_NO_DBR,
 )
 from emu.device.function.msix import MSIX_ENTRY_BYTES, MSIX_PBA, MSIX_TABLE
 from emu.device.models.model import BAR0_BYTES
@@ -136,7 +136,7 @@ def _sent(at: int) -> tuple[str, Prm | None]:
 def _in_uar(offset: int, data: Buffer) -> dict[str, object]:
     index, at = divmod(offset, PAGE)
     shown: dict[str, object] = {"uar": index}
-    name, layout = _sent(at) if at >= UAR_SEND else _DOORBELLS.get(at, ("", None))
+    name, layout = _sent(at) if at >= UAR_SEND_NO_DBR else _DOORBELLS.get(at, ("", None))
     if name:
         shown["register"] = name
     if layout is not None and len(data) >= layout.size:

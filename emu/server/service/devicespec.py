@@ -30,6 +30,8 @@ from emu.device.models import (
     ALL_MEMORY_ODP,
     ALL_TRANSPORT_ODP,
     DEFAULT_MODEL,
+    IB_MEMORY_ODP,
+    IB_TRANSPORT_ODP,
     LINKS,
     MEMORY_ODP,
     MODELS,
@@ -97,7 +99,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "segment": 0,
         "ib_virt": 1,
         "mw_2a": 0,
-        "odp": _ODP.index(model.odp),
+        "odp": _schemes(model).index(model.odp),
         "odp_all": 0,
         "pkeys": (),
         "real_time": 0,
@@ -129,7 +131,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         model = _with_crypto(model, values["crypto"])
     if chosen.keys() & {"odp", "odp_all"}:
         odp = values["odp"]
-        scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
+        scheme = (_ODP_ALL if values["odp_all"] else _schemes(model))[odp]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
     if values["smfs"]:
         model = _with_software_steering(model)
@@ -150,6 +152,11 @@ def _with_software_steering(model: Model) -> Model:
         return with_software_steering(model)
     except ValueError as error:
         raise DeviceSpecError(f"smfs: {error}") from None
+
+
+def _schemes(model: Model) -> tuple[Capabilities, ...]:
+    """Ways to page on demand, of adapters like this one."""
+    return _ODP if model.odp in _ODP else _IB_ODP
 
 
 def _with_crypto(model: Model, way: KeyImport) -> Model:
@@ -232,6 +239,7 @@ def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
 _BOTH_FORMATS = 2
 """Of time stamps (MLX5_TIMESTAMP_FORMAT_CAP_FREE_RUNNING_AND_REAL_TIME)."""
 _ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
+_IB_ODP: tuple[Capabilities, ...] = ({}, IB_TRANSPORT_ODP, IB_MEMORY_ODP)
 _ODP_ALL: tuple[Capabilities, ...] = ({}, ALL_TRANSPORT_ODP, ALL_MEMORY_ODP)
 
 SETTINGS = {

@@ -8,7 +8,13 @@ from emu.device.faults.declare import point
 from emu.device.faults.event import EventField, RuleInjector
 from emu.device.faults.moves import Delayable, Losable, Repeatable
 from emu.device.function.bar0 import CMD_DBELL, DOORBELL_POINT
-from emu.device.function.doorbells import PAGE, UAR_CQ_ARM, UAR_CQ_ARM_CQN, UAR_SEND, send_number
+from emu.device.function.doorbells import (
+    PAGE,
+    UAR_CQ_ARM,
+    UAR_CQ_ARM_CQN,
+    UAR_SEND_NO_DBR,
+    send_number,
+)
 
 _CQN = slice(-3, None)
 
@@ -40,7 +46,7 @@ def _decoded(offset: int, data: bytes) -> tuple[str, int]:
     if offset == CMD_DBELL:
         return "cmd", int.from_bytes(data, "big")
     within = offset & PAGE - 1
-    if within >= UAR_SEND:
+    if within >= UAR_SEND_NO_DBR:
         return "send", send_number(within, data) or 0
     if within in (UAR_CQ_ARM, UAR_CQ_ARM_CQN):
         return "cq", int.from_bytes(data[_CQN], "big")

@@ -74,13 +74,18 @@ class SendRing:
         self._copied: Wqe | None = None
         """A request that a program has copied behind its doorbell (BlueFlame)."""
 
+    def _producer(self) -> int:
+        """How far the driver has posted, modulo 65536 in its low bits. Raises DmaError."""
+        producer: int
+        (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
+        return producer
+
     def waiting(self) -> int:
         """Number of blocks that are posted and not executed yet. Raises DmaError.
 
         Raises BadWqeError if it exceeds the ring's size, because the driver's counter has jumped.
         """
-        producer: int
-        (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
+        producer = self._producer()
         count = (producer - self.ci) & _COUNTER_MASK
         if count > self._size:
             raise BadWqeError(
@@ -164,3 +169,24 @@ class SendRing:
         if head < length:
             data += self._buffer.read(self._offset, length - head)
         return data
+
+
+class DoorbellRing(SendRing):
+    """A send queue without doorbell record (send_dbr_mode NO_DBR_EXT): doorbells bring the index.
+
+    They come to a register of their own (``emu.device.function.doorbells``).
+    """
+
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, offset: int, log_size: int, dbr_addr: int
+    ) -> None:
+        super().__init__(memory, buffer, offset, log_size, dbr_addr)
+        self.posted = 0
+        """The block behind the request whose doorbell came last."""
+
+    def _producer(self) -> int:
+        return self.posted
+
+    def restart(self) -> None:
+        super().restart()
+        self.posted = 0

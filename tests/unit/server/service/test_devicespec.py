@@ -110,7 +110,8 @@ def test_on_demand_paging():
 
 @pytest.mark.parametrize("scheme", [1, 2])
 def test_operations_that_may_page_on_demand(scheme):
-    """By default those that real adapters report; all with odp_all=1."""
+    """By default those that real adapters report, among them atomics of ConnectX-6 on InfiniBand;
+    all with odp_all=1."""
     schemes = "transport_page_fault_scheme_cap", "memory_page_fault_scheme_cap"
     for everything in (0, 1):
         model = parse(f"connectx6,odp={scheme},odp_all={everything}").model
@@ -118,9 +119,12 @@ def test_operations_that_may_page_on_demand(scheme):
         assert [name for name in schemes if name in model.odp] == list(schemes[:scheme])
         for caps in map(model.odp.get, schemes[:scheme]):
             for service in ("rc", "xrc", "dc"):
-                assert caps[f"{service}_odp_caps"]["atomic"] == everything
+                assert caps[f"{service}_odp_caps"]["atomic"] == 1
                 assert caps[f"{service}_odp_caps"]["srq_receive"] == 1
             assert caps["ud_odp_caps"] == {"send": 1, "srq_receive": everything}
+    for other in ("connectx5", "connectx6,link=eth", "connectx7,link=eth"):
+        odp = parse(f"{other},odp={scheme}").model.odp
+        assert odp[schemes[scheme - 1]]["rc_odp_caps"]["atomic"] == 0
     assert parse("connectx6,odp=0,odp_all=1").model.general["pg"] == 0
     assert parse("connectx7,odp_all=1").model.odp["mem_page_fault"] == 1
 
