@@ -25,12 +25,14 @@ _ARCHIVE = ("rt", "cloud")
 def complete_device(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
     """A function's specification: its model, then settings."""
     from emu.device.models import LINKS, MODELS
+    from emu.device.models.crypto import KEY_IMPORTS
     from emu.server.service.devicespec import SETTINGS
 
     model, comma, rest = start.partition(",")
     if not comma:
         return _beginning(start, MODELS)
-    settings = [f"{key}=" for key in SETTINGS if key != "link"]
+    settings = [f"{key}=" for key in SETTINGS if key not in ("link", "crypto")]
+    settings += [f"crypto={way}" for way in KEY_IMPORTS]
     settings += [f"link={link.name.lower()}" for link in LINKS.get(model, ())]
     before, _, last = rest.rpartition(",")
     front = f"{model},{before}," if before else f"{model},"

@@ -40,6 +40,11 @@ class TestDevice:
             "connectx5,lid=3,odp=", "connectx5,lid=3,odp_all=",
         }  # fmt: skip
 
+    def test_ways_of_keys(self):
+        assert offered("mlx5emu run --device connectx6,cr") == {
+            "connectx6,crypto=plaintext", "connectx6,crypto=wrapped",
+        }  # fmt: skip
+
     def test_a_model_without_a_port_of_that_kind(self):
         assert offered("mlx5emu run --device connectx6dx,link") == {"connectx6dx,link=eth"}
         assert offered("mlx5emu run --device nonsense,link") == set()
