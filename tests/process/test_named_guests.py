@@ -30,6 +30,7 @@ from emu.guests.named import keeper, outbox, running
 from emu.guests.named.attach import attached, follow_log, log_of, output_of, state_of
 from emu.guests.named.door import Door
 from emu.guests.named.placing import placed
+from emu.host.own_code import module_command
 
 
 @pytest.fixture(autouse=True)
@@ -301,7 +302,7 @@ def test_ps_shows_states(open_guest):
 def test_where_a_command_runs_and_with_what(open_guest, tmp_path):
     words = ["exec", "--cwd", str(tmp_path), "--env", "A=b c", "--env", "D=", "one", "--"]
     result = subprocess.run(
-        [sys.executable, "-m", "emu", *words, "sh", "-c", 'pwd; echo "$A-$D-$HOME"'],
+        [*module_command("emu"), *words, "sh", "-c", 'pwd; echo "$A-$D-$HOME"'],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert result.stdout == f"{tmp_path}\nb c--/root\n"
@@ -318,7 +319,7 @@ def test_where_a_command_runs_and_with_what(open_guest, tmp_path):
 )
 def test_a_place_that_is_not_there(open_guest, option, status, reason):
     result = subprocess.run(
-        [sys.executable, "-m", "emu", "exec", *option, "one", "--", "true"],
+        [*module_command("emu"), "exec", *option, "one", "--", "true"],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert result.returncode == status

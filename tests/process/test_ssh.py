@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.guests import LabError
 from emu.guests.named import keeper, running, ssh
+from emu.host.own_code import module_command
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def open_guest(tmp_path):
 
 
 def mlx5emu(*words, **options):
-    command = [sys.executable, "-m", "emu", "ssh", *words]
+    command = [*module_command("emu"), "ssh", *words]
     return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)
 
 

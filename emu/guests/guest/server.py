@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from emu.guests.guest import console
 from emu.guests.guest.process import stop, tied
 from emu.guests.options import GuestOptions
 from emu.guests.options.records import recorded
+from emu.host.own_code import module_command
 from emu.host.user_error import UserError
 from emu.server.control.client import SOCKET_NAME, Client, ControlError
 
@@ -49,7 +49,7 @@ class DeviceServer:
         self._on_end = on_end
         self._settled = threading.Event()
         self._is_ready = self._stopping = False
-        self._command = [sys.executable, "-m", "emu", "serve"]
+        self._command = [*module_command("emu"), "serve"]
         for socket, device in zip(self.sockets, devices, strict=True):
             self._command += ["--socket", str(socket), "--device", device]
         if trace is not None:

@@ -6,9 +6,9 @@ import contextlib
 import os
 import select
 import subprocess
-import sys
 import time
 
+from emu.host.own_code import module_command
 from emu.instruments.campaign.description import Description, Ended, RunResult
 
 MOST_ATTEMPTS = 3
@@ -91,7 +91,7 @@ class Child:
             self.stop()
             # A session of its own: Ctrl-C is for us, who then end it in order.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "emu.instruments.campaign.worker", self._runner],
+                [*module_command("emu.instruments.campaign.worker"), self._runner],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,

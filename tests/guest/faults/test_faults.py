@@ -14,6 +14,7 @@ from helpers.guest.kernel_log import KernelLog
 
 from emu.device.faults import record
 from emu.device.faults.text import load
+from emu.host.own_code import module_command
 from emu.server.control import Client
 
 pytestmark = pytest.mark.guest
@@ -75,7 +76,7 @@ def python(guest, program):
 
 def mlx5emu(*words, timeout=800):
     return subprocess.run(
-        [sys.executable, "-m", "emu", *map(str, words)],
+        [*module_command("emu"), *map(str, words)],
         capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT,
     )  # fmt: skip
 

@@ -11,7 +11,6 @@ import socket
 import stat
 import struct
 import subprocess
-import sys
 import termios
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from emu.guests import CommandTimeoutError, GuestHungError, GuestPanicError, Gue
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.channel import frames
 from emu.guests.image import image
+from emu.host.own_code import module_command
 
 pytestmark = pytest.mark.guest
 # What no kernel can change is tested on one suite.
@@ -31,7 +31,7 @@ KERNELS = {"bookworm": "6.1.", "trixie": "6.12.", "sid": "7."}
 
 
 def mlx5emu(*words, **options):
-    command = [sys.executable, "-m", "emu", *words]
+    command = [*module_command("emu"), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
@@ -289,7 +289,7 @@ def test_a_shell_on_the_console(lab, suite):
     """A terminal of 33 lines: its size reaches the guest, the interrupt key too, exit ends it."""
     master, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 33, 101, 0, 0))
-    command = [sys.executable, "-m", "emu", "boot", "--suite", suite, "--no-device"]
+    command = [*module_command("emu"), "boot", "--suite", suite, "--no-device"]
     shell = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal)
     os.close(terminal)
     seen = bytearray()

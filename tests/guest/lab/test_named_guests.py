@@ -7,13 +7,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import emu
 from emu.guests.archive.names import DEFAULT_SUITE
+from emu.host.own_code import module_command
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def mlx5emu(lab, environ):
     """The command line; what is up goes down."""
 
     def call(*words, **options):
-        command = [sys.executable, "-m", "emu", *words]
+        command = [*module_command("emu"), *words]
         options = {"capture_output": True, "check": False, "env": environ} | options
         return subprocess.run(command, **options)
 

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from helpers.files.readme_commands import EXAMPLES, ROOT
 
+from emu.host.own_code import module_command
+
 pytestmark = pytest.mark.guest
 
 PULSE = EXAMPLES / "findings" / "pps-event-without-pins.toml"
@@ -37,7 +39,7 @@ time.sleep(1000)
 
 def mlx5emu(*words):
     return subprocess.run(
-        [sys.executable, "-m", "emu", *map(str, words)],
+        [*module_command("emu"), *map(str, words)],
         capture_output=True, text=True, timeout=800, check=False, cwd=ROOT,
     )  # fmt: skip
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from helpers.net.segment import Peer, ethernet
 
+from emu.host.own_code import module_command
+
 DEVICE = "connectx6dx,link=eth"
 
 
 def serve(tmp_path, *options):
-    command = [sys.executable, "-m", "emu", "serve", "--socket", str(tmp_path / "function0")]
+    command = [*module_command("emu"), "serve", "--socket", str(tmp_path / "function0")]
     return subprocess.Popen(
         [*command, "--device", DEVICE, *options],
         stdout=subprocess.PIPE,

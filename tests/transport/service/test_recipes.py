@@ -23,6 +23,7 @@ from helpers.files.recipes import ROOT, TOOLS, Dockerfile, action_steps, command
 from emu.cli.main import main
 from emu.guests.machine import qemu
 from emu.guests.machine.qmp import Qmp
+from emu.host.own_code import module_command
 from emu.server.control import Client
 
 UNIT = TOOLS / "mlx5emu@.service"
@@ -31,7 +32,7 @@ UNIT = TOOLS / "mlx5emu@.service"
 def serve(*words):
     """A server that is ready."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "emu", "serve", *words], stdout=subprocess.PIPE, text=True
+        [*module_command("emu"), "serve", *words], stdout=subprocess.PIPE, text=True
     )
     while (line := process.stdout.readline()) and line.strip() != "ready":
         pass

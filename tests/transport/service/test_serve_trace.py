@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
+from emu.host.own_code import module_command
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def serve(tmp_path):
     def run(*options):
         sockets = [word for name in "ab" for word in ("--socket", str(tmp_path / name))]
         process = subprocess.Popen(
-            [sys.executable, "-m", "emu", "serve", *sockets, *map(str, options)],
+            [*module_command("emu"), "serve", *sockets, *map(str, options)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

@@ -15,6 +15,7 @@ from emu.cli.main import main
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import MOST_LINE_BYTES, EventChoice, TraceReader
 from emu.device.trace.text import TextForm
+from emu.host.own_code import module_command
 
 START = 5_000_000_000
 
@@ -240,7 +241,7 @@ def test_whatever_a_line_holds_it_is_shown_as_one(point, t_ns, fields):
 def test_reader_that_goes_away(tmp_path):
     many = write(tmp_path / "t.json", [EVENTS[2].to_json()] * 5000)
     process = subprocess.Popen(
-        [sys.executable, "-m", "emu", "trace", "show", str(many)],
+        [*module_command("emu"), "trace", "show", str(many)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
