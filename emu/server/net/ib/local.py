@@ -137,7 +137,7 @@ class LocalFabric:
         """A packet comes to a function of this process, by its link."""
         lid = destination(frame)
         link = self.rx_links.get(lid)
-        if link is None or int.from_bytes(frame[_SLID], "big") == lid:
+        if link is None or _source(frame) == lid:
             self._receive(frame)
         else:
             link.take(PacketParcel(frame, self._receive))
@@ -154,7 +154,7 @@ class LocalFabric:
         except BadPacketError as error:
             log.warning("malformed packet dropped: %s", error)
             return
-        if frame[_SLID] == frame[_DLID]:
+        if _source(frame) == destination(frame):
             node.link.count_looped(1, len(frame))
         receive(node, packet, len(frame))
 
@@ -215,13 +215,14 @@ class LocalFabric:
         arrive(hca, packet, origin, is_looped=origin.lid == lid)
 
 
-_DLID, _SLID = slice(2, 4), slice(6, 8)
-"""The bytes of a packet's local route header that hold its destination and its source."""
-
-
 def destination(frame: bytes) -> int:
-    """The LID that a packet goes to."""
-    return int.from_bytes(frame[_DLID], "big")
+    """The LID that a packet goes to, from its local route header."""
+    return int.from_bytes(frame[2:4], "big")
+
+
+def _source(frame: bytes) -> int:
+    """The LID that a packet comes from."""
+    return int.from_bytes(frame[6:8], "big")
 
 
 class _Administration:
