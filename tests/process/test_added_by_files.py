@@ -17,9 +17,7 @@ from pathlib import Path
 
 import pytest
 
-import emu
-
-ROOT = Path(emu.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 POINT = '''\
 """The point of the port's link."""

@@ -4,9 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import emu
-
-ROOT = Path(emu.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 HANDLERS = '''\
 from emu.device.cmdif.registry import command

@@ -149,14 +149,14 @@ class TestTurns:
         ],
         ids=["doorbells", "configuration", "resets", "unmaps", "unknown"],
     )
-    def test_a_flood_is_done_turn_by_turn(self, own, data, most):
+    def test_a_flood_is_done_turn_by_turn(self, own, data, most, monkeypatch):
         client = own.client()
         sent = self.flood(client, data)
         done = []
         requests, function = own.transport._requests, own.function
         handle = requests.handle
-        requests.handle = lambda *args: done.append(1) or handle(*args)
-        function.bar_write = lambda *args: done.append(1)
+        monkeypatch.setattr(requests, "handle", lambda *args: done.append(1) or handle(*args))
+        monkeypatch.setattr(function, "bar_write", lambda *args: done.append(1))
         turns = 0
         while len(done) < sent:
             before = len(done)
