@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from helpers.guest.fault_plans import ETHERNET, ETHERNET_MODELS, LOAD, with_traffic
 
-import emu
 from emu.guests import GuestError
 from emu.instruments.outcome import Kind, findings
 from emu.server.control import Client
 from emu.server.service.plan_files import read_plan
 
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(900)]
-FOLDER = Path(emu.__file__).parents[1] / "examples" / "findings"
+FOLDER = Path(__file__).parents[3] / "examples" / "findings"
 
 
 def _parameters():

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import emu
 from emu.guests.options import DEFAULT_DEVICE
 from emu.server.control import Client
 
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(900)]
 
-EXAMPLES = Path(emu.__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 PATIENCE = 240
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import emu
 from emu.guests.options.guest import DEFAULT_DEVICE
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-EXAMPLE = Path(emu.__file__).parents[1] / "examples" / "module"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "module"
 HEADERS = ("linux-headers-amd64", "make")
 SECONDS = 900
 """For an emulated processor that compiles, on a busy host."""

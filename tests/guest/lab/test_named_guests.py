@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import emu
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.host.own_code import module_command
 
 logger = logging.getLogger(__name__)
 
-EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "lab"
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite(DEFAULT_SUITE)]
 

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-import emu
 from emu.cli.main import main
 from emu.device.faults.text import load
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout
@@ -54,7 +53,7 @@ def test_report_is_a_mail(corpus):
     assert "Subject: [PATCH net]" in said.output
     assert "BUG: it is [red]gone[/red]" in said.output
     assert f"mlx5emu fuzz replay corpus/{name}" in said.output
-    plan = Path(emu.__file__).parents[1] / "examples" / "findings" / "no-ports.toml"
+    plan = Path(__file__).parents[3] / "examples" / "findings" / "no-ports.toml"
     assert "RDMA/mlx5" in mlx5emu("report", plan).output
 
 

@@ -21,7 +21,9 @@ def start(tmp_path, monkeypatch):
 
     def start_script(script, **options):
         interpreter = tmp_path / "python"
-        interpreter.write_text(f"#!/bin/sh\nshift 3\n{script}\n")
+        interpreter.write_text(
+            f'#!/bin/sh\nuntil [ "$1" = serve ]; do shift; done; shift\n{script}\n'
+        )
         interpreter.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(interpreter))
         ended = threading.Event()

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import emu
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.host.user_error import UserError
 from emu.instruments.fuzz.mail import Report, mail, of_library, place_of
 
-FOLDER = Path(emu.__file__).parents[1] / "examples" / "findings"
+FOLDER = Path(__file__).parents[4] / "examples" / "findings"
 NAMES = list(tomllib.loads((FOLDER / "findings.toml").read_text()))
 RX = "drivers/net/ethernet/mellanox/mlx5/core/en_rx.c"
 WHERE = f"`{RX}`, mlx5e_handle_rx_cqe_mpwrq, line 7 in 6.12 (5 in 6.1): it is not checked."
