@@ -28,8 +28,17 @@ ROOMS = (
     "emu/device/state",
 )
 """What is compiled, with all that is below it."""
-MODULES = ("emu/server/vfio/memory.py", "layouts/integer.py")
-"""What is compiled besides: guest memory, numbers in structures."""
+MODULES = (
+    "emu/server/vfio/mappings.py",
+    "emu/server/vfio/memory.py",
+    "emu/server/vfio/requests.py",
+    "emu/server/vfio/session.py",
+    "emu/server/vfio/waits/alarm.py",
+    "emu/server/vfio/waits/spinning.py",
+    "emu/server/vfio/waits/waiting.py",
+    "layouts/integer.py",
+)
+"""What is compiled besides: a client's messages, guest memory, numbers in structures."""
 LEFT_OUT = ("emu/device/objects/queues/taken_wqe.py",)
 """What is not: objects of a compiled class cannot be referred to weakly."""
 GROUP = "emu_compiled"
