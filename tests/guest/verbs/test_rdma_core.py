@@ -10,6 +10,7 @@ import re
 import pytest
 from helpers.guest.kernel_log import KernelLog
 
+from emu.device.objects.memory.aes import HAS_AES
 from emu.guests import GuestOptions
 from emu.guests.conformance.suite import (
     BROKEN,
@@ -56,7 +57,7 @@ LEAST_OF_ETHERNET = {
     "test_flow": 5,
     "test_mlx5_dr": 2,
     "test_mlx5_flow": 3,
-    "test_mlx5_sched": 1,
+    "test_mlx5_sched": 2,
     "test_rss_traffic": 1,
 }
 """The same for raw packets and their flows, on a function with an Ethernet port."""
@@ -66,15 +67,23 @@ MAY_SKIP_ON_ETHERNET = (
     r"ROCE must be disabled|switchdev mode",
     r"flow meters are not offered|Reg C is not supported",
     r"(RDMA flow tables|bulks of flow counters) are not offered",
-    r"Creation or usage of schedule elements",  # of other queue pairs than those of raw packets
     r"FDs file not found",  # mlx5_perm_ctrl_*: users who steer others' RDMA traffic (uctx_cap)
 )
 
 
-NEWEST = "connectx7"
-LEAST_OF_NEWEST = {"test_mlx5_dma_memcpy": 4, "test_mlx5_ooo_qp": 0}
-"""The same for what came with ConnectX-7."""
-MAY_SKIP_ON_NEWEST = (r"DV QP OOO feature is not supported",)  # by Linux up to 6.12
+NEWEST = "connectx7,crypto=wrapped" if HAS_AES else "connectx7"
+LEAST_OF_NEWEST = {
+    "test_mlx5_crypto": 5 if HAS_AES else 0,
+    "test_mlx5_dma_memcpy": 4,
+    "test_mlx5_ooo_qp": 0,
+    "test_mlx5_sched": 2,
+}
+"""The same for what came with ConnectX-7, with encryption."""
+MAY_SKIP_ON_NEWEST = (
+    r"DV QP OOO feature is not supported",  # by Linux up to 6.12
+    r"does not support plaintext DEK",  # an adapter has one kind of keys or the other
+    *(() if HAS_AES else (r"Crypto login details",)),
+)
 
 
 @pytest.fixture
