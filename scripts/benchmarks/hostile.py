@@ -19,6 +19,7 @@ import attacks.eth
 import attacks.guest
 import attacks.keys
 import attacks.rounds
+import attacks.sessions
 import attacks.streams
 import attacks.trains
 import attacks.tunnels
@@ -35,7 +36,7 @@ PATIENCE_S = 900.0
 
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
-    attacks.streams, attacks.trains, attacks.tunnels, attacks.entries,
+    attacks.streams, attacks.trains, attacks.tunnels, attacks.entries, attacks.sessions,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 
