@@ -9,6 +9,7 @@ from types import MappingProxyType
 from emu.device.models.conditions import Generation, ModelKind, assembled
 from emu.device.models.model import IbSpeed, Model
 from emu.device.models.parts import PARTS
+from emu.device.models.software_steering import can_own_tables, with_software_steering
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
 from layouts.enums import CapType, PortType
 
@@ -176,7 +177,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         part_number=product.part_number,
     )
     fw_major, fw_minor, fw_subminor = product.firmware
-    return Model(
+    made = Model(
         name=f"{product.name}-vf" if is_vf else product.name,
         title=title,
         identity=identity,
@@ -202,6 +203,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         has_real_time=product.generation >= Generation.CONNECTX6DX and link is PortType.ETH,
         eth_is_extended=product.generation >= Generation.CONNECTX6,
     )
+    return with_software_steering(made) if can_own_tables(made) else made
 
 
 def _links(product: _Product) -> tuple[PortType, ...]:

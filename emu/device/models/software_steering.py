@@ -1,13 +1,15 @@
 """Adapters whose flow tables software may own: drivers write steering entries into ICM.
 
-It is an option of an adapter, see :func:`with_software_steering`. The formats of entries are those
-of ConnectX-6 Dx and ConnectX-7.
+Adapters from ConnectX-6 Dx on have it, as real ones do; an option takes it away. The formats of
+entries are those of ConnectX-6 Dx and ConnectX-7.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from emu.device.models.model import Capabilities, Model
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
@@ -63,16 +65,26 @@ LOOPED: Capabilities = MappingProxyType(
 """Group ROCE: the queue pairs that write entries are their own peers, and need no address."""
 
 
+_TABLES = ("flow_table_properties_nic_receive", "flow_table_properties_nic_transmit")
+_TERMINATION: Capabilities = MappingProxyType({"termination_table": 1})
+_OBJECTS = 1 << GeneralObject.SW_ICM | 1 << GeneralObject.SAMPLER
+
+
+def can_own_tables(model: Model) -> bool:
+    """Whether software may own flow tables of the model: an Ethernet port, of an adapter with a
+    format of entries that there is here."""
+    return bool(model.general.get("steering_format_version"))
+
+
 def with_software_steering(model: Model) -> Model:
     """The model with flow tables of software. Raises ValueError for one that can have none."""
-    if not model.general.get("steering_format_version") or model.identity.is_vf:
+    if not can_own_tables(model):
         raise ValueError(f"{model.name} has no flow tables that software may own")
-    objects = model.general["general_obj_types"]
-    objects |= 1 << GeneralObject.SW_ICM | 1 << GeneralObject.SAMPLER
+    objects = model.general["general_obj_types"] | _OBJECTS
     general = {**model.general, "general_obj_types": objects, "fl_rc_qp_when_roce_disabled": 1}
     tables = {**model.flow_table, **ADDRESSES}
-    for name in ("flow_table_properties_nic_receive", "flow_table_properties_nic_transmit"):
-        tables[name] = {**tables[name], **_OWNED, "termination_table": 1}
+    for name in _TABLES:
+        tables[name] = {**tables[name], **_OWNED, **_TERMINATION}
     return replace(
         model,
         general=MappingProxyType(general),
@@ -80,6 +92,27 @@ def with_software_steering(model: Model) -> Model:
         flow_table=MappingProxyType(tables),
         roce=MappingProxyType({**model.roce, **LOOPED}),
     )
+
+
+def without_software_steering(model: Model) -> Model:
+    """The model whose flow tables only firmware owns."""
+    general = _but(model.general, {"fl_rc_qp_when_roce_disabled"})
+    general["general_obj_types"] &= ~_OBJECTS
+    tables = _but(model.flow_table, ADDRESSES)
+    for name in _TABLES:
+        if name in tables:
+            tables[name] = _but(tables[name], {*_OWNED, *_TERMINATION})
+    return replace(
+        model,
+        general=MappingProxyType(general),
+        device_memory=MappingProxyType(_but(model.device_memory, ICM)),
+        flow_table=MappingProxyType(tables),
+        roce=MappingProxyType(_but(model.roce, LOOPED)),
+    )
+
+
+def _but(group: Capabilities, names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if name not in names}
 
 
 def software_fdb(tables: Capabilities) -> Capabilities:

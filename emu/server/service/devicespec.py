@@ -11,7 +11,8 @@ paging, 1 for the transport scheme, 2 for the memory scheme as well; the default
 pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
 With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
 with ``sfs=N`` also up to N sub-functions.
-With ``smfs=1`` software may own flow tables: drivers write their entries into the adapter's memory.
+With ``smfs=0`` only the firmware owns flow tables; else software may own some, on models whose real
+adapters let it (ConnectX-6 Dx and later): drivers write their entries into the adapter's memory.
 Two functions with the same ``board=N`` are the ports of one board, in the order in which they are
 given.
 With ``crypto=plaintext`` or ``crypto=wrapped`` it encrypts by AES-XTS, with keys that come so.
@@ -41,7 +42,10 @@ from emu.device.models import (
 )
 from emu.device.models.board_ports import MOST_PORTS, with_port
 from emu.device.models.crypto import KEY_IMPORTS, KeyImport, with_crypto
-from emu.device.models.software_steering import with_software_steering
+from emu.device.models.software_steering import (
+    with_software_steering,
+    without_software_steering,
+)
 from emu.device.models.sub_functions import MOST_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
 from emu.device.objects.memory.aes import HAS_AES
@@ -105,7 +109,6 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "real_time": 0,
         "pps": 0,
         "switch": 0,
-        "smfs": 0,
         "bf": 0,
         "crypto": None,
         "sfs": 0,
@@ -133,8 +136,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         odp = values["odp"]
         scheme = (_ODP_ALL if values["odp_all"] else _schemes(model))[odp]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
-    if values["smfs"]:
-        model = _with_software_steering(model)
+    if "smfs" in chosen:
+        model = _software_steering(model, chosen["smfs"])
     if values["switch"] or values["sfs"]:
         model = _with_switch(model, values["sfs"])
     return DeviceSpec(model, options, frozenset(chosen), values["segment"], values["board"])
@@ -147,9 +150,9 @@ def _with_switch(model: Model, sub_functions: int) -> Model:
         raise DeviceSpecError(f"switch, sfs: {error}") from None
 
 
-def _with_software_steering(model: Model) -> Model:
+def _software_steering(model: Model, is_on: int) -> Model:
     try:
-        return with_software_steering(model)
+        return with_software_steering(model) if is_on else without_software_steering(model)
     except ValueError as error:
         raise DeviceSpecError(f"smfs: {error}") from None
 

@@ -113,14 +113,18 @@ said() {{
     cat /tmp/out
     exit 1
 }}
+number=0
 rule() {{
-    echo "flow create 0 ingress pattern eth / ipv4 / udp dst is $2 / end actions $3 / end" >&3
-    said "rule #$1 created"
+    echo "flow create 0 $1 ingress pattern eth / ipv4 / udp $2 / end actions $3 / end" >&3
+    said "rule #$number created"
+    number=$((number + 1))
 }}
-rule 0 1000 "count / drop"
-rule 1 1001 "queue index 2"
-rule 2 1002 "mark id 77 / queue index 3"
-rule 3 1003 "rss queues 1 end types ipv4-udp end"
+[ -z "$group" ] || rule "" "" "jump $group"
+dropping=$number
+rule "$group" "dst is 1000" "count / drop"
+rule "$group" "dst is 1001" "queue index 2"
+rule "$group" "dst is 1002" "mark id 77 / queue index 3"
+rule "$group" "dst is 1003" "rss queues 1 end types ipv4-udp end"
 echo "set verbose 1" >&3
 echo start >&3
 said "rxonly packet forwarding packets/burst"
@@ -132,7 +136,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             out.sendto(bytes(100), ("10.0.0.3", port))
 '
 said "UDP port=1003"
-echo "flow query 0 0 count" >&3
+echo "flow query 0 $dropping count" >&3
 said "hits: "
 echo "flow flush 0" >&3
 echo "stop" >&3
@@ -279,12 +283,14 @@ def test_ways_to_receive(guest, args):
 
 
 @pytest.mark.slow
-def test_rules(guest):
+@pytest.mark.parametrize("group", ["", "group 1"], ids=["root", "jump"])
+def test_rules(guest, group):
     """Rules of rte_flow: dropped and counted, to a queue, with a mark, to the queues of a set.
 
-    The packets' types come from the completions.
+    Those of a group, to which one of the root table jumps, the driver writes into the adapter's
+    memory itself (dv_flow_en=1, by mlx5dv_dr). The packets' types come from the completions.
     """
-    said = guest.run(RULES, timeout=SECONDS).check().stdout
+    said = guest.run(f"group='{group}'\n{RULES}", timeout=SECONDS).check().stdout
     assert re.search(r" hits: 20\b", said)
     came = re.findall(r"UDP port=(\d+) - Receive queue=0x(\d)", said)
     assert {(port, queue) for port, queue in came} == {("1001", "2"), ("1002", "3"), ("1003", "1")}

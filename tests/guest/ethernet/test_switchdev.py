@@ -86,6 +86,29 @@ def test_traffic_through_the_uplinks_representor(guest):
     set_mode(guest, "legacy")
 
 
+def owner(guest):
+    """Whose the tables of the FDB are: the driver's own (smfs), or firmware's (dmfs)."""
+    said = json.loads(run(guest, f"devlink -j dev param show {DEV} name flow_steering_mode"))
+    (value,) = said["param"][DEV][0]["values"]
+    return value["value"]
+
+
+def test_either_owns_the_tables(guest):
+    """As on a real adapter, the driver does by default; firmware does when it is told so."""
+    assert mode(guest) == "legacy"
+    assert owner(guest) == "smfs"
+    for name in ("dmfs", "smfs"):
+        run(
+            guest, f"devlink dev param set {DEV} name flow_steering_mode value {name} cmode runtime"
+        )
+        set_mode(guest, "switchdev")
+        assert owner(guest) == name
+        assert bool(objects(guest).get("software icm")) is (name == "smfs")
+        run(guest, f"ping -c 5 -i 0.2 -W 20 {THERE}; {IN_PEER}ping -c 2 -W 20 {HERE}")
+        set_mode(guest, "legacy")
+        assert not objects(guest).get("software icm")
+
+
 def in_hardware(guest, packets):
     """Packets that the device has counted for the rules of tc, when there are that many."""
     for _ in range(15):

@@ -5,6 +5,7 @@ import pytest
 from emu.device.models import LINKS, MODELS
 from emu.device.models.conditions import Generation, ModelKind, Part, assembled
 from emu.device.models.parts import PARTS
+from emu.device.models.software_steering import can_own_tables, without_software_steering
 from layouts.enums import CapType, PortType
 
 GENERATIONS = {
@@ -47,13 +48,15 @@ def test_the_last_part_with_a_field_counts():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_what_its_generation_has(name):
+    """Beside flow tables of software, which an option takes away."""
     is_vf = name.endswith("-vf")
     generation = GENERATIONS[name.removesuffix("-vf")]
     for link, model in LINKS[name].items():
         kind = ModelKind(generation=generation, link=link, is_vf=is_vf)
         groups = assembled(PARTS, kind)
-        filled = {group: fields for group, fields in model.capabilities.items() if fields}
-        assert filled == groups
+        plain = without_software_steering(model).capabilities
+        assert {group: fields for group, fields in plain.items() if fields} == groups
+        assert (model.capabilities != plain) is can_own_tables(model)
 
 
 @pytest.mark.parametrize(

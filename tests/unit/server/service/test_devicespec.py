@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
 from emu.device.port.ib.port import BASE_GUID
 from emu.server.service.devicespec import MAX_LID, DeviceSpecError, parse, parse_all
-from layouts.enums import PortType
+from layouts.enums import GeneralObject, PortType
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -53,6 +53,30 @@ def test_a_switch():
     assert plain is LINKS["connectx6dx"][PortType.ETH]
     assert (switching.general["eswitch_manager"], switching.identity) == (1, plain.identity)
     assert parse("connectx5,link=eth,switch=1").model.eswitch["esw_uplink_ingress_acl"] == 1
+
+
+@pytest.mark.parametrize("name", ["connectx6dx", "connectx7,link=eth", "bluefield2-vf,link=eth"])
+def test_flow_tables_of_software(name):
+    """As on real adapters, unless they are taken away; the FDB's as well."""
+    plain, without = (parse(f"{name}{option}").model for option in ("", ",smfs=0"))
+    receive = "flow_table_properties_nic_receive"
+    assert parse(f"{name},smfs=1").model == plain
+    assert plain.general["general_obj_types"] >> GeneralObject.SW_ICM & 1
+    assert plain.flow_table[receive]["sw_owner_v2"] == 1
+    assert not without.general["general_obj_types"] >> GeneralObject.SW_ICM & 1
+    assert "sw_owner_v2" not in without.flow_table[receive]
+    if not plain.identity.is_vf:
+        for option, owned in (("", 1), (",smfs=0", 0)):
+            fdb = parse(f"{name},switch=1{option}").model.eswitch_flow_table
+            assert fdb["flow_table_properties_nic_esw_fdb"].get("sw_owner_v2", 0) == owned
+
+
+@pytest.mark.parametrize("name", ["connectx4lx", "connectx5,link=eth", "connectx6,link=eth"])
+def test_whose_entries_are_not_known_here(name):
+    assert "sw_owner_v2" not in parse(name).model.flow_table["flow_table_properties_nic_receive"]
+    assert parse(f"{name},smfs=0").model == parse(name).model
+    with pytest.raises(DeviceSpecError, match="smfs"):
+        parse(f"{name},smfs=1")
 
 
 @pytest.mark.parametrize("name", ["connectx6dx-vf", "connectx4lx", "connectx6", "connectx7-vf"])
