@@ -146,7 +146,7 @@ class Doorbells:
         queue = self._hca.queues.holders.get(number)
         ring = queue.send_ring if isinstance(queue, Queue) else None
         if isinstance(queue, Queue) and isinstance(ring, DoorbellRing):
-            ring.posted = index
+            ring.posted, ring.is_stale = index, False
             self._hca.schedule(queue)
         else:
             log.warning("doorbell ignored, no queue without a record: %s", bytes(data).hex())
@@ -155,9 +155,12 @@ class Doorbells:
         """A doorbell has these first eight bytes of a control segment, or some of them."""
         queue = self._hca.queues.holders.get(number)
         if isinstance(queue, Queue):
-            memic = self._hca.memic
-            if memic is not None and memic.was_used and (ring := queue.send_ring) is not None:
-                ring.rung = announced(offset, data) if memic.is_used else None
+            ring = queue.send_ring
+            if ring is not None:
+                ring.is_stale = False
+                memic = self._hca.memic
+                if memic is not None and memic.was_used:
+                    ring.rung = announced(offset, data) if memic.is_used else None
             self._hca.schedule(queue)
         else:
             log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())

@@ -319,12 +319,6 @@ class Hca(ObjectTables):
         """The EQ that has subscribed to an asynchronous event type."""
         return self._event_eqs.get(event)
 
-    def unschedule(self, queue: Queue) -> None:
-        """Take back a turn that the queue waits for."""
-        if queue.is_ready:
-            queue.is_ready = False
-            self.ready.remove(queue)
-
     def schedule(self, queue: Queue) -> None:
         """Give the queue a turn: it has work, or may have some."""
         if not queue.is_ready:

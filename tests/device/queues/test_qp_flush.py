@@ -161,6 +161,27 @@ def test_restart_flushes_nothing_and_counts_from_zero(node, qps, target):
     assert target.read(0, 5) == b"again"
 
 
+def test_old_doorbell_record_counts_for_nothing_after_a_restart(node, qps, target):
+    """UCX leaves it as it was (uct_ib_mlx5_txwq_reset): nothing is sent before a doorbell.
+
+    Neither is it when something else makes the queue pair take its turn.
+    """
+    left, right = qps
+    for queue in qps:
+        queue.post(Opcode.NOP)
+    node.settle()
+    assert [len(queue.cq.drain()) for queue in qps] == [1, 1]
+    for queue in qps:
+        queue.to_reset()
+        node.memory.write(queue.record + 4, (1).to_bytes(4, "big"))
+    connect(left, right)
+    right.post_recv(target.sge())
+    assert left.send(b"again") == 0
+    node.settle()
+    assert [found.opcode for found in left.cq.drain()] == [CqeOpcode.REQ]
+    assert [found.opcode for found in right.cq.drain()] == [CqeOpcode.RESP_SEND]
+
+
 def test_restart_from_error_ends_the_looks(node, qps, clock):
     left, _ = qps
     left.to_error()

@@ -72,9 +72,6 @@ def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
     stop_pacing(sq)
     if state is SqState.RST:
         sq.ring.restart()
-        # mlx5e leaves the old counter in the doorbell record until it rings again (core/en/
-        # reporter_tx.c: mlx5e_reset_txqsq_cc_pc): nothing may be read before.
-        hca.unschedule(sq)
     elif state is SqState.ERR:
         hca.schedule(sq)
 

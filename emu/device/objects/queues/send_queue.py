@@ -65,6 +65,12 @@ class SendRing:
         self._dbr_addr = dbr_addr
         self.ci = 0
         """The next block to execute, modulo 65536."""
+        self.is_stale = False
+        """The doorbell record may have the counter of before a reset, until a doorbell comes.
+
+        mlx5e and UCX leave it there (core/en/reporter_tx.c: mlx5e_reset_txqsq_cc_pc; UCX's
+        uct_ib_mlx5_txwq_reset).
+        """
         self.rung: int | None = None
         """The block behind the request whose doorbell came last: nothing is executed from there on.
 
@@ -85,6 +91,8 @@ class SendRing:
 
         Raises BadWqeError if it exceeds the ring's size, because the driver's counter has jumped.
         """
+        if self.is_stale:
+            return 0
         producer = self._producer()
         count = (producer - self.ci) & _COUNTER_MASK
         if count > self._size:
@@ -159,6 +167,7 @@ class SendRing:
     def restart(self) -> None:
         """The queue pair went to RST: the driver counts from 0 again."""
         self.ci = 0
+        self.is_stale = True
         self.rung = self._copied = None
 
     def _read(self, block: int, blocks: int) -> bytes:
