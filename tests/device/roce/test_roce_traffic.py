@@ -429,7 +429,7 @@ def test_the_udp_source_port_of_a_connection_changes(clock):
 def test_other_options_above_31_are_refused(clock):
     left, right = on_a_cable(clock)
     channel = Channel(QpType.RC, left, right)
-    for bit in (1, 3, 63):
+    for bit in (3, 63):
         answer = left.driver.command(
             Op.RTS2RTS_QP, qpn=channel.sender.qpn, opt_param_mask_95_32=1 << bit
         )
