@@ -104,6 +104,9 @@ def bootstrap_files(
     bootstrap(words, what=what, log=log, progress=progress)
     with tarfile.open(packed) as tar:
         members = [member for member in tar if retained.fullmatch(member.name)]
+        for member in members:
+            if ".." in Path(member.name).parts:
+                raise LabError(f"building {what} failed: {member.name} would be elsewhere")
         if hasattr(tarfile, "tar_filter"):
             tar.extractall(target, members, filter="tar")
         else:  # Python before 3.11.4, for example Debian 12's

@@ -169,6 +169,7 @@ def test_kept_as_made_anew(node, seed):
         assert become(kept, parse(frame)) == anew[frame]
 
 
+@pytest.mark.pure("it replaces a method of the steering memory")
 def test_most_are_kept(node):
     """Of what drivers do: addresses and ports matched, a table hashed, fields changed."""
     maze = Maze(node, random.Random(0))

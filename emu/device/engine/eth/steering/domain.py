@@ -109,7 +109,7 @@ def _key(
 
 def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
     """Let these parts decide which packets are alike, as far as there is room; if any is new."""
-    new = parts - domain.users.keys()
+    new = parts.difference(domain.users)
     if not new or len(domain.learnt) + len(new) > MOST_LEARNT:
         return False
     domain.learnt |= new
