@@ -5,29 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from rig import MappedMemory
-
-from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
-from emu.device.adapter.adapter import Adapter
-from emu.device.engine.esw.switch import EmbeddedSwitch
-from emu.device.engine.eth.receive import arrive
-from emu.device.function.function import Function
+from attacks.switches import Manager
+from attacks.watch import Watch, pattern
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
-from emu.device.models.switching import with_switch
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import Packet
-from emu.driver.ethernet.interfaces import alloc_td, create_tis
-from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
-from emu.driver.verbs.node import Node
-from emu.driver.world.interrupts import IrqList
-from emu.driver.world.tap_wire import TapWire
-from firmware_cmds import TABLE
 from layouts.enums import PortType
 from layouts.eth_enums import FlowTableType
 
@@ -41,23 +27,11 @@ _LISTED = b"\x07\x0e\x28\x08\0\0\0\xff"
 """It adds to the time to live."""
 
 
-class Author:
-    """The manager of a switch, which writes the tables of its FDB itself."""
+class Author(Manager):
+    """It writes the tables of its FDB itself."""
 
     def __init__(self, watch: Watch) -> None:
-        self.wire, self.loop = TapWire(), WatchedLoop(watch)
-        model = with_switch(with_software_steering(LINKS["connectx6dx"][PortType.ETH]))
-        adapter = Adapter(model, 1, EmbeddedSwitch(self.wire, arrive))
-        memory = MappedMemory(16 << 20)
-        self.function = Function(
-            model, HcaOptions(guid=2), TABLE, memory, IrqList(), self.loop, None,
-            vhca=adapter.manager,
-        )  # fmt: skip
-        watch.knows(self.function)
-        bar = WatchedBar(watch.unwatched(), [self.function])
-        self.node = Node(self.function, Driver(bar, memory, self.function.interrupts).probe())
-        driver = self.node.driver
-        self.sq = SendQueue(self.node, log_size=12, tisn=create_tis(driver, alloc_td(driver)))
+        super().__init__(watch, with_software_steering(LINKS["connectx6dx"][PortType.ETH]), 12)
         self.tables = SoftwareTables(self.node)
         self.tables.write(HEADER_MODIFY.start, _LISTED * 255, HEADER_MODIFY)
 

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rig import MappedMemory
-
-from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
-from emu.device.adapter.adapter import Adapter
-from emu.device.engine.esw.switch import EmbeddedSwitch
-from emu.device.engine.eth.receive import arrive
-from emu.device.function.function import Function
+from attacks.switches import Manager
+from attacks.watch import Watch, pattern
 from emu.device.models import LINKS
-from emu.device.models.switching import with_switch
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import reformat_fields, to_vport, with_reformat
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import Packet
-from emu.driver.ethernet.interfaces import alloc_td, create_tis
-from emu.driver.ethernet.send_queue import SendQueue
-from emu.driver.verbs.node import Node
-from emu.driver.world.interrupts import IrqList
-from emu.driver.world.tap_wire import TapWire
-from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, PortType
 from layouts.eth_enums import FlowTableType, ReformatType
 
@@ -39,23 +25,11 @@ VXLAN = bytes.fromhex(
 )
 
 
-class Manager:
-    """The function that manages a switch; it leads everything into tunnels, to the cable."""
+class Tunneling(Manager):
+    """It leads everything into tunnels, to the cable."""
 
     def __init__(self, watch: Watch) -> None:
-        self.wire, self.loop = TapWire(), WatchedLoop(watch)
-        model = with_switch(LINKS["connectx6"][PortType.ETH])
-        adapter = Adapter(model, 1, EmbeddedSwitch(self.wire, arrive))
-        memory = MappedMemory(16 << 20)
-        self.function = Function(
-            model, HcaOptions(guid=2), TABLE, memory, IrqList(), self.loop, None,
-            vhca=adapter.manager,
-        )  # fmt: skip
-        watch.knows(self.function)
-        bar = WatchedBar(watch.unwatched(), [self.function])
-        self.node = Node(self.function, Driver(bar, memory, self.function.interrupts).probe())
-        driver = self.node.driver
-        self.sq = SendQueue(self.node, log_size=10, tisn=create_tis(driver, alloc_td(driver)))
+        super().__init__(watch, LINKS["connectx6"][PortType.ETH], 10)
         self.tunnels = 1 << self.function.hca.caps.eswitch.log_max_fdb_encap_uplink
         self._lead()
 
@@ -74,7 +48,7 @@ class Manager:
 
 
 def _into_tunnels(watch: Watch, packets: int) -> Iterator[None]:
-    manager = Manager(watch)
+    manager = Tunneling(watch)
     payload = manager.node.region(LARGE_BYTES)
     header = Packet(payload=b"").frame()
     for _ in range(SENDS):
