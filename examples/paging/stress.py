@@ -113,7 +113,8 @@ class End:
         length, address = (0, 0) if is_implicit else (REGION, memory.address)
         self.region = MR(pd, length, ACCESS | ON_DEMAND, address=address, implicit=is_implicit)
         cap = QPCap(max_send_wr=4, max_recv_wr=4)
-        self.qp = QP(pd, QPInitAttr(qp_type=RC, scq=cq, rcq=cq, cap=cap))
+        # With sq_sig_all mlx5 has old values of atomics in completions, where they are big-endian.
+        self.qp = QP(pd, QPInitAttr(qp_type=RC, scq=cq, rcq=cq, cap=cap, sq_sig_all=0))
 
     def connect(self, lid: int, peer: End) -> None:
         attr = QPAttr(port_num=1)

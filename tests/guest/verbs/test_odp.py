@@ -19,11 +19,11 @@ pytestmark = pytest.mark.guest
 EXAMPLES = Path(__file__).parents[3] / "examples" / "paging"
 TRANSPORT, MEMORY = "connectx6-vf,odp=1,odp_all=1", "connectx6-vf,odp=2,odp_all=1"
 OFFERED = re.compile(
-    r"rc_odp_caps:\s+SUPPORT_SEND\s+SUPPORT_RECV\s+SUPPORT_WRITE\s+SUPPORT_READ\s+SUPPORT_SRQ\s+"
-    r"uc_odp_caps:\s+NO SUPPORT\s+ud_odp_caps:\s+SUPPORT_SEND\s+"
-    r"xrc_odp_caps:\s+SUPPORT_SEND\s+SUPPORT_WRITE\s+SUPPORT_READ\s+SUPPORT_SRQ\s"
+    r"rc_odp_caps:\s+SUPPORT_SEND\s+SUPPORT_RECV\s+SUPPORT_WRITE\s+SUPPORT_READ\s+SUPPORT_ATOMIC\s+"
+    r"SUPPORT_SRQ\s+uc_odp_caps:\s+NO SUPPORT\s+ud_odp_caps:\s+SUPPORT_SEND\s+"
+    r"xrc_odp_caps:\s+SUPPORT_SEND\s+SUPPORT_WRITE\s+SUPPORT_READ\s+SUPPORT_ATOMIC\s+SUPPORT_SRQ\s"
 )
-"""What ``ibv_devinfo -v`` shows of a ConnectX-5."""
+"""What ``ibv_devinfo -v`` shows of a ConnectX-6."""
 SECONDS = 120.0
 LATE_DOORBELL = "send doorbell ignored, no queue has this number"
 """A process whose queue pairs the driver has destroyed may ring once more."""
