@@ -16,7 +16,6 @@ from emu.driver.keys.crypto import (
     login_fields,
 )
 from emu.driver.keys.signatures import Crc, Dif
-from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import CqeOpcode, CqeSyndrome, GeneralObject, Op, Status
 from layouts.function.crypto import crypto_login_obj, encryption_key_obj
@@ -65,14 +64,6 @@ def store(ends):
 @pytest.fixture
 def far(ends):
     return ends[1].region(len(DATA), va=0x6000_0000_0000)
-
-
-@pytest.fixture
-def sides(ends):
-    """Two connected queue pairs with small packets."""
-    left, right = (end.queue_pair() for end in ends)
-    connect(left, right, mtu=1)
-    return left, right
 
 
 @pytest.fixture

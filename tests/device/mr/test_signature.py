@@ -67,14 +67,6 @@ def far(ends):
 
 
 @pytest.fixture
-def sides(ends):
-    """Two connected queue pairs with small packets."""
-    left, right = (end.queue_pair() for end in ends)
-    connect(left, right, mtu=1)
-    return left, right
-
-
-@pytest.fixture
 def key(ends):
     return SignatureKey(ends[0])
 
