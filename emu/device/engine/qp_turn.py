@@ -36,7 +36,7 @@ from emu.device.objects.queues.outcome import (
     Unfinished,
 )
 from emu.device.objects.queues.page_fault import Held, Side
-from emu.device.objects.queues.qp import Connection, Qp
+from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.ports import DmaError
@@ -63,7 +63,9 @@ def turn(hca: Hca, qp: Qp) -> bool:
     more = False
     if qp.connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is one of them.
-        more = _respond(hca, qp, qp.connection)
+        respond = qp.connection.responder.turn
+        pace = qp.response_pace
+        more = respond() if pace is None else pacing.paced(hca, qp, pace, respond)
     sq = qp.sq
     if sq is None:
         return more
@@ -91,13 +93,6 @@ def turn(hca: Hca, qp: Qp) -> bool:
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more
-
-
-def _respond(hca: Hca, qp: Qp, connection: Connection) -> bool:
-    """Send a share of the responses; True when there are more that may be sent at once."""
-    if qp.response_pace is None:
-        return connection.responder.turn()
-    return pacing.paced(hca, qp, qp.response_pace, connection.responder.turn)
 
 
 def _waits_for_page(qp: Qp) -> bool:

@@ -146,7 +146,7 @@ class Doorbells:
         queue = self._hca.queues.holders.get(number)
         ring = queue.send_ring if isinstance(queue, Queue) else None
         if isinstance(queue, Queue) and isinstance(ring, DoorbellRing):
-            ring.posted, ring.is_stale = index, False
+            ring.posted = index
             self._hca.schedule(queue)
         else:
             log.warning("doorbell ignored, no queue without a record: %s", bytes(data).hex())
@@ -157,7 +157,8 @@ class Doorbells:
         if isinstance(queue, Queue):
             ring = queue.send_ring
             if ring is not None:
-                ring.is_stale = False
+                if ring.posted is not None:
+                    ring.follow_record()
                 memic = self._hca.memic
                 if memic is not None and memic.was_used:
                     ring.rung = announced(offset, data) if memic.is_used else None

@@ -61,7 +61,7 @@ class Sq(Queue):
         umems: tuple[Umem, ...] = (),
         ts_cq: Cq | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(ring)
         self.ctx = ctx
         self.cq = cq
         self.pd = pd
@@ -86,10 +86,6 @@ class Sq(Queue):
         """The rates that it goes by; None for as fast as it can."""
         self.timer: Timer | None = None
         """When it goes on, while it waits for its time."""
-
-    @property
-    def send_ring(self) -> SendRing:
-        return self.ring
 
     @property
     def host_bytes(self) -> int:

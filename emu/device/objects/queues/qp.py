@@ -197,7 +197,7 @@ class Qp(Queue):
         umems: tuple[Umem, ...] = (),
     ) -> None:
         """The rings lie in ``buffer``; the others are what it refers to as long as it exists."""
-        super().__init__()
+        super().__init__(sq)
         self.ctx = ctx
         self.buffer = buffer
         self.st = QpType(ctx.st)
@@ -315,10 +315,6 @@ class Qp(Queue):
     def arm(self) -> None:
         """The peer may migrate as well: the next failure makes this queue pair do so."""
         self.ctx.pm_state = self.path_state = PmState.ARMED
-
-    @property
-    def send_ring(self) -> SendRing | None:
-        return self.sq
 
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""

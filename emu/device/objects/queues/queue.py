@@ -40,11 +40,13 @@ class Queue(Object):
     The subclass determines what a turn does (``emu.device.state.turns``).
     """
 
-    __slots__ = ("counter", "has_failed", "has_real_time", "is_ready", "uidx")
+    __slots__ = ("counter", "has_failed", "has_real_time", "is_ready", "send_ring", "uidx")
     numbering = QP_NUMBERS
 
-    def __init__(self) -> None:
+    def __init__(self, send_ring: SendRing | None = None) -> None:
         super().__init__()
+        self.send_ring = send_ring
+        """Where its send requests are, if it has any."""
         self.is_ready = False
         """Whether it is in the device's ready list."""
         self.has_failed = False
@@ -55,11 +57,6 @@ class Queue(Object):
         """Whether its completions tell the time of day instead of the counter."""
         self.uidx: int | None = None
         """What its completions call it (user_index); None: nothing but its number."""
-
-    @property
-    def send_ring(self) -> SendRing | None:
-        """Where its send requests are, if it has any."""
-        return None
 
     def count_into(self, counter: QCounter | None) -> None:
         """Refer to another counter set from now on, or to none; the queue is in a table."""

@@ -65,10 +65,11 @@ class SendRing:
         self._dbr_addr = dbr_addr
         self.ci = 0
         """The next block to execute, modulo 65536."""
-        self.is_stale = False
-        """The doorbell record may have the counter of before a reset, until a doorbell comes.
+        self.posted: int | None = None
+        """The block behind the last posted request, where not the doorbell record says so (None).
 
-        mlx5e and UCX leave it there (core/en/reporter_tx.c: mlx5e_reset_txqsq_cc_pc; UCX's
+        After a reset nothing is posted until a doorbell comes: mlx5e and UCX leave the counter of
+        before in the record (core/en/reporter_tx.c: mlx5e_reset_txqsq_cc_pc; UCX's
         uct_ib_mlx5_txwq_reset).
         """
         self.rung: int | None = None
@@ -80,20 +81,18 @@ class SendRing:
         self._copied: Wqe | None = None
         """A request that a program has copied behind its doorbell (BlueFlame)."""
 
-    def _producer(self) -> int:
-        """How far the driver has posted, modulo 65536 in its low bits. Raises DmaError."""
-        producer: int
-        (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
-        return producer
+    def follow_record(self) -> None:
+        """A doorbell has come: from now on the record says how far the driver has posted."""
+        self.posted = None
 
     def waiting(self) -> int:
         """Number of blocks that are posted and not executed yet. Raises DmaError.
 
         Raises BadWqeError if it exceeds the ring's size, because the driver's counter has jumped.
         """
-        if self.is_stale:
-            return 0
-        producer = self._producer()
+        producer: int | None = self.posted
+        if producer is None:
+            (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
         count = (producer - self.ci) & _COUNTER_MASK
         if count > self._size:
             raise BadWqeError(
@@ -166,8 +165,7 @@ class SendRing:
 
     def restart(self) -> None:
         """The queue pair went to RST: the driver counts from 0 again."""
-        self.ci = 0
-        self.is_stale = True
+        self.ci = self.posted = 0
         self.rung = self._copied = None
 
     def _read(self, block: int, blocks: int) -> bytes:
@@ -191,11 +189,6 @@ class DoorbellRing(SendRing):
     ) -> None:
         super().__init__(memory, buffer, offset, log_size, dbr_addr)
         self.posted = 0
-        """The block behind the request whose doorbell came last."""
 
-    def _producer(self) -> int:
-        return self.posted
-
-    def restart(self) -> None:
-        super().restart()
-        self.posted = 0
+    def follow_record(self) -> None:
+        """There is none."""
