@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
+from emu.device.objects.eth.icm_addresses import IcmKind, vport_address
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.state.eswitch import Eswitch, EswVport, L2Entry
 from firmware_cmds.function.nic_vport import NamesVport
@@ -65,8 +65,9 @@ def query_esw_vport_context(
     context.fdb_to_vport_reg_c_id = _vport(hca, cmd).reg_c_id
     if hca.icm is not None:
         number = cmd.vport_number
-        context.sw_steering_vport_icm_address_rx = icm_address(IcmKind.VPORT_RX, number)
-        context.sw_steering_vport_icm_address_tx = icm_address(IcmKind.VPORT_TX, number)
+        port = hca.adapter.number
+        context.sw_steering_vport_icm_address_rx = vport_address(IcmKind.VPORT_RX, port, number)
+        context.sw_steering_vport_icm_address_tx = vport_address(IcmKind.VPORT_TX, port, number)
 
 
 @command(

@@ -64,15 +64,15 @@ def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> N
         raise CmdError(
             Status.BAD_PARAM_ERR, "port_select_mode not supported", f"{cmd.ctx.port_select_mode}"
         )
-    if cmd.ctx.fdb_selection_mode:
+    is_native = bool(cmd.ctx.fdb_selection_mode)
+    if is_native and not hca.caps.general.lag_native_fdb_selection:
         raise CmdError(Status.BAD_PARAM_ERR, "no native selection of the FDB")
     remap = _remap(hca, cmd.ctx)
     nodes = [adapter.manager.node for adapter in board.adapters]
     if any(node is None or node.state is not HcaState.INITIALIZED for node in nodes):
         raise CmdError(Status.BAD_RES_STATE_ERR, "a port's function is not initialized")
-    if any(node is not None and node.switch.is_decided(node) for node in nodes):
-        raise CmdError(Status.BAD_RES_STATE_ERR, "no LAG of switches: there is an FDB")
-    board.lag = Lag(remap)
+    has_tables = any(node is not None and node.switch.is_decided(node) for node in nodes)
+    board.lag = Lag(remap, is_native or has_tables, is_native)
 
 
 @command(Op.MODIFY_LAG, layout.modify_lag_in, layout.modify_lag_out, privileged=True)
@@ -95,6 +95,7 @@ def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None
     if (lag := hca.adapter.board.lag) is None:
         return
     out.ctx.lag_state = ACTIVE
+    out.ctx.fdb_selection_mode = lag.is_native
     out.ctx.port_select_mode = LagPortSelect.QUEUE_AFFINITY
     out.ctx.tx_remap_affinity_1, out.ctx.tx_remap_affinity_2 = lag.remap
 

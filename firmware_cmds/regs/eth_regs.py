@@ -59,11 +59,16 @@ def _paos(hca: Hca, reg: layout.PaosReg) -> None:
 
 
 def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
-    """Enable or disable the port, if ``ase`` says so; the link's change is an event."""
+    """Enable or disable the port, if ``ase`` says so; the link's change is an event.
+
+    The port is the manager's: a function behind its switch changes nothing, although its driver
+    disables the port whenever its interface begins (core/en_main.c: mlx5e_nic_enable).
+    """
     if reg.ase:
         if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):
             raise CmdError(Status.BAD_PARAM_ERR, "unknown port status", f"{reg.admin_status}")
-        lifecycle.set_admin(hca, up=reg.admin_status == PortStatus.UP)
+        if hca.vhca.is_manager:
+            lifecycle.set_admin(hca, up=reg.admin_status == PortStatus.UP)
     _paos(hca, reg)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
+from emu.device.engine.esw import sharing
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import ACLS, SWITCHING, FlowDomain, FlowTable, Miss
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
 from emu.device.objects.object import DRIVER_UID
+from emu.device.state.eswitch import ForeignRoot
 from firmware_cmds.options import first_set
 from firmware_cmds.steering import software
 from layouts.enums import Op, Status
@@ -225,7 +227,11 @@ def destroy_flow_table(
     hca.flow_tables.remove(table.handle)
     domain.demuxes -= table.is_demux
     if domain.root is table:
-        _set_root(hca, domain, None)
+        steering.set_root(domain, None)
+        if hca.eswitch is not None and domain is hca.eswitch.fdb:
+            hca.switch.tables_changed()
+    if table.table_type is FlowTableType.FDB:
+        sharing.take_back(hca, table)
     steering.forget_underlays(domain, table)
 
 
@@ -243,10 +249,13 @@ def set_flow_table_root(
     vport = check_type(hca, cmd)
     domain = hca.flow_domain(cmd.table_type, vport)
     assert domain is not None
-    if cmd.table_eswitch_owner_vhca_id_valid:
-        raise CmdError(Status.BAD_PARAM_ERR, "root of another function's flow tables")
     if cmd.op_mod not in (_SET, _DISCONNECT):
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+    is_own = cmd.table_eswitch_owner_vhca_id == hca.vhca.number
+    is_own &= cmd.table_type == FlowTableType.FDB
+    if cmd.table_eswitch_owner_vhca_id_valid and not is_own:
+        _set_foreign_root(hca, cmd)
+        return
     underlay = _underlay(hca, cmd) if cmd.underlay_qpn else None
     table = table_of(hca, cmd) if cmd.op_mod == _SET else None
     if underlay is None:
@@ -257,9 +266,39 @@ def set_flow_table_root(
 
 def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
     """Let packets begin there. The functions learn when the FDB begins or ends to decide."""
+    is_fdb = hca.eswitch is not None and domain is hca.eswitch.fdb
     had_root = domain.root is not None
     steering.set_root(domain, table)
-    if hca.eswitch is not None and domain is hca.eswitch.fdb and had_root != (table is not None):
+    if is_fdb:
+        assert hca.eswitch is not None
+        had_root |= hca.eswitch.foreign_root is not None
+        hca.eswitch.foreign_root = None
+        if had_root != (table is not None):
+            hca.switch.tables_changed()
+
+
+def _set_foreign_root(hca: Hca, cmd: layout.SetFlowTableRootIn) -> None:
+    """Let packets of the sender's switch begin in the FDB of another one of the board.
+
+    The function that owns the table goes on to change and destroy it as it likes: with the table
+    goes the root (core/eswitch_offloads.c: esw_set_slave_root_fdb).
+    """
+    number = int(cmd.table_eswitch_owner_vhca_id)
+    can_share = cmd.table_type == FlowTableType.FDB and hca.caps.eswitch.root_ft_on_other_esw
+    if not can_share or cmd.op_mod != _SET or cmd.underlay_qpn:
+        raise CmdError(Status.BAD_PARAM_ERR, "root of another function's flow tables")
+    adapter = hca.adapter.board.managed_by(number)
+    owner = adapter.manager.node if adapter is not None else None
+    if owner is None or owner.eswitch is None or owner.has_failed:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such switch on the board", f"{number:#x}")
+    table = owner.flow_tables.get(cmd.table_id)
+    if table is None or table.uid != DRIVER_UID or table.table_type != FlowTableType.FDB:
+        raise CmdError(Status.BAD_RES_ERR, "no such flow table", f"{cmd.table_id:#x}")
+    assert hca.eswitch is not None
+    had_root = hca.eswitch.decides
+    steering.set_root(hca.eswitch.fdb, None)
+    hca.eswitch.foreign_root = ForeignRoot(number, owner.eswitch.fdb, table)
+    if not had_root:
         hca.switch.tables_changed()
 
 

@@ -194,14 +194,12 @@ def _modify_header(
 def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     given = layout.dest_format_struct.view(item[:LIST_ITEM_BYTES])
     is_vport = given.destination_type in (FlowDestination.VPORT, FlowDestination.UPLINK)
-    is_own = is_vport and given.destination_eswitch_owner_vhca_id == hca.vhca.number
-    if given.destination_eswitch_owner_vhca_id_valid and not is_own:
+    if given.destination_eswitch_owner_vhca_id_valid and not is_vport:
         raise CmdError(Status.BAD_PARAM_ERR, "destinations of other functions are not supported")
     is_fdb = table.table_type is FlowTableType.FDB
-    if is_fdb and is_vport:
-        is_uplink = given.destination_type == FlowDestination.UPLINK
-        number = UPLINK if is_uplink else given.destination_id
-        return _vport_target(hca, number, _reformat(hca, table, item, given))
+    is_bounce = table.table_type is FlowTableType.ESW_EGRESS_ACL and _is_merged(hca)
+    if is_vport and (is_fdb or is_bounce):
+        return _vport_target(hca, given, _reformat(hca, table, item, given) if is_fdb else None)
     if given.packet_reformat:
         raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat is for vPorts of an FDB")
     if given.destination_type == FlowDestination.TIR and table.table_type not in _WITHOUT_TIRS:
@@ -237,10 +235,26 @@ def _reformat(
     return _packet_reformat(hca, table, number)
 
 
-def _vport_target(hca: Hca, number: int, reformat: PacketReformat | None) -> VportTarget:
-    if not hca.vhca.sees(number):
+def _is_merged(hca: Hca) -> bool:
+    """Whether tables may lead to vPorts of the board's other switches."""
+    return bool(hca.caps.eswitch.merged_eswitch)
+
+
+def _vport_target(
+    hca: Hca, given: layout.DestFormatStruct, reformat: PacketReformat | None
+) -> VportTarget:
+    is_uplink = given.destination_type == FlowDestination.UPLINK
+    number = UPLINK if is_uplink else int(given.destination_id)
+    port = hca.adapter.number
+    owner = int(given.destination_eswitch_owner_vhca_id)
+    if given.destination_eswitch_owner_vhca_id_valid and owner != hca.vhca.number:
+        adapter = hca.adapter.board.managed_by(owner) if _is_merged(hca) else None
+        if adapter is None:
+            raise CmdError(Status.BAD_PARAM_ERR, "no such switch on the board", f"{owner:#x}")
+        port = adapter.number
+    if not hca.vhca.is_manager or not hca.adapter.board.has_vport(port, number):
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
-    return VportTarget(number, reformat)
+    return VportTarget(number, port, reformat)
 
 
 def _counter(counters: Table[FlowCounter], item: bytes) -> FlowCounter:

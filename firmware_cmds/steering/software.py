@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.ste.actions import Planner
 from emu.device.engine.eth.ste.walk import SteeringMemory
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import FlowTable, Sampler
+from emu.device.objects.eth.flow import FlowTable, Sampler, VportTarget
 from emu.device.objects.eth.flow_meter import FlowMeterAso
+from emu.device.objects.eth.icm_addresses import vport_of
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType
 
@@ -51,14 +52,21 @@ def enter(hca: Hca, table: FlowTable) -> None:
 
 def _memory(hca: Hca) -> SteeringMemory:
     assert hca.icm is not None
-    contexts, vhca = hca.packet_reformats, hca.vhca
+    contexts, board = hca.packet_reformats, hca.adapter.board
+    others = hca.caps.eswitch.merged_eswitch
 
     def reformat(number: int) -> PacketReformat | None:
         return contexts.get(number)
 
-    def gvmi(vport: int) -> int:
-        found = vhca.adapter.by_vport(vport)
-        return 0 if found is None else found.number
+    def gvmi(owner: int, vport: int) -> int:
+        adapter = board.managed_by(owner)
+        found = None if adapter is None else adapter.by_vport(vport)
+        return owner if found is None else found.number
+
+    def vport(number: int) -> VportTarget | None:
+        port, vport = vport_of(number)
+        is_near = port == hca.adapter.number or others
+        return VportTarget(vport, port) if is_near and board.has_vport(port, vport) else None
 
     version = _FORMATS[hca.caps.general.steering_format_version]
     planner = Planner(hca.icm, version, reformat)
@@ -70,7 +78,7 @@ def _memory(hca: Hca) -> SteeringMemory:
         hca.flow_counters,
         hca.objects[Sampler],
         hca.objects[FlowMeterAso],
-        vhca.sees,
+        vport,
         gvmi,
-        lambda: vhca.adapter.changes,
+        lambda: sum(adapter.changes for adapter in board.adapters),
     )

@@ -85,13 +85,26 @@ class Board(Generic[NodeT]):
         return self.adapters[MASTER_PORT - 1].manager
 
     def lag_of(self, vhca: Vhca[NodeT]) -> Lag | None:
-        """The LAG that a function is the master of."""
-        return self.lag if self.lag is not None and vhca is self.master else None
+        """The LAG that a function is the master of, if that decides where its RoCE leaves.
+
+        In a LAG of switches their tables do.
+        """
+        lag = self.lag
+        return lag if lag is not None and not lag.of_switches and vhca is self.master else None
 
     def end_lag_of(self, vhca: Vhca[NodeT]) -> None:
         """A function stops, and the LAG that it is the master of ends with it."""
-        if self.lag_of(vhca) is not None:
+        if vhca is self.master:
             self.lag = None
+
+    def managed_by(self, number: int) -> Adapter[NodeT] | None:
+        """The adapter whose switch the function with this vhca id manages."""
+        found = (adapter for adapter in self.adapters if adapter.manager.number == number)
+        return next(found, None)
+
+    def has_vport(self, port: int, number: int) -> bool:
+        """Whether the switch behind a port has a vPort of this number."""
+        return 0 < port <= len(self.adapters) and self.adapters[port - 1].has_vport(number)
 
     def is_taken(self, number: int) -> bool:
         """Whether a function of the board has this vhca id."""

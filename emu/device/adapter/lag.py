@@ -5,6 +5,10 @@ affinity to a port, and a map tells by which port an affinity's packets leave. W
 down, or a bond chooses another one, the master's driver changes the map (core/lag/lag.c:
 mlx5_modify_lag). Frames of the interfaces go by their own ports as before.
 
+In a LAG of switches their forwarding databases (FDB) decide about frames. With native selection a
+vPort's frames pass that of its own switch, and the map tells by which port those leave that the
+tables lead to a cable. Else the map tells whose FDB a vPort's frames pass.
+
 Source: PRM "LAG"; mlx5_ifc.h: lagc.
 """
 
@@ -21,11 +25,17 @@ MASTER_PORT: Final = 1
 class Lag:
     """One that its master has made."""
 
-    __slots__ = ("has_vports", "remap")
+    __slots__ = ("has_vports", "is_native", "of_switches", "remap")
 
-    def __init__(self, remap: tuple[int, ...]) -> None:
+    def __init__(
+        self, remap: tuple[int, ...], of_switches: bool = False, is_native: bool = False
+    ) -> None:
         self.remap = remap
         """By which port the packets leave that have an affinity to port 1, to port 2, and so on."""
+        self.of_switches = of_switches
+        """Tables decide where frames go."""
+        self.is_native = is_native
+        """A vPort's frames pass the FDB of its own switch (fdb_selection_mode)."""
         self.has_vports = False
         """The vPorts are one, too: what comes for the master's GIDs by any port is the master's."""
 

@@ -56,6 +56,9 @@ class Switch(Protocol[NodeT]):
     def receive(self, frame: Frame, /) -> None:
         """Take a frame that has come by the cable."""
 
+    def give(self, number: int, frame: Frame, /) -> None:
+        """A vPort gets a frame that has passed tables of a switch of the board."""
+
     def passed(self) -> tuple[Direction, Direction]:
         """What has left and entered by the physical port."""
 
@@ -83,6 +86,9 @@ class PlainSwitch(Generic[NodeT]):
     def is_decided(self, source: NodeT) -> bool:
         """No table decides."""
         return False
+
+    def give(self, number: int, frame: Frame) -> None:
+        """No table leads here."""
 
     def detach(self, vhca: Vhca[NodeT]) -> None:
         """The vPort of another function leads nowhere anyway."""

@@ -12,6 +12,7 @@ from pkgutil import walk_packages
 
 from emu.device import engine
 from emu.device.engine import vhca_state
+from emu.device.engine.esw import sharing
 from emu.device.engine.eth import queues as eth_queues
 from emu.device.engine.events import board
 from emu.device.engine.events import eq as eq_engine
@@ -97,9 +98,11 @@ def shut_down(hca: Hca) -> None:
 def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending.
 
-    Its sub-functions end, and the LAG that it is the master of.
+    Its sub-functions end, and the LAG that it is the master of. Its tables are nobody's root.
     """
     hca.adapter.board.end_lag_of(hca.vhca)
+    if hca.eswitch is not None:
+        sharing.take_back(hca)
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
     # There may be 250,000 of each, and most do not wait for anything.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from emu.device.models.model import Capabilities, Model
+from emu.device.models.software_steering import can_own_tables, fdb_of_port
 from emu.device.models.switching import can_switch, with_switch
 from layouts.enums import PortType
 
@@ -28,6 +29,19 @@ LAG: Capabilities = MappingProxyType(
 )
 """General capabilities."""
 
+
+SHARED_GENERAL: Capabilities = MappingProxyType({"lag_native_fdb_selection": 1})
+"""General capability of boards whose switches can share a forwarding database (FDB)."""
+SHARED: Capabilities = MappingProxyType(
+    {
+        # Tables may lead to vPorts of the other switch, and match from which one a packet comes.
+        "merged_eswitch": 1,
+        # A switch's packets may begin in the other one's FDB, behind the ACLs of their own.
+        "root_ft_on_other_esw": 1,
+        "esw_shared_ingress_acl": 1,
+    }
+)
+"""Group ESWITCH (core/lag/lag.c: mlx5_lag_shared_fdb_supported)."""
 
 _LAG_LEVELS = 128
 """Levels of NIC_RX tables: Linux has the one of LAGs in level 85 (core/fs_core.c: LAG_MIN_LEVEL),
@@ -51,6 +65,10 @@ def with_port(model: Model, number: int) -> Model:
     if not model.general.get("eswitch_manager"):
         model = with_switch(model)
     general = {**model.general, **LAG, "native_port_num": number}
+    if can_own_tables(model):
+        general |= SHARED_GENERAL
+        eswitch = MappingProxyType({**model.eswitch, **SHARED})
+        model = replace(model, eswitch=eswitch, eswitch_flow_table=fdb_of_port(model, number))
     key = "flow_table_properties_nic_receive"
     tables = {**model.flow_table, key: {**model.flow_table[key], "max_ft_level": _LAG_LEVELS}}
     return replace(model, general=MappingProxyType(general), flow_table=MappingProxyType(tables))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from emu.device.models.model import Capabilities, Model
-from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
+from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, vport_address
 from emu.device.objects.memory.sw_icm import (
     HEADER_MODIFY,
     HEADER_MODIFY_PATTERN,
@@ -49,12 +49,20 @@ ADDRESSES: Capabilities = MappingProxyType(
 )
 """Group FLOW_TABLE: where entries lead."""
 
+
+def _cable(port: int) -> dict[str, int]:
+    """Where entries lead to the cable of a board's port."""
+    return {
+        "sw_steering_uplink_icm_address_rx": vport_address(IcmKind.VPORT_RX, port, _UPLINK),
+        "sw_steering_uplink_icm_address_tx": vport_address(IcmKind.VPORT_TX, port, _UPLINK),
+    }
+
+
 FDB_ADDRESSES: Capabilities = MappingProxyType(
     {
         "sw_steering_fdb_action_drop_icm_address_rx": icm_address(IcmKind.FDB_RX_DROP),
         "sw_steering_fdb_action_drop_icm_address_tx": icm_address(IcmKind.FDB_TX_DROP),
-        "sw_steering_uplink_icm_address_rx": icm_address(IcmKind.VPORT_RX, _UPLINK),
-        "sw_steering_uplink_icm_address_tx": icm_address(IcmKind.VPORT_TX, _UPLINK),
+        **_cable(1),
     }
 )
 """Group ESWITCH_FLOW_TABLE."""
@@ -119,3 +127,10 @@ def software_fdb(tables: Capabilities) -> Capabilities:
     """The capabilities of a switch's tables, with those that software may own."""
     fdb = {**tables["flow_table_properties_nic_esw_fdb"], **_OWNED}
     return MappingProxyType({**tables, **FDB_ADDRESSES, "flow_table_properties_nic_esw_fdb": fdb})
+
+
+def fdb_of_port(model: Model, port: int) -> Capabilities:
+    """The capabilities of the tables of the switch behind a board's port."""
+    tables = model.eswitch_flow_table
+    has_any = FDB_ADDRESSES.keys() <= tables.keys()
+    return MappingProxyType({**tables, **_cable(port)}) if has_any else tables

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from emu.device.objects.eth.flow import FlowDomain
+from emu.device.objects.eth.flow import FlowDomain, FlowTable
 from emu.device.objects.eth.pacing import SchedulingElement
 from layouts.eth_enums import FlowTableType
 
@@ -43,6 +43,15 @@ class L2Entry(NamedTuple):
     vlan: int | None
 
 
+class ForeignRoot(NamedTuple):
+    """A table in the FDB of another switch of the board, where packets begin."""
+
+    owner: int
+    """The vhca id of that switch's manager."""
+    fdb: FlowDomain
+    table: FlowTable
+
+
 class Eswitch:
     """The switch of a manager."""
 
@@ -50,9 +59,24 @@ class Eswitch:
         self.fdb = FlowDomain()
         """The forwarding database: where each packet goes. Without a root there is the manager's
         vPort and the cable, and nothing else."""
+        self.foreign_root: ForeignRoot | None = None
+        """Instead of the FDB's own root: the switches share an FDB, and this one's is not asked."""
         self._vports: dict[int, EswVport] = {}
         self.l2_table: dict[int, L2Entry] = {}
         """By index."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether there is a table where packets begin."""
+        return self.fdb.root is not None or self.foreign_root is not None
+
+    def begin(self) -> tuple[FlowDomain, FlowTable | None]:
+        """The FDB that decides about packets, and where they begin there: None for its root."""
+        foreign = self.foreign_root
+        if foreign is None:
+            return self.fdb, None
+        is_root = foreign.table is foreign.fdb.root
+        return foreign.fdb, None if is_root else foreign.table
 
     def vport(self, number: int) -> EswVport:
         """The vPort with this number, which the caller has found to exist."""

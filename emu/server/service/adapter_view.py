@@ -18,10 +18,12 @@ def adapter(hca: Hca) -> dict[str, Any]:
     """
     told: dict[str, Any] = {}
     if hca.eswitch is not None:
-        told["switch"] = {"decides": hca.eswitch.fdb.root is not None, "sfs": _sub_functions(hca)}
-    lag = hca.adapter.board.lag_of(hca.vhca)
-    if lag is not None:
+        told["switch"] = {"decides": hca.eswitch.decides, "sfs": _sub_functions(hca)}
+    board = hca.adapter.board
+    if board.lag is not None and hca.vhca is board.master:
+        lag = board.lag
         told["lag"] = {"remap": list(lag.remap), "vports": lag.has_vports}
+        told["lag"]["switches"] = lag.of_switches
     memory = hca.steering_memory
     if memory is not None and memory.dropped:
         told["steering_entries"] = dict(memory.dropped)

@@ -80,6 +80,14 @@ def test_a_disabled_port_is_for_all(members):
     assert [member.port_events() for member in members] == [[PortChange.DOWN]] * 2
 
 
+def test_a_function_behind_the_switch_disables_the_port_in_vain(members):
+    """Its driver tries it whenever its interface begins (core/en_main.c: mlx5e_nic_enable)."""
+    data = reg.paos_reg.new(local_port=1, admin_status=PortStatus.DOWN, ase=1)
+    assert members[1].driver.write_register(RegId.PAOS, bytes(data)).status == 0
+    assert [member.port_events() for member in members] == [[], []]
+    assert members[0].hca.eth.is_up
+
+
 def test_a_vport_is_disabled_alone(members):
     members[1].driver.must(Op.MODIFY_VPORT_STATE, admin_state=VportAdminState.DOWN)
     assert [member.port_events() for member in members] == [[], [PortChange.DOWN]]

@@ -3,9 +3,10 @@
 import pytest
 from helpers.device.boards import Bonded, remap
 
+from emu.device.models import LINKS
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
-from layouts.enums import Op, Status
+from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import FlowTableType, ModifyFlowTable
 
 ACTIVE = 1
@@ -77,11 +78,19 @@ def test_commands_in_the_wrong_order(bonded, refused, must):
     [
         remap(0, 1), remap(1, 0), remap(3, 1), remap(1, 3), remap(15, 15), {},
         remap(1, 2) | {"port_select_mode": 1}, remap(1, 2) | {"port_select_mode": 2},
-        remap(1, 2) | {"port_select_mode": 7}, remap(1, 2) | {"fdb_selection_mode": 1},
+        remap(1, 2) | {"port_select_mode": 7},
     ],
 )  # fmt: skip
 def test_what_is_no_lag(refused, ctx):
     refused(WRONG, Op.CREATE_LAG, ctx=ctx)
+
+
+@pytest.mark.hostile
+def test_switches_that_cannot_share(clock):
+    """Those of adapters before ConnectX-6 Dx."""
+    driver = Bonded(clock, model=LINKS["connectx5"][PortType.ETH]).master.driver
+    answer = driver.command(Op.CREATE_LAG, ctx=remap(1, 2) | {"fdb_selection_mode": 1})
+    assert answer.status == WRONG
 
 
 @pytest.mark.hostile
@@ -116,12 +125,14 @@ def test_not_while_the_other_port_has_no_driver(bonded, refused, must):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_not_of_switches(bonded, refused, number):
+def test_one_of_switches_is_not_for_roce(bonded, must, number):
     """An FDB decides about all that its adapter's port carries."""
     driver = (bonded.master, bonded.second)[number].driver
     fdb = Flows(driver, FlowTableType.FDB)
     fdb.set_root(fdb.table(0))
-    refused(NO_LAG, Op.CREATE_LAG, ctx=remap(1, 2))
+    must(Op.CREATE_LAG, ctx=remap(1, 2))
+    assert bonded.board.lag.of_switches
+    assert bonded.board.lag_of(bonded.functions[0].hca.vhca) is None
 
 
 @pytest.mark.parametrize("how", ["teardown", "reset", "crash kernel", "failure"])

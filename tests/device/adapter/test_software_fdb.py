@@ -50,9 +50,8 @@ class Fdb:
 
     def passes(self, source_port, frame=FRAME):
         """The vPorts that get a frame, and what they get."""
-        hca = self.manager.hca
-        found = passages(hca.eswitch, source_port, Frame(frame), hca.round, hca.clock)
-        return [(vport, bytes(one.data)) for vport, one in found]
+        found = passages(self.manager.hca, source_port, Frame(frame))
+        return [(target.number, bytes(one.data)) for target, one in found]
 
 
 @pytest.fixture

@@ -38,7 +38,8 @@ def test_the_lag_is_its_masters(clock):
     bonded = Bonded(clock)
     assert "lag" not in adapter(bonded.master.hca)
     bonded.master.driver.must(Op.CREATE_LAG, ctx=remap(2, 2))
-    assert adapter(bonded.master.hca)["lag"] == {"remap": [2, 2], "vports": False}
+    told = {"remap": [2, 2], "vports": False, "switches": False}
+    assert adapter(bonded.master.hca)["lag"] == told
     bonded.master.driver.must(Op.CREATE_VPORT_LAG)
     assert adapter(bonded.master.hca)["lag"]["vports"]
     assert "lag" not in adapter(bonded.second.hca)

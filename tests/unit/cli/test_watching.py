@@ -130,7 +130,7 @@ def test_a_manager_says_what_its_switch_and_lag_do(server, monkeypatch):
     told["functions"][0]["switch"] = {"decides": True, "sfs": sfs}
     told["functions"][1]["switch"] = {"decides": False, "sfs": []}
     told["functions"][1]["steering_entries"] = {"too many entries": 1234}
-    told["functions"][1]["lag"] = {"remap": [1, 1], "vports": True}
+    told["functions"][1]["lag"] = {"remap": [1, 1], "vports": True, "switches": False}
     server(told)
     out = io.StringIO()
     monkeypatch.setattr(status_command, "console", lambda: Console(width=80, file=out))

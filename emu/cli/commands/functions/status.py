@@ -138,7 +138,8 @@ def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
         yield f"steering entries: {one_line(why)}: {count:,} packets dropped"
     if lag := function.get("lag"):
         ways = (f"{affinity} by port {port}" for affinity, port in enumerate(lag["remap"], 1))
-        yield f"LAG: affinity {', '.join(ways)}; {'one vPort' if lag['vports'] else 'two vPorts'}"
+        about = "of switches" if lag["switches"] else "one vPort" if lag["vports"] else "two vPorts"
+        yield f"LAG: affinity {', '.join(ways)}; {about}"
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:

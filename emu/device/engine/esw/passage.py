@@ -5,15 +5,21 @@ What no entry of an ACL matches passes; what no entry of the FDB matches is lost
 along: what an entry has written there, later ones match, as far as the vPort's own tables of
 received packets (``EswVport.reg_c_id``).
 
+Switches of a board can share an FDB, and the tables of one may lead to vPorts of another. The ACLs
+are those of the vPort's own switch. An egress ACL may send a packet on to another vPort, which gets
+it without passing an ACL again.
+
 Source: PRM "E-Switch"; core/esw/acl/ingress_ofld.c, core/eswitch_offloads.c.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from emu.device.engine.eth.steering.domain import MOST_ASKED
+from emu.device.engine.esw.sharing import switch_behind
+from emu.device.engine.esw.uplinks import first_tables
+from emu.device.engine.eth.steering.domain import MAX_DELIVERIES, MOST_ASKED
 from emu.device.engine.eth.steering.passing import (
     MOST_CUT,
     Packet,
@@ -22,7 +28,7 @@ from emu.device.engine.eth.steering.passing import (
     each_of,
     through,
 )
-from emu.device.objects.eth.flow import Decision, FlowDomain, VportTarget
+from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable, VportTarget
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import UPLINK, Marked
 from emu.device.port.eth.vlan import pad
@@ -31,7 +37,8 @@ from layouts.eth_enums import ModifyField
 if TYPE_CHECKING:
     from emu.device.ports import Clock
     from emu.device.rounds.budget import Round
-    from emu.device.state.eswitch import Eswitch
+    from emu.device.state.eswitch import EswVport
+    from emu.device.state.hca import Hca
 
 _REG_C_0: Final = ModifyField.METADATA_REG_C_0
 
@@ -39,29 +46,30 @@ _REG_C_0: Final = ModifyField.METADATA_REG_C_0
 class Arrival(NamedTuple):
     """What a vPort gets."""
 
-    vport: int
+    target: VportTarget
     frame: Frame
 
 
-def passages(
-    eswitch: Eswitch, source_port: int, frame: Frame, round_: Round, clock: Clock
-) -> Iterator[Arrival]:
-    """Carry a frame of a vPort, the cable's included, to the vPorts that get it.
+def passages(manager: Hca, source_port: int, frame: Frame) -> Iterator[Arrival]:
+    """Carry a frame of a vPort of the manager's switch, the cable's included, to those that get it.
 
-    Meters and samplers look at each packet of a super-frame by itself, at the time of ``clock``.
+    Meters and samplers look at each packet of a super-frame by itself, at the time of the clock.
 
     Charges what it costs. Raises FrameError for a frame without complete headers.
     """
-    packet = Packet(frame, source_port)
+    eswitch, round_ = manager.eswitch, manager.round
+    assert eswitch is not None
+    packet = Packet(frame, source_port, manager.vhca.number)
     headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
     if headers is None:
         return
-    decision = decision_on(eswitch.fdb, packet, headers, round_)
+    fdb, root = first_tables(manager, source_port, frame)
+    decision = decision_on(fdb, packet, headers, round_, (), root)
     if decision.asks is None:
         crossing = [(packet, headers, decision)]
     else:
-        crossing = _asked(eswitch.fdb, packet, headers, decision, round_, clock)
-    left = MOST_CUT
+        crossing = _asked(fdb, root, packet, headers, decision, round_, manager.clock)
+    left, sent_on = MOST_CUT, 0
     for one, before, decided in crossing:
         for at, (target, _) in enumerate(decided.deliveries):
             assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
@@ -72,13 +80,15 @@ def passages(
                 left -= len(sent)
             for each, now in sent:
                 changed = after(now, steps, round_)
-                arrival = _arrival(eswitch, each, target.number, changed, round_)
-                if arrival is not None:
-                    yield arrival
+                for arrival in _arrivals(manager, each, target, changed):
+                    sent_on += arrival.target is not target
+                    if sent_on <= MAX_DELIVERIES:
+                        yield arrival
 
 
 def _asked(
     fdb: FlowDomain,
+    root: FlowTable | None,
     packet: Packet,
     headers: Marked,
     decision: Decision,
@@ -97,21 +107,45 @@ def _asked(
         while decided.asks is not None and len(answers) < MOST_ASKED:
             answer = decided.asks.answer(one.octets, before.l3, now_ns)
             answers = (*answers, answer)
-            decided = decision_on(fdb, one, before, round_, answers)
+            decided = decision_on(fdb, one, before, round_, answers, root)
         if decided.asks is None:
             found.append((one, before, decided))
     return found
 
 
+def _arrivals(
+    manager: Hca, packet: Packet, target: VportTarget, headers: Marked
+) -> Iterable[Arrival]:
+    """Who gets a packet that the FDB leads to a vPort: that one, or those of its egress ACL."""
+    eswitch = switch_behind(manager, target.port)
+    if eswitch is None:
+        return ()
+    vport, round_ = eswitch.vport(target.number), manager.round
+    if vport.egress.root is None:
+        return _arrival(packet, vport, target, headers)
+    decision = decision_on(vport.egress, packet, headers, round_)
+    if decision.allowed:
+        headers = after(headers, decision.allowed_rewrites, round_)
+    if decision.allowed or (decision.missed and not decision.deliveries):
+        return _arrival(packet, vport, target, headers)
+    found: list[Arrival] = []
+    for at, (other, _) in enumerate(decision.deliveries):
+        assert isinstance(other, VportTarget)  # an egress ACL leads to tables and vPorts only
+        steps = decision.rewrites[at] if decision.rewrites else ()
+        eswitch = switch_behind(manager, other.port)
+        if eswitch is not None:
+            place = eswitch.vport(other.number)
+            found += _arrival(packet, place, other, after(headers, steps, round_))
+    return found
+
+
 def _arrival(
-    eswitch: Eswitch, packet: Packet, number: int, headers: Marked, round_: Round
-) -> Arrival | None:
-    """What a vPort gets of a packet that the FDB leads there."""
-    vport = eswitch.vport(number)
-    got = through(vport.egress, packet, headers, round_)
-    if got is None or len(got.frame) > MAX_BYTES:
-        return None
-    return Arrival(number, _frame(packet.frame, got, vport.reg_c_id, number))
+    packet: Packet, vport: EswVport, target: VportTarget, headers: Marked
+) -> tuple[Arrival, ...]:
+    """What a vPort gets of a packet; none if that is too long."""
+    if len(headers.frame) > MAX_BYTES:
+        return ()
+    return (Arrival(target, _frame(packet.frame, headers, vport.reg_c_id, target.number)),)
 
 
 def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from emu.device.adapter.adapter import MANAGER
 from emu.device.adapter.switch import Deliver
 from emu.device.engine.esw.passage import passages
+from emu.device.engine.esw.uplinks import leaves_by
 from emu.device.engine.eth.steering.passing import stands_for
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import Frame
@@ -104,7 +105,7 @@ class EmbeddedSwitch:
     def _deciding(self) -> Hca | None:
         """The manager, if there is an FDB."""
         node = self._manager.node if self._manager is not None else None
-        if node is None or node.eswitch is None or node.eswitch.fdb.root is None:
+        if node is None or node.eswitch is None or not node.eswitch.decides:
             return None
         return node
 
@@ -156,27 +157,35 @@ class EmbeddedSwitch:
         contain(manager, partial(self._pass, manager, source_port, frame))
 
     def _pass(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        if manager.eswitch is None or manager.eswitch.fdb.root is None:
+        if manager.eswitch is None or not manager.eswitch.decides:
             return  # the tables have gone while it waited
         faults = manager.faults
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
             return
         try:
-            arrivals = [
-                *passages(manager.eswitch, source_port, frame, manager.round, manager.clock)
-            ]
+            arrivals = [*passages(manager, source_port, frame)]
         except FrameError:
             return
-        for number, what in arrivals:
+        adapter = manager.adapter
+        for target, what in arrivals:
+            number, port = target.number, target.port
             if number == UPLINK:
-                self._leave(manager, what)
-            elif number != source_port:  # its sender has taken it itself if it is for the sender
-                vhca = manager.adapter.by_vport(number)
-                if vhca is not None and vhca.node is not None:
-                    self._deliver(vhca.node, what)
+                port = leaves_by(manager, source_port, port, frame)
+            elif number == source_port and port == adapter.number:
+                continue  # its sender has taken it itself if it is for the sender
+            switch = self if port == adapter.number else adapter.board.adapters[port - 1].switch
+            switch.give(number, what)
 
-    def _leave(self, manager: Hca, frame: Frame) -> None:
-        if manager.eth.is_up:
+    def give(self, number: int, frame: Frame) -> None:
+        """A vPort gets a frame that has passed tables."""
+        manager = self._manager.node if self._manager is not None else None
+        if manager is None:
+            return
+        if number != UPLINK:
+            vhca = manager.adapter.by_vport(number)
+            if vhca is not None and vhca.node is not None:
+                self._deliver(vhca.node, frame)
+        elif manager.eth.is_up:
             _count(self._cable.sent, frame)
             self.uplink.transmit(manager, frame)
 

@@ -64,7 +64,7 @@ def _master_beside(hca: Hca) -> Hca | None:
     """The master of a LAG of the vPorts, if it is another port's function and works."""
     board = hca.adapter.board
     lag = board.lag
-    if lag is None or not lag.has_vports:
+    if lag is None or not lag.has_vports or lag.of_switches:
         return None
     master = board.master.node
     return None if master is hca or master is None or master.has_failed else master

@@ -120,13 +120,17 @@ class FteAction:
 class VportTarget(Object):
     """A vPort as a destination of an entry in a switch's tables, the cable's included."""
 
-    __slots__ = ("number", "reformat")
+    __slots__ = ("number", "port", "reformat")
     kind = "vPort"
 
-    def __init__(self, number: int, reformat: PacketReformat | None = None) -> None:
-        """``reformat`` is what is done with the packets of this destination alone."""
+    def __init__(self, number: int, port: int, reformat: PacketReformat | None = None) -> None:
+        """``port`` is the physical port, of those of the board, whose switch has the vPort.
+
+        ``reformat`` is what is done with the packets of this destination alone.
+        """
         super().__init__()
         self.number = number
+        self.port = port
         self.reformat = reformat
 
     @property
@@ -138,7 +142,8 @@ class VportTarget(Object):
         return () if self.reformat is None else (self.reformat,)
 
     def __repr__(self) -> str:
-        return f"vPort {self.number:#x}"
+        of = f" of port {self.port}" if self.port > 1 else ""
+        return f"vPort {self.number:#x}{of}"
 
 
 class FlowTable(Object):

@@ -14,6 +14,7 @@ from typing import Final
 
 _LOG_UNIT: Final = 6
 _KIND_SHIFT: Final = 32
+_VPORT_BITS: Final = 16
 
 
 class IcmKind(IntEnum):
@@ -46,6 +47,16 @@ def place_at(address: int) -> tuple[IcmKind, int] | None:
     """What is at an address; None for what no driver has been told."""
     kind = _KINDS.get(address >> _KIND_SHIFT)
     return None if kind is None else (kind, (address & (1 << _KIND_SHIFT) - 1) >> _LOG_UNIT)
+
+
+def vport_address(kind: IcmKind, port: int, number: int) -> int:
+    """The address of a vPort of the switch behind a physical port of the board."""
+    return icm_address(kind, port - 1 << _VPORT_BITS | number)
+
+
+def vport_of(number: int) -> tuple[int, int]:
+    """Port and number of the vPort that has this number among addresses."""
+    return (number >> _VPORT_BITS) + 1, number & (1 << _VPORT_BITS) - 1
 
 
 def parts(address: int) -> dict[str, int]:

@@ -133,12 +133,14 @@ class Headers:
 class Marked(Headers):
     """A packet that flow table entries have changed, with the metadata registers beside it."""
 
-    __slots__ = ("gvmi", "registers", "source_port")
+    __slots__ = ("gvmi", "registers", "source_owner", "source_port")
 
     registers: dict[int, int]
     """By their numbers (ModifyField); those that are not there are 0."""
     source_port: int
     """The vPort that a packet in a switch comes from."""
+    source_owner: int
+    """The vhca id of the function that manages the switch which that vPort is of."""
     gvmi: int
     """The vhca id of that vPort's function, where flow tables of software are asked; else 0."""
 

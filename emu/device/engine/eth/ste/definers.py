@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from emu.device.engine.eth.ste.dwords import register_a
 from emu.device.engine.eth.ste.parts import GRE, ICMP_OR_TCP, IP, L2, PARTS, ROCE, TUNNEL, inside
-from emu.device.engine.eth.steering.fields import FIELDS, source_port
+from emu.device.engine.eth.steering.fields import FIELDS, source
 from emu.device.engine.eth.steering.match_field import Part, Read
 from emu.device.port.eth.headers import Headers, Marked
 from layouts.prm import Prm
@@ -95,7 +95,7 @@ def _gvmi(headers: Headers) -> int:
     return headers.gvmi if isinstance(headers, Marked) else 0
 
 
-PARTS[_gvmi] = source_port
+PARTS[_gvmi] = source
 _SOURCE: Final[dict[str, Read]] = {
     "source_gvmi": _gvmi,
     "source_qp": FIELDS["misc_parameters.source_sqn"].read,

@@ -19,7 +19,7 @@ from emu.device.engine.eth.ste.actions import Meter, Planner
 from emu.device.engine.eth.ste.definers import Selection
 from emu.device.engine.eth.ste.entry import BadEntryError, Ste, decoded, hash_index
 from emu.device.engine.eth.steering.colors import marks_of
-from emu.device.engine.eth.steering.fields import source_port
+from emu.device.engine.eth.steering.fields import source
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.objects.eth.flow import (
@@ -85,12 +85,13 @@ class SteeringMemory:
         counters: Table[FlowCounter],
         samplers: Table[Sampler],
         meters: Table[FlowMeterAso],
-        sees: Callable[[int], bool],
-        gvmi: Callable[[int], int],
+        vport: Callable[[int], VportTarget | None],
+        gvmi: Callable[[int, int], int],
         moved: Callable[[], int],
     ) -> None:
-        """``sees``: whether there is a vPort; ``gvmi``: the vhca id of its function; ``moved``:
-        how often functions have come and gone."""
+        """``vport``: the one of a number among addresses; ``gvmi``: the vhca id of its function, by
+        that of its switch's manager and its number; ``moved``: how often functions have come and
+        gone."""
         self._icm = icm
         self._planner = planner
         self._tirs = tirs
@@ -98,7 +99,7 @@ class SteeringMemory:
         self._counters = counters
         self._samplers = samplers
         self._meters = meters
-        self._sees = sees
+        self._vport = vport
         self._gvmi = gvmi
         self._moved = moved
         self.dropped: Counter[str] = Counter()
@@ -220,8 +221,8 @@ class SteeringMemory:
             sampler = self._samplers.get(number)
             is_of_type = sampler is not None and sampler.default.table_type is table_type
             target = sampler if is_of_type else None
-        elif kind in _VPORTS and table_type is FlowTableType.FDB and self._sees(number):
-            target = VportTarget(number)
+        elif kind in _VPORTS and table_type is FlowTableType.FDB:
+            target = self._vport(number)
         if target is None:
             raise _WrongTurnError(f"no {kind.name} for a packet in {table_type.name}")
         return target
@@ -230,7 +231,7 @@ class SteeringMemory:
 MOST_REASONS: Final = 64
 """Why packets are dropped: reasons that are counted and told of one by one."""
 OTHER_REASONS: Final = "other reasons"
-_SOURCE: Final[frozenset[Part]] = frozenset({source_port})
+_SOURCE: Final[frozenset[Part]] = frozenset({source})
 """It decides with which entry an FDB begins."""
 
 
@@ -247,10 +248,10 @@ class _Way:
     """What has become of a packet so far."""
 
     def __init__(
-        self, headers: Headers, gvmi: Callable[[int], int], before: Sequence[Step]
+        self, headers: Headers, gvmi: Callable[[int, int], int], before: Sequence[Step]
     ) -> None:
         found = headers if isinstance(headers, Marked) else marked(headers, {})
-        found.gvmi = gvmi(found.source_port)
+        found.gvmi = gvmi(found.source_owner, found.source_port)
         self.headers = found
         self.steps: tuple[Step, ...] = ()
         self.counters: list[FlowCounter] = []

@@ -11,7 +11,7 @@ from bisect import insort
 from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
-from emu.device.engine.eth.steering.fields import base, source_port
+from emu.device.engine.eth.steering.fields import base, source
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.errors import CmdError
@@ -398,7 +398,7 @@ def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
 
 def _sources(entry: FlowEntry) -> tuple[Part, ...]:
     """The part of a packet that decides whether the entry is for packets from there."""
-    return () if entry.source is FlowSource.ANY else (source_port,)
+    return () if entry.source is FlowSource.ANY else (source,)
 
 
 def _copied(action: FteAction) -> frozenset[Part]:

@@ -259,9 +259,19 @@ def _sqn(headers: Headers) -> int | None:
     return headers.sqn or None
 
 
-def source_port(headers: Headers) -> int | None:
-    """The number of the vPort that a packet in a switch comes from; None elsewhere."""
+def source(headers: Headers) -> int | None:
+    """The vPort that a packet in a switch comes from, and the switch's manager; None elsewhere."""
+    if not isinstance(headers, Marked):
+        return None
+    return headers.source_owner << 16 | headers.source_port
+
+
+def _source_port(headers: Headers) -> int | None:
     return headers.source_port if isinstance(headers, Marked) else None
+
+
+def _source_owner(headers: Headers) -> int | None:
+    return headers.source_owner if isinstance(headers, Marked) else None
 
 
 def _register(number: int) -> Read:
@@ -312,7 +322,8 @@ _OUTER: Final = {
 
 _MISC: Final = {
     "source_sqn": MatchField(_sqn, _sqn),
-    "source_port": MatchField(source_port, source_port),
+    "source_port": MatchField(_source_port, source),
+    "source_eswitch_owner_vhca_id": MatchField(_source_owner, source),
     "outer_second_prio": MatchField(_tci(1, 13, 7)),
     "outer_second_cfi": MatchField(_tci(1, 12, 1)),
     "outer_second_vid": MatchField(_tci(1, 0, 0xFFF)),
@@ -350,5 +361,7 @@ FIELDS: Final[dict[str, MatchField]] = {
 }
 """All fields that can be matched, by their names in fte_match_param."""
 
-OF_SWITCHES: Final = frozenset({"misc_parameters.source_port"})
+OF_SWITCHES: Final = frozenset(
+    {"misc_parameters.source_port", "misc_parameters.source_eswitch_owner_vhca_id"}
+)
 """Those that only groups can match whose tables are a switch's, or its manager's of RDMA_RX."""

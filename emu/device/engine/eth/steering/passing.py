@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
-from emu.device.objects.eth.flow import Decision, FlowDomain
+from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes, plain
@@ -41,11 +41,11 @@ class Packet:
 
     __slots__ = ("frame", "headers", "octets", "packets")
 
-    def __init__(self, frame: Frame, source_port: int) -> None:
+    def __init__(self, frame: Frame, source_port: int, source_owner: int = 0) -> None:
         """Raises FrameError for one without complete headers."""
         headers = parse(frame.data, whole=False)
         self.frame = frame
-        self.headers = marked(headers, {}, source_port)
+        self.headers = marked(headers, {}, source_port, source_owner)
         self.headers.sqn = frame.sqn
         self.packets, self.octets = stands_for(frame, headers)
 
@@ -60,7 +60,7 @@ def each_of(
     now = packet.frame
     found = []
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
-        one = Packet(Frame(data), headers.source_port)
+        one = Packet(Frame(data), headers.source_port, headers.source_owner)
         one.headers.belong_with(headers)
         one.headers.registers = headers.registers
         found.append((one, one.headers))
@@ -73,10 +73,14 @@ def decision_on(
     headers: Marked,
     round_: Round,
     answers: tuple[int, ...] = (),
+    root: FlowTable | None = None,
 ) -> Decision:
-    """What a domain decides, with the ``answers`` so far; charges what that costs."""
+    """What a domain decides, with the ``answers`` so far; charges what that costs.
+
+    The packet begins at ``root``, None for the domain's root.
+    """
     before = domain.steps
-    decision = decide(domain, headers, packet.octets, packet.packets, None, answers)
+    decision = decide(domain, headers, packet.octets, packet.packets, root, answers)
     round_.charge(domain.steps - before)
     return decision
 

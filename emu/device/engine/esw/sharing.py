@@ -1,0 +1,41 @@
+"""Switches of a board that share a forwarding database (FDB): one begins in the tables of another.
+
+Source: core/eswitch_offloads.c: esw_set_slave_root_fdb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from emu.device.objects.eth.flow import FlowTable
+    from emu.device.state.eswitch import Eswitch
+    from emu.device.state.hca import Hca
+
+
+def switch_behind(hca: Hca, port: int) -> Eswitch | None:
+    """The switch behind a port of the function's board, if its manager works."""
+    if port == hca.adapter.number:
+        return hca.eswitch
+    node = hca.adapter.board.adapters[port - 1].manager.node
+    return None if node is None or node.has_failed else node.eswitch
+
+
+def take_back(owner: Hca, table: FlowTable | None = None) -> None:
+    """A function's tables are no other switch's root any more, or this one is not."""
+    for node in _beside(owner):
+        foreign = node.eswitch.foreign_root if node.eswitch is not None else None
+        if foreign is None or node.eswitch is None or foreign.owner != owner.vhca.number:
+            continue
+        if table is None or foreign.table is table:
+            node.eswitch.foreign_root = None
+            node.switch.tables_changed()
+
+
+def _beside(hca: Hca) -> Iterator[Hca]:
+    """The managers of the board's other switches."""
+    for adapter in hca.adapter.board.adapters:
+        node = adapter.manager.node
+        if adapter is not hca.adapter and node is not None:
+            yield node
