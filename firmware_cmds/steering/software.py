@@ -80,5 +80,5 @@ def _memory(hca: Hca) -> SteeringMemory:
         hca.objects[FlowMeterAso],
         vport,
         gvmi,
-        lambda: sum(adapter.changes for adapter in board.adapters),
+        lambda: board.changes,
     )

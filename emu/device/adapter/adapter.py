@@ -108,8 +108,6 @@ class Adapter(Generic[NodeT]):
         self.vhcas = {self.manager.number: self.manager}
         """The functions, by vhca id, which no other function of the board has."""
         self._by_vport = {MANAGER: self.manager}
-        self.changes = 0
-        """How often a function has come or gone."""
 
     @property
     def serial(self) -> str:
@@ -137,7 +135,7 @@ class Adapter(Generic[NodeT]):
             raise ValueError("no more functions")
         vhca = Vhca(self, number, vport_number)
         self.vhcas[number] = self._by_vport[vport_number] = vhca
-        self.changes += 1
+        self.board.changes += 1
         return vhca
 
     def remove(self, vhca: Vhca[NodeT]) -> None:
@@ -146,7 +144,7 @@ class Adapter(Generic[NodeT]):
         self.switch.detach(vhca)
         del self.vhcas[vhca.number], self._by_vport[vhca.vport_number]
         vhca.node = vhca.nic_vport = None
-        self.changes += 1
+        self.board.changes += 1
 
     def by_vport(self, vport_number: int) -> Vhca[NodeT] | None:
         """The function with the vPort of a number, if there is one."""

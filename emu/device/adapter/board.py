@@ -64,6 +64,8 @@ class Board(Generic[NodeT]):
         """Its clock of the time of day."""
         self.adapters: list[Adapter[NodeT]] = []
         """One for each physical port, in the order of their numbers."""
+        self.changes = 0
+        """How often a function has come or gone."""
         self.lag: Lag | None = None
         """The LAG of its ports."""
 

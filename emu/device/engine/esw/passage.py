@@ -30,7 +30,7 @@ from emu.device.engine.eth.steering.passing import (
 )
 from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable, VportTarget
 from emu.device.port.eth.frame import MAX_BYTES, Frame
-from emu.device.port.eth.headers import UPLINK, Marked
+from emu.device.port.eth.headers import UPLINK, Marked, source_of
 from emu.device.port.eth.vlan import pad
 from layouts.eth_enums import ModifyField
 
@@ -59,11 +59,13 @@ def passages(manager: Hca, source_port: int, frame: Frame) -> Iterator[Arrival]:
     """
     eswitch, round_ = manager.eswitch, manager.round
     assert eswitch is not None
-    packet = Packet(frame, source_port, manager.vhca.number)
+    packet = Packet(frame, source_of(source_port, manager.vhca.number))
     headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
     if headers is None:
         return
-    fdb, root = first_tables(manager, source_port, frame)
+    fdb, root, adapter = eswitch.fdb, None, manager.adapter
+    if eswitch.foreign_root is not None or adapter.board.lag is not None:
+        fdb, root = first_tables(manager, source_port, frame)
     decision = decision_on(fdb, packet, headers, round_, (), root)
     if decision.asks is None:
         crossing = [(packet, headers, decision)]
@@ -80,7 +82,7 @@ def passages(manager: Hca, source_port: int, frame: Frame) -> Iterator[Arrival]:
                 left -= len(sent)
             for each, now in sent:
                 changed = after(now, steps, round_)
-                for arrival in _arrivals(manager, each, target, changed):
+                for arrival in _arrivals(manager, adapter.number, each, target, changed):
                     sent_on += arrival.target is not target
                     if sent_on <= MAX_DELIVERIES:
                         yield arrival
@@ -114,10 +116,14 @@ def _asked(
 
 
 def _arrivals(
-    manager: Hca, packet: Packet, target: VportTarget, headers: Marked
+    manager: Hca, port: int, packet: Packet, target: VportTarget, headers: Marked
 ) -> Iterable[Arrival]:
-    """Who gets a packet that the FDB leads to a vPort: that one, or those of its egress ACL."""
-    eswitch = switch_behind(manager, target.port)
+    """Who gets a packet that the FDB leads to a vPort: that one, or those of its egress ACL.
+
+    ``port`` is the one of the manager's own switch.
+    """
+    is_own = target.port == port
+    eswitch = manager.eswitch if is_own else switch_behind(manager, target.port)
     if eswitch is None:
         return ()
     vport, round_ = eswitch.vport(target.number), manager.round

@@ -105,7 +105,8 @@ class EmbeddedSwitch:
     def _deciding(self) -> Hca | None:
         """The manager, if there is an FDB."""
         node = self._manager.node if self._manager is not None else None
-        if node is None or node.eswitch is None or not node.eswitch.decides:
+        eswitch = node.eswitch if node is not None else None
+        if eswitch is None or (eswitch.fdb.root is None and eswitch.foreign_root is None):
             return None
         return node
 
@@ -157,7 +158,7 @@ class EmbeddedSwitch:
         contain(manager, partial(self._pass, manager, source_port, frame))
 
     def _pass(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        if manager.eswitch is None or not manager.eswitch.decides:
+        if self._deciding() is not manager:
             return  # the tables have gone while it waited
         faults = manager.faults
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
@@ -171,21 +172,29 @@ class EmbeddedSwitch:
             number, port = target.number, target.port
             if number == UPLINK:
                 port = leaves_by(manager, source_port, port, frame)
-            elif number == source_port and port == adapter.number:
-                continue  # its sender has taken it itself if it is for the sender
-            switch = self if port == adapter.number else adapter.board.adapters[port - 1].switch
-            switch.give(number, what)
+            if port != adapter.number:
+                adapter.board.adapters[port - 1].switch.give(number, what)
+            elif number == UPLINK:
+                self._leave(manager, what)
+            elif number != source_port:  # its sender has taken it itself if it is for the sender
+                vhca = adapter.by_vport(number)
+                if vhca is not None and vhca.node is not None:
+                    self._deliver(vhca.node, what)
 
     def give(self, number: int, frame: Frame) -> None:
         """A vPort gets a frame that has passed tables."""
         manager = self._manager.node if self._manager is not None else None
         if manager is None:
             return
-        if number != UPLINK:
-            vhca = manager.adapter.by_vport(number)
-            if vhca is not None and vhca.node is not None:
-                self._deliver(vhca.node, frame)
-        elif manager.eth.is_up:
+        if number == UPLINK:
+            self._leave(manager, frame)
+            return
+        vhca = manager.adapter.by_vport(number)
+        if vhca is not None and vhca.node is not None:
+            self._deliver(vhca.node, frame)
+
+    def _leave(self, manager: Hca, frame: Frame) -> None:
+        if manager.eth.is_up:
             _count(self._cable.sent, frame)
             self.uplink.transmit(manager, frame)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.objects.eth.flow import FlowDomain
-from emu.device.port.eth.headers import Headers, parse
+from emu.device.port.eth.headers import Headers, parse, source_of
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -43,7 +43,8 @@ def receive(
         return Passage.ON
     headers = parse(frame)
     if hca.eswitch is not None or registers:
-        headers = marked(headers, registers or {}, source_port)
+        owner = hca.adapter.manager.number
+        headers = marked(headers, registers or {}, source_of(source_port, owner))
     return _through(hca, domain, headers)
 
 

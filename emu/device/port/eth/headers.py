@@ -130,19 +130,35 @@ class Headers:
         return b""
 
 
+_VPORT_BITS: Final = 16
+
+
+def source_of(vport: int, owner: int) -> int:
+    """A vPort as the source of packets; ``owner`` is the vhca id of its switch's manager."""
+    return owner << _VPORT_BITS | vport
+
+
 class Marked(Headers):
     """A packet that flow table entries have changed, with the metadata registers beside it."""
 
-    __slots__ = ("gvmi", "registers", "source_owner", "source_port")
+    __slots__ = ("gvmi", "registers", "source")
 
     registers: dict[int, int]
     """By their numbers (ModifyField); those that are not there are 0."""
-    source_port: int
-    """The vPort that a packet in a switch comes from."""
-    source_owner: int
-    """The vhca id of the function that manages the switch which that vPort is of."""
+    source: int
+    """Where a packet in a switch comes from (:func:`source_of`)."""
     gvmi: int
     """The vhca id of that vPort's function, where flow tables of software are asked; else 0."""
+
+    @property
+    def source_port(self) -> int:
+        """The vPort that it comes from."""
+        return self.source & 0xFFFF
+
+    @property
+    def source_owner(self) -> int:
+        """The vhca id of the function that manages the switch which that vPort is of."""
+        return self.source >> _VPORT_BITS
 
     @property
     def flow_source(self) -> FlowSource:

@@ -19,7 +19,7 @@ from emu.device.engine.eth.steering.passing import (
     stands_for,
 )
 from emu.device.port.eth.frame import MAX_BYTES, Frame
-from emu.device.port.eth.headers import FrameError
+from emu.device.port.eth.headers import FrameError, source_of
 from emu.device.port.eth.vlan import pad
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def steered(hca: Hca, leaving: Leaving) -> list[Leaving]:
     """
     domain = hca.nic_tx
     try:
-        packet = Packet(leaving.frame, hca.vhca.vport_number)
+        source = source_of(hca.vhca.vport_number, hca.adapter.manager.number)
+        packet = Packet(leaving.frame, source)
         decision = decision_on(domain, packet, packet.headers, hca.round)
         if not decision.allowed:
             return [leaving] if decision.missed else []

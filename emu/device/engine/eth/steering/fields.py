@@ -261,9 +261,7 @@ def _sqn(headers: Headers) -> int | None:
 
 def source(headers: Headers) -> int | None:
     """The vPort that a packet in a switch comes from, and the switch's manager; None elsewhere."""
-    if not isinstance(headers, Marked):
-        return None
-    return headers.source_owner << 16 | headers.source_port
+    return headers.source if isinstance(headers, Marked) else None
 
 
 def _source_port(headers: Headers) -> int | None:

@@ -41,11 +41,14 @@ class Packet:
 
     __slots__ = ("frame", "headers", "octets", "packets")
 
-    def __init__(self, frame: Frame, source_port: int, source_owner: int = 0) -> None:
-        """Raises FrameError for one without complete headers."""
+    def __init__(self, frame: Frame, source: int) -> None:
+        """``source`` is where it comes from (``headers.source_of``).
+
+        Raises FrameError for one without complete headers.
+        """
         headers = parse(frame.data, whole=False)
         self.frame = frame
-        self.headers = marked(headers, {}, source_port, source_owner)
+        self.headers = marked(headers, {}, source)
         self.headers.sqn = frame.sqn
         self.packets, self.octets = stands_for(frame, headers)
 
@@ -60,7 +63,7 @@ def each_of(
     now = packet.frame
     found = []
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
-        one = Packet(Frame(data), headers.source_port, headers.source_owner)
+        one = Packet(Frame(data), headers.source)
         one.headers.belong_with(headers)
         one.headers.registers = headers.registers
         found.append((one, one.headers))

@@ -261,15 +261,10 @@ def head(headers: Headers) -> Headers:
     return _with_frame(headers, headers.frame[:upto], registers)
 
 
-def marked(
-    headers: Headers, registers: Mapping[int, int], source_port: int = 0, source_owner: int = 0
-) -> Marked:
-    """The packet with registers and the vPort that it comes from beside it.
-
-    ``source_owner`` is the vhca id of the function that manages that vPort's switch.
-    """
+def marked(headers: Headers, registers: Mapping[int, int], source: int = 0) -> Marked:
+    """The packet with registers and where it comes from (``headers.source_of``) beside it."""
     found = _with_frame(headers, headers.frame, dict(registers))
-    found.source_port, found.source_owner = source_port, source_owner
+    found.source = source
     return found
 
 
@@ -289,7 +284,7 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
     found = parse(frame, whole=False)
     found.belong_with(headers)
     if isinstance(headers, Marked):
-        return marked(found, headers.registers, headers.source_port, headers.source_owner)
+        return marked(found, headers.registers, headers.source)
     return marked(found, {})
 
 
@@ -314,8 +309,7 @@ def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Ma
     )  # fmt: skip
     found.belong_with(headers)
     found.registers = registers
-    found.source_port = found.source_owner = found.gvmi = 0
+    found.source = found.gvmi = 0
     if isinstance(headers, Marked):
-        found.source_port, found.gvmi = headers.source_port, headers.gvmi
-        found.source_owner = headers.source_owner
+        found.source, found.gvmi = headers.source, headers.gvmi
     return found
