@@ -161,6 +161,10 @@ class PciFunction(Protocol):
     writes nothing. No method blocks or raises for anything that a guest can do.
     """
 
+    on_work: Callable[[], None]
+    """Called when a packet, or another function, gives it work after ``run`` has seen that there is
+    none. Accesses of its own client and the clock's calls may do so without a call."""
+
     @property
     def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
         """Bytes of BAR 0 to 5, 0 where there is none."""

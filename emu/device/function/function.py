@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -124,6 +124,8 @@ class Function:
         self._commands_before = 0
         self._last_round = -1
         """The round in which it has run last."""
+        self.on_work: Callable[[], None] = lambda: None
+        """As :class:`emu.device.ports.PciFunction` has it."""
         self._power_on("start")
 
     def use_faults(self, injector: FaultInjector) -> None:
@@ -146,6 +148,7 @@ class Function:
         if self.tracer:
             self.tracer.power_on(self.model.name)
         self.hca = self._make_hca()
+        self.hca.on_work = self._has_work
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
         self.parts: SubFunctionParts | None = None
@@ -158,6 +161,9 @@ class Function:
         self._follow_command_register()
         if self._injector is not None:
             self._injector.power_on(cause)
+
+    def _has_work(self) -> None:
+        self.on_work()
 
     def _follow_command_register(self) -> None:
         """Decode the BARs and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
@@ -303,6 +309,7 @@ class Function:
         if self._last_round == round_.number:
             round_.begin()
         self._last_round = round_.number
+        hca.is_awake = False
         if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
             return round_.is_waiting
         try:

@@ -64,6 +64,7 @@ class _Behind:
     def run(self) -> bool:
         """Do some of its pending work; True when there is more."""
         hca = self.hca
+        hca.is_awake = False
         if hca.has_failed:
             return False
         try:
@@ -105,6 +106,7 @@ class SubFunctionParts:
             on_failure=lambda: behind[0].on_failure(), remains=self._remains,
             host=manager.ledger,
         )  # fmt: skip
+        hca.on_work = manager.wake
         behind.append(_Behind(hca, self._commands))
         self._behind[number] = behind[0]
         return hca

@@ -193,6 +193,10 @@ class Hca(ObjectTables):
         """Requests that are being copied behind send doorbells, by page and offset (BlueFlame)."""
         self.ready: deque[Queue] = deque()
         """Queues that wait for a turn (``emu.device.engine.lifecycle.run``)."""
+        self.is_awake = True
+        """Whether the function is going to run."""
+        self.on_work: Callable[[], None] = lambda: None
+        """Called when that becomes true by :meth:`wake`."""
         self.dumped: dict[str, array[int]] = {}
         """The numbers of the queues that a resource dump lists, from its first access to its last.
         """
@@ -324,6 +328,14 @@ class Hca(ObjectTables):
         if not queue.is_ready:
             queue.is_ready = True
             self.ready.append(queue)
+            if not self.is_awake:
+                self.wake()
+
+    def wake(self) -> None:
+        """There is work, so the function has to run."""
+        if not self.is_awake:
+            self.is_awake = True
+            self.on_work()
 
 
 def _ib_port(model: Model, options: HcaOptions) -> IbPort:

@@ -5,7 +5,8 @@ call: poll() before every receive would double the time of a guest's MMIO read. 
 While messages come one soon after the other, a wait looks for the next one itself before it sleeps,
 where a processor is free for it (``waits/spinning.py``).
 A function with pending work runs in bounded shares and messages are checked for between them, so an
-MMIO read never waits for more than one share.
+MMIO read never waits for more than one share. One without is not even asked: what it costs to serve
+a client does not depend on how many others there are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from struct import Struct
 from types import FrameType
 from typing import Final
@@ -57,9 +59,8 @@ class Loop(TimerQueue):
         super().__init__()
         self._stopping = False
         self._transports: list[Transport] = []
-        self._functions: list[PciFunction] = []
-        self._first = 0
-        """The one that is first in this round, as far as there are so many."""
+        self._awake: dict[PciFunction, None] = {}
+        """The functions that may have work, in the order of their turns."""
         self._sole: Transport | None = None
         self._readers: dict[int, Callable[[], None]] = {}
         self._quiet: set[int] = set()
@@ -69,6 +70,10 @@ class Loop(TimerQueue):
         self._poll = select.poll()
         self._spin = Spin()
         self._polled: dict[int, _Wanted] = {}
+        self._is_stale = True
+        """Whether what is polled for may differ from ``_polled``."""
+        self._behind: list[Transport] = []
+        """Transports with messages that wait to be handled."""
         self._readable: list[int] = []
         self._woken_fd, self._wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.add_reader(self._woken_fd, self._woken)
@@ -76,13 +81,16 @@ class Loop(TimerQueue):
     def add_transport(self, transport: Transport) -> None:
         """Serve a transport whose ``listen`` has been called, one client after the other."""
         self._transports.append(transport)
-        self._functions.append(transport.function)
+        function = transport.function
+        function.on_work = partial(self._wake_function, function)
+        self._wake_function(function)
         self._choose()
 
     def remove_transport(self, transport: Transport) -> None:
         """Stop serving a transport; the caller closes it."""
-        at = self._transports.index(transport)
-        del self._transports[at], self._functions[at]
+        self._transports.remove(transport)
+        transport.function.on_work = lambda: None
+        self._awake.pop(transport.function, None)
         self._choose()
 
     def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
@@ -135,7 +143,8 @@ class Loop(TimerQueue):
         if self._nudged and self._look():
             timeout_ns = 0
         self.round.gather()
-        self.run_due()
+        if self.run_due() or self.round.is_waiting:
+            self._wake_functions()
         self.round.release()
         if self._run_functions():
             timeout_ns = 0
@@ -147,7 +156,8 @@ class Loop(TimerQueue):
         if sole is not None and sole.may_wait:
             if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
                 timeout_ns = _QUIET_NS
-            _guarded(sole.serve, timeout_ns)
+            self._is_stale = True
+            self._serve(sole, timeout_ns)
         else:
             self._poll_once(timeout_ns)
 
@@ -156,15 +166,28 @@ class Loop(TimerQueue):
 
         The next round begins with those that got no turn in this one.
         """
-        functions, first, round_ = self._functions, self._first, self.round
-        more = round_.is_waiting
-        for at in range(first, first + len(functions)):
-            if round_.is_over:
-                self._first = at % len(functions)
-                return True
-            if functions[at % len(functions)].run():
-                more = True
-        return more
+        awake, round_ = self._awake, self.round
+        had: set[PciFunction] = set()
+        again: list[PciFunction] = []
+        while awake and not round_.is_over:
+            function = next(iter(awake))
+            del awake[function]
+            if function in had:  # another one has given it work: in the next round
+                again.append(function)
+                continue
+            had.add(function)
+            if function.run():
+                again.append(function)
+        awake.update(dict.fromkeys(again))
+        return bool(awake) or round_.is_waiting
+
+    def _wake_function(self, function: PciFunction) -> None:
+        """It may have work."""
+        self._awake[function] = None
+
+    def _wake_functions(self) -> None:
+        """Any may have work: what timers and other descriptors do to one is not told."""
+        self._awake.update(dict.fromkeys(transport.function for transport in self._transports))
 
     def stop(self) -> None:
         """Make :meth:`run` return. From its own thread only, which includes signal handlers."""
@@ -214,6 +237,7 @@ class Loop(TimerQueue):
         """Set ``_sole`` to the transport that is all there is to wait for, or to None."""
         alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
         self._sole = self._transports[0] if alone else None
+        self._is_stale = True
 
     def _nudge(self, _signum: int, _frame: FrameType | None) -> None:
         self._nudged = True
@@ -233,12 +257,9 @@ class Loop(TimerQueue):
         return self._nudged
 
     def _poll_once(self, timeout_ns: int | None) -> None:
-        wanted: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
-        for transport in self._transports:
-            wanted[transport.fileno()] = transport, transport.events
-        if wanted != self._polled:
-            self._poll_these(wanted)
-        behind = [transport for transport, events in wanted.values() if transport and not events]
+        if self._is_stale:
+            self._poll_these(self._wanted())
+        wanted, behind = self._polled, self._behind
         if behind:
             timeout_ns = 0
         ready = self._spin.look(self._poll, timeout_ns)
@@ -247,15 +268,34 @@ class Loop(TimerQueue):
             if transport_or_none is None:
                 self._read(fd, events)
             elif transport_or_none.connected:
-                _guarded(transport_or_none.serve, 0)
+                self._serve(transport_or_none, 0)
             else:
                 _guarded(transport_or_none.accept)
+                self._is_stale = True
         for transport in behind:
-            _guarded(transport.serve, 0)
+            self._serve(transport, 0)
+
+    def _serve(self, transport: Transport, timeout_ns: int | None) -> None:
+        """Serve a transport; its client may go, or leave messages for later."""
+        _guarded(transport.serve, timeout_ns)
+        self._wake_function(transport.function)
+        if self._polled.get(transport.fileno()) != (transport, transport.events):
+            self._is_stale = True
+
+    def _wanted(self) -> dict[int, _Wanted]:
+        """What is to be polled for now."""
+        wanted: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
+        for transport in self._transports:
+            wanted[transport.fileno()] = transport, transport.events
+        return wanted
 
     def _poll_these(self, wanted: dict[int, _Wanted]) -> None:
         """Set the polled descriptors; a transport's changes whenever a client comes or goes."""
+        self._is_stale = False
+        if wanted == self._polled:
+            return
         self._polled = wanted
+        self._behind = [one for one, events in wanted.values() if one is not None and not events]
         self._readable = [fd for fd, (_, events) in wanted.items() if events == select.POLLIN]
         self._poll = select.poll()
         for fd, (_, events) in wanted.items():
@@ -273,6 +313,7 @@ class Loop(TimerQueue):
         else:
             self.round.gather()
             _guarded(callback)
+            self._wake_functions()
             self.round.release()
 
     def _woken(self) -> None:

@@ -116,6 +116,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
     hca.broken_cqs.append(cq)
+    hca.wake()
 
 
 # -- packets that may be compressed

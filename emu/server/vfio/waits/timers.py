@@ -53,19 +53,19 @@ class TimerQueue:
         heapq.heappush(self._heap, (self.now_ns() + max(delay_ns, 0), next(self._order), timer))
         return timer
 
-    def run_due(self) -> None:
+    def run_due(self) -> bool:
         """Make calls that are due now; those added by a callback wait for the next round.
 
-        With many that are due at once, the later ones wait, too.
+        With many that are due at once, the later ones wait, too. True when any was due.
 
         An exception from one of them is logged, and the others are made.
         """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
-            return
+            return False
         new, round_, most = next(self._order), self.round, CALLS_PER_ROUND
         while self._heap and self._heap[0][0] <= now and self._heap[0][1] < new:
             if most <= 0 and round_.has_enough:
-                return
+                break
             timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None
             if callback is None:
@@ -77,6 +77,7 @@ class TimerQueue:
                 callback()
             except Exception:
                 logger.exception("internal error in a timer's call")
+        return True
 
     def next_ns(self) -> int | None:
         """Nanoseconds until the next timer (0: due), or None when there is none."""
