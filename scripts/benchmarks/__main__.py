@@ -41,6 +41,7 @@ IN_PROCESS = (
     "moves",
     "objects",
     "points",
+    "scale",
     "switched",
     "transport",
 )

@@ -14,7 +14,7 @@ import tracemalloc
 
 import click
 from figures import Goal, Row, Section
-from own_run import json_option, show
+from tables import json_option, show
 
 from emu.device.function.function import Function
 from emu.device.models import MODELS

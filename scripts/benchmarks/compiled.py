@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 from figures import Report, Row, Section, ratio_at_least, ratio_at_most
-from own_run import json_option, show
+from tables import json_option, show
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED, PURE = ".venv-compiled", ".venv"

@@ -19,8 +19,8 @@ from pathlib import Path
 import click
 from fabric import samples
 from figures import Row, Section
-from own_run import json_option, show
 from rig import MODEL, MTU_4096, MappedMemory
+from tables import json_option, show
 
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
@@ -44,15 +44,19 @@ POSTED_WRITE = int(MessageFlag.NO_REPLY)
 SEND_DOORBELL = 0x800
 SIZE = 2
 PATIENCE_S = 30.0
+OTHERS_MEMORY = 8 << 20
 
 
 class Rig:
-    """A function with two connected queue pairs, whose memory a forked process shares."""
+    """A function with two connected queue pairs, whose memory a forked process shares.
 
-    def __init__(self, path: Path) -> None:
+    Its server may have ``others`` besides: functions that do nothing, on sockets of their own.
+    """
+
+    def __init__(self, path: Path, others: int = 0) -> None:
         self.loop = Loop()
         self.memory, irqs = MappedMemory(), IrqList()
-        wire = LocalFabric(self.loop)
+        self._wire = wire = LocalFabric(self.loop)
         options = HcaOptions(guid=GUID)
         function = Function(MODEL, options, TABLE, self.memory, irqs, self.loop, wire)
         node = Node(function, Driver(FunctionBar(function), self.memory, irqs).probe())
@@ -60,9 +64,23 @@ class Rig:
             (node.queue_pair(log_sq_size=10, log_cq_size=10), node.region(PAGE)) for _ in range(2)
         ]
         connect(self.ends[0][0], self.ends[1][0], mtu=MTU_4096)
-        self.server = VfioUserServer(path)
-        self.server.listen(function)
-        self.loop.add_transport(self.server)
+        self.server = self._serve_at(path, function)
+        self._others = [self._other(path, number) for number in range(1, others + 1)]
+
+    def _serve_at(self, path: Path, function: Function) -> VfioUserServer:
+        server = VfioUserServer(path)
+        server.listen(function)
+        self.loop.add_transport(server)
+        return server
+
+    def _other(self, path: Path, number: int) -> Path:
+        memory, irqs = MappedMemory(OTHERS_MEMORY), IrqList()
+        options = HcaOptions(guid=GUID + number, lid=1 + number)
+        function = Function(MODEL, options, TABLE, memory, irqs, self.loop, self._wire)
+        Driver(FunctionBar(function), memory, irqs).probe()
+        where = path.with_name(f"{path.name}-{number}")
+        self._serve_at(where, function)
+        return where
 
     def serve(self) -> None:
         """Serve one client until it leaves."""
@@ -74,7 +92,9 @@ class Rig:
     def ring_by(self, path: Path) -> list[Callable[[], float]]:
         """For each end: send a message to the other one; returns microseconds until it is there."""
         client = VfioClient(path)
-        client.negotiate()
+        self._clients = [client, *map(VfioClient, self._others)]
+        for each in self._clients:
+            each.negotiate()
         ends = self.ends
         return [self._sender(client, *ends[at], ends[1 - at][1]) for at in range(len(ends))]
 
@@ -111,11 +131,11 @@ def header(offset: int, size: int, count: int) -> bytes:
     return REGION_REQUEST.pack(0, VfioCommand.REGION_WRITE, size, POSTED_WRITE, 0, offset, 0, count)
 
 
-def measure(count: int) -> Section:
-    """Run both processes."""
+def sampled(count: int, others: int = 0) -> list[float]:
+    """Run both processes; how long each message took, in microseconds."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "socket")
-        rig = Rig(path)
+        rig = Rig(path, others)
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -134,7 +154,13 @@ def measure(count: int) -> Section:
             text = result.read()
         if os.waitpid(child, 0)[1]:
             raise click.ClickException("the client has failed")
-    row = Row(f"RDMA WRITE of {SIZE} B, from its doorbell to memory", "us", json.loads(text))
+    found: list[float] = json.loads(text)
+    return found
+
+
+def measure(count: int) -> Section:
+    """The one row."""
+    row = Row(f"RDMA WRITE of {SIZE} B, from its doorbell to memory", "us", sampled(count))
     return Section("doorbell", "A small message through the server, without QEMU", [row])
 
 

@@ -17,8 +17,8 @@ from functools import partial
 import click
 import paging
 from figures import Goal, Row, Section, ratio_at_most
-from own_run import json_option, show
 from rig import Pair, doorbell_to_cqe, doorbells_to_cqes
+from tables import json_option, show
 
 from emu.device.objects.memory.views import copy
 from emu.driver.keys.by_command import dma_key, indirect_key

@@ -15,8 +15,8 @@ from typing import Any
 import click
 from engine import sample
 from figures import Goal, Row, Section
-from own_run import json_option, show
 from rig import MappedMemory
+from tables import json_option, show
 
 from emu.device.adapter.adapter import Adapter
 from emu.device.engine.eth.receive import arrive

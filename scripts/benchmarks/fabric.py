@@ -19,8 +19,8 @@ from typing import Any
 
 import click
 from figures import Goal, Row, Section
-from own_run import json_option, show
 from rig import MODEL, MTU_4096, MappedMemory
+from tables import json_option, show
 
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
@@ -38,6 +38,7 @@ from emu.server.net.eth.uplinks import Uplinks
 from emu.server.net.fabric.protocol import Identity
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
+from emu.server.vfio.protocol import PAGE_SIZE
 from firmware_cmds import TABLE
 
 MIB = 1 << 20
@@ -61,11 +62,13 @@ class End:
 
     wanted = Identity()
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, others: int = 0) -> None:
+        """``others``: functions without a driver, which are ports of the fabric as well."""
         self.loop = Loop()
         self.uplinks = Uplinks(Segments(self.loop))
-        self.wire = SocketFabric(name, self.loop, [self.wanted], ethernet=self.uplinks)
-        (identity,) = self.wire.join()
+        wanted = [self.wanted] * (1 + others)
+        self.wire = SocketFabric(name, self.loop, wanted, ethernet=self.uplinks)
+        identity, *self._others = self.wire.join()
         memory, irqs = MappedMemory(), IrqList()
         self.function = self.make(identity, memory, irqs)
         driver = Driver(FunctionBar(self.function), memory, irqs).probe()
@@ -81,6 +84,12 @@ class End:
     def bring_up(self, driver: Driver) -> Node:
         """The function as its driver sees it."""
         return Node(self.function, driver)
+
+    def add_others(self) -> None:
+        """Make the others. That takes seconds, in which the peer wants to be answered."""
+        for identity in self._others:
+            self.make(identity, MappedMemory(PAGE_SIZE), IrqList())
+            self.loop.step()
 
     def address(self) -> Any:
         """What the peer has to know, as JSON."""
@@ -108,9 +117,12 @@ class End:
         while not line.endswith(b"\n"):
             self.loop.step(STEP_NS // 100)
             try:
-                line += stream.recv(1)
+                byte = stream.recv(1)
             except BlockingIOError:
                 continue
+            if not byte:
+                raise RuntimeError("the other process has ended")
+            line += byte
         return line
 
     def poll(self) -> list[int]:
@@ -180,6 +192,7 @@ def measure(end: End, stream: socket.socket, count: int) -> list[Row]:
     """Run our side; return all rows."""
     qp, region = end.qp, end.region
     remote = end.connect(stream)
+    end.add_others()
 
     def one() -> float:
         qp.write(remote, region.sge(0, 64))
@@ -224,8 +237,8 @@ def samples(take: Callable[[], float], count: int) -> list[float]:
     return [take() for _ in range(max(count, 1))]
 
 
-def measure_pair(count: int, scheme: str) -> Section:
-    """Run both processes on a fabric of this kind."""
+def measure_pair(count: int, scheme: str, others: int = 0) -> Section:
+    """Run both processes on a fabric of this kind; the one that measures has so many ports more."""
     ours, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as directory, ours, theirs:
         name = f"tcp:127.0.0.1:{free_port()}" if scheme == "tcp" else f"unix:{directory}/fabric"
@@ -238,7 +251,7 @@ def measure_pair(count: int, scheme: str) -> Section:
                 status = 0
             finally:
                 os._exit(status)
-        rows = measure(ENDS[scheme](name), ours, count)
+        rows = measure(ENDS[scheme](name, others), ours, count)
         ours.close()
         if os.waitpid(child, 0)[1]:
             raise click.ClickException("the other process has failed")

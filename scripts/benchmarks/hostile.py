@@ -27,7 +27,7 @@ import attacks.wire
 import click
 from attacks.watch import PATTERNS, Seen, observe
 from figures import Goal, Row, Section
-from own_run import json_option, show
+from tables import json_option, show
 
 MOST_MS = 50.0
 MOST_MIB = 256.0

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 from figures import Goal, Row, Section
-from own_run import json_option, show
 from rig import Pair
+from tables import json_option, show
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.port.ib.wire import IbWire

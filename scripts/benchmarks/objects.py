@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 from figures import Goal, Row, Section, ratio_at_most
-from own_run import json_option, show
+from tables import json_option, show
 
 from emu.device.function.function import Function
 from emu.device.models import MODELS

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 from figures import Row, Section, ratio_at_most
-from own_run import json_option, show
+from tables import json_option, show
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("emu", "layouts", "firmware_cmds", "tests", "scripts")

@@ -9,6 +9,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from emu.device.models import MODELS
@@ -53,14 +54,22 @@ class Pair:
     """Two functions with a reliable connection, or several, and memory of the same size."""
 
     def __init__(
-        self, wire: Callable[[HandClock], IbWire[Hca]], size: int, connections: int = 1
+        self,
+        wire: Callable[[HandClock], IbWire[Hca]],
+        size: int,
+        connections: int = 1,
+        log_ring: int = 10,
+        ram: int = 64 << 20,
     ) -> None:
+        """``log_ring``: of each send queue and its CQ; ``ram``: bytes of each function's guest."""
         clock = HandClock()
         made: Any = wire(clock)
         carriers = (made,) if hasattr(made, "run") else ()
-        self.left, self.right = two_nodes(MODEL, clock, made, *carriers, make_memory=MappedMemory)
+        make_memory = partial(MappedMemory, ram)
+        self.left, self.right = two_nodes(MODEL, clock, made, *carriers, make_memory=make_memory)
         self.qps = [
-            self.left.queue_pair(log_sq_size=10, log_cq_size=10) for _ in range(connections)
+            self.left.queue_pair(log_sq_size=log_ring, log_cq_size=log_ring)
+            for _ in range(connections)
         ]
         peers = [self.right.queue_pair() for _ in self.qps]
         for qp, peer in zip(self.qps, peers):

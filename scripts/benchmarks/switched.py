@@ -15,7 +15,7 @@ import click
 from engine import sample
 from ethernet import BATCH, Netdev, packet
 from figures import Goal, Row, Section
-from own_run import json_option, show
+from tables import json_option, show
 
 from emu.device.adapter.adapter import Adapter
 from emu.device.engine.esw.switch import EmbeddedSwitch

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from figures import Report, Row, Section
+import click
+from figures import Report, Row, Section, thinned
+from machine import conditions
 from rich.console import Console
 from rich.table import Table
 
 _STYLES = {"missed": "red", "not measured": "yellow"}
 _NOTHING = "-"
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
+"""Of the parts that can also be run on their own."""
+
+
+def show(sections: Sequence[Section], *, as_json: bool) -> None:
+    """Print what such a part measured: tables, or the JSON that the whole benchmark reads."""
+    if as_json:
+        report = Report([conditions()], [thinned(section) for section in sections])
+        click.echo(json.dumps(report.to_json()))
+        return
+    console = Console()
+    for section in sections:
+        print_section(console, section)
 
 
 def print_section(console: Console, section: Section) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 from figures import Row, Section, ratio_at_most
-from own_run import json_option, show
+from tables import json_option, show
 
 # The client is the test suite's.
 from emu.driver.transport.vfio_client import VfioClient

@@ -10,7 +10,7 @@ class FakeFunction:
 
     ``views`` is what it keeps of guest memory until it is told to forget.
     ``crash`` makes the next access raise, ``short`` makes reads return one byte less, ``work`` is
-    how often ``run`` says that there is more to do.
+    how often ``run`` says that there is more to do, ``on_run`` is what else it does.
     """
 
     def __init__(
@@ -25,6 +25,8 @@ class FakeFunction:
         self.accesses: list[tuple[object, ...]] = []
         self.resets = 0
         self.views: list[memoryview] = []
+        self.on_work = lambda: None
+        self.on_run = lambda: None
         self.runs = 0
         self.work = 0
         self.crash = False
@@ -54,6 +56,7 @@ class FakeFunction:
 
     def run(self) -> bool:
         self.runs += 1
+        self.on_run()
         self.work -= self.work > 0
         return self.work > 0
 

@@ -1,0 +1,132 @@
+"""What a message costs where there is a lot of everything: queue pairs, functions, ports.
+
+Each row's reference is the small case in the same run: the cost of a message must not depend on how
+many others there could be, and equals that send at once must get equal shares. Prints a table, or
+JSON with --json.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import click
+import doorbell
+import engine
+import fabric
+from figures import Goal, Row, Section, ratio_at_most
+from rig import Pair, doorbells_to_cqes
+from tables import json_option, show
+
+from emu.driver.verbs.queue_pair import QueuePair
+from emu.server.net.ib.local import LocalFabric
+
+BYTES = 64
+FEW, SENDING, MANY = 16, 1_000, 10_000
+DEPTH = 12
+"""Requests of each queue pair that wait at once, in rings of 16."""
+FUNCTIONS = 64
+PORTS = 1_000
+KIB_OF_RAM = 40
+"""What a connected queue pair and its CQ take of its guest's memory."""
+
+MOST_GROWTH = 1.5
+MOST_TO_LEAST = 2.0
+
+
+def pair_of(connections: int) -> Pair:
+    """Two functions and so many connections between them, with small rings."""
+    return Pair(LocalFabric, BYTES, connections, 4, (64 << 20) + connections * KIB_OF_RAM * 1024)
+
+
+def queue_pairs(count: int) -> list[Row]:
+    """Many queue pairs, of which some send: a message's cost, and whose they are half way."""
+    few, many = pair_of(FEW), pair_of(MANY)
+    senders = many.qps[:: MANY // SENDING]
+
+    def sampler(pair: Pair, qps: list[QueuePair]) -> engine.Sampler:
+        source = pair.source.sge(0, BYTES)
+        post = [partial(qp.write, pair.remote, source, ring=False) for qp in qps]
+        return lambda: doorbells_to_cqes(qps, post, 1)
+
+    large, small = engine.sample(count, sampler(many, senders), sampler(few, few.qps))
+    shares = [share(many, senders) for _ in range(3)]
+    return [
+        Row(
+            f"RDMA WRITE of {BYTES} B by {SENDING:,} of {MANY:,} queue pairs, to {FEW}: each",
+            "us",
+            large,
+            small,
+            ratio_at_most(MOST_GROWTH),
+        ),
+        Row(
+            f"{SENDING:,} equal senders, half way: most to fewest completions",
+            "x",
+            shares,
+            goal=Goal(MOST_TO_LEAST),
+        ),
+    ]
+
+
+def share(pair: Pair, qps: list[QueuePair]) -> float:
+    """How many times the work of the slowest the fastest has done, when half of it is done."""
+    source = pair.source.sge(0, BYTES)
+    for qp in qps:
+        for _ in range(DEPTH):
+            qp.write(pair.remote, source, ring=False)
+        qp.ring()
+    function, left = pair.left.function, len(qps) * DEPTH // 2
+    done = dict.fromkeys(qps, 0)
+    while left > 0:
+        function.run()
+        for qp in qps:
+            found = len(qp.cq.drain())
+            done[qp] += found
+            left -= found
+    least = min(done.values())
+    pair.left.settle()
+    for qp in qps:
+        qp.cq.drain()
+    return max(done.values()) / least if least else float("inf")
+
+
+def functions(count: int) -> Row:
+    """A server of many functions, all with clients, one of which rings doorbells."""
+    return Row(
+        f"RDMA WRITE of {doorbell.SIZE} B through a server of {FUNCTIONS} functions, to one of 2",
+        "us",
+        doorbell.sampled(count, FUNCTIONS - 1),
+        doorbell.sampled(count, 1),
+        ratio_at_most(MOST_GROWTH),
+    )
+
+
+def ports(count: int) -> Row:
+    """Two processes of a fabric, of which one has many functions more."""
+    large = fabric.measure_pair(count, "unix", PORTS - 2).rows[1]
+    small = fabric.measure_pair(count, "unix").rows[1]
+    name = f"RDMA WRITE of {BYTES} B on a fabric of {PORTS:,} ports, to one of 2: each"
+    return Row(name, "us", large.samples, small.samples, ratio_at_most(MOST_GROWTH))
+
+
+def measure(count: int) -> Section:
+    """All rows."""
+    rows = [*queue_pairs(count), functions(50 * count), ports(10 * count)]
+    remark = (
+        "Each sender's doorbell is rung for one message; on the fabric one doorbell is for"
+        f" {fabric.BATCH}. Both cases are measured in one run."
+    )
+    return Section("scale", "Scale", rows, "many", "few", [remark])
+
+
+@click.command(help=__doc__)
+@click.option("--count", default=40, show_default=True, help="Samples of the first row.")
+@json_option
+def main(count: int, as_json: bool) -> None:
+    """Measure."""
+    logging.disable(logging.WARNING)
+    show([measure(count)], as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()
