@@ -39,6 +39,9 @@ SHARED: Capabilities = MappingProxyType(
         # A switch's packets may begin in the other one's FDB, behind the ACLs of their own.
         "root_ft_on_other_esw": 1,
         "esw_shared_ingress_acl": 1,
+        # Counters of entries are those of the FDB's owner, not of the switch that a packet comes
+        # from (core/en_tc.c: mlx5e_flow_esw_attr_init; MLX5_COUNTER_FLOW_ESWITCH).
+        "counter_eswitch_affinity": 1,
     }
 )
 """Group ESWITCH (core/lag/lag.c: mlx5_lag_shared_fdb_supported)."""

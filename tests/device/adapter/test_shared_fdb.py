@@ -309,6 +309,21 @@ def test_circles_of_the_masters_tables(shared):
     assert shared.second.received() == [0, 0]
 
 
+def test_counters_are_those_of_the_fdbs_owner(shared):
+    fdb = shared.first.fdb
+    counters = [port.fdb.counter() for port in shared.ports]
+    assert counters[0] == counters[1]
+    table = fdb.table(0)
+    to = to_vport(MANAGER, vhca=1)
+    fdb.entry(table, 0, fdb.group(table, 0, 0), to, counters=[counters[0]])
+    shared.share(table)
+    shared.second.takes()
+    assert fdb.counted(counters[0])[0] == 1
+    assert shared.second.fdb.counted(counters[1])[0] == 0
+    caps = shared.first.manager.hca.caps.eswitch
+    assert caps.counter_eswitch_affinity == 1
+
+
 def test_a_lag_tells_of_what_it_is(shared):
     ctx = shared.second.driver.must(Op.QUERY_LAG).ctx
     assert (ctx.lag_state, ctx.fdb_selection_mode) == (1, 1)
