@@ -1,0 +1,235 @@
+"""Bonds of two functions in switchdev mode: their switches share a forwarding database (FDB).
+
+The driver makes pairs of switches only where it has the offload of tc (MLX5_CLS_ACT): of Debian's
+kernels in 6.1. With the others each switch keeps its own FDB, and the bond is one all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+
+import pytest
+from helpers.guest.guests import no_complaints, run
+from helpers.guest.switch_kernel import switch_kernel
+
+from emu.guests import GuestOptions
+from emu.server.control import Client
+
+pytestmark = [pytest.mark.guest, pytest.mark.slow]
+
+PORTS = ("eth0", "eth1")
+HERE, PEER = "10.0.1.1", "10.0.1.9"
+PEER_UP = f"""set -e
+modprobe bonding max_bonds=0
+ip netns add peer; ip link set eth2 netns peer; ip -n peer link set eth2 up
+ip -n peer address add {PEER}/24 dev eth2
+"""
+BOND = f"""set -e
+ip link add bond0 type bond mode {{mode}} miimon 100
+for port in {" ".join(PORTS)}; do ip link set $port down; ip link set $port master bond0; done
+ip link set bond0 up; ip address add {HERE}/24 dev bond0
+until dmesg | tail -n +{{line}} | grep -q shared_fdb; do sleep 0.2; done
+"""
+SAYS = re.compile(
+    r"Dropping C-tag|HW_VLAN CTAG FILTERING, not supported|MPFS/FDB active"
+    r"|Disabling ntuple, not supported in switchdev|termination table is not supported"
+    r"|firmware level support is missing|bond0: .*(link status|no active slave)"
+)
+"""What the driver tells of offloads that it does not have in switchdev mode, and what bonding does
+of links."""
+
+
+def set_mode(guest, name):
+    for number in (1, 2):
+        run(guest, f"devlink dev eswitch set pci/0000:0{number}:00.0 mode {name}")
+    run(guest, f"for port in {' '.join(PORTS)}; do ip link set $port up; done; sleep 1")
+
+
+def objects(guest):
+    """How many objects of each kind both functions have, but for keys: RDMA's cache grows."""
+    with Client(guest.control_socket) as control:
+        functions = control.status()["functions"][:2]
+    return [
+        {kind: count for kind, count in one["objects"].items() if kind != "mkey"}
+        for one in functions
+    ]
+
+
+@contextmanager
+def bonded(guest, mode="active-backup"):
+    """Both interfaces in a bond, both functions in switchdev mode; nothing is left afterwards."""
+    set_mode(guest, "legacy")
+    before = objects(guest)
+    set_mode(guest, "switchdev")
+    line = 1 + len(run(guest, "dmesg").splitlines())
+    run(guest, BOND.format(mode=mode, line=line))
+    yield
+    run(guest, "ip link del bond0; sleep 1")
+    set_mode(guest, "legacy")
+    differ = [
+        {kind: (then[kind], now[kind]) for kind in now if then[kind] != now[kind]}
+        for then, now in zip(before, objects(guest))
+    ]
+    assert differ == [{}, {}]
+
+
+@contextmanager
+def pulled(guest, port):
+    """The cable of a port, 0 or 1, is out while the context lasts."""
+    with Client(guest.control_socket) as control:
+        name = control.add(point="load", action="link", function=port)
+    run(guest, f"until ip link show eth{port} | grep -q NO-CARRIER; do sleep 0.1; done; sleep 1")
+    yield
+    with Client(guest.control_socket) as control:
+        control.remove(name)
+    run(guest, f"until ip link show eth{port} | grep -q LOWER_UP; do sleep 0.1; done; sleep 1")
+
+
+def says(guest, what):
+    return run(guest, f"dmesg | grep '{what}' | tail -n 1")
+
+
+def reaches(guest):
+    run(guest, f"ping -c 3 -i 0.2 -W 20 {PEER}; ip netns exec peer ping -c 2 -W 20 {HERE}")
+
+
+def check_failover(guest):
+    """Whatever cable is out, the bond and its peer reach each other."""
+    for port in (0, 1):
+        with pulled(guest, port):
+            reaches(guest)
+
+
+def test_of_debians_kernels(lab, suite):
+    options = GuestOptions(suite=suite, devices=devices(""), memory_mib=2048)
+    guest = lab.get(options)
+    run(guest, PEER_UP)
+    with no_complaints(guest, known=SAYS), bonded(guest):
+        assert f"shared_fdb:{int(suite == 'bookworm')} mode:queue_affinity" in says(guest, "shared")
+        reaches(guest)
+        check_failover(guest)
+    run(guest, "ip netns del peer")
+
+
+def devices(more):
+    return (f"connectx6dx,board=1{more}", f"connectx6dx,board=1{more}", "connectx6dx")
+
+
+@pytest.fixture(scope="module")
+def guest(lab):
+    options = GuestOptions(**switch_kernel(), devices=devices(",sfs=8"), memory_mib=3072)
+    guest = lab.get(options)
+    run(guest, PEER_UP)
+    yield guest
+    if guest.is_running:
+        run(guest, "ip netns del peer")
+
+
+@pytest.fixture
+def quiet(guest):
+    with no_complaints(guest, known=SAYS):
+        yield
+
+
+class BondedSf:
+    """A sub-function of port 1 or 2, in a network namespace; rules lead to it and to the bond."""
+
+    def __init__(self, guest, port):
+        self.guest, self.space = guest, f"sf{port}"
+        self.address, self.mac = f"10.0.1.{10 + port}", f"02:00:00:00:88:{port:02x}"
+        dev = f"pci/0000:0{port}:00.0"
+        said = run(guest, f"devlink port add {dev} flavour pcisf pfnum {port - 1} sfnum 5 -j")
+        ((self.port, told),) = json.loads(f"{{{said}}}").items()
+        self.representor = told["netdev"]
+        self._begin()
+        run(guest, f"ip -n peer neigh replace {self.address} lladdr {self.mac} dev eth2")
+        to_bond = "flower skip_sw action mirred egress redirect dev bond0"
+        run(guest, f"ethtool -K {self.representor} hw-tc-offload on")
+        run(
+            guest, f"tc qdisc add dev {self.representor} ingress; ip link set {self.representor} up"
+        )
+        run(guest, f"tc filter add dev {self.representor} ingress protocol all {to_bond}")
+        to_it = f"dst_mac {self.mac} action mirred egress redirect dev {self.representor}"
+        run(guest, f"tc filter add block 7 protocol all flower skip_sw {to_it}")
+
+    def _begin(self):
+        guest, space = self.guest, self.space
+        run(guest, f"devlink port function set {self.port} hw_addr {self.mac} state active")
+        run(guest, f"until devlink port show {self.port} | grep -q attached; do sleep 0.1; done")
+        told = run(guest, f"devlink port show {self.port}")
+        device = re.search(r"auxiliary/(mlx5_core\.sf\.\d+)", told)[1]
+        enable = f"devlink dev param set auxiliary/{device} name enable_eth value true"
+        run(guest, f"{enable} cmode driverinit; devlink dev reload auxiliary/{device}")
+        name = run(guest, f"ls /sys/bus/auxiliary/devices/{device}/net").strip()
+        peer = run(guest, "ip netns exec peer cat /sys/class/net/eth2/address").strip()
+        run(guest, f"ip netns add {space}; ip link set {name} netns {space}")
+        run(guest, f"ip -n {space} address add {self.address}/24 dev {name}")
+        run(guest, f"ip -n {space} link set {name} up")
+        run(guest, f"ip -n {space} neigh replace {PEER} lladdr {peer} dev {name}")
+
+    def reaches_peer(self):
+        run(self.guest, f"ip netns exec {self.space} ping -c 4 -i 0.2 -W 20 {PEER}")
+
+    def counted(self):
+        """Packets that the switch has taken to the bond."""
+        said = run(self.guest, f"tc -s filter show dev {self.representor} ingress")
+        return max(map(int, re.findall(r"Sent hardware \d+ bytes (\d+) pkt", said)), default=0)
+
+    def counts(self, packets):
+        """Whether that becomes so many, within seconds: the driver asks for counters seldom."""
+        return any(run(self.guest, "sleep 1") or self.counted() >= packets for _ in range(15))
+
+    def end(self):
+        run(self.guest, f"ip netns del {self.space}; sleep 0.5; devlink port del {self.port}")
+
+
+@pytest.fixture
+def sfs(guest, quiet):
+    """A sub-function on each port of a bond."""
+    with bonded(guest):
+        for port in PORTS:
+            run(guest, f"ethtool -K {port} hw-tc-offload on")
+            run(guest, f"tc qdisc add dev {port} ingress_block 7 ingress")
+        found = [BondedSf(guest, port) for port in (1, 2)]
+        yield found
+        for sf in found:
+            sf.end()
+        for port in PORTS:
+            run(guest, f"tc qdisc del dev {port} ingress_block 7 ingress")
+
+
+def test_a_bond_and_back(guest, quiet):
+    with bonded(guest):
+        assert "shared_fdb:1 mode:queue_affinity" in says(guest, "shared_fdb")
+        assert "single FDB" in says(guest, "Operation mode")
+        reaches(guest)
+        check_failover(guest)
+        assert "mlx5_bond_0" in run(guest, "ls /sys/class/infiniband")
+    assert "mlx5_bond_0" not in run(guest, "ls /sys/class/infiniband")
+    with bonded(guest, "balance-xor"):
+        reaches(guest)
+        check_failover(guest)
+
+
+def test_rules_lead_to_sub_functions_of_both_ports_by_either(guest, sfs):
+    """The kernel sees none of these packets, whatever cable they come and go by."""
+    for sf in sfs:
+        sf.reaches_peer()
+    for port in (0, 1):
+        with pulled(guest, port):
+            for sf in sfs:
+                sf.reaches_peer()
+    for sf in sfs:
+        assert sf.counts(12)
+
+
+def test_the_second_ports_driver_leaves(guest, quiet):
+    driver = "/sys/bus/pci/drivers/mlx5_core"
+    set_mode(guest, "switchdev")
+    run(guest, BOND.format(mode="active-backup", line=len(run(guest, "dmesg").splitlines())))
+    run(guest, f"echo 0000:02:00.0 > {driver}/unbind; sleep 1")
+    reaches(guest)
+    run(guest, f"echo 0000:02:00.0 > {driver}/bind; ip link del bond0; sleep 1")
+    set_mode(guest, "legacy")
