@@ -543,6 +543,7 @@ class Opcode(IntEnum):
     SET_PSV = 0x20
     DUMP = 0x23
     UMR = 0x25
+    TAG_MATCHING = 0x28
     ENHANCED_MPSW = 0x29
     ACCESS_ASO = 0x2D
     MMO = 0x2F
@@ -595,6 +596,7 @@ class CqeOpcode(IntEnum):
     RESP_SEND_IMM = 0x3
     RESP_SEND_INV = 0x4
     RESIZE_CQ = 0x5
+    NO_PACKET = 0x6
     SIG_ERR = 0xC
     REQ_ERR = 0xD
     RESP_ERR = 0xE

@@ -55,7 +55,8 @@ def of_devinfo(said: str) -> Facts:
             section = last = name
         else:
             last = f"{'port' if depth == _DEPTH_OF_PORT else section}.{name}"
-        found[last] = value.removesuffix("kHZ") if name == "hca_core_clock" else value
+        # Tag matching has a max_sge of its own, without a section.
+        found.setdefault(last, value.removesuffix("kHZ") if name == "hca_core_clock" else value)
     for name, value in found.items():
         if name.startswith("port.GID"):
             found[name] = value.rpartition(", ")[2]

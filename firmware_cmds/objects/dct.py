@@ -36,10 +36,13 @@ def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> N
     if ctx.rlky and hca.caller.uid != DRIVER_UID:
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the reserved lkey")
     number = ctx.counter_set_id
+    srq = hca.srqs.need(ctx.srqn_xrqn)
+    if srq.tags is not None:
+        raise CmdError(Status.BAD_PARAM_ERR, "tag matching is for RC", f"{srq!r}")
     dct = Dct(
         ctx,
         pd=hca.pds.need(ctx.pd),
-        srq=hca.srqs.need(ctx.srqn_xrqn),
+        srq=srq,
         cq=hca.cqs.need(ctx.cqn),
         counter=hca.counters.need(number) if number else None,
     )

@@ -13,7 +13,8 @@ from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.queues.queue import ReservedQpn
 from firmware_cmds.function import crypto_login, dek
-from firmware_cmds.objects import scheduling, sw_icm
+from firmware_cmds.memory import sw_icm
+from firmware_cmds.objects import scheduling
 from firmware_cmds.steering import flow_meter, flow_sampler
 from layouts.enums import GeneralObject, Op, Status
 from layouts.objects import general_object as layout

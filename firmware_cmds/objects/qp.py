@@ -19,7 +19,7 @@ from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvRing
-from emu.device.objects.queues.send_queue import DoorbellRing, SendRing
+from emu.device.objects.queues.send_queue import DoorbellRing, NoSendRing, SendRing
 from emu.device.rounds.portions import Portions
 from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
@@ -30,6 +30,7 @@ from firmware_cmds.options import first_set
 from layouts.enums import Op, QpState, QpType, RqType, Status, UlpStatelessOffloadMode
 from layouts.eth_enums import FlowTableType
 from layouts.objects import qp as layout
+from layouts.objects.xrq import OFFLOAD_RNDV
 from layouts.prm import Prm
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES, SCATTER_64_BYTES
 from layouts.rings.wqe import WQEBB
@@ -58,8 +59,7 @@ MEMBERSHIP_BYTES = 512
 _GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc", QpType.DCI: "dct"}
 _ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
 _NOT_BUILT = (
-    *("cd_master", "cd_slave_send", "cd_slave_receive", "req_e2e_credit_mode", "offload_type"),
-    "isolate_vl_tc",
+    *("cd_master", "cd_slave_send", "cd_slave_receive", "req_e2e_credit_mode", "isolate_vl_tc"),
 )
 """Fields of qpc whose features have capability bits, none of which is set."""
 _SCATTERING = (QpType.RC, QpType.UC)
@@ -86,6 +86,7 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
         hca.uars.need(ctx.uar_page)
     pd = hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None
     scq, rcq, srq = _queues(hca, ctx)
+    _check_tag_matching(ctx, srq)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None
     counter = counter_set(hca.counters, ctx.counter_set_id)
     hca.qps.check_room()
@@ -187,6 +188,15 @@ def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None
     )
 
 
+def _check_tag_matching(ctx: layout.Qpc, srq: Srq | None) -> None:
+    """Only RC receives from a queue that matches tags, and only with one there is a rendezvous."""
+    matches = srq is not None and srq.tags is not None
+    if matches and ctx.st != QpType.RC:
+        raise CmdError(Status.BAD_PARAM_ERR, "tag matching is for RC", f"st {ctx.st:#x}")
+    if ctx.offload_type and not (matches and ctx.offload_type == OFFLOAD_RNDV):
+        raise CmdError(Status.BAD_PARAM_ERR, "offload_type not supported", f"{ctx.offload_type}")
+
+
 class _Rings(NamedTuple):
     buffer: PageList
     sq: SendRing | None
@@ -213,7 +223,10 @@ def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> 
             buffer = yield from queue_buffer(
                 hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, rq_bytes + sq_bytes
             )
-    sq = rq = None
+    sq: SendRing | None = None
+    rq = None
+    if ctx.no_sq and ctx.offload_type:
+        sq = NoSendRing(hca.memory, buffer, 0, 0, 0)  # for what the adapter sends by itself
     if sq_bytes:
         kind = DoorbellRing if ctx.send_dbr_mode else SendRing
         sq = kind(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)

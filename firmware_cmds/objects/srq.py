@@ -1,7 +1,7 @@
 """Shared receive queues: RMP and XRC SRQ with ISSI 1, the older SRQ with ISSI 0 (hw/srq_cmd.c).
 
-All three are a list of linked WQEs, an RMP also a ring of them; they share one number space here,
-because a qpc names any of them in the same field.
+With XRQs (``xrq.py``) they are four forms. All are a list of linked WQEs, an RMP also a ring of
+them; they share one number space here, because a qpc names any of them in the same field.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 LOG_DS = 4
 """A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""
 
-_WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
+_ARM_XRQ = 2
+"""op_mod of ARM_RQ (MLX5_ARM_RQ_IN_OP_MOD_XRQ)."""
+WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
 """By wq_type (MLX5_WQ_TYPE_*). The striding types have capability bits, none of which is set."""
 
 
-def _queue(
+def shared_queue(
     hca: Hca,
     geometry: RqGeometry,
     pd: Pd,
@@ -42,7 +44,7 @@ def _queue(
     buffer: PageList | None = None,
     kind: type[SharedRecvQueue] = SharedRecvList,
 ) -> Portions[SharedRecvQueue]:
-    """Check what the three forms have in common and lay the queue over its pages, or a buffer."""
+    """Check what the forms have in common and lay the queue over its pages, or a buffer."""
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
         raise CmdError(Status.LIM_ERR, "SRQ size above log_max_srq_sz", f"{geometry.log_size}")
@@ -71,7 +73,7 @@ def srq_of(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
     return srq
 
 
-def _subject(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
+def srq_to_change(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
     """The queue that a command changes or destroys."""
     srq = srqs.subject(number)
     if srq.form is not form:
@@ -81,15 +83,15 @@ def _subject(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
     return srq
 
 
-def _destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
+def destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
     """Destroy the queue; refused while a queue pair refers to it.
 
     XRC messages in progress do not count.
     """
-    srqs.remove(_subject(srqs, form, number).handle).take_back()
+    srqs.remove(srq_to_change(srqs, form, number).handle).take_back()
 
 
-def _rmp_geometry(wq: layout.Wq, dbr_addr: int) -> RqGeometry:
+def wq_geometry(wq: layout.Wq, dbr_addr: int) -> RqGeometry:
     return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
 
 
@@ -106,7 +108,7 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
     """
     ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
     wq = ctx.wq
-    kind = _WQ_TYPES.get(wq.wq_type)
+    kind = WQ_TYPES.get(wq.wq_type)
     if kind is None or ctx.basic_cyclic_rcv_wqe:
         raise CmdError(
             Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
@@ -119,8 +121,8 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
         buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
         umems = (*umems, umem)
     with holding(pd, *umems):
-        queue = yield from _queue(
-            hca, _rmp_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind
+        queue = yield from shared_queue(
+            hca, wq_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind
         )
     out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
 
@@ -128,7 +130,7 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
 def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> None:
     """Arm the limit; the driver sets nothing else."""
-    rmp = _subject(hca.srqs, SrqForm.RMP, cmd.rmpn)
+    rmp = srq_to_change(hca.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
         rmp.lwm = cmd.ctx.wq.lwm
 
@@ -144,7 +146,7 @@ def query_rmp(hca: Hca, cmd: layout.QueryRmpIn, out: layout.QueryRmpOut) -> None
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
 def destroy_rmp(hca: Hca, cmd: layout.DestroyRmpIn, out: layout.DestroyRmpOut) -> None:
     """Destroy the queue; refused while a QP receives from it."""
-    _destroy(hca.srqs, SrqForm.RMP, cmd.rmpn)
+    destroy(hca.srqs, SrqForm.RMP, cmd.rmpn)
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
@@ -161,7 +163,7 @@ def create_xrc_srq(
     dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
     geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)
     with holding(pd, xrcd, cq):
-        queue = yield from _queue(hca, geometry, pd, cmd.pas)
+        queue = yield from shared_queue(hca, geometry, pd, cmd.pas)
     srq = Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq)
     if not ctx.user_index_equal_xrc_srqn:
         srq.uidx = user_index(hca.caps, ctx)
@@ -171,7 +173,7 @@ def create_xrc_srq(
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
 def arm_xrc_srq(hca: Hca, cmd: layout.ArmXrcSrqIn, out: layout.ArmXrcSrqOut) -> None:
     """Arm the limit."""
-    _subject(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
+    srq_to_change(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
@@ -185,7 +187,7 @@ def query_xrc_srq(hca: Hca, cmd: layout.QueryXrcSrqIn, out: layout.QueryXrcSrqOu
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
 def destroy_xrc_srq(hca: Hca, cmd: layout.DestroyXrcSrqIn, out: layout.DestroyXrcSrqOut) -> None:
     """Destroy the queue; refused while a QP receives from it."""
-    _destroy(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    destroy(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
@@ -196,7 +198,7 @@ def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> P
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
     cq = hca.cqs.need(ctx.cqn) if ctx.cqn else None
     with holding(pd, xrcd, cq):
-        queue = yield from _queue(
+        queue = yield from shared_queue(
             hca, _srq_geometry(ctx, ctx.log_srq_size, ctx.dbr_addr), pd, cmd.pas
         )
     out.srqn = hca.srqs.add(Srq(SrqForm.SRQ, ctx, queue, pd, xrcd, cq))
@@ -204,8 +206,9 @@ def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> P
 
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
 def arm_rq(hca: Hca, cmd: layout.ArmRqIn, out: layout.ArmRqOut) -> None:
-    """Arm the limit."""
-    _subject(hca.srqs, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
+    """Arm the limit; mlx5_ib does so for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd)."""
+    form = SrqForm.XRQ if cmd.op_mod == _ARM_XRQ else SrqForm.SRQ
+    srq_to_change(hca.srqs, form, cmd.srq_number).lwm = cmd.lwm
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
@@ -219,4 +222,4 @@ def query_srq(hca: Hca, cmd: layout.QuerySrqIn, out: layout.QuerySrqOut) -> None
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
 def destroy_srq(hca: Hca, cmd: layout.DestroySrqIn, out: layout.DestroySrqOut) -> None:
     """Destroy the queue; refused while a QP receives from it."""
-    _destroy(hca.srqs, SrqForm.SRQ, cmd.srqn)
+    destroy(hca.srqs, SrqForm.SRQ, cmd.srqn)

@@ -18,11 +18,12 @@ from emu.device.cmdif.registry import InT, OutT
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.qp import Qp
+from firmware_cmds.memory.mkey import query_mkey
 from firmware_cmds.objects.cq import query_cq
 from firmware_cmds.objects.eq import query_eq
-from firmware_cmds.objects.mkey import query_mkey
 from firmware_cmds.objects.qp import query_qp
-from layouts.objects import cq, eq, mkey, qp
+from layouts.memory import mkey
+from layouts.objects import cq, eq, qp
 from layouts.prm import Prm
 
 if TYPE_CHECKING:

@@ -213,19 +213,25 @@ told["refused"] = [
 """
 
 OBJECT_LAYOUT = '''\
-"""Receive queues with tag matching (PRM "CREATE_XRQ")."""
+"""What a vPort guarantees (PRM "CREATE_QOS_PARA_VPORT")."""
 
 from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
 from layouts.prm import Prm, bits, rsvd
 
-create_xrq_in = Prm("create_xrq_in", *CMD_IN_NO_UID, rsvd(96), "topology" / bits(8), rsvd(24))
-create_xrq_out = Prm("create_xrq_out", *CMD_OUT, rsvd(8), "xrqn" / bits(24), rsvd(32))
-destroy_xrq_in = Prm("destroy_xrq_in", *CMD_IN_NO_UID, rsvd(8), "xrqn" / bits(24), rsvd(32))
-destroy_xrq_out = Prm("destroy_xrq_out", *CMD_OUT, rsvd(64))
+create_qos_para_vport_in = Prm(
+    "create_qos_para_vport_in", *CMD_IN_NO_UID, rsvd(96), "share" / bits(8), rsvd(24)
+)
+create_qos_para_vport_out = Prm(
+    "create_qos_para_vport_out", *CMD_OUT, rsvd(16), "number" / bits(16), rsvd(32)
+)
+destroy_qos_para_vport_in = Prm(
+    "destroy_qos_para_vport_in", *CMD_IN_NO_UID, rsvd(16), "number" / bits(16), rsvd(32)
+)
+destroy_qos_para_vport_out = Prm("destroy_qos_para_vport_out", *CMD_OUT, rsvd(64))
 '''
 
 OBJECT = '''\
-"""Receive queues with tag matching."""
+"""What a vPort guarantees."""
 
 from __future__ import annotations
 
@@ -235,55 +241,59 @@ from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
 
-class Xrq(Object):
-    """A receive queue that matches tags."""
+class QosParaVport(Object):
+    """A share of the port's rate."""
 
-    __slots__ = ("topology",)
-    kind = "XRQ"
-    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_xrq)
+    __slots__ = ("share",)
+    kind = "guarantee"
+    numbering = Numbering(lambda made: made.caps.qos.max_qos_para_vport)
 
-    def __init__(self, topology: int) -> None:
+    def __init__(self, share: int) -> None:
         super().__init__()
-        self.topology = topology
+        self.share = share
 
     def about(self) -> dict[str, Any]:
-        return {"topology": self.topology}
+        return {"share": self.share}
 '''
 
 OBJECT_HANDLERS = '''\
-"""Receive queues with tag matching."""
+"""What a vPort guarantees."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
-from emu.device.objects.queues.xrq import Xrq
+from emu.device.objects.queues.qos_para_vport import QosParaVport
 from layouts.enums import Op
-from layouts.objects import xrq as layout
+from layouts.objects import qos_para_vport as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-@command(Op.CREATE_XRQ, layout.create_xrq_in, layout.create_xrq_out)
-def create_xrq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Make a queue."""
-    out.xrqn = hca.objects[Xrq].add(Xrq(cmd.topology))
+@command(
+    Op.CREATE_QOS_PARA_VPORT, layout.create_qos_para_vport_in, layout.create_qos_para_vport_out
+)
+def create_qos_para_vport(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a guarantee."""
+    out.number = hca.objects[QosParaVport].add(QosParaVport(cmd.share))
 
 
-@command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
-def destroy_xrq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the queue."""
-    hca.objects[Xrq].remove(cmd.xrqn)
+@command(
+    Op.DESTROY_QOS_PARA_VPORT, layout.destroy_qos_para_vport_in, layout.destroy_qos_para_vport_out
+)
+def destroy_qos_para_vport(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the guarantee."""
+    hca.objects[QosParaVport].remove(cmd.number)
 '''
 
 ADVERTISED = (
     """\
-        "log_max_rq": 23,
+        "max_tsar_bw_share": 100,
 """,
     """\
-        "log_max_xrq": 1,
+        "max_qos_para_vport": 2,
 """,
 )
 """The limit, in emu/device/models/ethernet.py, and what it stands behind."""
@@ -324,16 +334,16 @@ MAKE = (
 from click.testing import CliRunner
 from emu.cli.main import main
 
-KIND = "XRQ"
+KIND = "guarantee"
 before = census()[KIND]
-made = driver.command(Op.CREATE_XRQ, topology=3)
+made = driver.command(Op.CREATE_QOS_PARA_VPORT, share=3)
 told["left"] = census()[KIND] - before
 told["objects"] = json.loads(b"".join(views.objects(function, KIND, 9)))[KIND]
 told["status"] = views.status(function, 0)["objects"][KIND]
-full = driver.command(Op.CREATE_XRQ)
-number = made.xrqn
-driver.command(Op.DESTROY_XRQ, xrqn=number)
-gone = driver.command(Op.DESTROY_XRQ, xrqn=number)
+full = driver.command(Op.CREATE_QOS_PARA_VPORT)
+number = made.number
+driver.command(Op.DESTROY_QOS_PARA_VPORT, number=number)
+gone = driver.command(Op.DESTROY_QOS_PARA_VPORT, number=number)
 told["refused"] = [full.status, gone.status]
 told["explained"] = [
     CliRunner().invoke(main, ["explain", f"{answer.syndrome:#x}"]).output.splitlines()[0]
@@ -540,9 +550,9 @@ def test_a_firmware_command(tree):
 
 def test_a_kind_of_object(tree):
     """Its class is the only place where it is declared; the capability says how many there are."""
-    (tree / "layouts/objects/xrq.py").write_text(OBJECT_LAYOUT)
-    (tree / "emu/device/objects/queues/xrq.py").write_text(OBJECT)
-    (tree / "firmware_cmds/objects/xrq.py").write_text(OBJECT_HANDLERS)
+    (tree / "layouts/objects/qos_para_vport.py").write_text(OBJECT_LAYOUT)
+    (tree / "emu/device/objects/queues/qos_para_vport.py").write_text(OBJECT)
+    (tree / "firmware_cmds/objects/qos_para_vport.py").write_text(OBJECT_HANDLERS)
     insert_after(tree / "emu/device/models/ethernet.py", *ADVERTISED)
     assert_promised(tree, "Add a kind of object")
 
@@ -551,11 +561,11 @@ def test_a_kind_of_object(tree):
     number = told["objects"]["items"][0]["handle"]
     assert told.pop("objects") == {
         "total": 1,
-        "items": [{"handle": number, "refs": 0, "topology": 3}],
+        "items": [{"handle": number, "refs": 0, "share": 3}],
     }
     full, gone = told.pop("explained")
-    assert full.endswith("NO_RES_ERR: out of XRQ handles")
-    assert gone.endswith("BAD_RES_STATE_ERR: no XRQ to change or destroy")
+    assert full.endswith("NO_RES_ERR: out of guarantee handles")
+    assert gone.endswith("BAD_RES_STATE_ERR: no guarantee to change or destroy")
     assert told == {"left": 1, "status": 1, "refused": [0x0F, 0x09], "after": 0}
 
 

@@ -108,13 +108,19 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     Raises BadWqeError or DmaError when the ring is broken.
     """
     budget = BYTES_PER_TURN
+    own = qp.adapter_requests
     waiting = sq.waiting()
     hca.round.charge(STEPS_PER_WQE * min(waiting, WQES_PER_TURN))
     for _ in range(WQES_PER_TURN):
-        if waiting <= 0:  # requests posted meanwhile ring their own doorbell
-            return False
         moving = qp.moving
-        wqe = sq.fetch(waiting) if moving is None or moving.wqe is None else moving.wqe
+        if moving is not None and moving.wqe is not None:
+            wqe = moving.wqe
+        elif own is not None and own.waiting and not own.is_ring_first:
+            wqe = own.waiting[0]
+        elif waiting <= 0:  # requests posted meanwhile ring their own doorbell
+            return False
+        else:
+            wqe = sq.fetch(waiting)
         sent = _one(hca, qp, node, wqe)
         if sent is None:
             return False
@@ -149,6 +155,8 @@ def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
         length = _send_large(hca, qp, work)
     else:
         outcome = work
+    if qp.adapter_requests is not None:
+        qp.adapter_requests.is_ring_first = outcome is not None and bool(wqe.blocks)
     if outcome is not None:
         _ACTIONS[type(outcome)](hca, qp, wqe, outcome)
         return None

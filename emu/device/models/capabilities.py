@@ -186,6 +186,11 @@ NO_DOORBELL_RECORD: Capabilities = MappingProxyType(
 MEMORY_COPIES: Capabilities = MappingProxyType({"dma_mmo_qp": 1, "log_dma_mmo_max_size": 21})
 """Queue pairs that copy within the host's memory, 2 MiB with a request (mlx5dv_wr_memcpy)."""
 
+TAG_MATCHING: Capabilities = MappingProxyType(
+    {"tag_matching": 1, "rndv_offload_rc": 1, "log_tag_matching_list_sz": 7, "log_max_xrq": 23}
+)
+"""Shared receive queues that match tags; ``ibv_devinfo -v`` then shows lists of 127 tags."""
+
 ANY_ORDER: Capabilities = MappingProxyType(
     {f"dp_ordering_ooo_all_{service}": 1 for service in ("rc", "uc", "ud", "xrc", "dc")}
 )

@@ -17,6 +17,7 @@ from emu.device.models.capabilities import (
     MEMORY_COPIES,
     MEMORY_ODP,
     NO_DOORBELL_RECORD,
+    TAG_MATCHING,
     TRANSPORT_ODP,
     VF_LIMITS,
 )
@@ -81,6 +82,10 @@ PARTS = (
     # An order of packets that nothing here makes use of.
     Part(CapType.GENERAL, ANY_ORDER, since=_CX7),
     Part(CapType.GENERAL_2, {"dp_ordering_force": 1}, since=_CX7),
+    # Shared receive queues that match tags, with rendezvous by the adapter. Public outputs of
+    # ``ibv_devinfo -v`` have them on InfiniBand alone, and rdma-core and UCX cannot connect the
+    # queue pair for their commands on Ethernet.
+    Part(CapType.GENERAL, TAG_MATCHING, since=_CX5, link=_IB),
     # Memory on the adapter.
     Part(CapType.GENERAL, {"device_memory": 1}, since=_CX5),
     Part(CapType.DEV_MEM, DEVICE_MEMORY, since=_CX5),

@@ -16,7 +16,7 @@ from layouts.eth_enums import FlowTableType
 from layouts.function import caps as layout
 from layouts.function import crypto as crypto_layout
 from layouts.function import esw_caps, eth_caps
-from layouts.objects import memic
+from layouts.memory import memic
 from layouts.prm import Prm
 
 PAGE_BYTES: Final = 4096

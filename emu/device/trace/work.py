@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.trace import decode
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.prm import Prm
 from layouts.rings.eth_wqe import INLINE_HDR_START, INSERT_VLAN, wqe_eth_seg
 from layouts.rings.wqe import (

@@ -14,7 +14,7 @@ from emu.driver.verbs.node import Node
 from emu.driver.verbs.segments import PAGE
 from layouts.enums import AccessMode, GeneralObject, Op
 from layouts.eth_enums import FlowTableType
-from layouts.objects.sw_icm import sw_icm
+from layouts.memory.sw_icm import sw_icm
 from layouts.steering.ste import ste_mask_and_match_v1, ste_match_bwc_v1
 
 DONT_CARE = 0x000F

@@ -11,7 +11,7 @@ from emu.driver.verbs.region import Region
 from emu.driver.verbs.requests import WorkRequests
 from emu.driver.verbs.segments import Sge
 from layouts.enums import AccessMode, Op, Opcode
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, KLM, wqe_umr_ctrl_seg
 
 CHECK_QPN, OFFSET, MUST_BE_FREE, MUST_NOT_BE_FREE, INLINE = 0x08, 0x10, 0x20, 0x40, 0x80

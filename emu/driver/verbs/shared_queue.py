@@ -13,6 +13,9 @@ from emu.driver.verbs.segments import END_OF_LIST, PAGE, Sge
 from layouts.enums import Op
 from layouts.rings.wqe import DATA, DS, NEXT
 
+ARM_XRQ = 2
+"""op_mod of ARM_RQ (MLX5_ARM_RQ_IN_OP_MOD_XRQ)."""
+
 
 class SharedQueue:
     """A shared receive queue in one of its forms, with its list of free requests.
@@ -23,9 +26,9 @@ class SharedQueue:
 
     def __init__(
         self, node: Endpoint, log_size: int = 6, log_stride: int = 6, xrcd: int | None = None,
-        cq: CompletionQueue | None = None, form: str | None = None,
+        cq: CompletionQueue | None = None, form: str | None = None, *, is_ring: bool = False,
     ) -> None:  # fmt: skip
-        """``1 << log_size`` requests of ``1 << log_stride`` bytes."""
+        """``1 << log_size`` requests of ``1 << log_stride`` bytes; ``is_ring`` is for an xrq."""
         self.node, self.log_stride, self.size = node, log_stride, 1 << log_size
         self.posted = 0
         self.form = form or ("rmp" if xrcd is None else "xrc")
@@ -34,12 +37,17 @@ class SharedQueue:
             "ring": self._rmp,
             "xrc": self._xrc,
             "srq": self._srq,
+            "xrq": lambda log_size, log_stride, *_: self._make(log_size, log_stride),
         }
         self.srqn = forms[self.form](log_size, log_stride, xrcd, cq)
-        self.is_ring = self.form == "ring"
+        self.is_ring = is_ring or self.form == "ring"
         for index in range(self.size):
             self._link(index, 0xFFFF if self.is_ring else (index + 1) % self.size)
         self.head, self.tail = 0, self.size - 1
+
+    def _make(self, log_size: int, log_stride: int) -> int:
+        """A form that a subclass makes (``tag_queue.py``)."""
+        raise NotImplementedError
 
     def _rmp(self, log_size: int, log_stride: int, _xrcd: object, _cq: object) -> int:
         driver, wq_type = self.node.driver, int(self.form == "ring")
@@ -119,6 +127,7 @@ class SharedQueue:
             "ring": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),
             "xrc": (Op.ARM_XRC_SRQ, {"xrc_srqn": self.srqn, "lwm": mark}),
             "srq": (Op.ARM_RQ, {"srq_number": self.srqn, "lwm": mark}),
+            "xrq": (Op.ARM_RQ, {"op_mod": ARM_XRQ, "srq_number": self.srqn, "lwm": mark}),
         }  # fmt: skip
         op, fields = forms[self.form]
         self.node.driver.must(op, **fields)

@@ -25,7 +25,7 @@ from emu.driver.verbs.node import Node
 from emu.driver.verbs.segments import Sge
 from layouts.enums import Opcode
 from layouts.eth_enums import WqType
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, NEXT, wqe_umr_ctrl_seg
 
 FRAMES, FEW_FRAMES = 1024, 16

@@ -114,20 +114,20 @@ def test_queue_outside_memory_is_survived(cold, caplog):
 def test_unknown_opcode(driver, caplog):
     answer = driver.execute((0x0999).to_bytes(2, "big") + bytes(14), 16)
     assert answer[1][0] == Status.BAD_OP_ERR
-    driver.execute(int(Op.CREATE_XRQ).to_bytes(2, "big") + bytes(14), 16)
-    assert "CREATE_XRQ (0x717) is not answered" in caplog.text
-    assert "create_xrq_in/_out" in caplog.text
+    driver.execute(int(Op.CREATE_QOS_PARA_VPORT).to_bytes(2, "big") + bytes(14), 16)
+    assert "CREATE_QOS_PARA_VPORT (0x786) is not answered" in caplog.text
+    assert "create_qos_para_vport_in/_out" in caplog.text
     driver.must(Op.QUERY_ADAPTER)
 
 
 def test_summary_counts_what_is_not_modelled(driver, function):
     for _ in range(3):
-        driver.execute(int(Op.CREATE_XRQ).to_bytes(2, "big") + bytes(14), 16)
+        driver.execute(int(Op.CREATE_QOS_PARA_VPORT).to_bytes(2, "big") + bytes(14), 16)
     driver.command(Op.ACCESS_REG, op_mod=1, register_id=0xC00E, extra=bytes(16), out_extra=16)
     driver.command(Op.QUERY_HCA_CAP, op_mod=0x0C << 1)
     function.reset()
     assert list(function.unhandled.lines()) == [
-        "command CREATE_XRQ (0x717), 3 times",
+        "command CREATE_QOS_PARA_VPORT (0x786), 3 times",
         "register DTOR (0xc00e), 1 times",
         "capability group QOS (0xc), 1 times",
     ]

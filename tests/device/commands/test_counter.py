@@ -66,7 +66,7 @@ def test_diagnostics_tell_overruns_of_both_kinds(driver, function):
 
 
 def test_diagnostics_count_unknown_commands(driver):
-    driver.execute(int(Op.CREATE_XRQ).to_bytes(2, "big") + bytes(14), 16)
+    driver.execute(int(Op.CREATE_QOS_PARA_VPORT).to_bytes(2, "big") + bytes(14), 16)
     assert driver.must(Op.QUERY_VNIC_ENV).vport_env.invalid_command == 1
 
 

@@ -17,7 +17,8 @@ from emu.driver.command.resource_dump import (
 from firmware_cmds.regs import dump_sources
 from firmware_cmds.regs.dump_sources import SOURCES
 from layouts.enums import CapMode, CapType, Op, RegId, Status
-from layouts.objects import cq, mkey, qp
+from layouts.memory import mkey
+from layouts.objects import cq, qp
 from layouts.regs import resource_dump as layout
 from layouts.regs.resource_dump import INLINE_BYTES, SegmentType
 

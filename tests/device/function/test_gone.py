@@ -101,6 +101,7 @@ QUEUES = [
     (Op.DESTROY_SQ, "sqn", "sqs", None),
     (Op.DESTROY_RQ, "rqn", "rqs", None),
     (Op.DESTROY_RMP, "rmpn", "srqs", SrqForm.RMP),
+    (Op.DESTROY_XRQ, "xrqn", "srqs", SrqForm.XRQ),
     (Op.DESTROY_XRC_SRQ, "xrc_srqn", "srqs", SrqForm.XRC_SRQ),
     (Op.DESTROY_SRQ, "srqn", "srqs", SrqForm.SRQ),
     (Op.DESTROY_CQ, "cqn", "cqs", None),

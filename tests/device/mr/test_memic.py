@@ -7,7 +7,7 @@ from emu.device.models import MODELS
 from emu.device.objects.memory.memic import AREA_BYTES, MEMIC_BYTES, MEMIC_PAGE
 from emu.driver.verbs.channels import Channel
 from layouts.enums import AccessMode, CapType, CqeSyndrome, Op, Opcode, QpType, Status
-from layouts.objects.memic import device_mem_cap
+from layouts.memory.memic import device_mem_cap
 
 BAR = MODELS["connectx6"].bar0_size
 FIRST = BAR - MEMIC_BYTES

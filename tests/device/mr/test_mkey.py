@@ -6,7 +6,7 @@ from helpers.device.refusals import missing
 from emu.device.rounds.portions import finish
 from emu.driver.command.words import pack64
 from emu.server.service import views
-from firmware_cmds.objects.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES
+from firmware_cmds.memory.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES
 from layouts.enums import AccessMode, Op, Status
 
 MTT = {"access_mode_1_0": AccessMode.MTT, "length64": 0}

@@ -13,7 +13,7 @@ from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.umr import MemoryWindow
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpType
-from layouts.objects.mkey import query_mkey_out
+from layouts.memory.mkey import query_mkey_out
 from layouts.rings.wqe import KLM
 
 PAGE = 4096

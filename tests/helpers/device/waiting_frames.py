@@ -22,7 +22,7 @@ from emu.driver.keys import umr
 from helpers.device.waiting import case, in_a_round_that_is_over
 from layouts.enums import CqPeriodMode, Op, Opcode
 from layouts.eth_enums import RqState, SqState
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.rings.wqe import wqe_umr_ctrl_seg
 
 MSS, PACKETS = 1000, 20

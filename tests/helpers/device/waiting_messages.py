@@ -5,6 +5,8 @@ from __future__ import annotations
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
+from emu.driver.verbs.tag_queue import request
+from helpers.device.tags import TaggedEnds
 from helpers.device.waiting import case, write
 from layouts.enums import QpType, RegId
 from layouts.regs.roce_accl import roce_accl_reg
@@ -32,6 +34,26 @@ def answer_is_late(world):
     world.wire.tap = lambda _: []
     channel = Channel(RC, *world.nodes)
     write(channel, world.left.region(4096), world.right.region(4096))
+    world.settle()
+
+
+@case
+def rendezvous_waits_for_its_data(world):
+    tagged = TaggedEnds(*world.packets().nodes)
+    tagged.queue.add(tagged.target.sge(0, 5000), tag=3)
+    tagged.settle()
+    tagged.sender.send(request(3, tagged.source.va, tagged.source.key, 5000), ring=False)
+    world.wire.tap = lambda frame: [] if len(frame) > MTU else [frame]
+    tagged.sender.ring()
+    world.settle()
+
+
+@case
+def rendezvous_waits_for_its_peer(world):
+    tagged = TaggedEnds(*world.local().nodes)
+    tagged.queue.add(tagged.target.sge(0, 5000), tag=3)
+    tagged.settle()
+    tagged.sender.send(request(3, tagged.source.va, tagged.source.key, 5000))
     world.settle()
 
 

@@ -36,7 +36,7 @@ CQE_POINT: Final[FaultPoint[[Cq, Queue, bytes, int, bool], bool]] = FaultPoint("
 _WORD: Final = 0xFFFFFFFF
 _REQ: Final = CqeOpcode.REQ
 _SOLICITED: Final = 1 << 1
-_XRC_SRQ: Final = SrqForm.XRC_SRQ
+_NAMED: Final = (SrqForm.XRC_SRQ, SrqForm.XRQ)
 _HAS_VLAN: Final = 1 << 0
 """l4_l3_hdr_type: the packet had a VLAN tag, whose TCI is in vlan_info (device.h: CQE_HAS_VLAN)."""
 
@@ -149,12 +149,12 @@ def fail_receive(
 
 
 def _receiver(hca: Hca, queue: Queue, srqn: int) -> int:
-    """Whom a receive completion names: the user index of the queue, or of an XRC SRQ.
+    """Whom a receive completion names: the user index of the queue, or of an XRC SRQ or XRQ.
 
     Without one it is the shared queue's number, 0 for none (libmlx5: get_resp_ctx_v0 and _v1).
     """
     srq = hca.srqs.get(srqn) if srqn else None
-    if srq is not None and srq.form is _XRC_SRQ:
+    if srq is not None and srq.form in _NAMED:
         return srqn if srq.uidx is None else srq.uidx
     return srqn if queue.uidx is None else queue.uidx
 

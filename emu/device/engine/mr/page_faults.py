@@ -79,10 +79,13 @@ def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
     return bool(getattr(getattr(scheme, service), operation))
 
 
-def request_may_wait(hca: Hca, qp: Qp, opcode: int) -> bool:
-    """Whether a send request with this opcode may wait for a page of its own."""
-    request = _REQUESTS.get(opcode)
-    return request is not None and may_wait(hca, qp, request[1])
+def request_may_wait(hca: Hca, qp: Qp, wqe: Wqe) -> bool:
+    """Whether a send request may wait for a page of its own.
+
+    One of the adapter's own may not: a driver looks for the request in the ring.
+    """
+    request = _REQUESTS.get(wqe.opcode)
+    return request is not None and bool(wqe.blocks) and may_wait(hca, qp, request[1])
 
 
 def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:

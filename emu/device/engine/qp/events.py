@@ -82,6 +82,11 @@ def take_shared(srq: Srq) -> RecvWqe | None:
 
     Raises DmaError, and ListBrokenError for a queue in its error state as well.
     """
+    check_shared(srq)
+    return srq.queue.take()
+
+
+def check_shared(srq: Srq) -> None:
+    """Raise ListBrokenError for a shared queue in its error state."""
     if srq.is_in_error:
         raise ListBrokenError("it is in its error state")
-    return srq.queue.take()

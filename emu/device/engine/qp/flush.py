@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.qp.events import raise_qp_event
+from emu.device.engine.tm import matching, rendezvous, reports
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.ports import DmaError
@@ -57,6 +58,8 @@ def begin_flush(hca: Hca, qp: Qp) -> None:
 def _flush_sends(hca: Hca, qp: Qp) -> None:
     if qp.connection is not None:
         qp.connection.stop()
+    if qp.adapter_requests is not None:
+        rendezvous.cancel(hca, qp)
     sq, cq = qp.sq, qp.scq
     if sq is None or cq is None:
         return
@@ -124,5 +127,17 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
 def fail_receive(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome) -> None:
     """Complete a receive WQE in error, unless that has been done."""
     wqe, taken.wqe = taken.wqe, None
-    if wqe is not None:
+    if wqe is not None and not _is_tagged(hca, qp, taken):
         completions.fail_receive(hca, taken.cq, qp, syndrome, wqe.index, taken.srqn)
+
+
+def _is_tagged(hca: Hca, qp: Qp, taken: TakenWqe) -> bool:
+    """Whether it was a buffer with a tag, which has a completion of its own kind."""
+    arrival, srq = taken.arrival, qp.srq
+    if arrival is None or srq is None or srq.tags is None:
+        return False
+    matching.lost(srq.tags, arrival)
+    if arrival.entry is None:
+        return False
+    reports.cancel(hca, qp, srq, arrival.entry)
+    return True

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp.events import break_srq, raise_qp_event
 from emu.device.engine.qp.flush import begin_flush, fail_receive, flush
+from emu.device.engine.tm import matching, rendezvous, reports
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.receive_queue import RecvWqe
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.taken_wqe import TakenWqe
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
@@ -93,11 +95,22 @@ def drained(hca: Hca, qp: Qp) -> None:
 def stop_paging(hca: Hca, qp: Qp) -> None:
     """Reset: return receive requests that no message has filled to their shared queue."""
     page_faults.cancel(hca, qp)
+    if qp.adapter_requests is not None:
+        rendezvous.cancel(hca, qp)
     for taken in _begun_receives(qp):
         srq = hca.srqs.get(taken.srqn)
         if srq is not None and taken.wqe is not None:
-            srq.queue.give_back(taken.wqe)
+            _return(hca, qp, srq, taken, taken.wqe)
     forget_receives(qp)
+
+
+def _return(hca: Hca, qp: Qp, srq: Srq, taken: TakenWqe, wqe: RecvWqe) -> None:
+    if taken.arrival is not None and taken.arrival.entry is not None:
+        reports.cancel(hca, qp, srq, taken.arrival.entry)
+        return
+    if taken.arrival is not None and srq.tags is not None:
+        matching.lost(srq.tags, taken.arrival)
+    srq.queue.give_back(wqe)
 
 
 def forget_receives(qp: Qp) -> None:

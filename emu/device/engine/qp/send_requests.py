@@ -22,6 +22,7 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
+from emu.device.engine.tm import rendezvous
 from emu.device.engine.wqe import messages
 from emu.device.engine.wqe.atomic import in_completion
 from emu.device.engine.wqe.key_options import BindError
@@ -164,7 +165,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | 
 
 
 def _not_accessible(hca: Hca, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
-    if error.violation is ABSENT_PAGE and page_faults.request_may_wait(hca, qp, wqe.opcode):
+    if error.violation is ABSENT_PAGE and page_faults.request_may_wait(hca, qp, wqe):
         return AbsentPage(error)
     return Failure.of_access(error, wqe.opcode)
 
@@ -172,6 +173,9 @@ def _not_accessible(hca: Hca, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
 def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
     """The request is done; write a completion if it asked for one."""
     qp.moving = None
+    if not wqe.blocks:
+        rendezvous.done(hca, qp, wqe)
+        return
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
@@ -184,6 +188,10 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
 def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
     """The request completes in error and the queue pair stops."""
     syndrome = failure.syndrome
+    if not wqe.blocks:
+        log.warning("%r: rendezvous: %s: %s", qp, syndrome.name, failure.why)
+        qp_life.to_error(hca, qp)
+        return
     log.warning("%r: wqe %d: %s: %s", qp, wqe.index, syndrome.name, failure.why)
     assert qp.sq is not None
     assert qp.scq is not None

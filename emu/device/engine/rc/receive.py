@@ -21,22 +21,26 @@ from emu.device.engine.mr.rights import (
     AccessError,
 )
 from emu.device.engine.qp import lifecycle as qp_life
-from emu.device.engine.qp.events import check_srq_limit, take_shared
+from emu.device.engine.qp.events import check_shared, check_srq_limit, take_shared
 from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.tm import matching
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, Outcome, RnrNak
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.receive_queue import ListBrokenError
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.objects.queues.srq import Srq
+from emu.device.objects.queues.tag_list import Arrival, TagEntry, TagList
 from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES
+from layouts.rings.tag_matching import TmAppOp
 
 if TYPE_CHECKING:
+    from emu.device.objects.queues.cq import Cq
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -74,7 +78,13 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
         # The message has waited for a page and comes again.
         message.taken, qp.kept = kept, None
         return None
+    arrival: Arrival | None = None
     try:
+        if srq is not None and srq.tags is not None:
+            arrival = _matched(hca, qp, srq, srq.tags, message)
+            if arrival is not None and arrival.entry is not None:
+                message.taken = _taken_for(arrival, arrival.entry, srq, cq)
+                return None
         wqe = queue.take() if srq is None else take_shared(srq)
     except (DmaError, ListBrokenError) as error:
         qp_life.break_receives(hca, qp, srq, error)
@@ -84,8 +94,26 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
         return Dropped("UC without a receive WQE") if qp.st is _UC else RnrNak(qp.min_rnr_nak)
     if srq is not None:
         check_srq_limit(hca, srq)
-    message.taken = TakenWqe(wqe, cq, srqn)
+        if arrival is not None and srq.tags is not None:
+            matching.received(srq.tags, arrival)
+    message.taken = TakenWqe(wqe, cq, srqn, arrival)
     return None
+
+
+def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arrival:
+    """What a queue makes of a message whose tag it matches; a WRITE has none.
+
+    Raises ListBrokenError for a queue in its error state.
+    """
+    check_shared(srq)
+    if message.op is not _SEND:
+        return Arrival(TmAppOp.NO_TAG)
+    return matching.arrive(hca, qp, srq, tags, message)
+
+
+def _taken_for(arrival: Arrival, entry: TagEntry, srq: Srq, cq: Cq) -> TakenWqe:
+    """The buffer with a tag, in the place of a receive WQE."""
+    return TakenWqe(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
 
 
 def keep(hca: Hca, qp: Qp, message: Message) -> None:
@@ -144,6 +172,8 @@ def scatters(qp: Qp, message: Message, length: int) -> bool:
     taken = message.taken
     if message.op is not _SEND or not length or length != message.length or taken is None:
         return False
+    if taken.arrival is not None:
+        return False  # these bytes of the completion tell of the tag
     return qp.cs_res <= SCATTER_32_BYTES or taken.cq.stride > CQE_BYTES
 
 
@@ -160,8 +190,9 @@ def _wait_for_room(
     def refuse(why: str) -> Outcome:
         return give_up(hca, qp, taken, *_PROTECTION, why)
 
-    if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-        return refuse(str(page))
+    is_tagged = taken.arrival is not None and taken.arrival.entry is not None
+    if is_tagged or not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+        return refuse(str(page))  # drivers look for the page of a request in the queue
 
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
@@ -210,6 +241,10 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     assert taken is not None
     wqe, taken.wqe = taken.wqe, None
     assert wqe is not None
+    if taken.arrival is not None:
+        opcode = _opcode(message)
+        matching.complete(hca, qp, message, taken.arrival, wqe.index, opcode, slid)
+        return
     immediate = message.inv_rkey if message.immediate is None else message.immediate
     received = (
         wqe.index, message.length, taken.srqn, immediate or 0, qp.remote_qpn, slid,

@@ -41,6 +41,7 @@ from emu.device.engine.rc.remote import (
     domain_of,
     map_next_piece,
 )
+from emu.device.engine.tm import matching
 from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
@@ -75,6 +76,9 @@ def execute(
     """
     target: Views | Outcome
     if message.op is _SEND:
+        taken = message.taken
+        if taken is not None and taken.arrival is not None:
+            offset, data, length = matching.placed(taken.arrival, offset, data, length)
         target = scatter_to(hca, qp, message, offset, length)
     elif message.target:
         target, message.target = message.target, ()

@@ -115,6 +115,7 @@ def _take_share(
     """
     refused = check_ready(hca, qp)
     if refused is None and message.begun is None:
+        message.head = b"".join(local) if qp.adapter_requests is not None else b""
         refused = begin_pieces(hca, qp, message)
         if refused is None:
             _begin(hca, qp, message)

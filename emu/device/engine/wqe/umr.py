@@ -28,14 +28,14 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.rounds.costs import LOG_TRANSLATION_BYTES_PER_STEP
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, SET_PSV, UMR_CTRL
 
 if TYPE_CHECKING:
     from emu.device.objects.ledger import Ledger
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
-    from layouts.objects.mkey import Mkc
+    from layouts.memory.mkey import Mkc
 
 _CTRL_AT: Final = 16
 _MKC_AT: Final = 64

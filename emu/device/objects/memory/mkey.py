@@ -24,11 +24,11 @@ from emu.device.objects.memory.views import Span, Views
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.enums import AccessMode
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.rings.wqe import KLM
 
 if TYPE_CHECKING:
-    from layouts.objects.mkey import Mkc
+    from layouts.memory.mkey import Mkc
 
 ANY_QPN: Final = 0xFFFFFF
 """The qpn of a key that any queue pair of its protection domain may use."""

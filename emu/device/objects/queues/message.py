@@ -80,6 +80,10 @@ class Message:
     """What the responder that has begun it knows it by; for such a message."""
     taken: TakenWqe | None = None
     """The receive WQE that it has taken at the responder, None before."""
+    head: memoryview | bytes = b""
+    """The first bytes of a SEND to a queue that matches tags, if ``data`` are not all of it."""
+    has_more_packets = False
+    """Its first packet was not its only one."""
     scattered: bytes | None = None
     """Its data, if the responder puts them into the completion instead of the receive WQE's memory.
 

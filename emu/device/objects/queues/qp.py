@@ -13,6 +13,7 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.pace import Pace
 from emu.device.objects.queues.queue import Queue
+from emu.device.objects.queues.rendezvous import AdapterRequests
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.streams import DciStreams
 from emu.device.ports import Timer
@@ -116,6 +117,7 @@ class Qp(Queue):
 
     __slots__ = (
         "ack_timeout",
+        "adapter_requests",
         "agreed",
         "begun",
         "buffer",
@@ -260,6 +262,8 @@ class Qp(Queue):
         self.is_ipoib = False
         """It sends and receives packets of IP over InfiniBand, whose checksums it knows
         (ulp_stateless_offload_mode)."""
+        self.adapter_requests = None if srq is None or srq.tags is None else AdapterRequests()
+        """What the adapter sends for it by itself; None without a queue that matches tags."""
         self.steer: Steer | None = None
         """What takes its datagrams instead of receive requests, for an underlay."""
         self.state = QpState.RST
@@ -326,6 +330,8 @@ class Qp(Queue):
     def stop_waiting(self) -> None:
         """Forget the timer, the retries that led to it, and a message that is only partly moved."""
         self.moving = None
+        if self.adapter_requests is not None:
+            self.adapter_requests.is_ring_first = False
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -192,3 +192,14 @@ class DoorbellRing(SendRing):
 
     def follow_record(self) -> None:
         """There is none."""
+
+
+class NoSendRing(SendRing):
+    """That of a queue pair whose driver has none, though the adapter sends requests of its own."""
+
+    def waiting(self) -> int:
+        return 0
+
+    @property
+    def size_bytes(self) -> int:
+        return 0

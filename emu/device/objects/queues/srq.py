@@ -1,4 +1,4 @@
-"""Shared receive queues of all three forms."""
+"""Shared receive queues of all four forms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from emu.device.objects.queues.cq import Cq
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.receive_queue import SharedRecvQueue
+    from emu.device.objects.queues.tag_list import TagList
     from emu.device.objects.queues.taken_wqe import TakenWqe
     from layouts.objects.srq import Rmpc, Srqc, XrcSrqc
+    from layouts.objects.xrq import Xrqc
 
 
 _RMPC_STATE_ERR: Final = 3
@@ -23,19 +25,20 @@ _SRQC_STATE_ERROR: Final = 1
 
 
 class SrqForm(Enum):
-    """The three commands that create a shared receive queue."""
+    """The four commands that create a shared receive queue."""
 
     RMP = "rmp"
     XRC_SRQ = "xrc_srq"
     SRQ = "srq"
+    XRQ = "xrq"
 
 
 class Srq(Object):
-    """A shared receive queue of one of the three forms."""
+    """A shared receive queue of one of the four forms."""
 
     __slots__ = (
-        "_begun", "cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "uidx",
-        "umems", "xrcd"
+        "_begun", "cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "tags",
+        "uidx", "umems", "xrcd"
     )  # fmt: skip
     kind = "srq"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_srq)
@@ -44,12 +47,13 @@ class Srq(Object):
     def __init__(
         self,
         form: SrqForm,
-        ctx: Rmpc | Srqc | XrcSrqc,
+        ctx: Rmpc | Srqc | XrcSrqc | Xrqc,
         queue: SharedRecvQueue,
         pd: Pd,
         xrcd: Xrcd | None = None,
         cq: Cq | None = None,
         umems: tuple[Umem, ...] = (),
+        tags: TagList | None = None,
     ) -> None:
         super().__init__()
         self.umems = umems
@@ -61,8 +65,10 @@ class Srq(Object):
         self.cq = cq
         self.lwm = 0
         """Limit water mark; 0 means disarmed."""
+        self.tags = tags
+        """The tags that it matches, for an XRQ."""
         self.uidx: int | None = None
-        """What the completions of XRC messages call it (user_index); None: its number."""
+        """What completions call an XRC SRQ or an XRQ (user_index); None: its number."""
         self.is_in_error = False
         """The driver has been told that the queue cannot provide requests any more."""
         self._begun: WeakSet[TakenWqe] | None = None
@@ -70,12 +76,17 @@ class Srq(Object):
 
     def encode(self) -> None:
         """Write the values that have changed since the creation into the context, for a query."""
-        if self.form is SrqForm.RMP:
-            cast("Rmpc", self.ctx).wq.lwm = self.lwm
+        if self.form in (SrqForm.RMP, SrqForm.XRQ):
+            cast("Rmpc | Xrqc", self.ctx).wq.lwm = self.lwm
         else:
             cast("Srqc | XrcSrqc", self.ctx).lwm = self.lwm
         if self.is_in_error:
             self.ctx.state = _RMPC_STATE_ERR if self.form is SrqForm.RMP else _SRQC_STATE_ERROR
+        if self.tags is not None:
+            context = cast("Xrqc", self.ctx).tag_matching_topology_context
+            context.append_next_index = self.tags.next_index
+            context.sw_phase_cnt = self.tags.sw_phase
+            context.hw_phase_cnt = self.tags.hw_phase
 
     def lend(self, taken: TakenWqe) -> None:
         """Remember a WQE that a message has taken and will fill later.
@@ -94,10 +105,16 @@ class Srq(Object):
 
     @property
     def host_bytes(self) -> int:
-        return self.BASE_BYTES + self.queue.host_bytes
+        tags = 0 if self.tags is None else self.tags.host_bytes
+        return self.BASE_BYTES + self.queue.host_bytes + tags
 
     def about(self) -> dict[str, object]:
-        return {"form": self.form.value, "pd": self.pd.handle, "in_error": self.is_in_error}
+        about: dict[str, object] = {
+            "form": self.form.value, "pd": self.pd.handle, "in_error": self.is_in_error
+        }  # fmt: skip
+        if self.tags is not None:
+            about |= {"tags": self.tags.count, "unexpected": self.tags.hw_phase}
+        return about
 
     def holds(self) -> tuple[Object, ...]:
         held = (self.pd, self.xrcd, self.cq)

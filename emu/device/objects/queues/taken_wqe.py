@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from emu.device.objects.queues.cq import Cq
     from emu.device.objects.queues.receive_queue import RecvWqe
+    from emu.device.objects.queues.tag_list import Arrival
 
 
 class TakenWqe:
     """A receive WQE that a message has taken from its queue, and where its completion goes."""
 
-    __slots__ = ("__weakref__", "cq", "srqn", "wqe")
+    __slots__ = ("__weakref__", "arrival", "cq", "srqn", "wqe")
 
-    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int) -> None:
+    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int, arrival: Arrival | None = None) -> None:
         self.wqe: RecvWqe | None = wqe
         """None once it is completed, or its queue destroyed."""
         self.cq = cq
         self.srqn = srqn
         """The shared queue's number; 0 for the queue pair's own receive queue."""
+        self.arrival = arrival
+        """What a queue that matches tags has made of the message; None for any other queue."""
 
     def forget(self) -> None:
         """The responder stops: a sender in another function may still know this, and nothing else.

@@ -15,7 +15,7 @@ from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, Status
 from layouts.eth_enums import SqState
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, NEXT, wqe_umr_ctrl_seg
 
 WRITABLE = 2

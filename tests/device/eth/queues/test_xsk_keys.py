@@ -17,7 +17,7 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
 from layouts.enums import AccessMode, CqeOpcode, Op, Opcode
-from layouts.objects.mkey import mkc
+from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, KLM, NEXT, wqe_umr_ctrl_seg
 
 FRAMES = 8

@@ -26,7 +26,7 @@ from layouts.function.eth_caps import (
     roce_cap,
     shampo_cap,
 )
-from layouts.objects.memic import device_mem_cap
+from layouts.memory.memic import device_mem_cap
 from layouts.wire.bth import PSN_HALF
 
 IDS = {

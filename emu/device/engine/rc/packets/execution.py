@@ -90,7 +90,10 @@ class PacketExecution:
         op, message, refused = packet.op, self.message, None
         if op.is_first or message is None:
             message = _message_of(packet)
+            if self._connection.qp.adapter_requests is not None:
+                message.head, message.has_more_packets = packet.payload, not op.is_last
             refused = self._begin(message, op.is_last)
+            message.head = b""
             if refused is None:
                 self.offset = 0
         elif message.op is _SEND and not message.has_wqe:

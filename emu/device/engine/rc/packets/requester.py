@@ -107,10 +107,14 @@ class PacketRequester:
         assert qp.sq is not None
         if qp.is_draining or not self._has_room() or _REQUESTER in qp.page_faults:
             return False
-        waiting = qp.sq.waiting() - window.ahead
-        if waiting <= 0:
-            return False
-        wqe = qp.sq.fetch(waiting, window.ahead)
+        own = None if qp.adapter_requests is None else qp.adapter_requests.next()
+        if own is not None:
+            wqe: Wqe = own
+        else:
+            waiting = qp.sq.waiting() - window.ahead
+            if waiting <= 0:
+                return False
+            wqe = qp.sq.fetch(waiting, window.ahead)
         if self._is_fenced(wqe):
             return False
         if not window.requests:
@@ -126,6 +130,8 @@ class PacketRequester:
         elif isinstance(work, Message) and not self._number(request, work):
             return False
         window.append(request)
+        if own is not None and qp.adapter_requests is not None:
+            qp.adapter_requests.done(own)
         if request.message is None:  # it is done, or has failed
             self._completer.retire()
         return True
@@ -177,7 +183,7 @@ class PacketRequester:
         error = Failure.of_access(page, request.wqe.opcode)
         if _REQUESTER in qp.page_faults:
             return
-        if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
+        if not page_faults.request_may_wait(hca, qp, request.wqe):
             self.is_stuck = False
             refuse(error)
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from emu.device.errors import CmdError
 from emu.device.objects.memory.sw_icm import AREAS, LOG_BLOCK, SwIcm
 from layouts.enums import Status
-from layouts.objects.sw_icm import sw_icm
+from layouts.memory.sw_icm import sw_icm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

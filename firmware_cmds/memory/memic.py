@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.memory.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
 from layouts.enums import Op, Status
-from layouts.objects import memic as layout
+from layouts.memory import memic as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

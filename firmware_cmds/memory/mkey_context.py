@@ -13,7 +13,7 @@ from layouts.enums import AccessMode, Status
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.table import Table
-    from layouts.objects import mkey as layout
+    from layouts.memory import mkey as layout
 
 MOST_LOG_PAGE_SIZE = 31
 """What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:

@@ -16,9 +16,9 @@ from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntr
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.rounds.portions import Portions
-from firmware_cmds.objects import mkey_context
+from firmware_cmds.memory import mkey_context
 from layouts.enums import AccessMode, Op, Status
-from layouts.objects import mkey as layout
+from layouts.memory import mkey as layout
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps

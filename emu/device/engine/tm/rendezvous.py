@@ -1,0 +1,116 @@
+"""Rendezvous by the adapter: it fetches a message's data from the sender and says that it has them.
+
+The READ and the last word are requests of the queue pair that the message came to
+(``emu.device.objects.queues.rendezvous``). They carry out what a program would have posted, and the
+queue pair's limits and retries are theirs. When the queue pair stops, what runs ends, and the
+driver may use its entries again.
+
+Source: rdma-core, Documentation/tag_matching.md; UCX, rc_mlx5.inl (uct_rc_mlx5_handle_rndv_fin).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine.mr.access import walk
+from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
+from emu.device.engine.tm import reports
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.rendezvous import AdapterWqe, Rendezvous
+from emu.device.objects.queues.send_queue import Wqe
+from emu.device.objects.queues.srq import Srq
+from emu.device.objects.queues.tag_list import Arrival, TagEntry
+from layouts.enums import CqeOpcode, Opcode, QpState
+from layouts.rings.tag_matching import TmAppOp
+from layouts.rings.wqe import CTRL, DATA, DS, INLINE, RADDR, WQEBB
+from layouts.wire.tmh import RNDV_BYTES, RVH, TmhOp, tmh
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_RTS: Final = QpState.RTS
+_READ_DS: Final = 3
+_WORD_DS: Final = 1 + -(-(4 + RNDV_BYTES) // DS)
+
+
+def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> bool:
+    """Whether the adapter can carry out a rendezvous; otherwise the software does.
+
+    Queue and queue pair have to be set up for it, and the buffer has to be large enough, and
+    writable as a READ's is.
+    """
+    _, _, length = RVH.unpack_from(header, tmh.size)
+    is_set_up = srq.tags is not None and srq.tags.has_rendezvous and bool(qp.ctx.offload_type)
+    if not is_set_up or qp.state is not _RTS or qp.pd is not srq.pd:
+        return False
+    if length > entry.capacity or length > 1 << qp.log_msg_max:
+        return False
+    try:
+        walk(hca, qp.pd, qp.handle, entry.segments, (0, length, LOCAL_WRITE))
+    except AccessError as error:
+        return error.violation is IN_PIECES
+    return True
+
+
+def begin(hca: Hca, qp: Qp, srq: Srq, arrival: Arrival, slid: int, solicited: bool) -> None:
+    """A request for a rendezvous has taken an entry: fetch its data."""
+    va, rkey, length = RVH.unpack_from(arrival.header, tmh.size)
+    own, entry = qp.adapter_requests, arrival.entry
+    assert own is not None
+    assert entry is not None
+    one = Rendezvous(arrival, length, slid, solicited)
+    own.running.append(one)
+    if not length:
+        _fetched(hca, qp, one)
+        return
+    ((_, lkey, address),) = entry.segments
+    buf = (
+        CTRL.pack(Opcode.RDMA_READ, qp.handle << 8 | _READ_DS, 0, 0)
+        + RADDR.pack(va, rkey)
+        + DATA.pack(length, lkey, address)
+    )
+    own.waiting.append(AdapterWqe(buf.ljust(WQEBB, b"\0"), one))
+    hca.schedule(qp)
+
+
+def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
+    """A request of the adapter's own is done."""
+    assert isinstance(wqe, AdapterWqe)
+    assert qp.adapter_requests is not None
+    qp.adapter_requests.done(wqe)
+    if wqe.rendezvous is not None and wqe.rendezvous in qp.adapter_requests.running:
+        _fetched(hca, qp, wqe.rendezvous)
+
+
+def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
+    """The data have come: tell the driver, and the sender."""
+    own, srq, entry = qp.adapter_requests, qp.srq, one.arrival.entry
+    assert own is not None
+    assert srq is not None
+    assert srq.tags is not None
+    assert entry is not None
+    own.running.remove(one)
+    srq.tags.release(entry)
+    told = 0, one.length, 0, one.slid, one.solicited
+    app = TmAppOp.EXPECTED, entry.index
+    reports.report(hca, qp, srq, CqeOpcode.RESP_SEND, app, b"", told)
+    data = bytes((TmhOp.FIN,)) + one.arrival.header[1:]
+    buf = (
+        CTRL.pack(Opcode.SEND, qp.handle << 8 | _WORD_DS, 0, 0)
+        + (INLINE | len(data)).to_bytes(4, "big")
+        + data
+    )
+    own.waiting.append(AdapterWqe(buf.ljust(WQEBB, b"\0")))
+    hca.schedule(qp)
+
+
+def cancel(hca: Hca, qp: Qp) -> None:
+    """The queue pair has stopped: nothing more is sent or fetched."""
+    own, srq = qp.adapter_requests, qp.srq
+    if own is None or srq is None:
+        return
+    own.waiting.clear()
+    running, own.running = own.running, []
+    for one in running:
+        if one.arrival.entry is not None:
+            reports.cancel(hca, qp, srq, one.arrival.entry)

@@ -1,0 +1,75 @@
+"""Completions of a queue that matches tags: of its list's changes, and of the messages that come.
+
+Source: rdma-core, providers/mlx5/cq.c: handle_tag_matching; mlx5dv.h: mlx5_cqe64 (tmh, tm_cqe).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine.events import completions
+from layouts.enums import CqeOpcode
+from layouts.rings.cqe import CQE
+from layouts.rings.tag_matching import (
+    APP_TAG_MATCHING,
+    CQE_APP,
+    CQE_APP_AT,
+    TmAppOp,
+    tm_cqe,
+)
+
+if TYPE_CHECKING:
+    from emu.device.objects.queues.qp import Qp
+    from emu.device.objects.queues.srq import Srq
+    from emu.device.objects.queues.tag_list import TagEntry
+    from emu.device.state.hca import Hca
+
+_WORD: Final = 0xFFFFFFFF
+_NO_PACKET: Final = CqeOpcode.NO_PACKET
+_SOLICITED: Final = 1 << 1
+_BYTE_CNT_AT: Final = CQE_APP_AT + CQE_APP.size
+
+Told = tuple[int, int, int, int, bool]
+"""What a completion tells of a message besides its kind: wqe_counter, or 0 for a buffer with a tag;
+byte_cnt; immediate data, or the key that was invalidated; slid; whether it is solicited."""
+NOTHING: Final[Told] = (0, 0, 0, 0, False)
+
+
+def report(
+    hca: Hca, qp: Qp, srq: Srq, opcode: CqeOpcode, app: tuple[TmAppOp, int],
+    front: bytes = b"", told: Told = NOTHING,
+) -> None:  # fmt: skip
+    """Write a completion to the queue's CQ. ``app`` is its kind, and the index of an entry.
+
+    ``front`` are its first bytes: a message's TMH, or tm_cqe.
+    """
+    assert srq.cq is not None
+    wqe_counter, byte_cnt, immediate, slid, solicited = told
+    now = completions.now_for(hca, qp)
+    entry = CQE.pack(
+        0, slid, 0 if opcode is _NO_PACKET else qp.remote_qpn,
+        srq.handle if srq.uidx is None else srq.uidx, immediate, byte_cnt, now >> 32 & _WORD,
+        now & _WORD, qp.handle, wqe_counter & 0xFFFF,
+    )  # fmt: skip
+    word = CQE_APP.pack(APP_TAG_MATCHING, *app)
+    entry = front + entry[len(front) : CQE_APP_AT] + word + entry[_BYTE_CNT_AT:]
+    op_own = opcode << 4 | (_SOLICITED if solicited else 0)
+    completions.report(hca, srq.cq, qp, entry, op_own, solicited)
+
+
+def changed(hca: Hca, qp: Qp, srq: Srq, app_op: TmAppOp, is_done: bool, index: int = 0) -> None:
+    """A request about the list is done; or it was to remove what is not there."""
+    assert srq.tags is not None
+    front = bytes(tm_cqe.new(success=is_done, hw_phase_cnt=srq.tags.hw_phase).buf)
+    report(hca, qp, srq, _NO_PACKET, (app_op, index), front)
+
+
+def cancel(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry) -> None:
+    """The message that has taken an entry will not fill it: the driver may use it again.
+
+    libmlx5 has the name of this completion (MLX5_CQE_APP_OP_TM_MSG_COMPLETION_CANCELED) and what is
+    to be done about it; when adapters write it is not public.
+    """
+    assert srq.tags is not None
+    srq.tags.release(entry)
+    report(hca, qp, srq, _NO_PACKET, (TmAppOp.MSG_COMPLETION_CANCELED, entry.index))

@@ -1,0 +1,170 @@
+"""A shared receive queue that matches tags, as a verbs provider keeps it (libmlx5, UCX)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from emu.driver.command.answer import DriverError
+from emu.driver.command.words import unpack64
+from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.verbs.endpoint import Endpoint
+from emu.driver.verbs.queue_pair import QueuePair
+from emu.driver.verbs.segments import END_OF_LIST, Sge, inline
+from emu.driver.verbs.shared_queue import SharedQueue
+from layouts.enums import CqeOpcode, Op, Opcode
+from layouts.objects.xrq import OFFLOAD_RNDV, TOPOLOGY_TAG_MATCHING
+from layouts.rings.cqe import cqe64
+from layouts.rings.tag_matching import (
+    CQE_APP,
+    CQE_APP_AT,
+    TM_CQE_REQ,
+    TM_SW_CNT,
+    TmAppOp,
+    TmOpcode,
+    tm_cqe,
+    wqe_tm_seg,
+)
+from layouts.rings.wqe import DATA
+from layouts.wire.tmh import RVH, TMH, TmhOp
+
+DRIVERS_OWN = 0xFFFFFF
+"""user_index of a queue whose completions name it by its number."""
+ALL_BITS = (1 << 64) - 1
+
+
+def eager(tag: int, data: bytes = b"", context: int = 0) -> bytes:
+    """A tagged message with its data."""
+    return TMH.pack(TmhOp.EAGER, context, tag) + data
+
+
+def request(tag: int, va: int, rkey: int, length: int, more: bytes = b"") -> bytes:
+    """A tagged message whose data the receiver fetches."""
+    return TMH.pack(TmhOp.RNDV, 0xC0FFEE, tag) + RVH.pack(va, rkey, length) + more
+
+
+@dataclass
+class Told:
+    """A completion of the queue's CQ."""
+
+    opcode: CqeOpcode
+    app_op: TmAppOp
+    index: int
+    """Of the entry; of a request of the receive queue for a message that has taken none."""
+    byte_cnt: int = 0
+    tag: int = 0
+    immediate: int = 0
+    success: bool = False
+    hw_phase: int = 0
+
+
+_ABOUT_LIST = (TmAppOp.APPEND, TmAppOp.REMOVE, TmAppOp.NOOP)
+_UNMATCHED = (TmAppOp.UNEXPECTED, TmAppOp.NO_TAG)
+
+
+def told(raw: bytes) -> Told:
+    """What an entry of 64 bytes says. Raises DriverError for one without a tag's."""
+    entry, opcode = cqe64.view(raw), CqeOpcode(raw[63] >> 4)
+    app, app_op, info = CQE_APP.unpack_from(raw, CQE_APP_AT)
+    if app != 1 or opcode in (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR):
+        raise DriverError(f"{opcode.name} instead of a completion of tag matching")
+    kind = TmAppOp(app_op)
+    found = Told(opcode, kind, entry.wqe_counter if kind in _UNMATCHED else info)
+    if kind in _ABOUT_LIST:
+        front = tm_cqe.view(raw)
+        found.success, found.hw_phase = bool(front.success), front.hw_phase_cnt
+    else:
+        found.tag = TMH.unpack_from(raw)[2] if kind not in _UNMATCHED else 0
+        found.byte_cnt, found.immediate = entry.byte_cnt, entry.immediate
+    return found
+
+
+class TagQueue(SharedQueue):
+    """The queue, its CQ, and the queue pair whose requests change its list.
+
+    ``indices`` are the indices of its list in the order in which entries take them; the last one is
+    never used, as it tells that there are no more.
+    """
+
+    def __init__(
+        self, node: Endpoint, log_list: int = 3, log_size: int = 6,
+        cq: CompletionQueue | None = None, is_ring: bool = False, **context: Any,
+    ) -> None:  # fmt: skip
+        """``1 << log_list`` indices; ``context`` are fields of xrqc.
+
+        ``is_ring``: its requests are used in order, as UCX's are.
+        """
+        self.cq, self.has_ring = cq or CompletionQueue(node), is_ring
+        self.log_list, self.context = log_list, context
+        super().__init__(node, log_size, cq=self.cq, form="xrq", is_ring=is_ring)
+        self.commands = QueuePair(node, srq=self, cq=self.cq, offload_type=OFFLOAD_RNDV)
+        self.indices = list(range(1 << log_list))
+        self.handled = 0
+        """Unexpected messages that the software has handled."""
+
+    def _make(self, log_size: int, log_stride: int) -> int:
+        fields = self.fields(log_size, log_stride)
+        self.pages = unpack64(fields["extra"])
+        self.record = fields["xrq_context"]["wq"]["dbr_addr"]
+        return int(self.node.driver.must(Op.CREATE_XRQ, **fields).xrqn)
+
+    def fields(self, log_size: int, log_stride: int) -> dict[str, Any]:
+        """What CREATE_XRQ takes."""
+        driver = self.node.driver
+        made = driver.rmp_fields(
+            self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=int(self.has_ring)
+        )
+        context = {
+            "topology": TOPOLOGY_TAG_MATCHING, "offload": OFFLOAD_RNDV, "cqn": self.cq.cqn,
+            "user_index": DRIVERS_OWN,
+            "tag_matching_topology_context": {"log_matching_list_sz": self.log_list},
+        } | self.context  # fmt: skip
+        return {"xrq_context": context | {"wq": made["ctx"]["wq"]}, "extra": made["extra"]}
+
+    def start(self) -> Self:
+        """The commands' queue pair to RTS; it is its own peer."""
+        qp = self.commands
+        qp.init().to_rtr(qpn=qp.qpn, path=self.node.path_to(self.node)).to_rts()
+        return self
+
+    def queue_pair(self, **context: Any) -> QueuePair:
+        """A queue pair that receives from the queue, and has its rendezvous carried out."""
+        return QueuePair(self.node, srq=self, rcq=self.cq, offload_type=OFFLOAD_RNDV, **context)
+
+    def change(
+        self, opcode: int, index: int = 0, *more: bytes, tag: int = 0, mask: int = 0,
+        flags: int = TM_CQE_REQ | TM_SW_CNT, count: int | None = None,
+    ) -> int:  # fmt: skip
+        """Post a request about the list; ``count`` is that of unexpected messages handled."""
+        segment = wqe_tm_seg.new(
+            opcode=opcode, flags=flags, index=index, append_tag=tag, append_mask=mask,
+            sw_cnt=(self.handled if count is None else count) & 0xFFFF,
+        )  # fmt: skip
+        return self.commands.post(Opcode.TAG_MATCHING, bytes(segment.buf), *more, flags=0)
+
+    def add(self, sge: Sge | None, tag: int, mask: int = ALL_BITS, **options: Any) -> int:
+        """Append a buffer for a tag; returns its index."""
+        data = DATA.pack(*sge) if sge is not None else END_OF_LIST
+        self.change(TmOpcode.APPEND, self.indices[1], data, tag=tag, mask=mask, **options)
+        return self.indices.pop(0)
+
+    def add_inline(self, tag: int) -> None:
+        """Append what has no buffer in memory, which makes no sense."""
+        self.change(TmOpcode.APPEND, self.indices[1], inline(b"x"), tag=tag, mask=ALL_BITS)
+
+    def remove(self, index: int, **options: Any) -> int:
+        """Remove an entry."""
+        return self.change(TmOpcode.REMOVE, index, **options)
+
+    def synchronize(self, count: int | None = None) -> int:
+        """Say how many unexpected messages are handled."""
+        return self.change(TmOpcode.NOP, count=count)
+
+    def drain(self) -> list[Told]:
+        """All completions that wait. Raises DriverError for one that is no tag matching's."""
+        found = []
+        while (raw := self.cq.peek()) is not None:
+            self.cq.ci += 1
+            self.cq.tell()
+            found.append(told(raw))
+        return found

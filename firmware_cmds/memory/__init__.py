@@ -1,0 +1,1 @@
+"""Commands on memory that keys open, the adapter's own included."""

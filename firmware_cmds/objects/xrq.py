@@ -1,0 +1,98 @@
+"""XRQs: shared receive queues that match tags (hw/srq_cmd.c: create_xrq_cmd; UCX: rc_mlx5_devx.c).
+
+An XRQ has a number among those of the other shared receive queues, as a qpc names all of them in
+the same field. What one without tags is for (NVMe over fabrics) is not here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.object import holding
+from emu.device.objects.queues.srq import Srq, SrqForm
+from emu.device.objects.queues.tag_list import TagList
+from emu.device.rounds.portions import Portions
+from firmware_cmds.objects.srq import (
+    WQ_TYPES,
+    destroy,
+    shared_queue,
+    srq_of,
+    srq_to_change,
+    wq_geometry,
+)
+from firmware_cmds.objects.umem import buffer_in, record_in
+from firmware_cmds.objects.wq import user_index
+from firmware_cmds.options import first_set
+from layouts.enums import Op, Status
+from layouts.objects import xrq as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+_NOT_BUILT = ("rlkey", "dc")
+"""Fields of xrqc that are not built: the second has a capability bit, which is not set."""
+
+
+def _check(caps: Caps, ctx: layout.Xrqc) -> None:
+    if ctx.topology != layout.TOPOLOGY_TAG_MATCHING or not caps.general.tag_matching:
+        raise CmdError(Status.BAD_PARAM_ERR, "topology not supported", f"{ctx.topology}")
+    if ctx.offload not in (0, layout.OFFLOAD_RNDV):
+        raise CmdError(Status.BAD_PARAM_ERR, "offload not supported", f"{ctx.offload}")
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "XRQ option not supported", name)
+    if ctx.wq.wq_type not in WQ_TYPES:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {ctx.wq.wq_type}"
+        )
+    log_size = ctx.tag_matching_topology_context.log_matching_list_sz
+    if log_size > caps.general.log_tag_matching_list_sz:
+        raise CmdError(
+            Status.LIM_ERR, "log_matching_list_sz above log_tag_matching_list_sz", f"{log_size}"
+        )
+
+
+@command(Op.CREATE_XRQ, layout.create_xrq_in, layout.create_xrq_out)
+def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> Portions[None]:
+    """Make a queue whose list of tags is empty: a list of requests (mlx5_ib), or a ring (UCX)."""
+    ctx = layout.xrqc.view(bytearray(bytes(cmd.xrq_context)))
+    _check(hca.caps, ctx)
+    wq = ctx.wq
+    pd, cq = hca.pds.need(wq.pd), hca.cqs.need(ctx.cqn)
+    log_size = ctx.tag_matching_topology_context.log_matching_list_sz
+    tags = TagList(log_size, has_rendezvous=ctx.offload == layout.OFFLOAD_RNDV)
+    dbr_addr, umems = record_in(hca, wq)
+    buffer = None
+    if wq.wq_umem_valid:
+        size = 1 << wq.log_wq_sz + wq.log_wq_stride
+        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
+        umems = (*umems, umem)
+    with holding(pd, cq, *umems):
+        queue = yield from shared_queue(
+            hca, wq_geometry(wq, dbr_addr), pd, cmd.xrq_context.wq.pas, buffer, WQ_TYPES[wq.wq_type]
+        )
+    xrq = Srq(SrqForm.XRQ, ctx, queue, pd, cq=cq, umems=umems, tags=tags)
+    xrq.uidx = user_index(hca.caps, ctx)
+    out.xrqn = hca.srqs.add(xrq)
+
+
+@command(Op.ARM_XRQ, layout.arm_xrq_in, layout.arm_xrq_out)
+def arm_xrq(hca: Hca, cmd: layout.ArmXrqIn, out: layout.ArmXrqOut) -> None:
+    """Arm the limit."""
+    srq_to_change(hca.srqs, SrqForm.XRQ, cmd.xrqn).lwm = cmd.lwm
+
+
+@command(Op.QUERY_XRQ, layout.query_xrq_in, layout.query_xrq_out)
+def query_xrq(hca: Hca, cmd: layout.QueryXrqIn, out: layout.QueryXrqOut) -> None:
+    """Return the context as created, with the limit and the tags' counts of now."""
+    xrq = srq_of(hca.srqs, SrqForm.XRQ, cmd.xrqn)
+    xrq.encode()
+    out.xrq_context = bytes(xrq.ctx)
+
+
+@command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
+def destroy_xrq(hca: Hca, cmd: layout.DestroyXrqIn, out: layout.DestroyXrqOut) -> None:
+    """Destroy the queue; refused while a QP receives from it, as each rendezvous has one."""
+    destroy(hca.srqs, SrqForm.XRQ, cmd.xrqn)

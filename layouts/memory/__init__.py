@@ -1,0 +1,1 @@
+"""Structures of keys, and of memory on the adapter."""
