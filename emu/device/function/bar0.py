@@ -42,6 +42,7 @@ HEALTH_COUNTER: Final = 0x1010
 CLOCKS_END: Final = 0x1048
 """Where the real-time clock ends, the last of what changes by itself."""
 HEALTH_SYNDROME: Final = 0x23D
+_FIRST_UAR: Final = 2 * PAGE
 _CRITICAL: Final = 2
 """Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
 
@@ -111,9 +112,9 @@ class Bar0:
         """Take a register or doorbell write, or one to device memory."""
         if offset >= self._memic_first and self._hca.memic is not None:
             self._hca.memic.write(offset, data)
-        elif offset >= PAGE * 2:
+        elif offset >= _FIRST_UAR:
             if self._hca.faults is None:
-                self._doorbells.write(offset // PAGE, offset % PAGE, data)
+                self._doorbells.write(offset, data)
             else:
                 self._uar_write(self._hca.faults, offset, data)
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
@@ -123,12 +124,11 @@ class Bar0:
 
     def _uar_write(self, faults: FaultPoints, offset: int, data: Buffer) -> None:
         """Take a store to a UAR page while there is a plan for faults."""
-        index, within = divmod(offset, PAGE)
-        if not is_doorbell(within, data):
-            self._doorbells.write(index, within, data)
+        if not is_doorbell(offset % PAGE, data):
+            self._doorbells.write(offset, data)
             return
         kept = bytes(data)
-        ring = partial(self._doorbells.write, index, within, kept)
+        ring = partial(self._doorbells.write, offset, kept)
         faults.show(DOORBELL_POINT, offset, kept, ring)
 
     def _seg_write(self, offset: int, value: int) -> None:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE: Final = 4096
+LOG_PAGE: Final = 12
+PAGE: Final = 1 << LOG_PAGE
+_IN_PAGE: Final = PAGE - 1
 
 UAR_CQ_ARM: Final = 0x20
 UAR_CQ_ARM_CQN: Final = UAR_CQ_ARM + 4
@@ -48,8 +50,12 @@ UAR_SEND: Final = 0x800
 SEND_SPACING: Final = 0x100
 """Each doorbell register for sending has two buffers of this size (log_bf_reg_size is 9)."""
 
+_IN_BUFFER: Final = SEND_SPACING - 1
 _QPN: Final = 4
 """Where a send doorbell has the queue's number, three bytes long."""
+_QPN_DS: Final = Struct(">4xI")
+"""The half of a whole doorbell that has it."""
+_WHOLE: Final = _QPN_DS.size
 _CTRL: Final = Struct(">II")
 """opmod_idx_opcode and qpn_ds of the last request that a program has posted."""
 
@@ -59,7 +65,12 @@ def send_number(offset: int, data: Buffer) -> int | None:
 
     The store has to bring all three bytes of the number. ``offset`` counts from the page's start.
     """
-    start = _QPN - (offset & SEND_SPACING - 1)
+    at = offset & _IN_BUFFER
+    if not at and len(data) >= _WHOLE:
+        qpn_ds: int
+        (qpn_ds,) = _QPN_DS.unpack_from(data)
+        return qpn_ds >> 8
+    start = _QPN - at
     if start < 0 or start + 3 > len(data):
         return None
     return int.from_bytes(data[start : start + 3], "big")
@@ -97,8 +108,9 @@ class Doorbells:
         self._is_disabled = is_disabled
         self._blueflame = BlueFlame(hca, self._ring) if hca.caps.general.bf else None
 
-    def write(self, index: int, offset: int, data: Buffer) -> None:
-        """Take a store; doorbells only work in a page (``index``) that the driver has allocated."""
+    def write(self, place: int, data: Buffer) -> None:
+        """Take a store at an offset of BAR 0; a doorbell needs a page that is allocated."""
+        index, offset = place >> LOG_PAGE, place & _IN_PAGE
         uar = self._hca.uars.get(index)
         if uar is None:
             # A driver that has disabled the interface may ring again while its queues still exist.
@@ -153,15 +165,17 @@ class Doorbells:
 
     def _ring(self, number: int, offset: int, data: Buffer) -> None:
         """A doorbell has these first eight bytes of a control segment, or some of them."""
-        queue = self._hca.queues.holders.get(number)
+        hca = self._hca
+        queue = hca.queues.holders.get(number)
         if isinstance(queue, Queue):
             ring = queue.send_ring
             if ring is not None:
                 if ring.posted is not None:
                     ring.follow_record()
-                memic = self._hca.memic
+                memic = hca.memic
                 if memic is not None and memic.was_used:
                     ring.rung = announced(offset, data) if memic.is_used else None
-            self._hca.schedule(queue)
+            if not queue.is_ready:
+                hca.schedule(queue)
         else:
             log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())

@@ -235,7 +235,7 @@ class Function:
                 self._is_gone or not faults.show(MMIO_WRITE_POINT, offset, data)
             ):
                 return
-            if MSIX_TABLE <= offset < MSIX_PBA and self._msix.write(offset, data):
+            if offset < MSIX_PBA and offset >= MSIX_TABLE and self._msix.write(offset, data):
                 return
             if not self.hca.has_failed:
                 self.bar0.write(offset, data)

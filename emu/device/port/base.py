@@ -237,6 +237,11 @@ class Link(Protocol):
     ) -> None:
         """Count the packets that a message to a queue pair in this process would have had."""
 
+    def count_loop(
+        self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
+    ) -> None:
+        """Count the same of a message between queue pairs of this port: packets, and those back."""
+
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:

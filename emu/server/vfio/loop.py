@@ -26,6 +26,7 @@ from types import FrameType
 from typing import Final
 
 from emu.device.ports import PciFunction
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.server.vfio.base import Transport
 from emu.server.vfio.waits.alarm import ALARM
 from emu.server.vfio.waits.spinning import Spin
@@ -142,10 +143,11 @@ class Loop(TimerQueue):
         self.round.begin()
         if self._nudged and self._look():
             timeout_ns = 0
-        self.round.gather()
-        if self.run_due() or self.round.is_waiting:
-            self._wake_functions()
-        self.round.release()
+        if self._heap or self.round.is_waiting:
+            self.round.gather()
+            if self.run_due() or self.round.is_waiting:
+                self._wake_functions()
+            self.round.release()
         if self._run_functions():
             timeout_ns = 0
         self.round.end_turns()
@@ -157,7 +159,8 @@ class Loop(TimerQueue):
             if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
                 timeout_ns = _QUIET_NS
             self._is_stale = True
-            self._serve(sole, timeout_ns)
+            _guarded(sole.serve, timeout_ns)
+            self._wake_function(sole.function)
         else:
             self._poll_once(timeout_ns)
 
@@ -169,7 +172,7 @@ class Loop(TimerQueue):
         awake, round_ = self._awake, self.round
         had: set[PciFunction] = set()
         again: list[PciFunction] = []
-        while awake and not round_.is_over:
+        while awake and round_.steps <= STEPS_PER_ROUND:
             function = next(iter(awake))
             del awake[function]
             if function in had:  # another one has given it work: in the next round

@@ -55,6 +55,7 @@ _WRITE: Final = int(VfioCommand.REGION_WRITE)
 _MAX_DATA: Final = MAX_DATA_XFER_SIZE
 _REPLY: Final = int(MessageFlag.REPLY)
 _NO_REPLY: Final = int(MessageFlag.NO_REPLY)
+_WRITES: Final = (0, _NO_REPLY)
 
 
 class VfioSession:
@@ -154,7 +155,7 @@ class VfioSession:
                     break
                 sizes = self._hot_sizes
                 last = -1 if self._unsent else last - SLOW_BYTES
-            elif cmd == _WRITE and size == _ACCESS + count and flags in (0, _NO_REPLY):
+            elif cmd == _WRITE and size == _ACCESS + count and flags in _WRITES:
                 function.bar_write(bar, offset, buffer[head + _ACCESS : end])
                 if not flags:
                     reply = _pack(msg_id, cmd, _ACCESS, _REPLY, 0, offset, bar, count)

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.transport.vfio_client import VfioClient
 from emu.server.vfio.loop import Loop
 
@@ -110,6 +111,29 @@ def test_a_posted_write_is_seen_before_the_function_runs(own, loop):
     loop.step()
     loop.step()
     assert order == ["run", "write", "write", "run"]
+
+
+def test_a_round_begins_with_the_function_that_got_no_turn_in_the_last_one(serve, loop, tmp_path):
+    order = []
+
+    def takes_a_round(name):
+        def run():
+            order.append(name)
+            loop.round.charge(STEPS_PER_ROUND + 1)
+            return True
+
+        return run
+
+    served = [serve("vfio-user", path=tmp_path / name) for name in "abc"]
+    for one, name in zip(served, "abc"):
+        one.function.run = takes_a_round(name)
+        loop.add_transport(one.transport)
+    for _ in range(4):
+        loop.step()
+    assert order == ["a", "b", "c", "a"]
+    served[1].function.run = lambda: bool(order.append("quick"))
+    loop.step()
+    assert order[4:] == ["quick", "c"]
 
 
 @pytest.mark.parametrize("connected", [True, False])

@@ -6,6 +6,7 @@ import pytest
 
 from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.protocol import (
+    HEADER,
     REGION_ACCESS,
     WRITE_MULTI,
     WRITE_MULTI_ENTRY,
@@ -21,6 +22,44 @@ def test_posted_writes_arrive_in_order_before_the_next_reply(served, client):
     assert client.read(0, 8 * 99, 8) == (99).to_bytes(8, "little")
     offsets = [access[2] for access in served.function.accesses[:-1]]
     assert offsets == [8 * number for number in range(100)]
+
+
+def test_all_that_waits_in_the_socket_is_one_batch(own, own_client):
+    """Accesses in their order, the reply in its place; what is not all there yet waits."""
+    own_client.post(0, 0, b"12345678")
+    own_client.post(0, 8, b"1234")
+    own_client.send(VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, 4))
+    own_client.post(0, 0, b"abcd")
+    own_client.post(0, 0, b"ef")
+    own_client.send_raw(HEADER.pack(7, VfioCommand.REGION_WRITE, 40, MessageFlag.NO_REPLY, 0))
+    own.step()
+    assert own.function.accesses == [
+        ("bar_write", 0, 0, b"12345678"),
+        ("bar_write", 0, 8, b"1234"),
+        ("bar_read", 0, 0, 4),
+        ("bar_write", 0, 0, b"abcd"),
+        ("bar_write", 0, 0, b"ef"),
+    ]
+    assert own_client.receive().payload[-4:] == b"1234"
+    own_client.send_raw(REGION_ACCESS.pack(4, 0, 8) + b"in parts")
+    assert own_client.read(0, 0, 12) == b"efcdin parts"
+
+
+def test_a_bad_request_in_a_batch_stops_none_of_the_others(own, own_client):
+    own_client.post(0, 0, b"1234")
+    own_client.post(9, 0, b"none")
+    own_client.send(99, b"unknown")
+    own_client.send(VfioCommand.REGION_READ, REGION_ACCESS.pack(1 << 40, 0, 4))
+    own_client.post(0, 0, b"abcd")
+    own_client.send(VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, 4))
+    assert own_client.receive().errno == errno.ENOTSUP
+    assert own_client.receive().errno == errno.EINVAL
+    assert own_client.receive().payload[-4:] == b"abcd"
+    assert own.function.accesses == [
+        ("bar_write", 0, 0, b"1234"),
+        ("bar_write", 0, 0, b"abcd"),
+        ("bar_read", 0, 0, 4),
+    ]
 
 
 def test_a_bad_posted_write_gets_no_reply_either(served, client):

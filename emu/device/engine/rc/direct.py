@@ -194,9 +194,8 @@ def count(
         packets, octets = 1, each + _RETH_BYTES
     if qp.st is _UC:
         back = back_octets = 0
+    if ours is theirs:
+        ours.count_loop(packets, octets, back, back_octets, marks)
+        return
     ours.count_exchange(packets, octets, back, back_octets, marks)
     theirs.count_exchange(back, back_octets, packets, octets, marks)
-    if ours is theirs:
-        ours.count_looped(packets, octets, marks)
-        if back:
-            ours.count_looped(back, back_octets, marks)

@@ -171,6 +171,15 @@ class IbPort:
         taken.packets += received
         taken.octets += received_octets
 
+    def count_loop(
+        self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
+    ) -> None:
+        """Count what a message between queue pairs of this port has; octets as above."""
+        packets, octets = packets + back, octets + back_octets
+        for traffic in (self.transmitted[False], self.received[False], self.looped[False]):
+            traffic.packets += packets
+            traffic.octets += octets
+
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:

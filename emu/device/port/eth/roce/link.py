@@ -341,6 +341,16 @@ class RoceLink:
         if received:
             self.count_received(received, received_octets, marks)
 
+    def count_loop(
+        self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
+    ) -> None:
+        """Count what a message between queue pairs of this port has; octets as above."""
+        self.count_exchange(packets, octets, back, back_octets, marks)
+        self.count_exchange(back, back_octets, packets, octets, marks)
+        self.count_looped(packets, octets, marks)
+        if back:
+            self.count_looped(back, back_octets, marks)
+
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
