@@ -23,6 +23,7 @@ from layouts.enums import Op, Status
 from layouts.objects import srq as layout
 
 if TYPE_CHECKING:
+    from emu.device.objects.memory.umem import Umem
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
     from layouts.codec import ArrayView
@@ -91,6 +92,19 @@ def destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
     srqs.remove(srq_to_change(srqs, form, number).handle).take_back()
 
 
+def wq_memory(hca: Hca, wq: layout.Wq) -> tuple[int, PageList | None, tuple[Umem, ...]]:
+    """The address of the doorbell record, the ring if it is in a umem, and the umems of both.
+
+    Raises CmdError where a umem does not reach so far.
+    """
+    dbr_addr, umems = record_in(hca, wq)
+    if not wq.wq_umem_valid:
+        return dbr_addr, None, umems
+    size = 1 << wq.log_wq_sz + wq.log_wq_stride
+    buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
+    return dbr_addr, buffer, (*umems, umem)
+
+
 def wq_geometry(wq: layout.Wq, dbr_addr: int) -> RqGeometry:
     return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
 
@@ -114,12 +128,7 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
             Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
         )
     pd = hca.pds.need(wq.pd)
-    dbr_addr, umems = record_in(hca, wq)
-    buffer = None
-    if wq.wq_umem_valid:
-        size = 1 << wq.log_wq_sz + wq.log_wq_stride
-        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
-        umems = (*umems, umem)
+    dbr_addr, buffer, umems = wq_memory(hca, wq)
     with holding(pd, *umems):
         queue = yield from shared_queue(
             hca, wq_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind

@@ -21,8 +21,8 @@ from firmware_cmds.objects.srq import (
     srq_of,
     srq_to_change,
     wq_geometry,
+    wq_memory,
 )
-from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.objects.wq import user_index
 from firmware_cmds.options import first_set
 from layouts.enums import Op, Status
@@ -63,12 +63,7 @@ def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> P
     pd, cq = hca.pds.need(wq.pd), hca.cqs.need(ctx.cqn)
     log_size = ctx.tag_matching_topology_context.log_matching_list_sz
     tags = TagList(log_size, has_rendezvous=ctx.offload == layout.OFFLOAD_RNDV)
-    dbr_addr, umems = record_in(hca, wq)
-    buffer = None
-    if wq.wq_umem_valid:
-        size = 1 << wq.log_wq_sz + wq.log_wq_stride
-        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
-        umems = (*umems, umem)
+    dbr_addr, buffer, umems = wq_memory(hca, wq)
     with holding(pd, cq, *umems):
         queue = yield from shared_queue(
             hca, wq_geometry(wq, dbr_addr), pd, cmd.xrq_context.wq.pas, buffer, WQ_TYPES[wq.wq_type]

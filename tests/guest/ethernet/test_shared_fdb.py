@@ -12,6 +12,7 @@ import re
 from contextlib import contextmanager
 
 import pytest
+from helpers.guest.cables import pulled
 from helpers.guest.guests import no_complaints, run
 from helpers.guest.switch_kernel import switch_kernel
 
@@ -74,18 +75,6 @@ def bonded(guest, mode="active-backup"):
         for then, now in zip(before, objects(guest))
     ]
     assert differ == [{}, {}]
-
-
-@contextmanager
-def pulled(guest, port):
-    """The cable of a port, 0 or 1, is out while the context lasts."""
-    with Client(guest.control_socket) as control:
-        name = control.add(point="load", action="link", function=port)
-    run(guest, f"until ip link show eth{port} | grep -q NO-CARRIER; do sleep 0.1; done; sleep 1")
-    yield
-    with Client(guest.control_socket) as control:
-        control.remove(name)
-    run(guest, f"until ip link show eth{port} | grep -q LOWER_UP; do sleep 0.1; done; sleep 1")
 
 
 def says(guest, what):

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+from helpers.guest.cables import pulled
 from helpers.guest.guests import SECONDS, no_complaints_since_boot, run, running
 from helpers.guest.roce_guests import ONE, TWO, UP, by_address, gid_of
 from helpers.guest.traffic_tools import check_table, converse, verify
 
 from emu.guests import GuestOptions
-from emu.server.control import Client
 
 pytestmark = pytest.mark.guest
 
@@ -120,18 +120,6 @@ class Inside:
 
 def _words(command):
     return ["sh", "-c", command] if isinstance(command, str) else command
-
-
-@contextmanager
-def pulled(guest, port):
-    """The cable of a port, 0 or 1, is out while the context lasts."""
-    with Client(guest.control_socket) as control:
-        name = control.add(point="load", action="link", function=port)
-    run(guest, f"until ip link show eth{port} | grep -q NO-CARRIER; do sleep 0.1; done; sleep 1")
-    yield
-    with Client(guest.control_socket) as control:
-        control.remove(name)
-    run(guest, f"until ip link show eth{port} | grep -q LOWER_UP; do sleep 0.1; done; sleep 1")
 
 
 def test_traffic_follows_the_active_port(guest):
