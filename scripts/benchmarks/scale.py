@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import NamedTuple
 
 import click
 import doorbell
@@ -22,11 +23,10 @@ from emu.driver.verbs.queue_pair import QueuePair
 from emu.server.net.ib.local import LocalFabric
 
 BYTES = 64
-FEW, SENDING, MANY = 16, 1_000, 10_000
+FEW = 16
+"""Queue pairs of the small case."""
 DEPTH = 12
 """Requests of each queue pair that wait at once, in rings of 16."""
-FUNCTIONS = 64
-PORTS = 1_000
 KIB_OF_RAM = 40
 """What a connected queue pair and its CQ take of its guest's memory."""
 
@@ -34,33 +34,47 @@ MOST_GROWTH = 1.5
 MOST_TO_LEAST = 2.0
 
 
+class Large(NamedTuple):
+    """How many there are in the large case."""
+
+    queue_pairs: int = 10_000
+    senders: int = 1_000
+    functions: int = 64
+    ports: int = 1_000
+
+    def smaller(self, by: int) -> Large:
+        """The same with fewer of each, for a quick look."""
+        return Large(*(max(number // by, FEW) for number in self))
+
+
 def pair_of(connections: int) -> Pair:
     """Two functions and so many connections between them, with small rings."""
     return Pair(LocalFabric, BYTES, connections, 4, (64 << 20) + connections * KIB_OF_RAM * 1024)
 
 
-def queue_pairs(count: int) -> list[Row]:
+def queue_pairs(large: Large, count: int) -> list[Row]:
     """Many queue pairs, of which some send: a message's cost, and whose they are half way."""
-    few, many = pair_of(FEW), pair_of(MANY)
-    senders = many.qps[:: MANY // SENDING]
+    few, many = pair_of(FEW), pair_of(large.queue_pairs)
+    senders = many.qps[:: large.queue_pairs // large.senders]
 
     def sampler(pair: Pair, qps: list[QueuePair]) -> engine.Sampler:
         source = pair.source.sge(0, BYTES)
         post = [partial(qp.write, pair.remote, source, ring=False) for qp in qps]
         return lambda: doorbells_to_cqes(qps, post, 1)
 
-    large, small = engine.sample(count, sampler(many, senders), sampler(few, few.qps))
+    each, small = engine.sample(count, sampler(many, senders), sampler(few, few.qps))
     shares = [share(many, senders) for _ in range(3)]
     return [
         Row(
-            f"RDMA WRITE of {BYTES} B by {SENDING:,} of {MANY:,} queue pairs, to {FEW}: each",
+            f"RDMA WRITE of {BYTES} B by {large.senders:,} of {large.queue_pairs:,} queue pairs,"
+            f" to {FEW}: each",
             "us",
-            large,
+            each,
             small,
             ratio_at_most(MOST_GROWTH),
         ),
         Row(
-            f"{SENDING:,} equal senders, half way: most to fewest completions",
+            f"{large.senders:,} equal senders, half way: most to fewest completions",
             "x",
             shares,
             goal=Goal(MOST_TO_LEAST),
@@ -90,28 +104,29 @@ def share(pair: Pair, qps: list[QueuePair]) -> float:
     return max(done.values()) / least if least else float("inf")
 
 
-def functions(count: int) -> Row:
+def functions(large: Large, count: int) -> Row:
     """A server of many functions, all with clients, one of which rings doorbells."""
     return Row(
-        f"RDMA WRITE of {doorbell.SIZE} B through a server of {FUNCTIONS} functions, to one of 2",
+        f"RDMA WRITE of {doorbell.SIZE} B through a server of {large.functions} functions,"
+        " to one of 2",
         "us",
-        doorbell.sampled(count, FUNCTIONS - 1),
+        doorbell.sampled(count, large.functions - 1),
         doorbell.sampled(count, 1),
         ratio_at_most(MOST_GROWTH),
     )
 
 
-def ports(count: int) -> Row:
+def ports(large: Large, count: int) -> Row:
     """Two processes of a fabric, of which one has many functions more."""
-    large = fabric.measure_pair(count, "unix", PORTS - 2).rows[1]
-    small = fabric.measure_pair(count, "unix").rows[1]
-    name = f"RDMA WRITE of {BYTES} B on a fabric of {PORTS:,} ports, to one of 2: each"
-    return Row(name, "us", large.samples, small.samples, ratio_at_most(MOST_GROWTH))
+    many = fabric.measure_pair(count, "unix", large.ports - 2).rows[1]
+    few = fabric.measure_pair(count, "unix").rows[1]
+    name = f"RDMA WRITE of {BYTES} B on a fabric of {large.ports:,} ports, to one of 2: each"
+    return Row(name, "us", many.samples, few.samples, ratio_at_most(MOST_GROWTH))
 
 
-def measure(count: int) -> Section:
+def measure(large: Large, count: int) -> Section:
     """All rows."""
-    rows = [*queue_pairs(count), functions(50 * count), ports(10 * count)]
+    rows = [*queue_pairs(large, count), functions(large, 50 * count), ports(large, 10 * count)]
     remark = (
         "Each sender's doorbell is rung for one message; on the fabric one doorbell is for"
         f" {fabric.BATCH}. Both cases are measured in one run."
@@ -121,11 +136,12 @@ def measure(count: int) -> Section:
 
 @click.command(help=__doc__)
 @click.option("--count", default=40, show_default=True, help="Samples of the first row.")
+@click.option("--divide", default=1, help="Measure with so many times fewer of everything.")
 @json_option
-def main(count: int, as_json: bool) -> None:
+def main(count: int, divide: int, as_json: bool) -> None:
     """Measure."""
     logging.disable(logging.WARNING)
-    show([measure(count)], as_json=as_json)
+    show([measure(Large().smaller(divide), count)], as_json=as_json)
 
 
 if __name__ == "__main__":

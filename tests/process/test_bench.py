@@ -337,6 +337,7 @@ SMALL = {
     "moves": [],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
     "points": ["--count", "1", "--turns", "2"],
+    "scale": ["--count", "1", "--divide", "100"],
     "switched": ["--count", "1"],
     "transport": ["--rounds", "1", "--count", "10"],
 }

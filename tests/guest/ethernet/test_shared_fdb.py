@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from helpers.guest.cables import pulled
@@ -28,12 +29,7 @@ modprobe bonding max_bonds=0
 ip netns add peer; ip link set eth2 netns peer; ip -n peer link set eth2 up
 ip -n peer address add {PEER}/24 dev eth2
 """
-BOND = f"""set -e
-ip link add bond0 type bond mode {{mode}} miimon 100
-for port in {" ".join(PORTS)}; do ip link set $port down; ip link set $port master bond0; done
-ip link set bond0 up; ip address add {HERE}/24 dev bond0
-until dmesg | tail -n +{{line}} | grep -q shared_fdb; do sleep 0.2; done
-"""
+BOND = (Path(__file__).parents[3] / "examples/switch/bond.sh").read_text()
 SAYS = re.compile(
     r"Dropping C-tag|HW_VLAN CTAG FILTERING, not supported|MPFS/FDB active"
     r"|Disabling ntuple, not supported in switchdev|termination table is not supported"
@@ -59,14 +55,18 @@ def objects(guest):
     ]
 
 
+def bond(guest, mode):
+    assert "shared_fdb:" in run(guest, f"set -- {mode}\n{BOND}")
+    run(guest, f"ip address add {HERE}/24 dev bond0")
+
+
 @contextmanager
 def bonded(guest, mode="active-backup"):
     """Both interfaces in a bond, both functions in switchdev mode; nothing is left afterwards."""
     set_mode(guest, "legacy")
     before = objects(guest)
     set_mode(guest, "switchdev")
-    line = 1 + len(run(guest, "dmesg").splitlines())
-    run(guest, BOND.format(mode=mode, line=line))
+    bond(guest, mode)
     yield
     run(guest, "ip link del bond0; sleep 1")
     set_mode(guest, "legacy")
@@ -218,7 +218,7 @@ def test_rules_lead_to_sub_functions_of_both_ports_by_either(guest, sfs):
 def test_the_second_ports_driver_leaves(guest, quiet):
     driver = "/sys/bus/pci/drivers/mlx5_core"
     set_mode(guest, "switchdev")
-    run(guest, BOND.format(mode="active-backup", line=len(run(guest, "dmesg").splitlines())))
+    bond(guest, "active-backup")
     run(guest, f"echo 0000:02:00.0 > {driver}/unbind; sleep 1")
     reaches(guest)
     run(guest, f"echo 0000:02:00.0 > {driver}/bind; ip link del bond0; sleep 1")
