@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from layouts.btf.kernel_differences_crypto import KNOWN_CRYPTO
 from layouts.btf.kernel_differences_eth import KNOWN_ETH
+from layouts.btf.kernel_differences_tags import KNOWN_TAGS
 from layouts.btf.report import Known, What
 
 
@@ -32,7 +33,8 @@ KNOWN: tuple[Known, ...] = (
         _NO_TYPE,
         _names(
             """
-            access_register_out alloc_memic_out arm_rq_out arm_xrc_srq_out attach_to_mcg_out
+            access_register_out alloc_memic_out arm_rq_out arm_xrc_srq_out arm_xrq_out
+            attach_to_mcg_out
             create_lag_out create_vport_lag_out
             dealloc_memic_out dealloc_pd_out
             dealloc_q_counter_out dealloc_transport_domain_out dealloc_uar_out dealloc_xrcd_out
@@ -40,6 +42,7 @@ KNOWN: tuple[Known, ...] = (
             destroy_psv_out destroy_vport_lag_out
             destroy_qp_out
             destroy_rmp_out destroy_srq_out destroy_uctx_out destroy_umem_out destroy_xrc_srq_out
+            destroy_xrq_out
             detach_from_mcg_out
             disable_hca_out drain_dct_out enable_hca_out init_hca_out modify_cq_out
             modify_hca_vport_context_out modify_lag_out modify_memic_out modify_rmp_out
@@ -49,7 +52,7 @@ KNOWN: tuple[Known, ...] = (
             query_hca_vport_context_out
             query_hca_vport_gid_out query_hca_vport_pkey_out query_mkey_out query_qp_out
             query_lag_in query_lag_out query_rmp_out query_srq_out query_vport_counter_out
-            query_xrc_srq_out
+            query_xrc_srq_out query_xrq_out
             resource_dump_command_segment resource_dump_error_segment resource_dump_info_segment
             resource_dump_resource_segment
             set_driver_version_out set_hca_cap_out set_issi_out sqd2rts_qp_out sqerr2rts_qp_out
@@ -294,4 +297,5 @@ KNOWN: tuple[Known, ...] = (
     ),
     *KNOWN_ETH,
     *KNOWN_CRYPTO,
+    *KNOWN_TAGS,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import pytest
 from helpers.guest.guests import run
 from helpers.guest.kernel_log import KernelLog, server_complaints
@@ -55,7 +57,11 @@ def counts(control, name):
 
 def test_delay_shows_in_the_latency(infiniband):
     def latency():
-        said = converse(infiniband, infiniband, LATENCY, HERE, client_device="mlx5_1").client
+        """perftest says inf when it could not find out how fast the processor counts."""
+        for _ in range(3):
+            said = converse(infiniband, infiniband, LATENCY, HERE, client_device="mlx5_1").client
+            if isfinite(least_ms(said)):
+                break
         return least_ms(said)
 
     assert latency() < DELAY_MS

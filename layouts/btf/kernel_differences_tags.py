@@ -1,0 +1,20 @@
+"""Where kernels differ from our structures about tag matching, which user space does by itself."""
+
+from __future__ import annotations
+
+from layouts.btf.report import Known, What
+
+KNOWN_TAGS: tuple[Known, ...] = (
+    Known(
+        (),
+        What.STRUCTURE,
+        "rdma-core's own: requests and completions of a list of tags, headers of its messages",
+        ("wqe_tm_seg", "tm_cqe", "cqe_app", "tmh", "rvh"),
+    ),
+    Known(
+        (),
+        What.FIELD,
+        "UCX names this bit; the kernel leaves it reserved and passes it on",
+        ("xrqc.dc",),
+    ),
+)
