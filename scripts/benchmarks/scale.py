@@ -27,6 +27,8 @@ FEW = 16
 """Queue pairs of the small case."""
 DEPTH = 12
 """Requests of each queue pair that wait at once, in rings of 16."""
+EACH = 8 * DEPTH
+"""Requests of each of the equal senders, on average."""
 KIB_OF_RAM = 40
 """What a connected queue pair and its CQ take of its guest's memory."""
 
@@ -53,7 +55,7 @@ def pair_of(connections: int) -> Pair:
 
 
 def queue_pairs(large: Large, count: int) -> list[Row]:
-    """Many queue pairs, of which some send: a message's cost, and whose they are half way."""
+    """Many queue pairs, of which some send: a message's cost, and how many each gets done."""
     few, many = pair_of(FEW), pair_of(large.queue_pairs)
     senders = many.qps[:: large.queue_pairs // large.senders]
 
@@ -74,7 +76,7 @@ def queue_pairs(large: Large, count: int) -> list[Row]:
             ratio_at_most(MOST_GROWTH),
         ),
         Row(
-            f"{large.senders:,} equal senders, half way: most to fewest completions",
+            f"{large.senders:,} equal senders: most to fewest completions",
             "x",
             shares,
             goal=Goal(MOST_TO_LEAST),
@@ -83,24 +85,30 @@ def queue_pairs(large: Large, count: int) -> list[Row]:
 
 
 def share(pair: Pair, qps: list[QueuePair]) -> float:
-    """How many times the work of the slowest the fastest has done, when half of it is done."""
+    """How many times as many requests as the slowest the fastest has had done.
+
+    Each keeps DEPTH of them waiting.
+    """
     source = pair.source.sge(0, BYTES)
-    for qp in qps:
-        for _ in range(DEPTH):
+
+    def post(qp: QueuePair, count: int) -> None:
+        for _ in range(count):
             qp.write(pair.remote, source, ring=False)
         qp.ring()
-    function, left = pair.left.function, len(qps) * DEPTH // 2
+
+    for qp in qps:
+        post(qp, DEPTH)
     done = dict.fromkeys(qps, 0)
-    while left > 0:
-        function.run()
+    while sum(done.values()) < EACH * len(qps):
+        pair.left.function.run()
         for qp in qps:
-            found = len(qp.cq.drain())
-            done[qp] += found
-            left -= found
-    least = min(done.values())
+            if found := len(qp.cq.drain()):
+                done[qp] += found
+                post(qp, found)
     pair.left.settle()
     for qp in qps:
         qp.cq.drain()
+    least = min(done.values())
     return max(done.values()) / least if least else float("inf")
 
 
