@@ -351,7 +351,13 @@ def test_every_part_in_process_is_tested_here():
     assert set(main.IN_PROCESS) == SMALL.keys()
 
 
-@pytest.mark.parametrize("part", SMALL)
+COUNTS_PYTHON = pytest.mark.pure("it counts the interpreter's calls and instructions")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(part, marks=COUNTS_PYTHON if part == "moves" else ()) for part in SMALL],
+)
 def test_program_prints_a_report(part):
     """What ``scripts/bench`` reads: conditions, and sections whose rows all have samples."""
     done = subprocess.run(
@@ -392,6 +398,7 @@ class TestCompiledToPure:
         assert [(row.others, row.goal) for row in section.rows] == [((), None), ((), None)]
 
 
+@COUNTS_PYTHON
 class TestMoves:
     def test_entries_of_ours_in_their_order(self):
         pages = PageList(bytes, array("Q", [4096]), 12, 8, 64)
