@@ -89,7 +89,7 @@ def _code() -> Check:
     """Whether the device that guests get is compiled."""
     if code() == COMPILED:
         return Check("device's code", State.GOOD, "compiled")
-    result = "pure Python; scripts/setup compiled makes a faster one, an experiment"
+    result = "pure Python; scripts/setup compiled makes a faster one"
     return Check("device's code", State.NOTE, result)
 
 
