@@ -10,7 +10,11 @@ import pytest
 from helpers.guest.kernel_log import KernelLog
 from helpers.guest.traffic_tools import converse
 
-pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.timeout(600),
+    pytest.mark.pure("it replaces a method in the server's process"),
+]
 
 VICTIM_LID = 1
 SABOTAGE = """
