@@ -115,8 +115,8 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
         moving = qp.moving
         if moving is not None and moving.wqe is not None:
             wqe = moving.wqe
-        elif own is not None and own.waiting and not own.is_ring_first:
-            wqe = own.waiting[0]
+        elif own is not None and (first := own.next()) is not None:
+            wqe = first
         elif waiting <= 0:  # requests posted meanwhile ring their own doorbell
             return False
         else:
