@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 MIN_MTU = 64
 """The shortest frame with its check sequence."""
 
-MCIA_LEAST_BYTES = 64
-"""Linux 6.1's mcia_reg has 12 words of data, and it asks for no more."""
-
 _REGISTERS_5000, _ENHANCED_FEATURES = 0, 0
 """pcam_reg.access_reg_group and feature_group."""
 
@@ -154,6 +151,6 @@ REGISTERS: dict[int, Register] = {
     RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
     RegId.PCAM: Register(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
-    RegId.MCIA: Register(module_regs.mcia_reg, _mcia, least=MCIA_LEAST_BYTES),
+    RegId.MCIA: Register(module_regs.mcia_reg, _mcia),
 }
 """What a function has when its port is of this link layer."""

@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 
 WRITE, READ = 0, 1
 
+FIRST_WORD_BYTES = 4
+"""Of a register: where its port or other index stands, which is all that a driver has to give.
+
+What is missing of the input counts as zero, and as much is told of the register as there is room
+for; a driver that writes need not leave room at all. Snabb's driver (apps/mellanox/connectx.lua)
+reads PAOS with one word and 64 of the 80 bytes of PCAM, and writes 16 of the 32 bytes of PFCC;
+Linux 6.1 knows 64 of the 144 bytes of MCIA.
+"""
+
 
 def _host_endianness(hca: Hca, reg: layout.HostEndiannessReg) -> None:
     """Physical functions write it at probe; the device speaks big-endian whatever it says."""
@@ -102,17 +111,17 @@ def access_register(hca: Hca, cmd: layout.AccessRegisterIn, out: layout.AccessRe
             Status.BAD_PARAM_ERR, "register does not allow this access", f"op_mod {cmd.op_mod}"
         )
     start, size = layout.access_register_in.size, register.layout.size
-    given, least = cmd.buf[start : start + size], register.least or size
-    if len(given) < least:
+    given = cmd.buf[start : start + size]
+    room = len(out.buf) - layout.access_register_out.size
+    if len(given) < FIRST_WORD_BYTES:
         raise CmdError(
             Status.BAD_INP_LEN_ERR,
             "input is too short for the register",
-            f"{len(given)} of {least}",
+            f"{len(given)} of {size}",
         )
-    room = len(out.buf) - layout.access_register_out.size
-    if room < least:
+    if cmd.op_mod == READ and room < FIRST_WORD_BYTES:
         raise CmdError(
-            Status.BAD_OUTP_LEN_ERR, "output is too short for the register", f"{room} of {least}"
+            Status.BAD_OUTP_LEN_ERR, "output is too short for the register", f"{room} of {size}"
         )
     if register.is_open:
         size = room

@@ -21,7 +21,7 @@ Access = Callable[["Hca", RegT], None]
 class Register:
     """One register: its layout and what reading and writing do; None refuses."""
 
-    __slots__ = ("gate", "is_open", "layout", "least", "read", "scope", "write")
+    __slots__ = ("gate", "is_open", "layout", "read", "scope", "write")
 
     def __init__(
         self,
@@ -30,7 +30,6 @@ class Register:
         write: Access[RegT] | None = None,
         *,
         gate: str = "",
-        least: int = 0,
         is_open: bool = False,
     ) -> None:
         self.layout: Prm = layout
@@ -38,8 +37,6 @@ class Register:
         self.write: Access[Any] | None = write
         self.gate = gate
         """The general capability without which the register is not there."""
-        self.least = least
-        """Bytes of the shortest form that a driver sends, if that is not the whole layout."""
         self.is_open = is_open
         """Data of any length follow the layout, as many as the output has room for."""
         self.scope = resolvers(layout)

@@ -18,6 +18,9 @@ from layouts.codec import View
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
+_LIST_BYTES: Final = 8
+"""The lists behind a layout (pages, destinations, pairs of numbers) are in units of so many."""
+
 InT = TypeVar("InT", bound=View)
 OutT = TypeVar("OutT", bound=View)
 
@@ -80,9 +83,11 @@ class Command:
     sends 256). A shorter input gets BAD_INP_LEN_ERR.
     """
     least_out: int = field(init=False)
-    """Bytes of the shortest output that is accepted, by the same rule; the answer is cut to fit.
+    """Bytes of the shortest output that is accepted: what stands in the command queue entry itself.
 
-    A shorter one gets BAD_OUTP_LEN_ERR.
+    The answer is cut to fit, as drivers that are older than a field have no room for it: Snabb's
+    (apps/mellanox/connectx.lua) has 16 bytes for QUERY_SPECIAL_CONTEXTS, which has grown to 28. A
+    shorter output gets BAD_OUTP_LEN_ERR.
     """
 
     scope: tuple[Resolver, ...] = field(init=False)
@@ -92,17 +97,20 @@ class Command:
         not_functions = ("other_vport", "embedded_cpu_function") if self.of_vports else ()
         object.__setattr__(self, "scope", resolvers(self.layout_in, not_functions))
         opened = self.opened.field if self.opened is not None else ""
-        for name, layout, besides in (
-            ("least_in", self.layout_in, self.newer or opened),
-            ("least_out", self.layout_out, opened),
-        ):
-            least = max(layout.named_size(besides), min(INLINE_BYTES, layout.size))
-            object.__setattr__(self, name, least)
+        inline = min(INLINE_BYTES, self.layout_in.size)
+        least_in = max(self.layout_in.named_size(self.newer or opened), inline)
+        object.__setattr__(self, "least_in", least_in)
+        object.__setattr__(self, "least_out", min(INLINE_BYTES, self.layout_out.size))
 
     def complete(self, data: bytearray) -> None:
-        """Pad an accepted input that is shorter than its layout with zeros."""
-        if self.least_in <= len(data) < self.layout_in.size:
-            data.extend(bytes(self.layout_in.size - len(data)))
+        """Pad an accepted input with zeros: to its layout, and to a whole last entry of its list.
+
+        Snabb's driver (apps/mellanox/connectx.lua) leaves out the reserved half of the last
+        destination of a flow table entry.
+        """
+        if self.least_in <= len(data):
+            missing = self.layout_in.size - len(data)
+            data.extend(bytes(missing if missing > 0 else -len(data) % _LIST_BYTES))
 
     @property
     def name(self) -> str:

@@ -200,7 +200,7 @@ def test_lengths_below_the_layout(driver):
     short = int(Op.CREATE_CQ).to_bytes(2, "big") + bytes(14)
     assert driver.execute(short, 16)[1][0] == Status.BAD_INP_LEN_ERR
     adapter = int(Op.QUERY_ADAPTER).to_bytes(2, "big") + bytes(14)
-    assert driver.execute(adapter, 32)[1][0] == Status.BAD_OUTP_LEN_ERR
+    assert driver.execute(adapter, 12)[1][0] == Status.BAD_OUTP_LEN_ERR
 
 
 @pytest.mark.parametrize("room", [16, 32, 2064])

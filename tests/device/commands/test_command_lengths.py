@@ -44,11 +44,12 @@ def test_what_is_missing_counts_as_zero(pair, command):
         (Op.CREATE_CQ, 272, 16),
         (Op.CREATE_QP, 272, 16),
         (Op.ENABLE_HCA, 16, 12),
-        (Op.QUERY_HCA_VPORT_CONTEXT, 16, 124),
+        (Op.QUERY_HCA_VPORT_CONTEXT, 16, 16),
+        (Op.QUERY_SPECIAL_CONTEXTS, 16, 16),
     ],
 )
 def test_least_lengths(op, least_in, least_out):
-    """Up to the last named field, or to where a list begins."""
+    """Input up to the last named field, or to where a list begins; output as short as inline."""
     assert (COMMANDS[op].least_in, COMMANDS[op].least_out) == (least_in, least_out)
 
 

@@ -112,7 +112,6 @@ def test_what_is_refused(tool):
     assert tool.run(bytes(4), opcode=0x8007)[0] == NO_SUCH_OPCODE
     assert tool.access(READ, 0xFFFF, ptys())[0] == BAD_PARAM
     assert tool.access(WRITE, RegId.PTYS, ptys(ib_proto_admin=0x8000))[0] == BAD_PARAM
-    assert tool.access(READ, RegId.PTYS, ptys()[:8])[0] == BAD_PARAM
     assert tool.access(3, RegId.PTYS, ptys())[0] == NO_SUCH_METHOD
     assert tool.access(READ, RegId.PTYS, ptys(), words=500)[0] == BAD_PARAM
     for wrong in ({"type": 2}, {"len": 5}):

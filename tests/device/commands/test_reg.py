@@ -186,17 +186,42 @@ def test_access_that_a_register_does_not_allow(driver, refused, register, op_mod
         refused(Status.BAD_PARAM_ERR, Op.ACCESS_REG, **fields)
 
 
+REGISTERS_AND_ACCESSES = [
+    (register, op_mod)
+    for register, known in REGISTERS.items()
+    for op_mod, there in ((READ, known.read), (WRITE, known.write))
+    if there is not None and register not in OF_THE_CLOCK
+]
+
+
+@pytest.mark.parametrize(("register", "op_mod"), REGISTERS_AND_ACCESSES)
+def test_front_of_a_register(driver, refused, register, op_mod):
+    """Its index is all that a driver has to give, and it is told as much as it has room for."""
+    size = REGISTERS[register].layout.size
+    refused(Status.BAD_INP_LEN_ERR, Op.ACCESS_REG, **access(register, op_mod, 0, size))
+    whole = driver.must(Op.ACCESS_REG, **access(register, op_mod, size)).raw
+    for room in (4, size - 4):
+        front = driver.must(Op.ACCESS_REG, **access(register, op_mod, size, room)).raw
+        assert front == whole[: len(front)]
+
+
 @pytest.mark.parametrize("register", REGISTERS, ids=lambda register: RegId(register).name)
-def test_data_shorter_than_the_register(refused, register):
+def test_no_room_for_the_register(driver, refused, register):
+    """A driver reads nothing for nothing; one that writes may leave it at that."""
     known = REGISTERS[register]
-    op_mod = READ if known.read else WRITE
-    size = known.layout.size
-    for given in (0, size - 4):
-        fields = access(register, op_mod, given, room=size)
-        refused(Status.BAD_INP_LEN_ERR, Op.ACCESS_REG, **fields)
-    for room in (0, size - 4):
-        fields = access(register, op_mod, size, room)
+    if known.read:
+        fields = access(register, READ, known.layout.size, room=0)
         refused(Status.BAD_OUTP_LEN_ERR, Op.ACCESS_REG, **fields)
+    if known.write and register not in OF_THE_CLOCK:
+        driver.must(Op.ACCESS_REG, **access(register, WRITE, known.layout.size, room=0))
+
+
+def test_index_alone(driver):
+    """Snabb's driver reads the state of the port by the register's first word."""
+    index = bytes(REGISTERS[RegId.PAOS].layout.new(local_port=1).buf[:4])
+    given = {"op_mod": READ, "register_id": RegId.PAOS, "out_extra": 16}
+    short = driver.must(Op.ACCESS_REG, **given, extra=index)
+    assert short.raw == driver.must(Op.ACCESS_REG, **given, extra=index.ljust(16, b"\0")).raw
 
 
 PORT_REGISTERS = [register for register in REGISTERS if 0x5000 <= register < 0x6000]

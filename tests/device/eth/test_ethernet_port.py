@@ -284,6 +284,13 @@ class TestRegisters:
         pfcc = driver.read_register(RegId.PFCC, port_regs.pfcc_reg, local_port=1)
         assert (pfcc.pptx, pfcc.pprx) == (1, 0)
 
+    def test_flow_control_by_the_front_of_the_register(self, driver):
+        """Snabb's driver gives 16 of its 32 bytes: the rest counts as zero."""
+        front = bytes(port_regs.pfcc_reg.new(local_port=1, pptx=1, pprx=1))[:16]
+        assert driver.write_register(RegId.PFCC, front).status == Status.OK
+        pfcc = driver.read_register(RegId.PFCC, port_regs.pfcc_reg, local_port=1)
+        assert (pfcc.pptx, pfcc.pprx) == (1, 1)
+
     def module(self, driver, start, size, **fields):
         return driver.read_register(
             RegId.MCIA, module_regs.mcia_reg,
@@ -307,8 +314,6 @@ class TestRegisters:
         assert answer.status == Status.OK
         assert len(answer.raw) == reg.access_register_out.size + 64
         assert answer.raw[reg.access_register_out.size + 16] == 0x11
-        short = driver.write_register(RegId.MCIA, read[:60], op_mod=READ)
-        assert short.status == Status.BAD_INP_LEN_ERR
 
     @pytest.mark.parametrize(
         "fields", [{"module": 1}, {"i2c_device_address": 0x40}, {"device_address": 250}]

@@ -27,6 +27,7 @@ from emu.server.service.views import objects
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import FlowAction, FlowTableType, SetFte
 from layouts.steering.flow_table import flow_table_context
+from layouts.steering.fte import set_fte_in
 
 DROP = FlowAction.DROP
 _BUILT = {
@@ -390,6 +391,15 @@ class TestEntries:
             Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, op_mod=1,
             modify_enable_mask=SetFte.DESTINATION_LIST, **fields,
         )  # fmt: skip
+
+    def test_last_destination_by_half(self, driver, table, group, tirs):
+        """Snabb's driver leaves out the reserved bytes at the command's end."""
+        fields = entry_fields(table, 0, group, to_tir(tirs[0]))
+        destination = fields.pop("extra")
+        front = set_fte_in.new(opcode=Op.SET_FLOW_TABLE_ENTRY, **fields)
+        listed = bytes(front.buf) + destination
+        assert driver.execute(listed[:-8], 16)[1][0] == Status.BAD_INP_LEN_ERR
+        assert driver.execute(listed[:-4], 16)[1][0] == Status.OK
 
     def test_lists_longer_than_the_command(self, table, group, tirs, refused):
         fields = entry_fields(table, 0, group, to_tir(tirs[0]))
