@@ -28,7 +28,7 @@ CQE_BYTES = (64, 128, 128)
 NS_PER_US = 1000
 _OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1
 
-_NOT_BUILT = ("apu_cq", "cc", "scqe_break_moderation_en")
+_NOT_BUILT = ("apu_cq", "scqe_break_moderation_en")
 """Fields of cqc whose features have capability bits, none of which is set."""
 
 
@@ -81,7 +81,8 @@ def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
     """How completions may be compressed; None when they are not.
 
     cqe_comp_en is a permission. DPDK gives it without asking for the capability (mlx5_devx.c:
-    mlx5_rxq_create_devx_cq_resources), so what the adapter cannot compress it does not.
+    mlx5_rxq_create_devx_cq_resources), so what the adapter cannot compress it does not. Nor
+    does it compress where each CQE replaces the one before.
     """
     general = caps.general
     layouts = CompressionLayout if general.enhanced_cqe_compression else (CompressionLayout.BASIC,)
@@ -93,7 +94,7 @@ def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
         )
     is_able = general.cqe_compression_128 if ctx.cqe_sz else general.cqe_compression
     form = _form(general, ctx)
-    if not ctx.cqe_comp_en or not is_able or form is None:
+    if not ctx.cqe_comp_en or ctx.cc or not is_able or form is None:
         return None
     is_enhanced = ctx.cqe_compression_layout == CompressionLayout.ENHANCED
     return Compression(form, is_enhanced, general.cqe_compression_max_num)

@@ -48,7 +48,7 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
         return False
     pi = cq.pi
-    at = (pi & cq.entries - 1) * cq.stride + cq.last_half
+    at = (pi & cq.mask) * cq.stride + cq.last_half
     address = cq.buffer.address(at)
     op_own |= pi >> cq.log_size & 1
     try:
@@ -72,7 +72,7 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
 
 def _address(cq: Cq, index: int) -> int:
     """Where a CQE of 64 bytes begins; aligned to them, it lies in one page."""
-    return cq.buffer.address((index & cq.entries - 1) * cq.stride + cq.last_half)
+    return cq.buffer.address((index & cq.mask) * cq.stride + cq.last_half)
 
 
 def _write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> None:

@@ -32,8 +32,9 @@ class Cq(Object):
 
     __slots__ = (
         "buffer", "ci", "compression", "ctx", "dbr_addr", "entries", "eq", "held",
-        "ignores_overrun", "is_enhanced", "last_half", "log_size", "moderation", "notification",
-        "notified_pi", "pi", "solicited_pi", "status", "stride", "uar_page", "umems",
+        "ignores_overrun", "is_collapsed", "is_enhanced", "last_half", "log_size", "mask",
+        "moderation", "notification", "notified_pi", "pi", "solicited_pi", "status", "stride",
+        "uar_page", "umems",
     )  # fmt: skip
     kind = "cq"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_cq)
@@ -61,6 +62,8 @@ class Cq(Object):
         self.uar_page = int(ctx.uar_page)
         """The doorbell page that it is armed in."""
         self.ignores_overrun = bool(ctx.oi)
+        self.is_collapsed = bool(ctx.cc)
+        """Whether each CQE is written over the one before, into the first entry."""
         self.is_enhanced = ctx.cqe_compression_layout == CompressionLayout.ENHANCED
         """Whether the driver finds valid entries by the count of laps."""
         self.compression = compression
@@ -87,6 +90,8 @@ class Cq(Object):
         self.buffer = buffer
         self.log_size = log_size
         self.entries = 1 << log_size
+        self.mask = 0 if self.is_collapsed else self.entries - 1
+        """What a producer index is masked with for its place in the ring."""
 
     def stop_waiting(self) -> None:
         """Forget an event that moderation is holding back."""
