@@ -12,7 +12,7 @@ from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.reservations import Reservations
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
-from emu.device.objects.object import holding
+from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.receive_queue import (
     PacketRing,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 LOG_DS = 4
 
-_NOT_BUILT = ("rlky", "delay_drop_en", "hairpin")
-"""Fields of rqc whose features have capability bits, none of which is set; and the reserved key."""
+_NOT_BUILT = ("delay_drop_en", "hairpin")
+"""Fields of rqc whose features have capability bits, none of which is set."""
 
 _WQ_TYPES: dict[int, type[RecvQueue]] = {
     WqType.LINKED_LIST: SharedRecvList,
@@ -80,6 +80,8 @@ def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Port
     """
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
     refuse_set(ctx, _NOT_BUILT)
+    if hca.caller.uid != DRIVER_UID:
+        refuse_set(ctx, ("rlky",))
     _check_fcs(hca.caps, ctx)
     if ctx.state != RqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")

@@ -9,7 +9,7 @@ from emu.device.engine.eth import pacing, queues
 from emu.device.errors import CmdError
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Tis
-from emu.device.objects.object import holding
+from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
@@ -34,7 +34,7 @@ _NOT_BUILT = ("cd_master", "hairpin", "non_wire")
 """Fields of sqc whose features have capability bits, none of which is set."""
 
 _REACHES_ALL = ("rlky", "fre")
-"""Fields of sqc by which a queue would use all of memory: no driver sets them."""
+"""Fields of sqc by which a queue uses all of memory, which only the driver's own may."""
 
 
 @command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
@@ -43,7 +43,8 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq
     refuse_set(ctx, _NOT_BUILT)
-    refuse_set(ctx, _REACHES_ALL)
+    if hca.caller.uid != DRIVER_UID:
+        refuse_set(ctx, _REACHES_ALL)
     if ctx.state != SqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from emu.device.engine.eth import receive
 from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.room import MANY, room
+from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
@@ -112,6 +113,19 @@ def test_in_order_and_over_the_rings_end(hca, rq):
         ((entry, data),) = buffers.drain()
         assert (entry.wqe_counter, data) == (number, frame)
         buffers.post()
+
+
+@pytest.mark.parametrize("rlky", [True, False])
+def test_by_the_reserved_lkey(hca, node, counter, lead, rlky):
+    """A physical address: only a queue that says so may be filled by it."""
+    rq = ReceiveQueue(node, log_stride=4, counter_set_id=counter, rlky=rlky)
+    lead(rq.rqn)
+    (address,) = node.memory.pages(4096)
+    rq.post((2048, RESERVED_LKEY, address))
+    arrive(hca, Frame(ARP))
+    (done,) = rq.cq.drain()
+    assert done.syndrome == (0 if rlky else CqeSyndrome.LOCAL_PROT_ERR)
+    assert node.memory.read(address, len(ARP)) == (ARP if rlky else bytes(len(ARP)))
 
 
 def test_counter_goes_over_65535(hca, rq):

@@ -68,6 +68,16 @@ def test_a_frame(node, sq, put, sent):
     assert (done.opcode, done.wqe_counter, done.qpn) == (CqeOpcode.REQ, index, sq.sqn)
 
 
+def test_by_the_reserved_lkey(node, driver, sent):
+    """Snabb's driver has no other key: its queues say that they use physical addresses."""
+    sq = SendQueue(node, tisn=create_tis(driver, alloc_td(driver)), rlky=1, fre=1)
+    (address,) = node.memory.pages(PAGE)
+    frame = Packet(payload=bytes(range(200))).frame()
+    node.memory.write(address + 16, frame[16:])
+    sq.send((len(frame) - 16, RESERVED_LKEY, address + 16), headers=frame[:16])
+    assert data_of(sent()) == [frame]
+
+
 def test_from_several_segments(sq, put, sent):
     """A head and fragments, over page ends."""
     frame = Packet(payload=bytes(range(256)) * 5).frame()

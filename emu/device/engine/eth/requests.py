@@ -8,7 +8,6 @@ from emu.device.engine.eth import queues
 from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
 from emu.device.objects.eth.rq import Rq
-from emu.device.objects.memory.mkey import ANY_QPN
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.ports import DmaError
@@ -48,7 +47,7 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
     """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
     try:
         span, most = (offset, length, LOCAL_WRITE), hca.round.steps + STEPS_PER_ACCESS
-        views, left = walk(hca, wqe.pd, ANY_QPN, wqe.segments, span, most)
+        views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, most)
     except AccessError as error:
         if error.violation is not IN_PIECES:
             queues.fail_receive(hca, rq, wqe.index, str(error))

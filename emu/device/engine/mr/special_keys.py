@@ -1,7 +1,7 @@
 """Keys that always exist (QUERY_SPECIAL_CONTEXTS): null, dump-fill, and the reserved lkey.
 
 The null key and the dump-fill key read as zeros and discard writes; the reserved lkey covers all of
-guest memory, for the driver's own queue pairs.
+guest memory, for the driver's own queues.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
     """The views of a special key. Only the null key may be an entry of another key's list.
 
     The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)), the reserved one an lkey over
-    all physical addresses (IBTA 10.6.2.3.1) for queue pairs with ``rlky`` that are the driver's.
+    all physical addresses (IBTA 10.6.2.3.1) for the driver's queues with ``rlky``, which have one
+    number space: queue pairs, and Ethernet queues as Snabb's driver makes them.
     """
     general, (va, length, need) = hca.caps.general, span
     if key == NULL_MKEY and general.null_mkey:
@@ -46,8 +47,8 @@ def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
     if key == DUMP_FILL_MKEY and general.dump_fill_mkey:
         return _nothing(key, va, length, need)
     if key == RESERVED_LKEY:
-        qp = hca.qps.get(qpn)
-        if qp is None or not qp.ctx.rlky or qp.uid != DRIVER_UID:
+        queue = hca.qps.get(qpn) or hca.sqs.get(qpn) or hca.rqs.get(qpn)
+        if queue is None or not queue.ctx.rlky or queue.uid != DRIVER_UID:
             raise AccessError(Violation.DOMAIN, key, va, length)
         _check_length(key, va, length)
         try:

@@ -77,7 +77,7 @@ class Sq(Queue):
         """Bytes of headers that a frame's request must have inline. Modes for more than the
         Ethernet header want more only of packets that have it (core/en_tx.c:
         mlx5e_calc_min_inline), so they are not checked."""
-        self.registers = bool(ctx.reg_umr)
+        self.registers = bool(ctx.reg_umr or ctx.fre)
         """Whether its requests may change memory keys, also those over physical addresses."""
         self.state = SqState.RST
         self.group: SchedulingElement | None = None

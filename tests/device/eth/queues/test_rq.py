@@ -62,6 +62,14 @@ def test_number_that_is_no_memory_pool(node, cq, refused):
     refused(Status.BAD_RES_ERR, Op.CREATE_RQ, **fields)
 
 
+@pytest.mark.hostile
+def test_all_of_memory_is_the_drivers(node, cq, refused):
+    fields, _ = rq_fields(node.driver, node.pdn, cq.cqn, rlky=1)
+    uid = node.driver.must(Op.CREATE_UCTX).uid
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_RQ, uid=uid, **fields)
+    node.driver.must(Op.CREATE_RQ, **fields)
+
+
 @pytest.mark.parametrize(
     ("context", "status"),
     [
@@ -73,7 +81,6 @@ def test_number_that_is_no_memory_pool(node, cq, refused):
         ({"ts_format": 2}, Status.BAD_PARAM_ERR),
         ({"delay_drop_en": 1}, Status.BAD_PARAM_ERR),
         ({"hairpin": 1}, Status.BAD_PARAM_ERR),
-        ({"rlky": 1}, Status.BAD_PARAM_ERR),
         ({"wq": {"pd": 0x77}}, Status.BAD_RES_ERR),
         ({"wq": {"wq_type": LIST_STRIDING, "log_wq_stride": 4}}, Status.BAD_PARAM_ERR),
         ({"wq": {"wq_type": LIST_STRIDING, "log_wqe_num_of_strides": 8}}, Status.BAD_PARAM_ERR),

@@ -86,6 +86,16 @@ def test_ring_and_record_in_user_memory_that_may_only_be_read(node, driver, refu
     driver.must(Op.DESTROY_UMEM, umem_id=umem)
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("option", ["rlky", "fre"])
+def test_all_of_memory_is_the_drivers(node, cq, refused, option):
+    """A process could read what it likes by physical addresses, or make a key for that."""
+    fields, _ = sq_fields(node.driver, node.pdn, cq.cqn, **{option: 1})
+    uid = node.driver.must(Op.CREATE_UCTX).uid
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_SQ, uid=uid, **fields)
+    node.driver.must(Op.CREATE_SQ, **fields)
+
+
 @pytest.mark.parametrize(
     ("context", "status"),
     [
@@ -96,7 +106,6 @@ def test_ring_and_record_in_user_memory_that_may_only_be_read(node, driver, refu
         ({"ts_format": 2}, Status.BAD_PARAM_ERR),
         ({"min_wqe_inline_mode": 4}, Status.BAD_PARAM_ERR),
         ({"hairpin": 1}, Status.BAD_PARAM_ERR),
-        ({"rlky": 1}, Status.BAD_PARAM_ERR),
         ({"packet_pacing_rate_limit_index": 1}, Status.BAD_PARAM_ERR),
         ({"wq": {"pd": 0}}, Status.BAD_RES_ERR),
         ({"wq": {"uar_page": 0x77}}, Status.BAD_RES_ERR),
