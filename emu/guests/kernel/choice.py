@@ -59,6 +59,12 @@ def choose(
     return _of_tree(paths[0])
 
 
+def release(kernel: Chosen) -> str:
+    """The release of a kernel of Debian's: what `uname -r` says in it."""
+    assert kernel.modules is not None
+    return kernel.modules.name
+
+
 def _is_package(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(_DEB)) == _DEB

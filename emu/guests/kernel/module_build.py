@@ -1,0 +1,69 @@
+"""Builds a module outside the kernel's tree: ``make M=DIRECTORY``, at the host's speed.
+
+Against a build tree ``make`` is the host's. Against Debian's headers it runs in the root directory
+of :mod:`emu.guests.kernel.headers`, in a mount namespace of its own. There the module's directory
+has the name that it has on the host, so an editor finds the files that the compiler names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from emu.guests.errors import LabError
+from emu.guests.kernel import headers
+
+_INSIDE = """
+root=$1 directory=$2
+shift 2
+mkdir -p "$root/tmp"
+for one in /dev /proc "$directory"; do
+    mkdir -p "$root$one"
+    mount --rbind "$one" "$root$one"
+done
+exec chroot "$root" "$@"
+"""
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", "LC_ALL": "C.UTF-8"}
+
+
+def against_tree(tree: Path, directory: Path, jobs: int, words: Sequence[str] = ()) -> None:
+    """Make the directory's modules for a kernel's build tree. Raises LabError."""
+    environ = {name: value for name, value in os.environ.items() if name != "ARCH"}
+    _run(_make(str(tree), directory, jobs, words), directory, environ)
+
+
+def against_headers(
+    root: Path, release: str, directory: Path, jobs: int, words: Sequence[str] = ()
+) -> None:
+    """Make the directory's modules for Debian's kernel of that release. Raises LabError."""
+    program = shutil.which("unshare")
+    if program is None:
+        raise LabError("unshare is not installed: install the package util-linux")
+    alone = [program, *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount"]
+    make = _make(headers.source(release), directory, jobs, words)
+    command = [*alone, "sh", "-euc", _INSIDE, "sh", str(root), str(directory), *make]
+    _run(command, directory, _ENVIRONMENT)
+
+
+def check_directory(directory: Path) -> None:
+    """Raise :class:`LabError` unless a module's sources can be there."""
+    if not any((directory / name).is_file() for name in ("Kbuild", "Makefile")):
+        raise LabError(f"{directory} has no module's sources: no Makefile, no Kbuild")
+
+
+def _make(tree: str, directory: Path, jobs: int, words: Sequence[str]) -> list[str]:
+    own = [f"-j{jobs}", "--no-print-directory", "-C", tree, f"M={directory}"]
+    return ["make", *own, *(words or ("modules",))]
+
+
+def _run(command: Sequence[str], directory: Path, environ: dict[str, str]) -> None:
+    """What the build says goes to our own output."""
+    try:
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
+    except FileNotFoundError as error:
+        raise LabError(f"{command[0]} is not installed") from error
+    if result.returncode != 0:
+        raise LabError(f"make failed in {directory} with status {result.returncode}")
