@@ -1,5 +1,5 @@
 "use strict";
-const ROW = 20, LANE = 16, LABEL = 210;
+const ROW = 20, LANE = 16, LABEL = 210, MOST_ROWS = 4096;
 const COLOURS = { cmd: "#1976a3", mmio: "#8d99a5", eqe: "#a0439b", irq: "#3c8c3c", wqe: "#3f51b5",
   cqe: "#c98a00", fault: "#b3261e", reset: "#000000" };
 const get = (id) => document.getElementById(id);
@@ -7,8 +7,9 @@ const meta = JSON.parse(get("meta").textContent);
 const chunks = document.querySelectorAll("script[type='x-details']");
 const total = meta.events, starts = new Float64Array(total), lasts = new Float32Array(total);
 const tracks = new Uint16Array(total), names = new Uint16Array(total);
+const abouts = new Uint16Array(total), getters = new Uint16Array(total);
 const off = new Set();
-let shown = new Uint32Array(0), from = 0, to = 1, whole = [0, 1], chosen = -1, only = -1;
+let shown = new Uint32Array(0), from = 0, to = 1, whole = [0, 1], chosen = -1, only = -1, queue = 0;
 let lanes = [], laneOf = new Int32Array(meta.tracks.length), found = null;
 
 async function inflate(element) {
@@ -21,12 +22,14 @@ async function inflate(element) {
 async function loadIndex() {
   await Promise.all([...document.querySelectorAll("script[type='x-index']")].map(
     async (element, at) => {
-      const data = await (await inflate(element)).arrayBuffer(), count = data.byteLength / 16;
+      const data = await (await inflate(element)).arrayBuffer(), count = data.byteLength / 20;
       const first = at * meta.chunk;
       starts.set(new Float64Array(data, 0, count), first);
       lasts.set(new Float32Array(data, count * 8, count), first);
       tracks.set(new Uint16Array(data, count * 12, count), first);
       names.set(new Uint16Array(data, count * 14, count), first);
+      abouts.set(new Uint16Array(data, count * 16, count), first);
+      getters.set(new Uint16Array(data, count * 18, count), first);
       element.remove();
     }));
 }
@@ -46,7 +49,8 @@ function choose() {
   const picked = new Uint32Array(total);
   let count = 0;
   for (let i = 0; i < total; i++) {
-    if (wanted[names[i]] && (only < 0 || tracks[i] === only) && (!found || found[i])) {
+    if (wanted[names[i]] && (only < 0 || tracks[i] === only) &&
+        (!queue || abouts[i] === queue || getters[i] === queue) && (!found || found[i])) {
       picked[count++] = i;
     }
   }
@@ -61,9 +65,38 @@ function choose() {
   get("tall").style.height = `${lanes.length * LANE + 20}px`;
   get("long").style.height = `${Math.min(count * ROW, 3e7)}px`;
   get("track").hidden = only < 0;
+  get("queue").hidden = !queue;
   if (only >= 0) get("track").textContent = `only ${title(only)} ✕`;
   get("says").textContent = `${count.toLocaleString()} of ${total.toLocaleString()} events`;
   draw(); list();
+}
+
+const counted = (kinds) => Object.entries(kinds).map(([name, number]) =>
+  `${number.toLocaleString()} ${name}`).join(", ");
+
+function showQueues() {
+  if (!meta.queues.length) return;
+  const table = get("queues").appendChild(document.createElement("table"));
+  const head = table.createTHead().insertRow(), body = table.createTBody();
+  for (const text of ["queue", "what it is", "its life", "requests or events", "completions",
+    "errors"]) {
+    head.appendChild(document.createElement("th")).textContent = text;
+  }
+  for (const [place, owner, kind, id, about, life, requests, done, errors] of
+    meta.queues.slice(0, MOST_ROWS)) {
+    const row = body.insertRow(), name = `f${owner} ${kind} ${number(id)}`;
+    for (const text of [name, about, life, counted(requests), done || "", counted(errors)]) {
+      row.insertCell().textContent = text;
+    }
+    row.lastChild.className = "refused";
+    row.onclick = () => {  // a second time for all of them again
+      queue = queue === place ? 0 : place;
+      for (const one of body.rows) one.className = "";
+      if (queue) row.className = "chosen";
+      get("queue").textContent = `only ${name} ✕`;
+      choose();
+    };
+  }
 }
 
 const title = (track) => `${meta.tracks[track][0] < 0 ? "" : `f${meta.tracks[track][0]} `}${meta.tracks[track][1]}`;
@@ -244,6 +277,7 @@ function listen() {
   window.onresize = () => { draw(); list(); };
   get("all").onclick = () => look(...whole);
   get("track").onclick = () => { only = -1; choose(); };
+  get("queue").onclick = () => { document.querySelector("#queues .chosen").click(); };
   get("search").onchange = () => search(get("search").value);
   for (const point of new Set(meta.names.map(([name]) => name))) {
     const label = get("points").appendChild(document.createElement("label"));
@@ -261,6 +295,7 @@ loadIndex().then(() => {
   for (let i = 0; i < total; i++) end = Math.max(end, starts[i] + lasts[i]);
   whole = [Math.min(0, starts[0] || 0), end];
   [from, to] = whole;
+  showQueues();
   listen();
   choose();
   // FILE#123 is the event of that number, FILE#text looks for the text.

@@ -1,10 +1,11 @@
-"""A trace as one HTML page that needs nothing else: time line, filters, search, every field.
+"""A trace as one HTML page that needs nothing else: its queues, a time line, filters, every field.
 
 The events stand in the page in chunks, each as two compressed blocks: an index with a few numbers
 for each event, which the browser reads at once, and their fields, which it reads when they are
 looked at. So a page of a million events opens at once, and is written in little memory. A block is
 raw deflate in base64. The index holds columns, little-endian: start in microseconds since the
-trace began (double), duration (float), number of the track, number of the name (16 bits each).
+trace began (double), duration (float), number of the track, number of the name, number of the
+queue that it is about, and of the CQ or EQ that got it (16 bits each; 0 is no queue).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 
 from emu.device.trace.event import TraceEvent
+from emu.instruments.traceview.queues import Queues, ordered
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, span
 
 CHUNK = 4096
@@ -51,6 +53,7 @@ class _Chunks:
 
     def __init__(self) -> None:
         self._tracks = Tracks()
+        self._queues = Queues()
         self._orders: list[int] = []
         self._names: dict[tuple[str, str], int] = {}
         self._origin_ns: int | None = None
@@ -58,7 +61,8 @@ class _Chunks:
         self._clear()
 
     def _clear(self) -> None:
-        self._columns = array("d"), array("f"), array("H"), array("H")
+        self._times = array("d"), array("f")
+        self._numbers = array("H"), array("H"), array("H"), array("H")
         self._fields: list[str] = []
 
     @property
@@ -72,11 +76,15 @@ class _Chunks:
         track = self._tracks.number(event)
         if track == len(self._orders):
             self._orders.append(order_of(event))
-        starts, lasts, tracks, names = self._columns
+        starts, lasts = self._times
+        tracks, names, abouts, getters = self._numbers
         starts.append((when.start_ns - self._origin_ns) / 1000)
         lasts.append(when.duration_ns / 1000)
         tracks.append(track)
         names.append(self._name(event))
+        about, getter = self._queues.feed(event)
+        abouts.append(about)
+        getters.append(getter)
         self._fields.append(json.dumps(fields_of(event), separators=(",", ":")))
         self._count += 1
 
@@ -91,9 +99,9 @@ class _Chunks:
         if not self._fields:
             return
         if sys.byteorder == "big":
-            for column in self._columns:
+            for column in (*self._times, *self._numbers):
                 column.byteswap()
-        index = b"".join(column.tobytes() for column in self._columns)
+        index = b"".join(column.tobytes() for column in (*self._times, *self._numbers))
         yield f'<script type="x-index">{_packed(index)}</script>\n'
         fields = "\n".join(self._fields).encode()
         yield f'<script type="x-details">{_packed(fields)}</script>\n'
@@ -105,7 +113,11 @@ class _Chunks:
             for (function, name), order in zip(self._tracks.names, self._orders)
         ]
         names = list(self._names)
-        return {"events": self._count, "chunk": CHUNK, "tracks": tracks, "names": names}
+        queues = [[place, *queue.row()] for place, queue in ordered(self._queues.all)]
+        return {
+            **{"events": self._count, "chunk": CHUNK, "tracks": tracks, "names": names},
+            "queues": queues,
+        }
 
 
 def _packed(data: bytes) -> str:

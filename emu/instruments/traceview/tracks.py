@@ -93,11 +93,12 @@ _TRACKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def order_of(event: TraceEvent) -> int:
-    """Where the event's track stands among the tracks: in the order in which points follow."""
+    """Where the event's track stands among the tracks: queues come before commands."""
     return _ORDER.get(event.point, len(_ORDER))
 
 
-_ORDER = {point: number for number, point in enumerate(_TRACKS)}
+_FIRST = (TracePoint.WQE, TracePoint.CQE, TracePoint.FAULT, TracePoint.EQE, TracePoint.IRQ)
+_ORDER = {point: number for number, point in enumerate(dict.fromkeys((*_FIRST, *_TRACKS)))}
 
 
 class Tracks:

@@ -21,9 +21,11 @@ from emu.cli.shared.stored import stored_events
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import REFUSED, EventChoice, kind_of
 from emu.device.trace.text import TextForm
+from emu.host.printable import printable
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
+from emu.instruments.traceview.queues import Queues, ordered
 from layouts.enums import DeliveryStat, Op, Status, op_name
 
 _STATUSES = (
@@ -143,6 +145,32 @@ def count(file: str) -> None:
     for (point, kind), number in sorted(counts.items()):
         table.add_row(Text(point), Text(kind), str(number))
     Console().print(table)
+
+
+@trace.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+def queues(file: str) -> None:
+    """Say what became of each queue: its states, requests, completions, errors.
+
+    Those that failed come first. FILE is what --trace has written in its JSON form; - is standard
+    input.
+    """
+    found = Queues()
+    with working(f"reading {file}"):
+        for _, event in stored_events(file):
+            found.feed(event)
+    table = Table("queue", "what it is", "its life", "requests or events")
+    table.add_column("completions", justify="right")
+    table.add_column("errors", style="red")
+    for _, queue in ordered(found.all):
+        function, kind, number, about, life, requests, done, errors = queue.row()
+        counts = (_counted(requests), str(done or ""), _counted(errors))
+        table.add_row(*map(Text, (f"f{function} {kind} {number:#x}", about, life, *counts)))
+    Console().print(table)
+
+
+def _counted(kinds: Mapping[str, int]) -> str:
+    return printable(", ".join(f"{number} {name}" for name, number in kinds.items()))
 
 
 @trace.command()

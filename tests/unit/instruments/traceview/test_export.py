@@ -13,7 +13,7 @@ from helpers.instruments.browser import Browser
 
 from emu.cli.main import main
 from emu.device.trace.event import TraceEvent
-from emu.instruments.traceview import page, perfetto, tracks
+from emu.instruments.traceview import page, perfetto, queues, tracks
 
 EVENTS = [
     TraceEvent(1_000_000, 0, "reset", {"model": "connectx6"}),
@@ -81,11 +81,16 @@ def test_page_holds_every_event():
     count = len(EVENTS)
     starts = struct.unpack_from(f"<{count}d", index)
     lasts = struct.unpack_from(f"<{count}f", index, 8 * count)
-    lines, names = (struct.unpack_from(f"<{count}H", index, at * count) for at in (12, 14))
+    lines, names, abouts, getters = (
+        struct.unpack_from(f"<{count}H", index, at * count) for at in (12, 14, 16, 18)
+    )
     assert starts[:3] == (0, 50, 100)
     assert lasts[8] == 300
     assert meta["tracks"][lines[4]][:2] == [1, "CQEs, CQ 7"]
     assert meta["names"][names[4]] == ["cqe", "REQ_ERR FLUSH"]
+    places = {f"{row[2]} {row[3]}": row[0] for row in meta["queues"]}
+    assert list(places) == ["QP 66", "CQ 7", "QP 5", "EQ 1"]  # what failed comes first
+    assert (abouts[4], getters[4]) == (places["QP 66"], places["CQ 7"])
 
 
 def many(number):
@@ -99,6 +104,7 @@ def test_memory_does_not_grow_with_the_trace(form, monkeypatch):
     """Nor with the names in it, of which a file may have as many as lines."""
     monkeypatch.setattr(tracks, "MOST_TRACKS", 50)
     monkeypatch.setattr(page, "MOST_NAMES", 50)
+    monkeypatch.setattr(queues, "MOST_QUEUES", 50)
     monkeypatch.setattr(page, "CHUNK", 50)
 
     def peak(number):
@@ -172,6 +178,13 @@ def test_the_page_in_a_browser(browser, tmp_path):
     assert "CREATE_CQ, f0 commands, slot 2, 0.000050 s" in detail
     assert hex(1 << 60) in detail
     assert browser.picture() != before
+
+    first = "document.querySelectorAll('#queues tbody tr')[0]"
+    assert browser.evaluate(f"{first}.cells[0].textContent") == "f1 QP 0x42"
+    browser.evaluate(f"{first}.click()")
+    assert says(browser) == "2 of 10 events"
+    browser.evaluate("document.getElementById('queue').click()")
+    assert says(browser) == "10 of 10 events"
 
     browser.evaluate("document.querySelector('header label input').click()")
     assert says(browser) == "9 of 10 events"

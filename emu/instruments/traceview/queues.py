@@ -1,0 +1,247 @@
+"""What became of each queue of a trace: made, used, failed, destroyed.
+
+A queue is whatever has a number and work of its own: queue pairs, send and receive queues, shared
+receive queues, CQs, EQs. A number that is given again is another queue. A trace may begin late, so
+the first event that names a queue may be any.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from emu.device.trace.event import TraceEvent, TracePoint
+from layouts.enums import QpType
+
+MOST_QUEUES = 0xFFFF - 1
+"""More than a run has. A file that names more has the rest of them left out."""
+MOST_WORDS = 8
+"""How many states, and how many kinds of requests and errors, are told of one queue."""
+
+_KINDS = {
+    "qpn": "QP", "sqn": "SQ", "rqn": "RQ", "srqn": "SRQ", "xrc_srqn": "XRC SRQ", "rmpn": "RMP",
+    "xrqn": "XRQ", "dctn": "DCT", "cqn": "CQ", "eqn": "EQ", "eq_number": "EQ",
+}  # fmt: skip
+"""The kind of queue that a field of a command numbers."""
+KINDS = tuple(dict.fromkeys(_KINDS.values()))
+"""In the order in which a reader wants them."""
+_WORK = ("QP", "SQ", "RQ", "DCT")
+"""Those that share their numbers: a completion says only the number."""
+_CONTEXTS = ("qpc", "ctx", "cq_context", "eq_context_entry", "xrc_srq_context_entry", "dctc")
+_OTHERS = {"cqn": "CQ", "cqn_snd": "CQ", "cqn_rcv": "CQ", "c_eqn_or_apu_element": "EQ"}
+"""Fields of a context that name another queue, and its kind."""
+_STATES = ("RST", "RDY", "?", "ERR")
+"""Of a send or receive queue: MLX5_SQC_STATE_*, MLX5_RQC_STATE_*."""
+_LONGEST = 120
+_NO_ERROR = ("", "OK")
+
+
+class Queue:
+    """One queue's life."""
+
+    __slots__ = (
+        "began", "completions", "ended", "errors", "function", "kind", "number", "others",
+        "refused", "requests", "service", "states",
+    )  # fmt: skip
+
+    def __init__(self, function: int, kind: str, number: int, began: bool) -> None:
+        self.function = function
+        self.kind = kind
+        self.number = number
+        self.began = began
+        """Whether the trace has the command that made it; and below, the one that destroyed it."""
+        self.ended = False
+        self.service = ""
+        self.others: dict[str, None] = {}
+        """The queues that its completions or events go to."""
+        self.states: list[str] = []
+        self.requests: Counter[str] = Counter()
+        """Work requests of a send queue by kind; of an EQ, its events."""
+        self.completions = 0
+        self.errors: Counter[str] = Counter()
+        """What went wrong: error completions, events that tell of an error, refused commands."""
+
+    def row(self) -> list[Any]:
+        """What a table shows: function, kind, number, service and where completions or events go,
+        its life in words, requests by kind, completions, errors by kind."""
+        leads = f"to {', '.join(self.others)}" if self.others else ""
+        about = " ".join(filter(None, (self.service, leads)))
+        life = [*(["made"] if self.began else []), *self.states, *(["gone"] if self.ended else [])]
+        return [
+            *(self.function, self.kind, self.number, about, ", ".join(life)),
+            *(dict(self.requests.most_common()), self.completions, dict(self.errors.most_common())),
+        ]
+
+
+class Queues:
+    """Takes in a trace's events in their order, and says which queues each is about."""
+
+    def __init__(self) -> None:
+        self.all: list[Queue] = []
+        self._living: dict[tuple[int, str, int], int] = {}
+        self._receivers: dict[tuple[int, int], int] = {}
+        """The receive queue of a CQ; 0 for several: a received packet's entry names none."""
+
+    def feed(self, event: TraceEvent) -> tuple[int, int]:
+        """The queue that the event is about, and the CQ or EQ that got it; as their numbers in
+        :attr:`all` plus one, 0 for none."""
+        about = _READERS.get(event.point)
+        return about(self, event) if about is not None else (0, 0)
+
+    def _command(self, event: TraceEvent) -> tuple[int, int]:
+        op = str(event.fields.get("op"))
+        makes = op.startswith("CREATE_")
+        named = _mapping(event.fields.get("out" if makes else "in"))
+        for field, number in named.items():
+            if field in _KINDS and isinstance(number, int) and _fits(op, field):
+                place = self._place(event.function, _KINDS[field], number, makes)
+                if place:
+                    self._tell(place, op, event)
+                return place, 0
+        return 0, 0
+
+    def _tell(self, place: int, op: str, event: TraceEvent) -> None:
+        queue = self.all[place - 1]
+        _tell(queue, op, event)
+        if queue.ended:
+            self._living.pop((queue.function, queue.kind, queue.number), None)
+        elif op == "CREATE_RQ":
+            cqn = _mapping(_mapping(event.fields.get("in")).get("ctx")).get("cqn")
+            if isinstance(cqn, int):
+                key = event.function, cqn
+                self._receivers[key] = 0 if key in self._receivers else place
+
+    def _request(self, event: TraceEvent) -> tuple[int, int]:
+        place = self._work(event.function, event.fields.get("qpn"))
+        if place:
+            _count(self.all[place - 1].requests, str(event.fields.get("op")))
+        return place, 0
+
+    def _completion(self, event: TraceEvent) -> tuple[int, int]:
+        work = self._work(event.function, event.fields.get("qpn"))
+        cqn = event.fields.get("cqn")
+        if not work and isinstance(cqn, int):
+            work = self._receivers.get((event.function, cqn), 0)
+        queue = self._known(event.function, "CQ", cqn)
+        syndrome = str(event.fields.get("syndrome", ""))
+        for place in filter(None, (work, queue)):
+            self.all[place - 1].completions += 1
+            if syndrome not in _NO_ERROR:
+                _count(self.all[place - 1].errors, syndrome)
+        return work, queue
+
+    def _event(self, event: TraceEvent) -> tuple[int, int]:
+        data, name = _mapping(event.fields.get("data")), str(event.fields.get("type"))
+        queue = self._known(event.function, "EQ", event.fields.get("eqn"))
+        if queue:
+            _count(self.all[queue - 1].requests, name)
+        about = 0
+        if "cqn" in data:
+            about = self._known(event.function, "CQ", data["cqn"])
+        elif "qp_srq_n" in data and "SRQ" not in name:
+            about = self._work(event.function, data["qp_srq_n"])
+        if about and name.endswith(("_ERROR", "_ERR")):
+            _count(self.all[about - 1].errors, name)
+        return about, queue
+
+    def _fault(self, event: TraceEvent) -> tuple[int, int]:
+        place = self._work(event.function, event.fields.get("qpn"))
+        if place and event.fields.get("outcome") == "error":
+            _count(self.all[place - 1].errors, "page fault")
+        return place, 0
+
+    def _reset(self, event: TraceEvent) -> tuple[int, int]:
+        gone = [key for key in self._living if key[0] == event.function]
+        for key in gone:
+            del self._living[key]
+        self._receivers = {k: v for k, v in self._receivers.items() if k[0] != event.function}
+        return 0, 0
+
+    def _work(self, function: int, number: object) -> int:
+        """The work queue of that number, whatever it is; one not known is called a QP."""
+        if not isinstance(number, int):
+            return 0
+        keys = ((function, kind, number) for kind in _WORK)
+        place = next((self._living[key] for key in keys if key in self._living), 0)
+        return place or self._place(function, "QP", number, False)
+
+    def _known(self, function: int, kind: str, number: object) -> int:
+        return self._place(function, kind, number, False) if isinstance(number, int) else 0
+
+    def _place(self, function: int, kind: str, number: int, makes: bool) -> int:
+        key = function, kind, number
+        if makes or key not in self._living:
+            if len(self.all) >= MOST_QUEUES:
+                return 0
+            self.all.append(Queue(function, kind, number, makes))
+            self._living[key] = len(self.all)
+        return self._living[key]
+
+
+def ordered(queues: list[Queue]) -> Iterator[tuple[int, Queue]]:
+    """Each queue with its number plus one: what failed first, then by function, kind and number."""
+    places = sorted(range(len(queues)), key=lambda place: _rank(queues[place]))
+    return ((place + 1, queues[place]) for place in places)
+
+
+def _rank(queue: Queue) -> tuple[bool, int, int, int]:
+    return not queue.errors, queue.function, KINDS.index(queue.kind), queue.number
+
+
+def _tell(queue: Queue, op: str, event: TraceEvent) -> None:
+    """Put down what a command on the queue says or changes."""
+    if event.is_refusal:
+        _count(queue.errors, f"{op} {event.fields.get('status', 'not delivered')}")
+        return
+    given = _mapping(event.fields.get("in"))
+    context = next((_mapping(given[name]) for name in _CONTEXTS if name in given), {})
+    if op == "CREATE_QP":
+        queue.service = _service(context.get("st", 0))
+    for field, kind in _OTHERS.items():
+        if isinstance(context.get(field), int) and len(queue.others) < MOST_WORDS:
+            queue.others[f"{kind} {context[field]:#x}"] = None
+    state = _state(op, context)
+    if state and queue.states[-1:] != [state]:
+        queue.states.append(state)
+        del queue.states[:-MOST_WORDS]
+    queue.ended = queue.ended or op.startswith("DESTROY_")
+
+
+def _state(op: str, context: Mapping[str, Any]) -> str:
+    """The state that a command brings a queue into: 2RST_QP, RST2INIT_QP, MODIFY_SQ."""
+    if op in ("MODIFY_SQ", "MODIFY_RQ"):
+        state = context.get("state", 0)
+        return _STATES[state] if isinstance(state, int) and 0 <= state < len(_STATES) else "?"
+    before, to, after = op.partition("2")
+    return after.removesuffix("_QP") if to and after.endswith("_QP") and before != "QUERY" else ""
+
+
+def _service(number: object) -> str:
+    known = [one.name for one in QpType if one == number]
+    return known[0] if known else "?"
+
+
+def _fits(op: str, field: str) -> bool:
+    """Whether the command is about the queue that the field numbers, not only names it."""
+    return op.endswith(f"_{_KINDS[field].replace(' ', '_')}")
+
+
+def _count(counter: Counter[str], name: str) -> None:
+    """Count it, by its name while there are few; a file may have as many names as lines."""
+    name = name[:_LONGEST]
+    counter[name if name in counter or len(counter) < MOST_WORDS else "other"] += 1
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+_READERS: Mapping[str, Callable[[Queues, TraceEvent], tuple[int, int]]] = {
+    TracePoint.RESET: Queues._reset,
+    TracePoint.CMD: Queues._command,
+    TracePoint.WQE: Queues._request,
+    TracePoint.CQE: Queues._completion,
+    TracePoint.EQE: Queues._event,
+    TracePoint.FAULT: Queues._fault,
+}
