@@ -81,9 +81,14 @@ def test_systemd_takes_the_unit(tmp_path):
     assert copy.name not in done.stderr
 
 
-def realized(program, words, tmp_path):
-    """What QEMU makes of the words' device ``mlx5``, whose socket is ``function``."""
-    server = serve("--device", "connectx6", "--socket", str(tmp_path / "function"))
+def realized(program, words, tmp_path, devices=("mlx5",), properties=("type", "realized")):
+    """What QEMU makes of the words' device ``mlx5``, whose socket is ``function``.
+
+    Of several ``devices`` it is the properties of all, whose sockets have their names.
+    """
+    names = ("function",) if devices == ("mlx5",) else devices
+    sockets = [word for name in names for word in ("--socket", str(tmp_path / name))]
+    server = serve(*["--device", "connectx6dx"] * len(names), *sockets)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "qmp"))
         listener.listen()
@@ -95,9 +100,10 @@ def realized(program, words, tmp_path):
         process = subprocess.Popen(command)
         try:
             control = Qmp(listener.accept()[0])
-            device = {"path": "/machine/peripheral/mlx5"}
             found = [
-                control.execute("qom-get", **device, property=name) for name in ("type", "realized")
+                control.execute("qom-get", path=f"/machine/peripheral/{device}", property=name)
+                for device in devices
+                for name in properties
             ]
             control.close()
         finally:
@@ -123,13 +129,54 @@ def test_qemu_takes_what_libvirt_gives_it(program, tmp_path):
     ) == ["vfio-user-pci", True]  # fmt: skip
 
 
-def virtme(directory, vng, *words):
-    """The recipe with that ``vng``, and ``mlx5emu`` of this tree."""
+def test_qemu_takes_what_syzkaller_gives_it(program, tmp_path):
+    """At the slots, 8 functions each, where its executor looks for a devlink instance and a VF."""
+    vm = json.loads((TOOLS / "syzkaller.cfg").read_text())["vm"]
+    # As syzkaller splits them, and with each machine's number.
+    words = [one.replace("{{INDEX}}", "1") for one in vm["qemu_args"].split(" ")]
+    assert f"size={vm['mem']}M" in words[words.index("-object") + 1]
+    for name in ("-accel", "-cpu"):  # there may be no KVM
+        del words[words.index(name) : words.index(name) + 2]
+    words = [one.replace("/run/mlx5emu/1.", f"{tmp_path}/") for one in words]
+    words = [*(one.replace("2048M", "64M") for one in words), "-m", "64M"]
+    devices = ("devlink", "vf")
+    found = realized(program, words, tmp_path, devices, ("addr", "realized"))
+    assert found == [0x10 << 3, True, 0x11 << 3, True]
+
+
+def test_syzkaller_s_machines_have_functions(tmp_path):
+    """While its manager runs; it gets our QEMU by the PATH, and says how it ends."""
+    manager = 'ls "$DIRECTORY"; printf "%s\n" "$@"; which qemu-system-x86_64; exit 7'
+    ours = f'[ "$1" != qemu ] || exec echo {tmp_path}/bin/qemu-system-x86_64\n'
+    programs = {"syz-manager": manager, "mlx5emu": f'{ours}exec {sys.executable} -m emu "$@"'}
+    environ = with_programs(tmp_path / "bin", programs | {"qemu-system-x86_64": "exit 1"})
+    environ["DIRECTORY"] = str(tmp_path / "sockets")
+    config = TOOLS / "syzkaller.cfg"
+    done = subprocess.run(
+        ["sh", TOOLS / "syzkaller.sh", config, "-debug"],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.splitlines() == [
+        *("0.devlink", "0.vf", "1.devlink", "1.vf", "-config", str(config), "-debug"),
+        f"{tmp_path}/bin/qemu-system-x86_64",
+    ]
+    assert list((tmp_path / "sockets").iterdir()) == []
+
+
+def with_programs(directory, scripts):
+    """An environment in which these programs come first."""
     directory.mkdir()
-    for name, text in {"vng": vng, "mlx5emu": f'exec {sys.executable} -m emu "$@"'}.items():
+    for name, text in scripts.items():
         (directory / name).write_text(f"#!/bin/sh\n{text}\n")
         (directory / name).chmod(0o755)
-    environ = os.environ | {"PATH": f"{directory}:{os.environ['PATH']}", "MEMORY": "64M"}
+    return os.environ | {"PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+def virtme(directory, vng, *words):
+    """The recipe with that ``vng``, and ``mlx5emu`` of this tree."""
+    programs = {"vng": vng, "mlx5emu": f'exec {sys.executable} -m emu "$@"'}
+    environ = with_programs(directory, programs) | {"MEMORY": "64M"}
     command = ["sh", str(TOOLS / "virtme-ng.sh"), "bzImage", *words]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
