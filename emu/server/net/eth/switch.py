@@ -1,8 +1,9 @@
 """An Ethernet segment inside one process: a switch that learns addresses from what passes it.
 
 Its ports are functions and uplinks: sockets, a passt, a TAP device, other processes of a fabric.
-A frame to a known address goes to one port, any other to all but its own. VLAN tags are carried,
-and not looked at. Super-frames and frames with unfinished checksums pass as they are; each port
+A frame to a known address goes to one port, any other to all but its own. Two functions and no
+more are connected as by a cable: all that one sends reaches the other, whatever its addresses, as
+programs expect that send frames back as they are. VLAN tags are carried, and not looked at. Super-frames and frames with unfinished checksums pass as they are; each port
 makes of them what its peer can take.
 
 Source: IEEE 802.1Q 8.6 to 8.8 (forwarding, learning, ageing).
@@ -42,6 +43,8 @@ class SegmentSwitch:
         self.name = name
         self._now_ns = clock.now_ns
         self._ports: dict[SegmentPort, None] = {}
+        self._is_cable = False
+        """Whether it connects two functions and nothing else."""
         self._addresses = Addresses()
         self.changes = 0
         """Grows when something is plugged in or out, goes down or changes its addresses."""
@@ -54,12 +57,19 @@ class SegmentSwitch:
     def add(self, port: SegmentPort) -> None:
         """Plug something in."""
         self._ports[port] = None
-        self.changes += 1
+        self._count_ports()
 
     def remove(self, port: SegmentPort) -> None:
         """Pull something out, and forget the addresses behind it."""
         self._ports.pop(port, None)
+        self._count_ports()
         self.forget(port)
+
+    def _count_ports(self) -> None:
+        self._is_cable = len(self._ports) == _CABLE and not any(
+            port.is_uplink for port in self._ports
+        )
+        self.changes += 1
 
     def forget(self, port: SegmentPort) -> None:
         """A port has gone down or has new addresses: learn anew what is behind it."""
@@ -92,9 +102,11 @@ class SegmentSwitch:
         source.received += 1
         if not data[0] & 1:
             port = self._addresses.find(data[:6], now)
-            if port is not None:
-                if port is not source:
-                    self._let_out(port, frame, now)
+            if port is source:
+                if not self._is_cable:
+                    return
+            elif port is not None:
+                self._let_out(port, frame, now)
                 return
         self._flood(source, frame, now)
 
@@ -159,6 +171,8 @@ class SegmentSwitch:
     ) -> bool:
         """An address is new behind a port; False when its frame must go no further."""
         if address[0] & 1 or address == _NO_ADDRESS:
+            if self._is_cable:
+                return True
             source.dropped["bad source"] += 1
             return False
         if place is not None and source.is_uplink and now - place.heard_ns < RECENT_NS:

@@ -76,6 +76,26 @@ def test_a_frame_to_its_own_port_goes_nowhere(net):
     assert net.send(a, A, B) == []
 
 
+def test_two_functions_are_connected_as_by_a_cable(net):
+    """Programs that measure send frames back as they are, or frames that are all zeros."""
+    a, b, x = net.ports
+    net.switch.remove(x)
+    for source, to in ((A, B), (B, A), (A, A), (bytes(6), bytes(6)), (EVERYONE, B)):
+        assert net.send(a, source, to) == ["b"]
+        assert net.send(b, source, to) == ["a"]
+    assert not a.dropped
+    net.switch.add(x)
+    net.send(a, C, EVERYONE)
+    assert net.send(a, A, C) == []
+
+
+def test_a_function_and_an_uplink_are_connected_as_by_a_switch(net):
+    a, b, _x = net.ports
+    net.switch.remove(b)
+    net.send(a, B, EVERYONE)
+    assert net.send(a, A, B) == []
+
+
 def test_super_frames_pass_as_they_are(net):
     a, *_ = net.ports
     assert net.send(a, A, B, bytes(40_000), gso_size=1448, checked=True) == ["b", "x"]
