@@ -61,7 +61,7 @@ def grh(of, index=0):
 # Of every connected service, over both link layers: (program, first error that its requester sees).
 CONNECTED = [
     (Program("right", do=ALL), OK),
-    (Program("send with invalidate", do=("send_inv",)), ACCESS),
+    (Program("send with invalidate", do=("send_inv",)), RETRY),
     (Program("mtu of sender", do=PLACING, left={"mtu": 5}, right={"mtu": 1}), INVAL),
     (Program("mtu of receiver", do=("write",), left={"mtu": 1}, right={"mtu": 5}), OK),
     (Program("long, mtu of receiver", do=(("write", 600),), left={"mtu": 1}), INVAL),

@@ -203,7 +203,9 @@ def _wait_for_room(
 def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int, taken: TakenWqe) -> Outcome | None:
     """SEND with invalidate: the key must allow it and belong to this QP (IBTA 9.4.1.1.3).
 
-    Otherwise the key stays unchanged and the queue pair stops.
+    Otherwise the key stays unchanged, the receive request fails and the queue pair stops, without
+    an answer (IBTA 9.9.6.3, class J; rxe_resp.c: RESPST_ERR_INVALIDATE_RKEY): the requester's
+    timeout ends its request.
     """
     mkey = hca.mkeys.get(rkey >> 8)
     if mkey is None or mkey.variant != rkey & 0xFF:
@@ -216,7 +218,8 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int, taken: TakenWqe) -> O
         mkey.invalidate()
         return None
     why = f"invalidate {rkey:#x}: {why}"
-    return give_up(hca, qp, taken, CqeSyndrome.LOCAL_ACCESS_ERR, NakCode.REMOTE_ACCESS_ERROR, why)
+    qp_life.stop_over(hca, qp, taken, CqeSyndrome.LOCAL_ACCESS_ERR, why)
+    return Dropped(why)
 
 
 def give_up(
