@@ -142,6 +142,25 @@ def test_type_2_is_unbound_only_by_its_queue_pair(node, qps, region):
     assert not node.hca.mkeys.get(window.index).free
 
 
+def test_type_2_that_is_not_bound_cannot_be_unbound(node, qps):
+    """IBV_WR_LOCAL_INV, and a bind of no bytes: errors, as rdma-unit-test says of ConnectX."""
+    _, right = qps
+    MemoryWindow(node, 2).unbind(right)
+    assert failure(right) == CqeSyndrome.MW_BIND_ERR
+
+
+def test_type_1_cannot_be_unbound_as_if_it_were_of_type_2(node, qps, region):
+    """IBV_WR_LOCAL_INV of its key."""
+    _, right = qps
+    window = MemoryWindow(node, 1)
+    window.bind(right, region, 0, 64)
+    settle(node)
+    window.kind = 2
+    window.unbind(right)
+    assert failure(right) == CqeSyndrome.MW_BIND_ERR
+    assert not node.hca.mkeys.get(window.index).free
+
+
 def test_unbound_window_is_closed(node, qps, window, region, source):
     left, right = qps
     window.bind(right, region, 0, 64)

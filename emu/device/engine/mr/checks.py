@@ -48,17 +48,20 @@ def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
 
     Of the two flavours of type 2, ConnectX has 2B; a function can be configured for 2A instead.
     """
-    return hca.options.windows_2a and mkey.qpn != ANY_QPN and is_for(hca, mkey, qpn)
+    return hca.options.windows_2a and is_bound_to(hca, mkey, qpn)
 
 
 def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Whether a queue pair may use the key: any may, or only the one that it was bound to.
+    """Whether a queue pair may use the key: any may, or only the one that it was bound to."""
+    return mkey.qpn == ANY_QPN or is_bound_to(hca, mkey, qpn)
+
+
+def is_bound_to(hca: Hca, mkey: Mkey, qpn: int) -> bool:
+    """Whether the key is bound to this queue pair and no other.
 
     The number alone is not enough: after the queue pair is destroyed another one may get its
     number, and a type 2 window must not become valid again (IBTA 10.6.7).
     """
-    if mkey.qpn == ANY_QPN:
-        return True
     qp = hca.qps.get(qpn)
     return mkey.qpn == qpn and qp is not None and qp.serial == mkey.qp_serial
 
