@@ -208,6 +208,13 @@ def test_any_arm_replaces_a_solicited_one(pair, queue):
     assert queue.events() == 1
 
 
+def test_solicited_arm_does_not_replace_one_for_any(pair, queue):
+    queue.arm()
+    queue.arm(solicited=True)
+    pair.send()
+    assert queue.events() == 1
+
+
 def test_error_counts_as_solicited(pair, queue):
     queue.arm(solicited=True)
     pair.right.post_recv(pair.region.sge(0, 4))
@@ -253,10 +260,10 @@ def test_query_tells_what_the_queue_waits_for(pair, queue, driver):
         return driver.must(Op.QUERY_CQ, cqn=queue.cqn).cq_context
 
     assert (context().st, context().status) == (0xA, CqStatus.OK)
-    queue.arm()
-    assert context().st == 0x9
     queue.arm(solicited=True)
     assert context().st == 0x6
+    queue.arm()
+    assert context().st == 0x9
     pair.send(2)
     queue.poll()
     queue.arm()

@@ -91,6 +91,8 @@ def settle(hca: Hca, cq: Cq) -> None:
 def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     """The CQ doorbell: arm serial, which completions are wanted, and the consumer index.
 
+    Who waits for any completion goes on doing so when only solicited ones are asked for (IBTA
+    11.4.2.2: a pending request for the next completion is not changed).
     It only works in the page that the context names, which protects processes from each other.
     """
     cq = hca.cqs.get(cqn)
@@ -106,7 +108,7 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     elif (cq.ci - command) & entries.INDEX_MASK > cq.entries:
         log.warning("%r: doorbell ignored: it moves the consumer index past the producer index", cq)
         return
-    if command & ARM_SOLICITED:
+    if command & ARM_SOLICITED and cq.notification is not _ARMED:
         cq.notification, newest = _SOLICITED_ARMED, cq.solicited_pi
     else:
         cq.notification, newest = _ARMED, cq.pi
