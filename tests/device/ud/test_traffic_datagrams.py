@@ -158,6 +158,21 @@ def test_datagram_as_long_as_a_mad(channel, target):
     assert target.read(GRH_BYTES, MAD_BYTES) == b"m" * MAD_BYTES
 
 
+@pytest.mark.hostile
+def test_datagram_that_does_not_fit_is_dropped(channel, target):
+    """It takes no request and stops nobody; the request is there for the next one (class D)."""
+    channel.post_recv(target.sge(0, GRH_BYTES + 8))
+    channel.send(TEXT)
+    channel.settle()
+    assert len(channel.sent()) == 1
+    assert not channel.received()
+    channel.send(TEXT[:8])
+    channel.settle()
+    (received,) = channel.received()
+    assert received.byte_cnt == GRH_BYTES + 8
+    assert target.read(GRH_BYTES, 8) == TEXT[:8]
+
+
 def test_connected_queue_pair_takes_no_datagram(ends):
     channel, other = Channel(UD, *ends), Channel(QpType.RC, *ends)
     other.post_recv(other.right.region(4096).sge())

@@ -88,8 +88,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
         return False
     if qp.srq is not None:
         check_srq_limit(hca, qp.srq)
-    _deliver(hca, qp, wqe, datagram, origin)
-    return True
+    return _deliver(hca, qp, wqe, datagram, origin)
 
 
 def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
@@ -105,7 +104,12 @@ def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
     return True
 
 
-def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:
+def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> bool:
+    """Fill the receive request; False when it is too small and stays the next one.
+
+    Nobody who sends datagrams can stop a queue pair by one that is too long (IBTA 9.9.3, class D;
+    rxe_resp.c: RESPST_ERR_LENGTH). A shared queue's request does fail.
+    """
     cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
     srqn = qp.srq.handle if qp.srq is not None else 0
     assert cq is not None
@@ -120,11 +124,15 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
             _wait_for_room(hca, qp, TakenWqe(wqe, cq, srqn), datagram, origin, error)
         else:
             stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
-        return
+        return True
     if left:
         why = f"shorter than {length} bytes"
-        stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
-        return
+        if qp.srq is not None or qp.rq is None:
+            stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
+            return True
+        log.debug("%r: a datagram is dropped: request %d is %s", qp, wqe.index, why)
+        qp.rq.give_back(wqe)
+        return False
     header, flags, tag = hca.link.describe(datagram, origin)
     copy(target, (memoryview(header), *datagram.data))
     immediate = origin.pkey if qp.st is _QP1 else datagram.immediate
@@ -135,6 +143,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     )  # fmt: skip
     checked = ipoib.checked(b"".join(datagram.data)) if qp.is_ipoib else 0
     completions.complete_receive(hca, cq, qp, opcode, received, hds_ip_ext=checked)
+    return True
 
 
 def _wait_for_room(

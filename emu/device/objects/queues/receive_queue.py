@@ -125,6 +125,9 @@ class RecvRing(RecvQueue):
         self._taken = (index + 1) & _COUNTER_MASK
         return RecvWqe(index, scatter_list(wqe), self._pd)
 
+    def give_back(self, wqe: RecvWqe) -> None:
+        self._taken = wqe.index
+
 
 class PacketRing(RecvQueue):
     """The receive queue of packets, used in order. It reads several requests at once.
