@@ -10,8 +10,8 @@ reasons.toml why they are not the same where they are not. Linux 6.12 in both, w
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatch
@@ -254,7 +254,9 @@ def measure() -> dict[str, dict[str, Facts]]:
 
 def main() -> None:
     """Write what the command says."""
-    if sys.argv[1:] != ["--table"]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--table", action="store_true", help="boot no guest: README.md alone")
+    if not parser.parse_args().table:
         HERE.write_text(tomli_w.dumps(measure()))
     PAGE.write_text(page(tomllib.loads(HERE.read_text())))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -27,6 +28,15 @@ UNLIKE = [
     for card in EXAMPLE.cards()
     for name, *_ in EXAMPLE.differences(card, HERE[card["device"]][card["tool"]])
 ]
+
+
+@pytest.mark.parametrize("word", ["--help", "--tabel"])
+def test_other_words_boot_no_guest(word, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["compare.py", word])
+    monkeypatch.setattr(EXAMPLE, "measure", lambda: pytest.fail("it boots a guest"))
+    with pytest.raises(SystemExit):
+        EXAMPLE.main()
+    assert "--table" in "".join(capsys.readouterr())
 
 
 def test_the_page_is_up_to_date():
