@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 
 import click
 
@@ -12,6 +11,8 @@ from emu.host.user_error import UserError
 
 def table_of(words: tuple[str, ...], what: str) -> dict[str, object]:
     """The table that words describe; a value is TOML, or plain text. ``what`` it should be."""
+    import tomllib  # which `exec` has no use for
+
     lines = []
     for word in words:
         key, equals, value = word.partition("=")
@@ -25,6 +26,8 @@ def table_of(words: tuple[str, ...], what: str) -> dict[str, object]:
 
 
 def _line(key: str, value: str) -> str:
+    import tomllib
+
     plain = f"{key} = {value}"
     try:
         tomllib.loads(plain)

@@ -23,6 +23,7 @@ from emu.guests.errors import (
 )
 from emu.guests.guest import console, dump
 from emu.guests.guest.server import RECORD_NAME
+from emu.guests.guest.states import BOOTING, OFF, PANICKED, UP
 from emu.guests.guest.uml_vm import UmlVm
 from emu.guests.guest.vm import Served, Vm
 from emu.guests.guest.watch import Stay
@@ -31,8 +32,6 @@ from emu.guests.options import GuestOptions
 
 logger = logging.getLogger(__name__)
 
-UP, BOOTING, PANICKED, OFF = STATES = ("up", "booting", "panicked", "off")
-"""What a guest's state can be."""
 _MODPROBE_TIMEOUT = 60.0
 _MARKS = 5
 
@@ -275,7 +274,7 @@ class Guest:
 
     @property
     def state(self) -> str:
-        """One of :data:`STATES`; without ``options.stays`` none of those after the first two."""
+        """One of ``STATES`` (states.py); without ``options.stays`` one of the first two."""
         if self._ending is not None:
             return PANICKED if isinstance(self._ending, GuestPanicError) else OFF
         is_ready = self._channel is not None and self._channel.is_ready

@@ -12,7 +12,7 @@ from pathlib import Path
 from emu.guests.channel.channel import GuestChannel
 from emu.guests.channel.job import Job
 from emu.guests.errors import GuestError, LabError
-from emu.guests.guest.guest import OFF, PANICKED
+from emu.guests.guest.states import OFF, PANICKED
 from emu.guests.named import running
 from emu.host.printable import printable
 

@@ -39,7 +39,7 @@ class Inhabitant(Protocol):
 
     @property
     def state(self) -> str:
-        """Whether it takes commands, in a word (:data:`emu.guests.guest.guest.STATES`)."""
+        """Whether it takes commands, in a word (:data:`emu.guests.guest.states.STATES`)."""
 
     @property
     def control_socket(self) -> Path:

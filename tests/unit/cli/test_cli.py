@@ -75,6 +75,23 @@ def test_nothing_heavy_is_imported_before_a_command_is_chosen():
     assert output.stdout.strip() == str(loaded)
 
 
+def test_exec_loads_nothing_that_boots_a_guest():
+    """It is typed again and again; images, QEMU and the server take a tenth of a second to load."""
+    code = "import sys, emu.cli.runs.execute; print(*sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    heavy = (
+        "emu.server",
+        "emu.guests.image",
+        "emu.guests.machine",
+        "emu.device",
+        "rich",
+        "tomllib",
+    )
+    assert [name for name in output.stdout.split() if name.startswith(heavy)] == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -16,7 +16,7 @@ from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.progress import working
 from emu.guests.errors import LabError
-from emu.guests.guest.guest import UP
+from emu.guests.guest.states import UP
 from emu.guests.named import attach, hosts, keeper, running, topology
 from emu.host.printable import printable
 
