@@ -1,0 +1,30 @@
+"""examples/kubernetes: what device plugins look up of eight functions in one guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emu.guests.options.guest import DEFAULT_DEVICE
+
+pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "kubernetes"
+FUNCTIONS = 8
+
+
+def test_a_node_of_eight(boot):
+    """Six with an Ethernet port and two with InfiniBand, each with device files of its own."""
+    devices = (*("connectx6dx",) * (FUNCTIONS - 2), *(DEFAULT_DEVICE,) * 2)
+    guest = boot(devices=devices, share=EXAMPLE)
+    head, *rows, last = guest.run("sh /mnt/share/node.sh", timeout=300).check().stdout.splitlines()
+    assert last == f"kubernetes: {FUNCTIONS} functions"
+    nodes = [dict(zip(head.split(), row.split(), strict=True)) for row in rows]
+    assert [node["link"] for node in nodes] == ["Ethernet"] * 6 + ["InfiniBand"] * 2
+    assert {node["device"] for node in nodes} == {"101d", "101b"}
+    files = [name for node in nodes for name in node["files"].split(",") if name != "rdma_cm"]
+    assert len(set(files)) == len(files) == 2 * FUNCTIONS + 2  # InfiniBand has issm as well
+    assert len({node["netdev"] for node in nodes}) == FUNCTIONS
+    chosen = guest.run("VENDORS=8086 sh /mnt/share/node.sh").check().stdout.splitlines()
+    assert chosen[-1] == "kubernetes: 0 functions"
