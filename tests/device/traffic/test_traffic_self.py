@@ -25,17 +25,17 @@ def all_posted_is_consumed(qp):
     return qp.node.hca.qps.get(qp.qpn).sq.ci == qp.sent
 
 
-def test_datagram_that_is_too_long_for_the_sender(node, target):
+def test_datagram_that_stops_its_sender(node):
     """Its requests are flushed, the one that did it among them, and each is reported once."""
     qp = node.queue_pair(QpType.UD)
     qp.init(q_key=7, mtu=5, log_msg_max=12)
     qp.to_rtr(mtu=0, log_msg_max=0)
     qp.to_rts()
-    qp.post_recv(target.sge(0, 50))
+    qp.post_recv((4096, 0xBAD << 8, 0))
     to = {"dqp_dct": qp.qpn, "rlid": node.lid, "key": 7 << 32}
     sent = [qp.datagram(to, TEXT) for _ in range(3)]
     assert outcome(qp) == [
-        (CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_LENGTH_ERR, 0),
+        (CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_PROT_ERR, 0),
         *flushed(*sent),
     ]
     assert qp.state is QpState.ERR
