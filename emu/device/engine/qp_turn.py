@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from emu.device.engine.mr import page_faults
+from emu.device.engine.mr.rights import AccessError
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import pacing, send_requests
 from emu.device.engine.qp.flush import flush
@@ -29,6 +30,7 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import (
     SYNDROMES,
     Dropped,
+    Misplaced,
     Nak,
     NeedsPackets,
     Outcome,
@@ -216,6 +218,11 @@ def _fail_by_peer(hca: Hca, qp: Qp, wqe: Wqe, nak: Nak) -> None:
         send_requests.fail(hca, qp, wqe, Failure(SYNDROMES[nak.code], f"peer: {nak.why}"))
 
 
+def _fail_to_place(hca: Hca, qp: Qp, wqe: Wqe, misplaced: Misplaced) -> None:
+    assert isinstance(misplaced.error, AccessError)
+    send_requests.fail(hca, qp, wqe, Failure.of_access(misplaced.error, wqe.opcode))
+
+
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
     """RNR NAK: retry after the time that the responder gave (IBTA 9.7.5.2.8)."""
     qp.count("rnr_nak_retry_err")
@@ -272,6 +279,7 @@ _ACTIONS: Final[Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]]] = {
     AbsentPage: _wait_for_page,
     Held: _wait_for_peer,
     Nak: _fail_by_peer,
+    Misplaced: _fail_to_place,
     RnrNak: _wait_for_receiver,
     Dropped: _wait_for_answer,
     Unfinished: _go_on,

@@ -18,7 +18,15 @@ from emu.device.engine.rc.remote import begin_rdma
 from emu.device.engine.rc.responder import complete, execute, execute_atomic
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
-from emu.device.objects.queues.outcome import NEEDS_PACKETS, Dropped, InPieces, Nak, Outcome, RnrNak
+from emu.device.objects.queues.outcome import (
+    NEEDS_PACKETS,
+    Dropped,
+    InPieces,
+    Misplaced,
+    Nak,
+    Outcome,
+    RnrNak,
+)
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
@@ -116,9 +124,10 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     if message.most and (outcome is None or isinstance(outcome, InPieces)):
         qp.moving, message.wqe = message, wqe
         outcome = shares.move(hca, qp, node, peer, message)
-    if isinstance(outcome, (Nak, RnrNak)):
+    if isinstance(outcome, (Nak, RnrNak, Misplaced)):
         packets = -(-message.length // qp.mtu_bytes) or 1
-        count(hca.link, node.link, qp, message, packets, is_refused=True)
+        is_refused = not isinstance(outcome, Misplaced)
+        count(hca.link, node.link, qp, message, packets, is_refused=is_refused)
     return outcome
 
 
@@ -127,7 +136,8 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 
     InPieces when the message has begun but is too much for one call: then ``message.most`` is set,
     and the caller has to pass it by ``shares.move``. Nak or RnrNak; Dropped when there is no
-    response; Held when a page is absent: the caller has to pass the message again.
+    response; Held when a page is absent: the caller has to pass the message again. Misplaced when
+    the requester has no place for the answer.
     """
     if qp.state not in ESTABLISHED or qp.page_faults:
         refused = shares.check_ready(hca, qp)
@@ -142,11 +152,15 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
         data = begin_rdma(hca, qp, message)
         if isinstance(data, Outcome):
             return shares.divided(hca, qp, message, data)
+        if message.misplaced is not None:
+            return message.misplaced
         copy(message.reply, data)
         return None
     old = execute_atomic(hca, qp, message)
     if isinstance(old, Outcome):
         return old
+    if message.misplaced is not None:
+        return message.misplaced
     copy(message.reply, (memoryview(message.old_value.pack(old)),))
     return None
 

@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from emu.device.engine.mr.access import INLINE_KEY, listed_length, walk
-from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, LOCAL_WRITE, AccessError, Violation
+from emu.device.engine.mr.rights import (
+    ABSENT_PAGE,
+    IN_PIECES,
+    LOCAL_READ,
+    LOCAL_WRITE,
+    AccessError,
+    Violation,
+)
 from emu.device.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
+from emu.device.objects.queues.outcome import Misplaced
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -189,16 +197,21 @@ def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
 def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
     """The views behind a message's data segments; sets the message's length to theirs.
 
-    When they are too much for one call: returns () and sets ``message.most``.
+    When they are too much for one call: returns () and sets ``message.most``. An answer may not go
+    there: returns () and sets ``message.misplaced``, as nobody looks before it comes.
     """
     message.segments = segments = data_segments(wqe, at, need)
     most = hca.round.steps + STEPS_PER_ACCESS
     try:
         views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), most, wqe.buf)
     except AccessError as error:
-        if error.violation is not IN_PIECES:
+        if error.violation is IN_PIECES:
+            message.most = error.most
+        elif need & LOCAL_WRITE and error.violation is not ABSENT_PAGE:
+            message.misplaced = Misplaced(error)
+        else:
             raise
-        message.most, message.length = error.most, listed_length(hca, segments)
+        message.length = listed_length(hca, segments)
         return ()
     message.length = _ALL - left
     return views

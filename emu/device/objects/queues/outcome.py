@@ -86,6 +86,18 @@ class Unfinished(Outcome):
     __slots__ = ()
 
 
+class Misplaced(Outcome):
+    """The answer to a READ or an atomic cannot be written where its request says: ``error``.
+
+    The peer has done its part by then.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class NeedsPackets(Outcome):
     """The message cannot be handed to its peer: it has to go as packets, and all after it."""
 
