@@ -3,8 +3,9 @@
 Its ports are functions and uplinks: sockets, a passt, a TAP device, other processes of a fabric.
 A frame to a known address goes to one port, any other to all but its own. Two functions and no
 more are connected as by a cable: all that one sends reaches the other, whatever its addresses, as
-programs expect that send frames back as they are. VLAN tags are carried, and not looked at. Super-frames and frames with unfinished checksums pass as they are; each port
-makes of them what its peer can take.
+programs expect that send frames back as they are. VLAN tags are carried, and not looked at.
+Super-frames and frames with unfinished checksums pass as they are; each port makes of them what its
+peer can take.
 
 Source: IEEE 802.1Q 8.6 to 8.8 (forwarding, learning, ageing).
 """
