@@ -12,15 +12,20 @@ SECONDS = 400
 
 
 @pytest.mark.parametrize(
-    "device", ["connectx6", pytest.param("connectx6dx", marks=pytest.mark.slow)]
+    ("device", "datagrams"),
+    [("connectx6", 4), pytest.param("connectx6dx", 3, marks=pytest.mark.slow)],
 )
-def test_pingpong(boot, device):
-    """Connected endpoints, datagrams, and reliable datagrams made of connected ones."""
+def test_pingpong(boot, device, datagrams):
+    """Connected endpoints, datagrams, and reliable datagrams made of connected ones.
+
+    Of the sizes 64, 256, 1024, 4096 and so on, datagrams have those up to the path's MTU: 4096, or
+    1024 on Ethernet with frames of 1500 bytes.
+    """
     guest = boot(devices=(device,), packages=("libfabric-bin",), share=EXAMPLES)
     log = KernelLog(guest)
     assert guest.run("sh /mnt/share/pingpong.sh", timeout=SECONDS).check().stdout.splitlines() == [
         "libfabric: msg over verbs: 6 sizes",
-        "libfabric: dgram over verbs: 4 sizes",
+        f"libfabric: dgram over verbs: {datagrams} sizes",
         "libfabric: rdm over verbs;ofi_rxm: 6 sizes",
     ]
     assert log.complaints() == []
