@@ -276,12 +276,27 @@ def test_atomic_that_is_not_aligned(channel, source, target, bystander, op, offs
     assert not any(target.read())
 
 
-@pytest.mark.parametrize("room", [0, 4, 16])
+@pytest.mark.parametrize("room", [0, 4, 7])
 def test_atomic_answer_is_eight_bytes(channel, source, target, room):
     segments = [RADDR.pack(target.va, target.key), ATOMIC.pack(1, 0)]
     channel.sender.post(0x12, *segments, *([DATA.pack(*source.sge(0, room))] if room else []))
     assert channel.failure() == CqeSyndrome.LOCAL_QP_OP_ERR
     assert not any(target.read())
+
+
+@pytest.mark.parametrize("pieces", [(9,), (16,), (3, 100), (8, 8)])
+def test_atomic_answer_with_more_room_than_it_takes(channel, source, target, pieces):
+    """Real cards write eight bytes and leave the rest of the data segments alone."""
+    target.write((41).to_bytes(8, "little"))
+    before, ends = source.read(), [sum(pieces[: at + 1]) for at in range(len(pieces))]
+    sges = [source.sge(end - size, size) for end, size in zip(ends, pieces, strict=True)]
+    segments = [RADDR.pack(target.va, target.key), ATOMIC.pack(1, 0)]
+    channel.sender.post(0x12, *segments, *(DATA.pack(*sge) for sge in sges))
+    channel.settle()
+    (done,) = channel.sent()
+    assert (done.syndrome, done.byte_cnt) == (0, 8)
+    assert source.read() == (41).to_bytes(8, "little") + before[8:]
+    assert target.read(0, 8) == (42).to_bytes(8, "little")
 
 
 @pytest.mark.parametrize("wrong", ["unknown", "other domain", "no domain"])
