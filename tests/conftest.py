@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,10 @@ pytest.register_assert_rewrite("helpers")  # an assert in there shows its values
 # How long an example takes says more about the host than about the code.
 settings.register_profile("mlx5emu", deadline=None)
 settings.load_profile("mlx5emu")
+
+# What is drawn on a terminal depends on these, which are whoever's that starts the tests.
+for _name in ("TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 GUEST_TEST_TIMEOUT = 900  # seconds; the first one may build an image
 
