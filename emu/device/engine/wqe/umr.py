@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.checks import bind_to_owner, is_bound_to
+from emu.device.engine.mr.checks import bind_to_owner, is_for
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.wqe import key_options
 from emu.device.engine.wqe.key_options import BindError
@@ -164,11 +164,14 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
         raise BindError(f"{mkey!r} is not free")
     if flags & _MUST_NOT_BE_FREE and mkey.free:
         raise BindError(f"{mkey!r} is free")
-    if flags & _CHECK_QPN and not is_bound_to(hca, mkey, qp.handle):
-        # A key of no queue pair, such as a window of type 1 or one that is not bound, does not pass
-        # either: libibverbs invalidates, and binds windows of type 2 to no bytes, with this check,
-        # and both are errors then (IBTA 10.6.7.2.2; qp.c of rdma-core: set_umr_control_seg).
-        raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
+    if flags & _CHECK_QPN:
+        # libmlx5 invalidates by this, and binds windows of type 2 to no bytes (qp.c:
+        # set_umr_control_seg). A window that is not bound does not pass, as rdma-unit-test says of
+        # ConnectX; a key that any queue pair may use does (rdma-core: test_mlx5_mkey.py).
+        if mkey.free:
+            raise BindError(f"{mkey!r} is free")
+        if not is_for(hca, mkey, qp.handle):
+            raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
     return mkey
 
 
