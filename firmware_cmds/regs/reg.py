@@ -124,7 +124,7 @@ def access_register(hca: Hca, cmd: layout.AccessRegisterIn, out: layout.AccessRe
             Status.BAD_OUTP_LEN_ERR, "output is too short for the register", f"{room} of {size}"
         )
     if register.is_open:
-        size = room
+        size = max(size, room)
     view = register.layout.view(bytearray(given).ljust(size, b"\0"))
     access(meant(hca, view, register.scope), view)
     at = layout.access_register_out.size

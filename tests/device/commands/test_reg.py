@@ -203,6 +203,9 @@ def test_front_of_a_register(driver, refused, register, op_mod):
     for room in (4, size - 4):
         front = driver.must(Op.ACCESS_REG, **access(register, op_mod, size, room)).raw
         assert front == whole[: len(front)]
+    for given in (4, size - 4):
+        answer = driver.command(Op.ACCESS_REG, **access(register, op_mod, given, room=4))
+        assert answer.status in (Status.OK, Status.BAD_PARAM_ERR)  # what is missing counts as zero
 
 
 @pytest.mark.parametrize("register", REGISTERS, ids=lambda register: RegId(register).name)
