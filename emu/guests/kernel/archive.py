@@ -25,6 +25,17 @@ _FILES = re.compile(r"\./(boot|(usr/)?lib/modules)/.*")
 _KNOWN = re.compile(r"^kernel: linux-image-(\d+(?:\.\d+){1,2})[-+.~0-9a-z]*-amd64$", re.MULTILINE)
 _FEW = 4
 
+UNPACK_ONLY = (
+    "--variant=extract",
+    '--aptopt=Acquire::Languages "none"',
+    '--aptopt=APT::Install-Recommends "false"',
+    '--aptopt=Acquire::Check-Valid-Until "false"',
+)
+"""mmdebstrap's words for a kernel's packages, which are unpacked and not installed.
+
+The expired Release file of an archive's old snapshot is no obstacle, as for images.
+"""
+
 
 def suites_of(name: str, suite: str) -> tuple[str, ...]:
     """Where a name's packages come from: a version from every suite, a flavour from ``suite``."""
@@ -46,13 +57,10 @@ def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
     pattern, suites = package_pattern(name), suites_of(name, suite)
     script = resources.files(__package__).joinpath("newest.sh").read_text()
     log = cache.cache_dir() / "build-kernel.log"
-    # The expired Release file of an archive's old snapshot is no obstacle, as for images.
     bootstrap_files(
         [
-            *("--variant=extract", f"--extract-hook={script.replace('@PATTERN@', pattern)}"),
-            '--aptopt=Acquire::Languages "none"',
-            '--aptopt=APT::Install-Recommends "false"',
-            '--aptopt=Acquire::Check-Valid-Until "false"',
+            *UNPACK_ONLY,
+            f"--extract-hook={script.replace('@PATTERN@', pattern)}",
         ],
         suites[-1],
         [*map(source_line, suites)],

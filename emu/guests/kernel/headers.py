@@ -15,6 +15,7 @@ from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
+from emu.guests.kernel.archive import UNPACK_ONLY
 
 _PROGRAMS = (
     *("base-files", "coreutils", "dash", "diffutils", "findutils", "grep", "kmod", "make", "mawk"),
@@ -58,11 +59,9 @@ def source(release: str) -> str:
 def _fetch(release: str, suites: Sequence[str], work: Path, progress: Progress | None) -> None:
     bootstrap_files(
         [
-            *("--variant=extract", f"--extract-hook={_AWK}"),
+            *UNPACK_ONLY,
+            f"--extract-hook={_AWK}",
             f"--include={','.join((f'linux-headers-{release}', *_PROGRAMS))}",
-            '--aptopt=Acquire::Languages "none"',
-            '--aptopt=APT::Install-Recommends "false"',
-            '--aptopt=Acquire::Check-Valid-Until "false"',
         ],
         suites[-1],
         [*map(source_line, suites)],
