@@ -12,7 +12,7 @@ from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.reservations import Reservations
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
-from emu.device.objects.object import DRIVER_UID, holding
+from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.receive_queue import (
     PacketRing,
@@ -29,6 +29,7 @@ from firmware_cmds.objects.wq import (
     check_transition,
     real_time,
     refuse_set,
+    refuse_to_processes,
     user_index,
     work_queue,
 )
@@ -80,8 +81,7 @@ def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Port
     """
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
     refuse_set(ctx, _NOT_BUILT)
-    if hca.caller.uid != DRIVER_UID:
-        refuse_set(ctx, ("rlky",))
+    refuse_to_processes(hca, ctx, ("rlky",))
     _check_fcs(hca.caps, ctx)
     if ctx.state != RqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")

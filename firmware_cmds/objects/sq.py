@@ -9,7 +9,7 @@ from emu.device.engine.eth import pacing, queues
 from emu.device.errors import CmdError
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Tis
-from emu.device.objects.object import DRIVER_UID, holding
+from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
@@ -18,6 +18,7 @@ from firmware_cmds.objects.wq import (
     check_transition,
     real_time,
     refuse_set,
+    refuse_to_processes,
     user_index,
     work_queue,
 )
@@ -43,8 +44,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq
     refuse_set(ctx, _NOT_BUILT)
-    if hca.caller.uid != DRIVER_UID:
-        refuse_set(ctx, _REACHES_ALL)
+    refuse_to_processes(hca, ctx, _REACHES_ALL)
     if ctx.state != SqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:

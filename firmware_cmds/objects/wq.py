@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.memory.umem import Umem
-from emu.device.objects.object import holding
+from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.umem import buffer_in, record_in
@@ -91,6 +91,12 @@ def refuse_set(ctx: View, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when the context asks for something that is not built."""
     if name := first_set(ctx, names):
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
+
+
+def refuse_to_processes(hca: Hca, ctx: View, names: tuple[str, ...]) -> None:
+    """Raise BAD_PARAM_ERR when a process asks for what only the driver's own queues may have."""
+    if hca.caller.uid != DRIVER_UID:
+        refuse_set(ctx, names)
 
 
 def work_queue(hca: Hca, wq: Wq) -> Portions[WorkQueue]:

@@ -42,7 +42,7 @@ class Queue:
 
     __slots__ = (
         "began", "completions", "ended", "errors", "function", "kind", "number", "others",
-        "refused", "requests", "service", "states",
+        "requests", "service", "states",
     )  # fmt: skip
 
     def __init__(self, function: int, kind: str, number: int, began: bool) -> None:

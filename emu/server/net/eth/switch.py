@@ -59,6 +59,7 @@ class SegmentSwitch:
         """Plug something in."""
         self._ports[port] = None
         self._count_ports()
+        self.changes += 1
 
     def remove(self, port: SegmentPort) -> None:
         """Pull something out, and forget the addresses behind it."""
@@ -70,7 +71,6 @@ class SegmentSwitch:
         self._is_cable = len(self._ports) == _CABLE and not any(
             port.is_uplink for port in self._ports
         )
-        self.changes += 1
 
     def forget(self, port: SegmentPort) -> None:
         """A port has gone down or has new addresses: learn anew what is behind it."""
