@@ -178,3 +178,20 @@ def query_adapter(hca: Hca, cmd: layout.QueryAdapterIn, out: layout.QueryAdapter
     block = out.query_adapter_struct
     block.ieee_vendor_id = MELLANOX_OUI
     block.vsd_contd_psid = hca.model.psid.encode().ljust(16, b"\0")
+
+
+@command(
+    Op.SET_DRIVER_VERSION,
+    layout.set_driver_version_in,
+    layout.set_driver_version_out,
+    privileged=True,
+)
+def set_driver_version(
+    hca: Hca, cmd: layout.SetDriverVersionIn, out: layout.SetDriverVersionOut
+) -> None:
+    """Keep what the driver calls itself ("Linux,mlx5_core,6.12.107"), for ``mlx5emu status``.
+
+    OpenBSD's if_mcx.c and illumos' mlxcx give up when it is refused.
+    """
+    name = bytes(cmd.driver_version).partition(b"\0")[0]
+    hca.driver = name.decode("ascii", errors="backslashreplace")

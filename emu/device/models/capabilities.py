@@ -119,6 +119,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Fast teardown, for a machine that goes down (core/main.c: shutdown).
         "fast_teardown": 1,
         "force_teardown": 1,
+        # The driver says what it is called (core/main.c: mlx5_set_driver_version).
+        "driver_version": 1,
         # Registers about the firmware, of which devlink shows the version.
         "mcam_reg": 1,
         # Events about cables, heat, and the slot's power.

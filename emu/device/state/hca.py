@@ -149,6 +149,8 @@ class Hca(ObjectTables):
         self.remains = remains if remains is not None else Remains()
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
+        self.driver = ""
+        """What the driver calls itself (SET_DRIVER_VERSION); empty if it has not said so."""
         self.internal_errors = 0
         self.error_completions = 0
         """CQEs of failed requests, flushed ones included."""
@@ -274,6 +276,7 @@ class Hca(ObjectTables):
     def initialize(self) -> None:
         """INIT_HCA: the driver's capability choices take effect."""
         self.make_tables()
+        self.driver = ""
         self.state = HcaState.INITIALIZED
 
     def forget_views(self) -> None:

@@ -13,6 +13,9 @@ from layouts.function import caps
 if TYPE_CHECKING:
     from layouts.function.caps import CmdHcaCap
 
+NAME = b"mlx5emu,emu.driver"
+"""What the driver calls itself."""
+
 _CURRENT = CapMode.CUR
 
 
@@ -46,6 +49,8 @@ class BringUp(EventQueues):
             self.choose_paging()
         self.give_pages(self.must(Op.QUERY_PAGES, op_mod=BootPages.INIT).num_pages)
         self.must(Op.INIT_HCA)
+        if self.caps.driver_version:
+            self.must(Op.SET_DRIVER_VERSION, driver_version=NAME.ljust(64, b"\0"))
         self.must(Op.QUERY_ADAPTER)
         self.uar = self.must(Op.ALLOC_UAR).uar
         return self

@@ -33,6 +33,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
         "function": index,
         "model": function.model.name,
         "state": hca.state.name,
+        "driver": hca.driver,
         "guid": f"{vport.guid:#018x}",
         "address": vport.address,
         "link": hca.port.link_state,

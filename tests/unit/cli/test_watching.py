@@ -124,9 +124,10 @@ def test_two_functions_fit_a_terminal(server, monkeypatch, words):
     assert "4.0 MiB of 4.0 GiB held" in out.getvalue()
 
 
-def test_a_manager_says_what_its_switch_and_lag_do(server, monkeypatch):
+def test_a_function_says_what_its_driver_switch_and_lag_are(server, monkeypatch):
     told = two_functions()
     sfs = [{"function_id": 0x8000, "sfnum": 7, "state": "IN_USE", "objects": 93}]
+    told["functions"][0]["driver"] = "Linux,\x1bmlx5_core,6.12.107"
     told["functions"][0]["switch"] = {"decides": True, "sfs": sfs}
     told["functions"][1]["switch"] = {"decides": False, "sfs": []}
     told["functions"][1]["steering_entries"] = {"too many entries": 1234}
@@ -136,6 +137,7 @@ def test_a_manager_says_what_its_switch_and_lag_do(server, monkeypatch):
     monkeypatch.setattr(status_command, "console", lambda: Console(width=80, file=out))
     assert CliRunner().invoke(main, ["status"]).exit_code == 0
     lines = out.getvalue().splitlines()
+    assert "function 0: driver: Linux,\\x1bmlx5_core,6.12.107" in lines
     assert "function 0: its FDB decides (switchdev)" in lines
     assert "function 0: sub-function 0x8000: sfnum 7, IN_USE, 93 objects" in lines
     assert "function 15: its switch has no FDB (legacy)" in lines

@@ -126,7 +126,9 @@ def _segment(segment: Mapping[str, Any]) -> Table:
 
 
 def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
-    """Its embedded switch, sub-functions, software's tables, and the LAG that it is master of."""
+    """Its driver, switch, sub-functions, software's tables, and the LAG that it is master of."""
+    if driver := function.get("driver"):
+        yield f"driver: {one_line(driver)}"
     if switch := function.get("switch"):
         yield (
             "its FDB decides (switchdev)" if switch["decides"] else "its switch has no FDB (legacy)"
