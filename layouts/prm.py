@@ -128,7 +128,8 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
     def named_size(self, besides: str = "") -> int:
         """Bytes up to the end of the last named field's word, or to where a tail begins.
 
-        What lies behind is reserved. The field ``besides`` is left out of account.
+        What lies behind is reserved. The field ``besides`` (``structure.field`` for one inside a
+        field), and what lies behind it, is left out of account.
         """
         return -(-_named_bits(self, besides) // _WORD_BITS) * _WORD_BITS // 8
 
@@ -171,14 +172,18 @@ def _walk(fields: tuple[Any, ...]) -> Iterator[Field]:
 
 def _named_bits(prm: Prm, besides: str = "") -> int:
     """Bits up to the end of the last named field, also of the structure that a field may hold."""
-    return max(
-        (
-            field.offset + (_named_bits(field.kind) if isinstance(field.kind, Prm) else field.width)
-            for field in prm.fields
-            if field.name != besides
-        ),
-        default=0,
-    )
+    name, _, inner = besides.partition(".")
+    end = 0
+    for field in prm.fields:
+        is_it = field.name == name
+        if is_it and not inner:
+            break
+        within = inner if is_it else ""
+        width = _named_bits(field.kind, within) if isinstance(field.kind, Prm) else field.width
+        end = max(end, field.offset + width)
+        if is_it:
+            break
+    return end
 
 
 def _tail_step(prm: Prm) -> int:

@@ -29,6 +29,10 @@ _SET, _DISCONNECT = 0, 1
 _NORMAL, _LAG_DEMUX = 0, 1
 """op_mod of CREATE_FLOW_TABLE (core/fs_cmd.c: mlx5_cmd_create_flow_table)."""
 
+_NEWER = "flow_table_context.sw_owner_icm_root_1"
+"""Where the context of a driver that knows no software steering ends, or somewhere behind
+(OpenBSD's if_mcx.c)."""
+
 _NOT_BUILT = ("rtc_valid",)
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
 
@@ -131,7 +135,11 @@ def _lag_next(
 
 
 @command(
-    Op.CREATE_FLOW_TABLE, layout.create_flow_table_in, layout.create_flow_table_out, of_vports=True
+    Op.CREATE_FLOW_TABLE,
+    layout.create_flow_table_in,
+    layout.create_flow_table_out,
+    newer=_NEWER,
+    of_vports=True,
 )
 def create_flow_table(
     hca: Hca, cmd: layout.CreateFlowTableIn, out: layout.CreateFlowTableOut
@@ -169,7 +177,11 @@ def create_flow_table(
 
 
 @command(
-    Op.MODIFY_FLOW_TABLE, layout.modify_flow_table_in, layout.modify_flow_table_out, of_vports=True
+    Op.MODIFY_FLOW_TABLE,
+    layout.modify_flow_table_in,
+    layout.modify_flow_table_out,
+    newer=_NEWER,
+    of_vports=True,
 )
 def modify_flow_table(
     hca: Hca, cmd: layout.ModifyFlowTableIn, out: layout.ModifyFlowTableOut

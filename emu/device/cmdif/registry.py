@@ -64,7 +64,8 @@ class Command:
     """The earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
     newer: str = ""
-    """An input field that drivers leave out if they are older than it."""
+    """An input field that drivers leave out, with what is behind it, if they are older than it;
+    ``structure.field`` for one inside a field."""
     privileged: bool = False
     """Only the driver itself may send it; with the uid of a user context it is refused."""
     of_others: bool = False

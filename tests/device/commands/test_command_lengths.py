@@ -39,6 +39,8 @@ def test_what_is_missing_counts_as_zero(pair, command):
     [
         (Op.SET_HCA_CAP, 16, 16),
         (Op.INIT_HCA, 16, 16),
+        (Op.CREATE_FLOW_TABLE, 36, 16),
+        (Op.MODIFY_FLOW_TABLE, 36, 16),
         (Op.QUERY_HCA_CAP, 16, 16),
         (Op.RST2INIT_QP, 256, 16),
         (Op.CREATE_CQ, 272, 16),

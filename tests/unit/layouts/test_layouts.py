@@ -260,3 +260,12 @@ class TestFieldsTogether:
     def test_only_neighbours(self, names):
         with pytest.raises(TypeError, match="does not follow"):
             self.entry.together(*names)
+
+
+def test_named_size_without_what_is_newer():
+    """A field and all behind it left out, also one of a structure inside."""
+    inner = Prm("inner", "old" / bits(32), "new" / bits(32))
+    outer = Prm("outer", "a" / bits(32), "one" / inner, "b" / bits(8), rsvd(56))
+    assert [outer.named_size(name) for name in ("", "b", "one", "one.new", "one.old")] == [
+        16, 12, 4, 8, 4,
+    ]  # fmt: skip
