@@ -34,11 +34,7 @@ _OUT_LENGTH: Final = DeliveryStat.OUT_LENGTH_ERR
 def take(
     hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: CmdLayout
 ) -> Portions[CommandRequest]:
-    """Check the entry and both mailbox chains. Raises DeliveryError.
-
-    Without a mailbox the input is what the entry has, whatever its length: iPXE's golan.c gives
-    2RST_QP the length of a context, and none.
-    """
+    """Check the entry and both mailbox chains. Raises DeliveryError."""
     kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
     if kind != CMD_TYPE_PCIE:
         raise DeliveryError(DeliveryStat.CMD_DESCR_ERR, f"command type {kind:#x}")
@@ -49,7 +45,7 @@ def take(
     memory = hca.memory
     in_blocks: list[int] = []
     out_blocks: list[int] = []
-    if inlen > INLINE_BYTES and (in_ptr or inlen > mailbox.MAX_COMMAND_BYTES):
+    if inlen > INLINE_BYTES:
         in_blocks = yield from mailbox.walk(memory, in_ptr, inlen, token, _IN_LENGTH)
     if outlen > INLINE_BYTES:
         out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)

@@ -51,6 +51,10 @@ def walk(
     """The addresses of the blocks that carry ``length`` bytes beyond the inline ones.
 
     ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR; it identifies the side in the error raised.
+
+    The chain of an input may end before: iPXE's golan.c gives 2RST_QP the length of a context, and
+    no block; OpenBSD's if_mcx.c counts the page list of CREATE_SQ twice, and gives the blocks of
+    one. The input is what is there.
     """
     if length > MAX_COMMAND_BYTES:
         raise DeliveryError(side, f"{length} bytes are more than any command has")
@@ -64,6 +68,8 @@ def walk(
         if number and not number % BLOCKS_PER_PORTION:
             yield
         if not pointer:
+            if side is DeliveryStat.IN_LENGTH_ERR:
+                break
             raise DeliveryError(side, f"mailbox chain ends before block {number}")
         if pointer % _ALIGNMENT:
             raise DeliveryError(misaligned, f"mailbox block {number} at {pointer:#x}")

@@ -59,11 +59,17 @@ def test_as_many_blocks_as_the_length_needs(memory, side, length, count):
     assert finish(walk(memory, blocks[0], length, TOKEN, side)) == blocks[:count]
 
 
-@pytest.mark.parametrize("side", [IN, OUT])
-def test_chain_that_ends_early(memory, side):
+def test_output_chain_that_ends_early(memory):
     blocks = chain(memory, 2)
-    assert refusal(memory, blocks[0], 16 + 1025, TOKEN, side) == side
-    assert refusal(memory, 0, 17, TOKEN, side) == side
+    assert refusal(memory, blocks[0], 16 + 1025, TOKEN, OUT) == OUT
+    assert refusal(memory, 0, 17, TOKEN, OUT) == OUT
+
+
+def test_input_is_what_its_chain_has(memory):
+    blocks = chain(memory, 2)
+    assert finish(walk(memory, blocks[0], 16 + 1025, TOKEN, IN)) == blocks
+    assert finish(walk(memory, 0, 17, TOKEN, IN)) == []
+    assert len(finish(gather(memory, bytes(16), blocks, 16 + 1025))) == 16 + 1024
 
 
 @pytest.mark.parametrize("side", [IN, OUT])
