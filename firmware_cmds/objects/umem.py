@@ -142,9 +142,16 @@ class NamesRecord(Protocol):
     dbr_umem_id: int
 
 
-def record_in(hca: Hca, ctx: NamesRecord) -> tuple[int, tuple[Umem, ...]]:
-    """The address of a queue's doorbell record, and the user memory that it lies in."""
+def record_in(
+    hca: Hca, ctx: NamesRecord, *, is_rounded: bool = False
+) -> tuple[int, tuple[Umem, ...]]:
+    """The address of a queue's doorbell record, and the user memory that it lies in.
+
+    ``is_rounded``: the address is that of a word of the record.
+    """
     address = ctx.dbr_addr
+    if is_rounded:
+        address -= address % DOORBELL_RECORD_BYTES
     held: tuple[Umem, ...] = ()
     if ctx.dbr_umem_valid:
         size = DOORBELL_RECORD_BYTES

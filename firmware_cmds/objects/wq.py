@@ -99,8 +99,11 @@ def refuse_to_processes(hca: Hca, ctx: View, names: tuple[str, ...]) -> None:
         refuse_set(ctx, names)
 
 
-def work_queue(hca: Hca, wq: Wq) -> Portions[WorkQueue]:
+def work_queue(hca: Hca, wq: Wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
     """The queue that the context and the page list behind it describe.
+
+    OpenBSD's if_mcx.c gives a send queue the address of its record's second word, where it writes
+    the producer counter; adapters work with it, as they ignore the low bits.
 
     The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz.
     """
@@ -108,7 +111,7 @@ def work_queue(hca: Hca, wq: Wq) -> Portions[WorkQueue]:
     if wq.log_wq_sz > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "log_wq_sz above log_max_qp_sz", f"{wq.log_wq_sz}")
     size = 1 << wq.log_wq_sz + wq.log_wq_stride
-    dbr_addr, umems = record_in(hca, wq)
+    dbr_addr, umems = record_in(hca, wq, is_rounded=is_sq)
     if wq.wq_umem_valid:
         buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
         umems = (*umems, umem)

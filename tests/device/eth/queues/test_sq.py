@@ -37,6 +37,18 @@ def test_query_shows_the_context(node, cq):
     assert (ctx.state, ctx.wq.hw_counter) == (RDY, 3)
 
 
+def test_record_by_its_second_word(node):
+    """OpenBSD's if_mcx.c names the word that it writes its counter to."""
+    sq = SendQueue(node, ready=False)
+    fields, ring = sq_fields(node.driver, node.pdn, sq.cq.cqn)
+    fields["ctx"]["wq"]["dbr_addr"] += 4
+    sq.sqn, sq.ring = node.driver.must(Op.CREATE_SQ, **fields).sqn, ring
+    sq.modify(RDY)
+    sq.nop()
+    node.settle()
+    assert len(sq.cq.drain()) == 1
+
+
 def test_number_is_no_queue_pairs(node, cq):
     """A send doorbell names either by its number."""
     numbers = [SendQueue(node, cq=cq).sqn, node.queue_pair().qpn, SendQueue(node, cq=cq).sqn]
