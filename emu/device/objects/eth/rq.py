@@ -93,8 +93,14 @@ class Rq(Queue):
         self.scatters_fcs = bool(self.ctx.scatter_fcs)
 
     def encode(self) -> None:
-        """Write the values that the engine has changed back into the context, for a query."""
+        """Write the values that the engine has changed back into the context, for a query.
+
+        OpenBSD's if_mcx.c shows the counters of a queue (kstat).
+        """
         self.ctx.state = self.state
+        if self.rmp is None:
+            self.ctx.wq.hw_counter = self.queue.taken
+            self.ctx.wq.sw_counter = self.queue.produced()
 
     @property
     def size_frames(self) -> int:

@@ -95,6 +95,7 @@ class Sq(Queue):
         """Write the values that the engine has changed back into the context, for a query."""
         self.ctx.state = self.state
         self.ctx.wq.hw_counter = self.ring.ci
+        self.ctx.wq.sw_counter = self.ring.produced()
 
     def stop_waiting(self) -> None:
         """Forget the timer."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.geometry import RqGeometry
-from emu.device.ports import GuestMemory
+from emu.device.ports import DmaError, GuestMemory
 from layouts.rings.wqe import DATA, DS, NEXT
 
 if TYPE_CHECKING:
@@ -88,6 +88,15 @@ class RecvQueue:
     def is_used(self) -> bool:
         """Whether a request has been taken since RST; once in many it seems not so."""
         return self._taken != 0
+
+    def produced(self) -> int:
+        """The driver's counter in the doorbell record; the device's own if that is gone."""
+        try:
+            counter: int
+            (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
+        except DmaError:
+            return self._taken
+        return counter & _COUNTER_MASK
 
     def posted(self) -> int:
         """Number of posted requests; a counter further ahead than the ring's size means "full".

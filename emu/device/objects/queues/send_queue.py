@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from emu.device.objects.memory.pages import PageList
-from emu.device.ports import GuestMemory
+from emu.device.ports import DmaError, GuestMemory
 from layouts.rings.wqe import CTRL, DS, WQEBB
 
 _PRODUCER: Final = Struct(">I")
@@ -84,6 +84,16 @@ class SendRing:
     def follow_record(self) -> None:
         """A doorbell has come: from now on the record says how far the driver has posted."""
         self.posted = None
+
+    def produced(self) -> int:
+        """How far the driver has posted; as far as was executed if its counter is gone."""
+        producer: int | None = self.posted
+        if producer is None:
+            try:
+                (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
+            except DmaError:
+                producer = self.ci
+        return producer & _COUNTER_MASK
 
     def waiting(self) -> int:
         """Number of blocks that are posted and not executed yet. Raises DmaError.

@@ -28,6 +28,16 @@ def test_query_shows_the_context(node, driver, cq):
     assert rq.query().state == RDY
 
 
+def test_query_shows_the_counters(node, rq):
+    """What is posted, and what packets have taken (the kstats of OpenBSD's if_mcx.c)."""
+    rq.post((64, node.region(64).key, 0))
+    assert (rq.query().wq.sw_counter, rq.query().wq.hw_counter) == (1, 0)
+    rq.object.queue.take()
+    assert (rq.query().wq.sw_counter, rq.query().wq.hw_counter) == (1, 1)
+    node.memory.revoke(rq.ring.record)
+    assert (rq.query().wq.sw_counter, rq.query().wq.hw_counter) == (1, 1)
+
+
 def test_drop_queue_without_a_domain(node):
     """As mlx5e_alloc_drop_rq makes one: one WQE, which is never posted."""
     rq = ReceiveQueue(node, log_size=0, log_stride=4, wq={"pd": 0})

@@ -34,7 +34,9 @@ def test_query_shows_the_context(node, cq):
         sq.nop()
     node.settle()
     ctx = sq.query()
-    assert (ctx.state, ctx.wq.hw_counter) == (RDY, 3)
+    assert (ctx.state, ctx.wq.hw_counter, ctx.wq.sw_counter) == (RDY, 3, 3)
+    sq.nop(ring=False)
+    assert (sq.query().wq.hw_counter, sq.query().wq.sw_counter) == (3, 4)
 
 
 def test_record_by_its_second_word(node):
@@ -47,6 +49,14 @@ def test_record_by_its_second_word(node):
     sq.nop()
     node.settle()
     assert len(sq.cq.drain()) == 1
+
+
+def test_counter_whose_memory_is_gone(node):
+    sq = SendQueue(node)
+    sq.nop()
+    node.settle()
+    node.memory.revoke(sq.ring.record)
+    assert (sq.query().wq.hw_counter, sq.query().wq.sw_counter) == (1, 1)
 
 
 def test_number_is_no_queue_pairs(node, cq):
