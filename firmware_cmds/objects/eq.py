@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
-from emu.device.engine.events import board
+from emu.device.engine.events import board, interrupts
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import queue_buffer
 from emu.device.objects.queues.eq import Eq
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 WRITE_FAILURE = 0xA
 """eqc.status (MLX5_EQC_STATUS_EQ_WRITE_FAILURE)."""
+_WRITE, _READ = 0, 1
+"""op_mod of CONFIG_INT_MODERATION (MLX5_CONFIG_INT_MODERATION_IN_OP_MOD_*)."""
+_NS_PER_US = 1000
 STATE_FIRED = 0xA
 STATE_ARMED = 0x9
 
@@ -66,3 +69,25 @@ def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
     ctx.consumer_counter = eq.ci & 0xFFFFFF
     ctx.producer_counter = eq.pi & 0xFFFFFF
     out.event_bitmask = eq.events & 0xFFFF_FFFF_FFFF_FFFF
+
+
+@command(
+    Op.CONFIG_INT_MODERATION,
+    layout.config_int_moderation_in,
+    layout.config_int_moderation_out,
+    privileged=True,
+)
+def config_int_moderation(
+    hca: Hca, cmd: layout.ConfigIntModerationIn, out: layout.ConfigIntModerationOut
+) -> None:
+    """Set or return the shortest time between two interrupts of a vector, in microseconds."""
+    vector = cmd.int_vector
+    if vector >= MSIX_VECTORS:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"int_vector {vector}")
+    if cmd.op_mod == _WRITE:
+        interrupts.moderate(hca, vector, cmd.min_delay * _NS_PER_US)
+    elif cmd.op_mod != _READ:
+        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+    held = hca.vector_moderation.get(vector)
+    out.int_vector = vector
+    out.min_delay = held.delay_ns // _NS_PER_US if held is not None else 0

@@ -1,4 +1,4 @@
-"""Event queues: eqc, CREATE/QUERY/DESTROY_EQ.
+"""Event queues: eqc, CREATE/QUERY/DESTROY_EQ; how often interrupts come.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """
@@ -36,3 +36,13 @@ query_eq_out = Prm(
 
 destroy_eq_in = Prm("destroy_eq_in", *CMD_IN_NO_UID, rsvd(24), "eq_number" / bits(8), rsvd(32))
 destroy_eq_out = Prm("destroy_eq_out", *CMD_OUT, rsvd(64))
+
+config_int_moderation_in = Prm(
+    "config_int_moderation_in",
+    *CMD_IN_NO_UID, rsvd(4), "min_delay" / bits(12), "int_vector" / bits(16), rsvd(32),
+)
+
+config_int_moderation_out = Prm(
+    "config_int_moderation_out",
+    *CMD_OUT, rsvd(4), "min_delay" / bits(12), "int_vector" / bits(16), rsvd(32),
+)

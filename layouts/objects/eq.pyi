@@ -64,3 +64,19 @@ class DestroyEqOut(View):
     syndrome: int
 
 destroy_eq_out: Prm[DestroyEqOut]
+
+class ConfigIntModerationIn(View):
+    opcode: int
+    op_mod: int
+    min_delay: int
+    int_vector: int
+
+config_int_moderation_in: Prm[ConfigIntModerationIn]
+
+class ConfigIntModerationOut(View):
+    status: int
+    syndrome: int
+    min_delay: int
+    int_vector: int
+
+config_int_moderation_out: Prm[ConfigIntModerationOut]

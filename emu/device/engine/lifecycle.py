@@ -14,7 +14,7 @@ from emu.device import engine
 from emu.device.engine import vhca_state
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth import queues as eth_queues
-from emu.device.engine.events import board
+from emu.device.engine.events import board, interrupts
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
@@ -125,6 +125,7 @@ def quiesce(hca: Hca) -> None:
         while dynamic.end_some(dct):
             pass
     page_faults.cancel_all(hca)
+    interrupts.quiesce(hca)
     for pin in hca.pins:
         pin.stop()
     for copy in hca.copies.values():

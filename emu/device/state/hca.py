@@ -27,6 +27,7 @@ from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.page_fault import PageFaultTable
 from emu.device.objects.queues.queue import Queue
+from emu.device.objects.queues.vector_moderation import VectorModeration
 from emu.device.objects.remains import Remains
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
 from emu.device.port.eth.port import EthPort
@@ -211,6 +212,8 @@ class Hca(ObjectTables):
         for each one, whether it has been stopped."""
         self.rate_limits: dict[int, RateLimit] = {}
         """The table of packet pacing, by index."""
+        self.vector_moderation: dict[int, VectorModeration] = {}
+        """Interrupt vectors whose interrupts are kept apart."""
         self.pins = pins()
         """Where pulses go out and come in."""
         self.held_room = HeldRoom(self.ledger)

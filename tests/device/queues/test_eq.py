@@ -152,3 +152,87 @@ def test_every_eq_handle_can_be_used_and_no_more(driver):
         driver.create_eq(log_size=2)
     driver.destroy_eq(made[3])
     assert driver.create_eq(log_size=2) == made[3]
+
+
+class TestInterruptModeration:
+    """CONFIG_INT_MODERATION, which illumos' mlxcx asks for on each of its vectors."""
+
+    VECTOR, DELAY_US = 5, 100
+
+    def config(self, driver, delay=0, vector=VECTOR, op_mod=0):
+        answer = driver.must(
+            Op.CONFIG_INT_MODERATION, op_mod=op_mod, min_delay=delay, int_vector=vector
+        )
+        assert answer.int_vector == vector
+        return answer.min_delay
+
+    def wanted(self, queue):
+        """The driver has read, and wants the next interrupt; an event comes."""
+        queue.drain()
+        queue.raise_one()
+
+    def test_interrupts_are_kept_apart(self, driver, port_events, irqs, clock):
+        """The first comes at once; what wants to come too soon comes once, when it is time."""
+        assert self.config(driver, self.DELAY_US) == self.DELAY_US
+        self.wanted(port_events)
+        assert irqs.fired == [5]
+        self.wanted(port_events)
+        self.wanted(port_events)
+        clock.advance(99_000)
+        assert irqs.fired == [5]
+        clock.advance(1_000)
+        assert irqs.fired == [5, 5]
+        clock.advance(200_000)
+        self.wanted(port_events)
+        assert irqs.fired == [5, 5, 5]
+
+    def test_queues_of_a_vector_share_its_interrupts(self, driver, port_events, irqs, clock):
+        self.config(driver, self.DELAY_US)
+        other = driver.use_events(vector=self.VECTOR)
+        driver.must(Op.QUERY_ADAPTER)
+        self.wanted(port_events)
+        assert irqs.fired == [5]
+        assert other.next().type == EventType.CMD
+        clock.advance(100_000)
+        assert irqs.fired == [5, 5]
+
+    def test_another_vector_is_not_concerned(self, driver, port_events, irqs):
+        self.config(driver, self.DELAY_US, vector=6)
+        for _ in range(3):
+            self.wanted(port_events)
+        assert irqs.fired == [5, 5, 5]
+
+    def test_too_short_to_be_measured(self, driver, port_events, irqs):
+        self.config(driver, 8)
+        for _ in range(3):
+            self.wanted(port_events)
+        assert irqs.fired == [5, 5, 5]
+
+    @pytest.mark.parametrize("delay", [0, 0xFFF])
+    def test_new_setting_lets_go_what_waits(self, driver, port_events, irqs, clock, delay):
+        self.config(driver, self.DELAY_US)
+        self.wanted(port_events)
+        self.wanted(port_events)
+        assert self.config(driver, delay) == delay
+        assert irqs.fired == [5, 5]
+        clock.advance(10_000_000)
+        assert irqs.fired == [5, 5]
+
+    def test_setting_is_read(self, driver):
+        assert self.config(driver, op_mod=1) == 0
+        self.config(driver, self.DELAY_US)
+        assert self.config(driver, 7, op_mod=1) == self.DELAY_US
+        assert self.config(driver, vector=6, op_mod=1) == 0
+
+    def test_teardown_forgets(self, driver, port_events, irqs, clock, function):
+        self.config(driver, self.DELAY_US)
+        self.wanted(port_events)
+        self.wanted(port_events)
+        driver.must(Op.TEARDOWN_HCA)
+        clock.advance(1_000_000)
+        assert irqs.fired == [5]
+        assert not function.hca.vector_moderation
+
+    @pytest.mark.parametrize("fields", [{"int_vector": 64}, {"int_vector": 0xFFFF}, {"op_mod": 2}])
+    def test_refused(self, refused, fields):
+        refused(Status.BAD_PARAM_ERR, Op.CONFIG_INT_MODERATION, min_delay=10, **fields)

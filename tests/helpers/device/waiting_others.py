@@ -144,6 +144,19 @@ def event_that_moderation_holds_back(world):
 
 
 @case
+def interrupt_that_moderation_holds_back(world):
+    world.local()
+    for node in world.nodes:
+        driver = node.driver
+        driver.must(Op.CONFIG_INT_MODERATION, min_delay=4000, int_vector=7)
+        commands = driver.use_events(vector=7)
+        for _ in range(3):
+            driver.must(Op.QUERY_ADAPTER)
+            commands.drain()
+        assert node.hca.vector_moderation[7].timer is not None
+
+
+@case
 def broken_cq_whose_queues_are_being_stopped(world):
     channel = Channel(RC, *world.local().nodes)
     for node, cq in ((world.left, channel.sender.cq), (world.right, channel.recv_cq)):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import compression, entries
 from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.events.interrupts import UNMEASURED_NS
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.cq import Cq, Moderation
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MODERATION_UNMEASURED_NS: Final = 8_000
-"""A moderation period up to this is shorter than a host timer can measure: no delay.
-
-The driver's default starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
-"""
 ARM_SOLICITED: Final = 1 << 24
 _EVENT_DATA: Final = Struct(">24xI")
 _ARMED: Final = CqNotification.ARMED
@@ -125,7 +121,7 @@ def _notify(hca: Hca, cq: Cq, count: int) -> None:
         _fire(hca, cq)
         return
     held.entries += count
-    if held.entries >= held.max_count or held.period_ns <= MODERATION_UNMEASURED_NS:
+    if held.entries >= held.max_count or held.period_ns <= UNMEASURED_NS:
         _fire(hca, cq)
         return
     if held.starts_from_cqe:

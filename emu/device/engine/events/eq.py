@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.events import interrupts
 from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, DmaError
 from emu.device.state.points import FaultPoint
@@ -111,6 +112,4 @@ def _fire_if_armed(hca: Hca, eq: Eq) -> None:
     if not eq.armed:
         return
     eq.armed = False
-    if hca.tracer:
-        hca.tracer.irq(eq.vector, eq.handle)
-    hca.interrupts.trigger(eq.vector)
+    interrupts.fire(hca, eq)
