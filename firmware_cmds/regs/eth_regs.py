@@ -6,9 +6,11 @@ and for ethtool. A virtual function's driver does the same with its own port.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
+from emu.device.engine.events.board import module_status
 from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups
 from emu.device.port.eth.physical import module
@@ -23,11 +25,17 @@ from layouts.regs import reg as layout
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+log = logging.getLogger(__name__)
+
 MIN_MTU = 64
 """The shortest frame with its check sequence."""
 
 _REGISTERS_5000, _ENHANCED_FEATURES = 0, 0
 """pcam_reg.access_reg_group and feature_group."""
+
+_FOREVER = 0xFFFF
+"""mlcr_reg.beacon_duration in seconds (driver.h: MLX5_BEACON_DURATION_INF)."""
+_NS_PER_S = 1_000_000_000
 
 _MODULE_NOT_SUPPORTED = 2
 """mcia_reg.status: there is no such page, address or offset (MLX5_MCIA_STATUS_*)."""
@@ -125,6 +133,33 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
 
 
+def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
+    """Whether a module is plugged in (illumos' mlxcx: mlxcx_mac_txr_info)."""
+    if reg.module:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such module", f"{reg.module}")
+    reg.admin_status = PortStatus.UP
+    reg.oper_status = module_status(hca)
+
+
+def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
+    """How many seconds the port's LED goes on blinking."""
+    end = hca.eth.beacon_end_ns
+    if end is None:
+        reg.beacon_remain = _FOREVER
+    else:
+        rest = -(-(end - hca.clock.now_ns()) // _NS_PER_S)
+        reg.beacon_remain = min(max(rest, 0), _FOREVER - 1)
+
+
+def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
+    """``ethtool --identify`` asks for ever, and then for no time (en_ethtool.c: set_phys_id)."""
+    seconds = reg.beacon_duration
+    is_endless = seconds == _FOREVER
+    hca.eth.beacon_end_ns = None if is_endless else hca.clock.now_ns() + seconds * _NS_PER_S
+    log.info("%s: the port's LED %s", hca.model.name, "blinks" if seconds else "stops blinking")
+    _mlcr(hca, reg)
+
+
 def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
     """Bytes of the module's EEPROM. For bytes that it does not have, the status field says why."""
     start, size = reg.device_address, min(reg.size, len(reg.dwords))
@@ -151,6 +186,8 @@ REGISTERS: dict[int, Register] = {
     RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
     RegId.PCAM: Register(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
+    RegId.PMAOS: Register(module_regs.pmaos_reg, _pmaos),
+    RegId.MLCR: Register(port_regs.mlcr_reg, _mlcr, _set_mlcr, gate="beacon_led"),
     RegId.MCIA: Register(module_regs.mcia_reg, _mcia),
 }
 """What a function has when its port is of this link layer."""

@@ -22,6 +22,12 @@ pmlp_reg = Prm(
     "lane2_module_mapping" / bits(32), "lane3_module_mapping" / bits(32), rsvd(352),
 )
 
+pmaos_reg = Prm(
+    "pmaos_reg",
+    rsvd(8), "module" / bits(8), rsvd(4), "admin_status" / bits(4), rsvd(4),
+    "oper_status" / bits(4), "ase" / bits(1), "ee" / bits(1), rsvd(28), "e" / bits(2), rsvd(64),
+)
+
 mcia_reg = Prm(
     "mcia_reg",
     "l" / bits(1), rsvd(7), "module" / bits(8), rsvd(8), "status" / bits(8),

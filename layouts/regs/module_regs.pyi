@@ -22,6 +22,16 @@ class PmlpReg(View):
 
 pmlp_reg: Prm[PmlpReg]
 
+class PmaosReg(View):
+    module: int
+    admin_status: int
+    oper_status: int
+    ase: int
+    ee: int
+    e: int
+
+pmaos_reg: Prm[PmaosReg]
+
 class MciaReg(View):
     l: int
     module: int

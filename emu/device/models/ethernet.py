@@ -48,6 +48,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         # (core/en_ethtool.c: mlx5e_ethtool_set_pauseparam, core/en_dcbnl.c). There is no embedded
         # switch behind it (eswitch_manager 0).
         "vport_group_manager": 1,
+        # The register MLCR: a LED that blinks (core/en_ethtool.c: mlx5e_set_phys_id).
+        "beacon_led": 1,
         # The register PCMR: whether frames with a wrong check sequence are dropped (rx-all).
         "ports_check": 1,
         "qos": 1,
@@ -77,6 +79,7 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
 ETHERNET_VF_LIMITS: Capabilities = MappingProxyType(
     {
         "vport_group_manager": 0,
+        "beacon_led": 0,
         "ports_check": 0,
         "qos": 0,
         "ets": 0,

@@ -323,6 +323,45 @@ class TestRegisters:
         assert mcia.status
         assert not any(mcia.dwords)
 
+    def test_whether_a_module_is_plugged_in(self, driver, function):
+        """illumos' mlxcx asks by PMAOS; the values are those of the event about it."""
+        for up, status in ((True, 1), (False, 2), (True, 1)):
+            lifecycle.set_link(function.hca, up=up)
+            pmaos = driver.read_register(RegId.PMAOS, module_regs.pmaos_reg)
+            assert (pmaos.admin_status, pmaos.oper_status) == (1, status)
+
+    def test_module_state_is_only_read(self, driver, refused):
+        other = bytes(module_regs.pmaos_reg.new(module=1))
+        state = bytes(module_regs.pmaos_reg.new(admin_status=2, ase=1))
+        for data, op_mod in ((other, READ), (state, WRITE)):
+            refused(
+                Status.BAD_PARAM_ERR, Op.ACCESS_REG, op_mod=op_mod, register_id=RegId.PMAOS,
+                extra=data, out_extra=16,
+            )  # fmt: skip
+
+    def beacon(self, driver, seconds):
+        """Let the LED blink; how long it says it will."""
+        request = bytes(port_regs.mlcr_reg.new(local_port=1, beacon_duration=seconds))
+        assert driver.write_register(RegId.MLCR, request).status == Status.OK
+        return self.remaining(driver)
+
+    def remaining(self, driver):
+        return driver.read_register(RegId.MLCR, port_regs.mlcr_reg, local_port=1).beacon_remain
+
+    def test_led(self, driver, clock):
+        """For a time, for ever (ethtool --identify), and no more."""
+        assert self.remaining(driver) == 0
+        assert self.beacon(driver, 30) == 30
+        clock.advance(29_500_000_000)
+        assert self.remaining(driver) == 1
+        clock.advance(500_000_000)
+        assert self.remaining(driver) == 0
+        assert self.beacon(driver, 0xFFFF) == 0xFFFF
+        clock.advance(10**15)
+        assert self.remaining(driver) == 0xFFFF
+        assert self.beacon(driver, 0xFFFE) == 0xFFFE
+        assert self.beacon(driver, 0) == 0
+
     def test_port_registers(self, driver):
         """PCAM tells of error correction and buffers; other groups have nothing."""
         pcam = driver.read_register(RegId.PCAM, port_regs.pcam_reg)

@@ -45,12 +45,16 @@ def tell_all(hca: Hca, eq: Eq) -> None:
         raise_event(hca, EventType.GENERAL_EVENT, b"", PCI_POWER_CHANGE)
 
 
+def module_status(hca: Hca) -> ModuleStatus:
+    """The state of the port's module, as events and PMAOS tell it."""
+    return ModuleStatus.PLUGGED if hca.port.has_cable else ModuleStatus.UNPLUGGED
+
+
 def tell_cable(hca: Hca) -> None:
     """Whether a cable is plugged into the port."""
     if not hca.caps.general.port_module_event:
         return
-    status = ModuleStatus.PLUGGED if hca.port.has_cable else ModuleStatus.UNPLUGGED
-    data = eqe_port_module.new(module=0, module_status=status)
+    data = eqe_port_module.new(module=0, module_status=module_status(hca))
     raise_event(hca, EventType.PORT_MODULE_EVENT, bytes(data))
 
 

@@ -49,6 +49,8 @@ class EthPort:
     port choose."""
     ppcnt_base: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     """The counters of a PPCNT group when the driver last cleared it, by group and priority."""
+    beacon_end_ns: int | None = 0
+    """When the LED that shows somebody the port stops blinking (MLCR); None for never."""
     link_downed: int = 0
     """How often the link has failed: phys_layer_cntrs.link_down_events."""
 
