@@ -35,6 +35,7 @@ KNOWN: tuple[Known, ...] = (
             """
             access_register_out alloc_memic_out arm_rq_out arm_xrc_srq_out arm_xrq_out
             attach_to_mcg_out
+            config_int_moderation_in config_int_moderation_out
             create_lag_out create_vport_lag_out
             dealloc_memic_out dealloc_pd_out
             dealloc_q_counter_out dealloc_transport_domain_out dealloc_uar_out dealloc_xrcd_out
@@ -47,7 +48,7 @@ KNOWN: tuple[Known, ...] = (
             disable_hca_out drain_dct_out enable_hca_out init_hca_out modify_cq_out
             modify_hca_vport_context_out modify_lag_out modify_memic_out modify_rmp_out
             page_fault_resume_out
-            pcap_reg
+            pcap_reg pmaos_reg
             qp_2err_out qp_2rst_out query_cq_out query_dct_out query_eq_out
             query_hca_vport_context_out
             query_hca_vport_gid_out query_hca_vport_pkey_out query_mkey_out query_qp_out
