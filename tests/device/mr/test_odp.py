@@ -343,6 +343,33 @@ class TestRdma:
         assert channel.receiver.state is QpState.ERR
         assert target.read(0, 100) == bytes(100)
 
+    @pytest.mark.parametrize("service", [RC, UC, XRC])
+    def test_write_with_immediate_data_waits(self, channel, pagers, source, target, pinned):
+        """It has taken its request before, and the message behind it gets the next one."""
+        for _ in range(2):
+            channel.post_recv(pinned[1].sge())
+        channel.write((target.key, target.va), pinned[0].sge(0, 100), imm=7)
+        channel.send(b"two")
+        event = pagers[1].fault()
+        target.bring_in()
+        pagers[1].must_resume(event)
+        done = channel.received()
+        assert [found.wqe_counter for found in done] == [0, 1]
+        assert [found.byte_cnt for found in done] == [100, 3]
+        assert target.read(0, 100) == TEXT[:100]
+
+    @pytest.mark.parametrize("service", [RC, XRC])
+    def test_resume_with_error_of_a_write_with_immediate_data(
+        self, channel, pagers, source, target, pinned
+    ):
+        channel.post_recv(pinned[1].sge())
+        channel.write((target.key, target.va), pinned[0].sge(0, 100), imm=7)
+        pagers[1].must_resume(pagers[1].fault(), error=True)
+        assert channel.failure() == REMOTE
+        assert channel.receive_failure() == CqeSyndrome.LOCAL_ACCESS_ERR
+        assert channel.receiver.state is QpState.ERR
+        assert target.read(0, 100) == bytes(100)
+
     def test_the_log_says_what_was_refused(self, channel, pagers, target, pinned, clock, caplog):
         """The whole request, the absent part of it, and the time that the driver took."""
         target.bring_in(0)

@@ -13,8 +13,8 @@ from emu.device.engine.mr.rights import PIECE_BYTES
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc import shares
 from emu.device.engine.rc.agreement import agree
-from emu.device.engine.rc.receive import check_resource, keep
-from emu.device.engine.rc.remote import begin_rdma
+from emu.device.engine.rc.receive import check_resource, set_aside
+from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import complete, execute, execute_atomic
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
@@ -166,14 +166,21 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 
 
 def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+    if message.immediate is not None and needs_wqe_first(qp, message):
+        refused = check_op_valid(hca, qp, message) or check_resource(hca, qp, message)
+        if refused is not None:
+            return refused
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
+        if isinstance(target, Held) and message.has_wqe:
+            set_aside(hca, qp, message)
         return shares.divided(hca, qp, message, target)
     if message.immediate is None:
         copy(target, message.data)
         return None
     message.target = target
-    return check_resource(hca, qp, message) or _receive(hca, qp, message, slid)
+    refused = None if message.has_wqe else check_resource(hca, qp, message)
+    return refused or _receive(hca, qp, message, slid)
 
 
 def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
@@ -182,8 +189,7 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if refused is None:
         return complete(hca, qp, message, slid)
     if isinstance(refused, Held):
-        qp.kept = message.taken
-        keep(hca, qp, message)
+        set_aside(hca, qp, message)
     return shares.divided(hca, qp, message, refused)
 
 

@@ -126,6 +126,12 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
         hca.srqs.need(taken.srqn).lend(taken)
 
 
+def set_aside(hca: Hca, qp: Qp, message: Message) -> None:
+    """Keep the receive WQE of a message that comes again, or that another one is to fill."""
+    qp.kept = message.taken
+    keep(hca, qp, message)
+
+
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
     """The SRQ that a message is for, None for the queue pair's own queue; on XRC perhaps a NAK."""
     if qp.st is not _XRC:

@@ -24,15 +24,15 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
-from emu.device.engine.rc.receive import shared_queue
+from emu.device.engine.rc.receive import give_up, shared_queue
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
-from emu.device.objects.queues.outcome import InPieces, Outcome
+from emu.device.objects.queues.outcome import InPieces, NakCode, Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.budget import STEPS_PER_SHARE
-from layouts.enums import QpType
+from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 LOOK_AHEAD: Final = 1 << 18
 """How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
 fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
+_UC: Final = QpType.UC
 _XRC: Final = QpType.XRC
 _WRITE: Final = MsgOp.WRITE
 _READ: Final = MsgOp.READ
@@ -112,7 +113,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     try:
         check(hca, pd, qp.handle, message.rkey, (va, message.length, operation.need))
     except AccessError as error:
-        return access_violation(hca, qp, str(error))
+        return refuse_access(hca, qp, message, str(error))
     refused = _look_ahead(hca, qp, message, 0)
     if isinstance(refused, Held):
         qp.count(operation.counter, -1)
@@ -158,7 +159,32 @@ def map_piece(
             return InPieces(error.most, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, message, offset, error)
-        return access_violation(hca, qp, str(error))
+        return refuse_access(hca, qp, message, str(error))
+
+
+def needs_wqe_first(qp: Qp, message: Message) -> bool:
+    """Whether a message takes its receive WQE before its key is checked.
+
+    A WRITE with immediate data does, whose only packet asks for both (IBTA 9.7.4; rxe_resp.c:
+    check_resource comes before check_rkey). Of a longer one the last packet takes the WQE, after
+    the first has passed the check. UC drops a message with a wrong key, and the WQE stays.
+    """
+    if message.immediate is None or message.op is not _WRITE:
+        return False
+    return message.length <= qp.mtu_bytes and not message.has_wqe and qp.st is not _UC
+
+
+def refuse_access(hca: Hca, qp: Qp, message: Message, why: str) -> Outcome:
+    """Stop the queue pair: the message must not use this memory. Returns the answer.
+
+    If it has a receive WQE already, that completes with a local access error, which is there for
+    WRITEs with immediate data (IBTA 11.6.2), and there is no event.
+    """
+    taken = message.taken
+    if taken is None or taken.wqe is None or qp.st is _UC:
+        return access_violation(hca, qp, why)
+    code = NakCode.REMOTE_ACCESS_ERROR
+    return give_up(hca, qp, taken, CqeSyndrome.LOCAL_ACCESS_ERR, code, why)
 
 
 def start_of(hca: Hca, message: Message) -> int:
@@ -181,10 +207,10 @@ def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: Access
     if qp.state not in RECEIVING or not page_faults.may_wait(
         hca, qp, REMOTE[message.op].capability
     ):
-        return access_violation(hca, qp, str(page))
+        return refuse_access(hca, qp, message, str(page))
 
     def refuse(why: str) -> Outcome:
-        return access_violation(hca, qp, why)
+        return refuse_access(hca, qp, message, why)
 
     return Held(suspend_rdma(hca, qp, message, offset, page, refuse))
 

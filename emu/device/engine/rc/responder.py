@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
+from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.receive import (
     check_resource,
     complete_receive,
@@ -32,6 +32,7 @@ from emu.device.engine.rc.receive import (
     invalidate,
     scatter_to,
     scatters,
+    set_aside,
 )
 from emu.device.engine.rc.remote import (
     REMOTE,
@@ -40,12 +41,15 @@ from emu.device.engine.rc.remote import (
     check_rkey_only,
     domain_of,
     map_next_piece,
+    needs_wqe_first,
+    refuse_access,
 )
 from emu.device.engine.tm import matching
 from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome
+from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
 
 if TYPE_CHECKING:
@@ -58,12 +62,20 @@ _WRITE: Final = MsgOp.WRITE
 def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Before the first byte of a message in pieces: the same checks, without mapping all of it.
 
-    A SEND takes its receive WQE.
+    A SEND takes its receive WQE, and so does a WRITE that needs it first.
     """
     if message.op is _SEND:
         return check_resource(hca, qp, message)
+    refused = check_op_valid(hca, qp, message)
+    if refused is None and needs_wqe_first(qp, message):
+        refused = check_resource(hca, qp, message)
+        if refused is not None:
+            return refused
     qp.count(REMOTE[message.op].counter)
-    return check_op_valid(hca, qp, message) or check_rkey_only(hca, qp, message)
+    refused = refused or check_rkey_only(hca, qp, message)
+    if isinstance(refused, Held) and message.has_wqe:
+        set_aside(hca, qp, message)
+    return refused
 
 
 def execute(
@@ -99,7 +111,7 @@ def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: InPieces) -> Outco
     A message inside the process is cut into smaller pieces; a packet is not.
     """
     if message.op is not _SEND:
-        return access_violation(hca, qp, pieces.why)
+        return refuse_access(hca, qp, message, pieces.why)
     assert message.taken is not None
     return give_up_pieces(hca, qp, message.taken, pieces.why)
 

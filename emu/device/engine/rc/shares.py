@@ -13,7 +13,7 @@ from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.events import establish
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc.fatal_nak import invalid_request
-from emu.device.engine.rc.receive import check_resource, keep
+from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.responder import begin_pieces, complete, execute, execute_read
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import Message, MsgOp
@@ -93,8 +93,7 @@ def _begin(hca: Hca, qp: Qp, message: Message) -> None:
         message.begun = object()
     qp.begun = message.begun
     if message.has_wqe:
-        qp.kept = message.taken
-        keep(hca, qp, message)
+        set_aside(hca, qp, message)
 
 
 def _is_begun(qp: Qp, message: Message) -> bool:

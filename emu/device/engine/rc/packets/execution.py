@@ -16,7 +16,7 @@ from emu.device.engine.rc.duplicates import may_read_again
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.responses import ResponseQueue
 from emu.device.engine.rc.receive import check_resource, keep
-from emu.device.engine.rc.remote import begin_rdma
+from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import (
     begin_pieces,
     complete,
@@ -170,14 +170,22 @@ class PacketExecution:
         return refused
 
     def _begin(self, message: Message, is_whole: bool) -> Outcome | None:
+        hca, qp = self._connection.hca, self._connection.qp
         if message.op is _SEND:
             return self._take_wqe(message)
         if not is_whole:
-            return begin_pieces(self._connection.hca, self._connection.qp, message)
-        target = begin_rdma(self._connection.hca, self._connection.qp, message)
+            return begin_pieces(hca, qp, message)
+        if needs_wqe_first(qp, message):
+            refused = check_op_valid(hca, qp, message) or self._take_wqe(message)
+            if refused is not None:
+                return refused
+        target = begin_rdma(hca, qp, message)
         if not isinstance(target, Outcome):
             message.target = target
             return None
+        if isinstance(target, Held) and message.has_wqe:
+            keep(hca, qp, message)
+            self._spare = message.taken
         return None if isinstance(target, InPieces) else target  # the packet's own place is next
 
     def _take_wqe(self, message: Message) -> Outcome | None:
@@ -274,7 +282,7 @@ def _message_of(packet: Packet) -> Message:
     if kind is not _SENDS:
         message.va, message.rkey = packet.va, packet.rkey
     if kind in (_WRITES, _READS):
-        message.length = packet.length
+        message.length, message.immediate = packet.length, packet.immediate
     elif kind is not _SENDS:
         _take_operands(message, packet)
     return message
