@@ -4,6 +4,7 @@ import pytest
 
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
@@ -188,6 +189,50 @@ def test_unreliable_message_without_a_request_is_lost(ends, clock, service):
     channel.send(b"next")
     channel.settle()
     assert len(channel.received()) == 1
+
+
+@pytest.mark.parametrize("length", [65, 3000, 1 << 20])
+def test_unreliable_message_that_is_too_long_is_lost(ends, length):
+    """The queue pair goes on, and the next message gets the request (IBTA 9.9.3, class D)."""
+    channel = Channel(UC, *ends)
+    room = channel.right.region(64)
+    for _ in range(2):
+        channel.post_recv(room.sge())
+    channel.send(channel.left.region(length).sge())
+    channel.settle()
+    assert len(channel.sent()) == 1
+    assert channel.received() == []
+    assert channel.right.events() == []
+    channel.send(b"next")
+    channel.settle()
+    (done,) = channel.received()
+    assert (done.wqe_counter, done.byte_cnt) == (0, 4)
+    assert room.read(0, 4) == b"next"
+
+
+def test_request_of_a_message_that_was_too_long_is_flushed(ends):
+    channel = Channel(UC, *ends)
+    for _ in range(2):
+        channel.post_recv(channel.right.region(64).sge())
+    channel.send(bytes(65))
+    channel.settle()
+    channel.receiver.to_error()
+    channel.settle()
+    found = [(done.wqe_counter, done.syndrome) for done in channel.recv_cq.drain()]
+    assert found == [(0, CqeSyndrome.WR_FLUSH_ERR), (1, CqeSyndrome.WR_FLUSH_ERR)]
+
+
+def test_shared_request_of_an_unreliable_message_that_is_too_long_fails(ends):
+    """Class E: other queue pairs may have its queue's next ones, so the request does not stay."""
+    left, right = ends
+    srq = right.shared_queue()
+    sender, receiver = left.queue_pair(UC), right.queue_pair(UC, srq=srq)
+    connect(sender, receiver)
+    srq.post(right.region(64).sge())
+    sender.send(bytes(65))
+    right.settle()
+    assert [done.syndrome for done in receiver.cq.drain()] == [CqeSyndrome.LOCAL_LENGTH_ERR]
+    assert receiver.state is QpState.ERR
 
 
 # No answer (IBTA 9.7.6.1.3).

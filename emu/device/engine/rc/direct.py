@@ -188,7 +188,7 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     refused = execute(hca, qp, message, 0, message.data, message.length)
     if refused is None:
         return complete(hca, qp, message, slid)
-    if isinstance(refused, Held):
+    if isinstance(refused, (Held, Dropped)) and message.has_wqe:
         set_aside(hca, qp, message)
     return shares.divided(hca, qp, message, refused)
 

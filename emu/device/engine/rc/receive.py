@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 _UC: Final = QpType.UC
 _NO_NAK: Final = Dropped("UC has no NAK")
+_TOO_LONG: Final = Dropped("UC message longer than its receive request")
 _PROTECTION: Final = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
 """The receiver's own memory cannot be used."""
 _XRC: Final = QpType.XRC
@@ -149,8 +150,10 @@ def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
 def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
     """Where ``length`` bytes go, ``offset`` bytes into the scatter list of the receive WQE.
 
-    When they do not fit or may not be written, the queue pair stops. Held when a page is absent,
-    InPieces when they are too much for one call.
+    When they do not fit or may not be written, the queue pair stops; but UC drops what does not
+    fit, and the next message gets the WQE if it is the queue pair's own (IBTA 9.9.3, classes D and
+    E; rxe_resp.c: RESPST_ERR_LENGTH; hfi1's uc.c). Held when a page is absent, InPieces when they
+    are too much for one call.
     """
     taken = message.taken
     assert taken is not None
@@ -165,6 +168,8 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             return _wait_for_room(hca, qp, taken, offset, length, error)
         return give_up(hca, qp, taken, *_PROTECTION, str(error))
     if left:
+        if qp.st is _UC and not taken.srqn:
+            return _TOO_LONG
         why = f"message of {offset + length} bytes or more is {left} too long"
         return give_up(hca, qp, taken, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why)
     return views

@@ -62,7 +62,7 @@ class TestRegistration:
 class TestDataSegments:
     """A list whose segments are fine one by one, and too much together."""
 
-    QP = some(pd=None, handle=5)
+    QP = some(pd=None, handle=5, st=QpType.RC)
 
     @pytest.fixture
     def cost(self, monkeypatch):
