@@ -431,6 +431,7 @@ class GeneralObject(IntEnum):
 
     SW_ICM = 0x8
     ENCRYPTION_KEY = 0xC
+    MATCH_DEFINER = 0x18
     CRYPTO_LOGIN = 0x1F
     SAMPLER = 0x20
     FLOW_METER_ASO = 0x24

@@ -288,6 +288,13 @@ class FlowDestination(IntEnum):
     TABLE_TYPE = 0xA
 
 
+class FlowGroupType(IntEnum):
+    """create_flow_group_in.group_type (MLX5_CREATE_FLOW_GROUP_IN_GROUP_TYPE_*)."""
+
+    TCAM_SUBTABLE = 0
+    HASH_SPLIT = 1
+
+
 class SetFte(IntFlag):
     """set_fte_in.modify_enable_mask: what a change of an entry concerns (MLX5_SET_FTE_*)."""
 

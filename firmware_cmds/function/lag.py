@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from emu.device.adapter.lag import Lag
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
+from emu.device.models.board_ports import MOST_PORTS
 from emu.device.state.hca import HcaState
 from layouts.enums import Op, Status
 from layouts.eth_enums import LagPortSelect, ModifyLag
@@ -24,6 +25,10 @@ from layouts.function import lag as layout
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+_EACH_ITS_OWN = tuple(range(1, MOST_PORTS + 1))
+"""The map where affinities do not decide."""
+_MODES = (*LagPortSelect,)
+"""The first one needs no port selection."""
 ACTIVE = 1
 """lagc.lag_state; 0 for none."""
 
@@ -53,33 +58,60 @@ def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
     return remap
 
 
+def _mode(hca: Hca, ctx: layout.Lagc) -> LagPortSelect:
+    """What chooses packets' ports. Raises BAD_PARAM_ERR for what the adapter has not got."""
+    caps, mode = hca.caps.port_selection, int(ctx.port_select_mode)
+    known = _MODES if caps.port_select_flow_table else _MODES[:1]
+    if mode not in known:
+        raise CmdError(Status.BAD_PARAM_ERR, "port_select_mode not supported", f"{mode}")
+    return LagPortSelect(mode)
+
+
+def _active(hca: Hca, ctx: layout.Lagc) -> int:
+    """By which ports packets with an affinity may leave. Raises BAD_PARAM_ERR for one too many."""
+    active, ports = int(ctx.active_port), len(hca.adapter.board.adapters)
+    if active and not hca.caps.port_selection.port_select_flow_table_bypass:
+        raise CmdError(Status.BAD_PARAM_ERR, "active_port without port_select_flow_table_bypass")
+    if active >> ports:
+        raise CmdError(Status.BAD_PARAM_ERR, "active_port names a port too many", f"{active:#x}")
+    return active
+
+
 @command(Op.CREATE_LAG, layout.create_lag_in, layout.create_lag_out, privileged=True)
 def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> None:
-    """Let the ports be one, when the drivers of both have initialized their functions."""
+    """Let the ports be one, when the drivers of both have initialized their functions.
+
+    With create_lag_when_not_master_up the sender's is enough.
+    """
     _check_master(hca)
     board = hca.adapter.board
     if board.lag is not None:
         raise CmdError(Status.BAD_RES_STATE_ERR, "there is a LAG already")
-    if cmd.ctx.port_select_mode != LagPortSelect.QUEUE_AFFINITY:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "port_select_mode not supported", f"{cmd.ctx.port_select_mode}"
-        )
+    mode = _mode(hca, cmd.ctx)
     is_native = bool(cmd.ctx.fdb_selection_mode)
     if is_native and not hca.caps.general.lag_native_fdb_selection:
         raise CmdError(Status.BAD_PARAM_ERR, "no native selection of the FDB")
-    remap = _remap(hca, cmd.ctx)
+    by_affinity = mode is LagPortSelect.QUEUE_AFFINITY
+    remap = _remap(hca, cmd.ctx) if by_affinity else _EACH_ITS_OWN
+    by_tables = mode is LagPortSelect.PORT_SELECT_FT
+    active = _active(hca, cmd.ctx) if by_tables else 0
     nodes = [adapter.manager.node for adapter in board.adapters]
-    if any(node is None or node.state is not HcaState.INITIALIZED for node in nodes):
+    needs_all = not hca.caps.general.create_lag_when_not_master_up
+    if needs_all and any(node is None or node.state is not HcaState.INITIALIZED for node in nodes):
         raise CmdError(Status.BAD_RES_STATE_ERR, "a port's function is not initialized")
     has_tables = any(node is not None and node.switch.is_decided(node) for node in nodes)
-    board.lag = Lag(remap, is_native or has_tables, is_native)
+    board.lag = Lag(remap, is_native or has_tables, is_native, mode, active)
 
 
 @command(Op.MODIFY_LAG, layout.modify_lag_in, layout.modify_lag_out, privileged=True)
 def modify_lag(hca: Hca, cmd: layout.ModifyLagIn, out: layout.ModifyLagOut) -> None:
     """Choose anew by which port each affinity's packets leave. Queue pairs stay as they are."""
     lag = _lag(hca)
-    if cmd.field_select != ModifyLag.TX_REMAP_AFFINITY:
+    if lag.mode is LagPortSelect.PORT_SELECT_FT and cmd.field_select == ModifyLag.ACTIVE_PORT:
+        lag.active = _active(hca, cmd.ctx)
+        return
+    by_affinity = lag.mode is LagPortSelect.QUEUE_AFFINITY
+    if cmd.field_select != ModifyLag.TX_REMAP_AFFINITY or not by_affinity:
         raise CmdError(
             Status.BAD_PARAM_ERR, "field of a LAG cannot be modified", f"{cmd.field_select:#x}"
         )
@@ -96,7 +128,8 @@ def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None
         return
     out.ctx.lag_state = ACTIVE
     out.ctx.fdb_selection_mode = lag.is_native
-    out.ctx.port_select_mode = LagPortSelect.QUEUE_AFFINITY
+    out.ctx.port_select_mode = lag.mode
+    out.ctx.active_port = lag.active
     out.ctx.tx_remap_affinity_1, out.ctx.tx_remap_affinity_2 = lag.remap
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.eth.steering.criteria import Criteria, fields_of
+from emu.device.engine.eth.steering.hash_split import HashSplit
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import SWITCHING, FlowGroup, FlowTable
+from emu.device.objects.eth.flow import SWITCHING, FlowGroup, FlowTable, Matcher
+from emu.device.objects.eth.match_definer import MatchDefiner
 from firmware_cmds.steering.flow_table import domain_of, table_of
 from firmware_cmds.steering.software import check_is_firmwares
 from layouts.enums import Op, Status
-from layouts.eth_enums import FlowTableType
+from layouts.eth_enums import FlowGroupType, FlowTableType
 from layouts.steering import flow_group as layout
 
 if TYPE_CHECKING:
@@ -37,26 +39,38 @@ def create_flow_group(
     """Assign indices of a table to entries that match the same fields; groups do not overlap."""
     table = table_of(hca, cmd)
     check_is_firmwares(table)
-    if cmd.group_type or cmd.match_definer_id:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "flow group types and match definers are not supported",
-            f"{cmd.group_type}",
-        )
     first, last = cmd.start_flow_index, cmd.end_flow_index
     steering.check_group(table, first, last)
-    criteria = Criteria(
-        fields_of(cmd.match_criteria, cmd.match_criteria_enable),
-        knows_source=table.table_type in SWITCHING
-        or (table.table_type == FlowTableType.RDMA_RX and hca.eswitch is not None),
-    )
+    definer = _definer(hca, table, cmd)
+    criteria: Matcher
+    if definer is None:
+        criteria = Criteria(
+            fields_of(cmd.match_criteria, cmd.match_criteria_enable),
+            knows_source=table.table_type in SWITCHING
+            or (table.table_type == FlowTableType.RDMA_RX and hca.eswitch is not None),
+        )
+    else:
+        criteria = HashSplit(definer.masks, last - first + 1)
     match = layout.query_flow_group_out.new(
         start_flow_index=first, end_flow_index=last,
         match_criteria_enable=cmd.match_criteria_enable, match_criteria=cmd.match_criteria,
     )  # fmt: skip
-    group = FlowGroup(table, criteria, match)
+    group = FlowGroup(table, criteria, match, definer)
     out.group_id = hca.flow_groups.add(group)
     steering.add_group(domain_of(hca, table), group)
+
+
+def _definer(hca: Hca, table: FlowTable, cmd: layout.CreateFlowGroupIn) -> MatchDefiner | None:
+    """What a group splits packets by that has a hash; None for one that has criteria."""
+    if cmd.group_type == FlowGroupType.HASH_SPLIT and table.table_type is FlowTableType.PORT_SEL:
+        return hca.objects[MatchDefiner].need(cmd.match_definer_id)
+    if cmd.group_type or cmd.match_definer_id:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow groups that split by a hash are those of port selection",
+            f"{cmd.group_type}",
+        )
+    return None
 
 
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)

@@ -67,7 +67,8 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
     if hca.flow_domain(kind, vport) is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{kind}")
     is_for_all = kind == FlowTableType.FDB and hca.icm is not None  # rdma-core's mlx5dv_dr
-    if kind in SWITCHING and hca.caller.uid != DRIVER_UID and not is_for_all:
+    is_drivers = kind in SWITCHING or kind == FlowTableType.PORT_SEL
+    if is_drivers and hca.caller.uid != DRIVER_UID and not is_for_all:
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the switch's flow tables")
     return vport
 

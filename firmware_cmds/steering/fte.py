@@ -63,7 +63,7 @@ def _create(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
     steering.check_index(group, cmd.flow_index)
     lists = Lists(table, given)
     action = action_of(hca, table, given, lists, ignores_level=bool(cmd.ignore_flow_level))
-    key = group.criteria.key_of(group.criteria.values_of(given.match_value))
+    key = group.key_of(cmd.flow_index, given.match_value)
     ctx = _joined(layout.flow_context.view(bytearray(bytes(given))), lists)
     entry = FlowEntry(group, cmd.flow_index, key, action, ctx, _source(table, given))
     hca.flow_entries.add(entry)

@@ -48,7 +48,7 @@ _GOING_ON = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX, FlowTableType.NIC_TX)
 TIRs do not."""
 _ALLOWING = frozenset({*_GOING_ON, *ACLS})
 """Where packets can be let pass: to what comes after the tables."""
-_WITHOUT_TIRS = _ALLOWING | {FlowTableType.FDB}
+_WITHOUT_TIRS = _ALLOWING | {FlowTableType.FDB, FlowTableType.PORT_SEL}
 _OPTIONAL = {
     FlowAction.VLAN_POP: "pop_vlan",
     FlowAction.VLAN_POP_2: "pop_vlan_2",
@@ -114,6 +114,8 @@ def action_of(
     caps = hca.caps.flow_properties(table.table_type)
     _check_options(ctx, caps)
     verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
+    if verdict is not FteVerdict.FORWARD and table.table_type is FlowTableType.PORT_SEL:
+        verdict = None
     if verdict is None or (verdict is FteVerdict.ALLOW and table.table_type not in _ALLOWING):
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -202,6 +204,9 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
         return _vport_target(hca, given, _reformat(hca, table, item, given) if is_fdb else None)
     if given.packet_reformat:
         raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat is for vPorts of an FDB")
+    is_cable = given.destination_type == FlowDestination.UPLINK
+    if is_cable and table.table_type is FlowTableType.PORT_SEL:
+        return _vport_target(hca, given, None)
     if given.destination_type == FlowDestination.TIR and table.table_type not in _WITHOUT_TIRS:
         return hca.tirs.need(given.destination_id)
     if given.destination_type == FlowDestination.FLOW_TABLE:

@@ -104,6 +104,9 @@ KNOWN_ETH: tuple[Known, ...] = (
             "flow_context.uplink_hairpin_en",
             "flow_table_context.rtc_valid",
             "mfrl_reg.pci_reset_req_method",
+            "port_selection_cap.ft_field_support_2_port_selection",
+            *_fields("match_definer", " ".join(f"format_select_dw{n}" for n in range(9))),
+            *_fields("match_definer", " ".join(f"format_select_byte{n}" for n in range(8))),
             *_fields(
                 "flow_table_eswitch_cap",
                 """

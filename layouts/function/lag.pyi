@@ -2,6 +2,7 @@
 
 from layouts.codec import View
 from layouts.fields import Nested
+from layouts.function.eth_caps import FlowTableFieldsSupported2, FlowTablePropLayout
 from layouts.prm import Prm
 
 class Lagc(View):
@@ -13,6 +14,14 @@ class Lagc(View):
     tx_remap_affinity_1: int
 
 lagc: Prm[Lagc]
+
+class PortSelectionCap(View):
+    port_select_flow_table: int
+    port_select_flow_table_bypass: int
+    flow_table_properties_port_selection: Nested[FlowTablePropLayout]
+    ft_field_support_2_port_selection: Nested[FlowTableFieldsSupported2]
+
+port_selection_cap: Prm[PortSelectionCap]
 
 class QueryLagIn(View):
     opcode: int

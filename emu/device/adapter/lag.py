@@ -9,6 +9,10 @@ In a LAG of switches their forwarding databases (FDB) decide about frames. With 
 vPort's frames pass that of its own switch, and the map tells by which port those leave that the
 tables lead to a cable. Else the map tells whose FDB a vPort's frames pass.
 
+Where the adapter has port selection, flow tables of the master can choose a packet's port instead
+of affinities and map, by a hash over its headers (``emu.device.engine.lag.selection``). In a
+multi-port E-Switch nothing chooses: packets leave by the port that the FDB leads them to.
+
 Source: PRM "LAG"; mlx5_ifc.h: lagc.
 """
 
@@ -17,6 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 from emu.device.port.eth.traffic import Direction
+from layouts.eth_enums import LagPortSelect
 
 MASTER_PORT: Final = 1
 """The port whose function is the master."""
@@ -25,10 +30,15 @@ MASTER_PORT: Final = 1
 class Lag:
     """One that its master has made."""
 
-    __slots__ = ("has_vports", "is_native", "of_switches", "remap")
+    __slots__ = ("active", "has_vports", "is_native", "mode", "of_switches", "remap")
 
     def __init__(
-        self, remap: tuple[int, ...], of_switches: bool = False, is_native: bool = False
+        self,
+        remap: tuple[int, ...],
+        of_switches: bool = False,
+        is_native: bool = False,
+        mode: LagPortSelect = LagPortSelect.QUEUE_AFFINITY,
+        active: int = 0,
     ) -> None:
         self.remap = remap
         """By which port the packets leave that have an affinity to port 1, to port 2, and so on."""
@@ -36,8 +46,17 @@ class Lag:
         """Tables decide where frames go."""
         self.is_native = is_native
         """A vPort's frames pass the FDB of its own switch (fdb_selection_mode)."""
+        self.mode = mode
+        """What chooses a packet's port."""
+        self.active = active
+        """Where flow tables choose: the ports, a bit for each, by which packets may leave that
+        have an affinity, past these tables. 0: none, for these tables choose in any case."""
         self.has_vports = False
         """The vPorts are one, too: what comes for the master's GIDs by any port is the master's."""
+
+    def is_open(self, port: int) -> bool:
+        """Whether packets with an affinity to this port leave by it, where flow tables choose."""
+        return port > 0 and bool(self.active >> port - 1 & 1)
 
     def port_of(self, affinity: int, number: int) -> int:
         """By which port packets leave; those without an affinity by the ``number`` of their queue.

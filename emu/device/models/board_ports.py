@@ -1,8 +1,8 @@
 """A board with two physical ports, each with a physical function.
 
 It is an option of adapters, see :func:`with_port`. The driver makes a LAG of the ports by what is
-here (core/lag/lag.h: mlx5_lag_is_supported). Without ``port_selection_cap`` queues have affinities,
-whatever the bond's mode is.
+here (core/lag/lag.h: mlx5_lag_is_supported). Without port selection, an option of its own, queues
+have affinities, whatever the bond's mode is.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
+from emu.device.models.ethernet import TABLES
 from emu.device.models.model import Capabilities, Model
 from emu.device.models.software_steering import can_own_tables, fdb_of_port
 from emu.device.models.switching import can_switch, with_switch
-from layouts.enums import PortType
+from layouts.enums import GeneralObject, PortType
 
 MOST_PORTS = 2
 
@@ -46,9 +47,39 @@ SHARED: Capabilities = MappingProxyType(
 )
 """Group ESWITCH (core/lag/lag.c: mlx5_lag_shared_fdb_supported)."""
 
+PORT_SELECTION_GENERAL: Capabilities = MappingProxyType(
+    {"port_selection_cap": 1, "create_lag_when_not_master_up": 1}
+)
+"""General capabilities; the second one is for multi-port E-Switches (core/lag/mpesw.c)."""
+_SELECTING = {**TABLES, "max_ft_level": 8, "flow_counter": 0, "log_max_flow_counter": 0}
+PORT_SELECTION: Capabilities = MappingProxyType(
+    {
+        # A bond that hashes has flow tables that do (core/lag/port_sel.c).
+        "port_select_flow_table": 1,
+        # Queues with an affinity pass them by, once a driver has asked for that.
+        "port_select_flow_table_bypass": 1,
+        "flow_table_properties_port_selection": _SELECTING,
+        "ft_field_support_2_port_selection": {"outer_l4_type": 1, "inner_l4_type": 1},
+    }
+)
+"""Group PORT_SELECTION."""
+
 _LAG_LEVELS = 128
 """Levels of NIC_RX tables: Linux has the one of LAGs in level 85 (core/fs_core.c: LAG_MIN_LEVEL),
 and without it mlx5_ib makes no LAG of the vPorts."""
+
+
+def with_port_selection(model: Model) -> Model:
+    """The model with flow tables that choose the ports of a LAG, and multi-port E-Switches.
+
+    Real adapters have both when LAG_RESOURCE_ALLOCATION is set in their configuration. Raises
+    ValueError for one that can have none: it is of those that share an FDB.
+    """
+    if not (can_switch(model) and can_own_tables(model)):
+        raise ValueError(f"{model.name} has no flow tables that choose ports")
+    objects = model.general["general_obj_types"] | 1 << GeneralObject.MATCH_DEFINER
+    general = {**model.general, **PORT_SELECTION_GENERAL, "general_obj_types": objects}
+    return replace(model, general=MappingProxyType(general), port_selection=PORT_SELECTION)
 
 
 def with_port(model: Model, number: int) -> Model:

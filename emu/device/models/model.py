@@ -58,6 +58,7 @@ class Model:
     shampo: Capabilities = field(default_factory=dict)
     qos: Capabilities = field(default_factory=dict)
     crypto: Capabilities = field(default_factory=dict)
+    port_selection: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -103,6 +104,7 @@ class Model:
             CapType.DEV_SHAMPO: self.shampo,
             CapType.QOS: self.qos,
             CapType.CRYPTO: self.crypto,
+            CapType.PORT_SELECTION: self.port_selection,
         }
 
     @property

@@ -16,6 +16,7 @@ from layouts.eth_enums import FlowTableType
 from layouts.function import caps as layout
 from layouts.function import crypto as crypto_layout
 from layouts.function import esw_caps, eth_caps
+from layouts.function import lag as lag_layout
 from layouts.memory import memic
 from layouts.prm import Prm
 
@@ -37,6 +38,7 @@ GROUPS: Final[Mapping[CapType, Prm]] = {
     CapType.DEV_SHAMPO: eth_caps.shampo_cap,
     CapType.QOS: eth_caps.qos_cap,
     CapType.CRYPTO: crypto_layout.crypto_cap,
+    CapType.PORT_SELECTION: lag_layout.port_selection_cap,
 }
 
 _OFF_AT_RESET: Final[Mapping[CapType, Mapping[str, Any]]] = {
@@ -57,6 +59,7 @@ _OFF_AT_RESET: Final[Mapping[CapType, Mapping[str, Any]]] = {
             "dc_odp_caps": bytes(4),
         },
     },
+    CapType.PORT_SELECTION: {"port_select_flow_table_bypass": 0},
 }
 """Fields whose current value starts at 0 although the maximum is higher: a driver must opt in.
 
@@ -84,6 +87,7 @@ _GATES: Final = {
     CapType.DEV_SHAMPO: ("shampo",),
     CapType.QOS: ("qos",),
     CapType.CRYPTO: ("crypto",),
+    CapType.PORT_SELECTION: ("port_selection_cap",),
 }
 """A group is there with any of these capabilities (core/fw.c: mlx5_query_hca_caps)."""
 
@@ -92,7 +96,7 @@ _EMPTY_WITHOUT_GATE: Final = frozenset(
         *(CapType.ETHERNET_OFFLOADS, CapType.ROCE, CapType.IPOIB_ENHANCED_OFFLOADS),
         *(CapType.FLOW_TABLE, CapType.DEV_MEM, CapType.DEBUG),
         *(CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE, CapType.DEV_SHAMPO, CapType.QOS),
-        CapType.CRYPTO,
+        *(CapType.CRYPTO, CapType.PORT_SELECTION),
     }
 )
 """Groups that are empty, not unknown, where their gates are 0: an InfiniBand port lacks the first
@@ -124,6 +128,7 @@ class Caps:
         self.roce = eth_caps.roce_cap.view(current[CapType.ROCE])
         self.debug = eth_caps.debug_cap.view(current[CapType.DEBUG])
         self.qos = eth_caps.qos_cap.view(current[CapType.QOS])
+        self.port_selection = lag_layout.port_selection_cap.view(current[CapType.PORT_SELECTION])
         self.crypto = crypto_layout.crypto_cap.view(current[CapType.CRYPTO])
         self.general_2 = layout.cmd_hca_cap_2.view(current[CapType.GENERAL_2])
         self.device_memory = memic.device_mem_cap.view(current[CapType.DEV_MEM])
@@ -160,6 +165,8 @@ class Caps:
             return self.eswitch_tables.flow_table_properties_esw_acl_ingress
         if table_type is FlowTableType.ESW_EGRESS_ACL:
             return self.eswitch_tables.flow_table_properties_esw_acl_egress
+        if table_type is FlowTableType.PORT_SEL:
+            return self.port_selection.flow_table_properties_port_selection
         if table_type is FlowTableType.NIC_TX:
             return self.flow_table.flow_table_properties_nic_transmit
         return self.flow_table.flow_table_properties_nic_receive

@@ -152,11 +152,15 @@ class ObjectTables:
         self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
         """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
         nic_rx, self.nic_tx = FlowDomain(), FlowDomain()
+        self.port_sel = FlowDomain()
+        """Those that choose by which port of a LAG packets leave."""
+        port_selection = self.caps.port_selection.flow_table_properties_port_selection
         found = (
             (FlowTableType.NIC_RX, caps.flow_table_properties_nic_receive, nic_rx),
             (FlowTableType.NIC_TX, caps.flow_table_properties_nic_transmit, self.nic_tx),
             (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
             (FlowTableType.RDMA_TX, caps.flow_table_properties_nic_transmit_rdma, self.rdma_tx),
+            (FlowTableType.PORT_SEL, port_selection, self.port_sel),
         )
         self.flow_domains: dict[int, FlowDomain] = {
             kind: domain for kind, properties, domain in found if properties.ft_support

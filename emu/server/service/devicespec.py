@@ -14,7 +14,8 @@ with ``sfs=N`` also up to N sub-functions.
 With ``smfs=0`` only the firmware owns flow tables; else software may own some, on models whose real
 adapters let it (ConnectX-6 Dx and later): drivers write their entries into the adapter's memory.
 Two functions with the same ``board=N`` are the ports of one board, in the order in which they are
-given.
+given. With ``port_select=1`` on both, flow tables choose the ports of a bond that hashes, and the
+switches of both can be one (multi-port E-Switch).
 With ``crypto=plaintext`` or ``crypto=wrapped`` it encrypts by AES-XTS, with keys that come so.
 With ``bf=1`` the function takes work requests that are copied behind their doorbells (BlueFlame).
 """
@@ -40,7 +41,7 @@ from emu.device.models import (
     Capabilities,
     Model,
 )
-from emu.device.models.board_ports import MOST_PORTS, with_port
+from emu.device.models.board_ports import MOST_PORTS, with_port, with_port_selection
 from emu.device.models.crypto import KEY_IMPORTS, KeyImport, with_crypto
 from emu.device.models.software_steering import (
     with_software_steering,
@@ -113,6 +114,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "crypto": None,
         "sfs": 0,
         "board": 0,
+        "port_select": 0,
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
@@ -140,6 +142,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         model = _software_steering(model, chosen["smfs"])
     if values["switch"] or values["sfs"]:
         model = _with_switch(model, values["sfs"])
+    if values["port_select"]:
+        model = _port_selection(model, values["board"])
     return DeviceSpec(model, options, frozenset(chosen), values["segment"], values["board"])
 
 
@@ -148,6 +152,15 @@ def _with_switch(model: Model, sub_functions: int) -> Model:
         return with_sub_functions(model, sub_functions) if sub_functions else with_switch(model)
     except ValueError as error:
         raise DeviceSpecError(f"switch, sfs: {error}") from None
+
+
+def _port_selection(model: Model, board: int) -> Model:
+    if not board:
+        raise DeviceSpecError("port_select needs board=N")
+    try:
+        return with_port_selection(model)
+    except ValueError as error:
+        raise DeviceSpecError(f"port_select: {error}") from None
 
 
 def _software_steering(model: Model, is_on: int) -> Model:
@@ -265,6 +278,7 @@ SETTINGS = {
     "crypto": "crypto=plaintext|wrapped",
     "sfs": "sfs=N",
     "board": "board=N",
+    "port_select": "port_select=N",
 }
 """What can be set, and how it is written."""
 _OF_LINK = {
@@ -279,6 +293,7 @@ _OF_LINK = {
     "smfs": PortType.ETH,
     "sfs": PortType.ETH,
     "board": PortType.ETH,
+    "port_select": PortType.ETH,
 }
 """Settings that only one link layer has."""
 
@@ -298,6 +313,7 @@ _LIMITS = {
     "bf": (0, 1),
     "sfs": (0, MOST_SUB_FUNCTIONS),
     "board": (0, MAX_BOARD),
+    "port_select": (0, 1),
 }
 
 

@@ -30,10 +30,10 @@ MODEL = MODELS["connectx6dx"]
 class SharedPort:
     """A port, its switch, the function that manages it, and another one behind it."""
 
-    def __init__(self, board, clock, number):
+    def __init__(self, board, clock, number, model=MODEL):
         self.wire = TapWire()
         switch = EmbeddedSwitch(self.wire, arrive)
-        self.adapter = Adapter(with_port(MODEL, number), GUID, switch, board)
+        self.adapter = Adapter(with_port(model, number), GUID, switch, board)
         self.manager = Member(self.adapter.manager, clock)
         self.driver = self.manager.driver
         self.id = self.adapter.manager.number
@@ -58,9 +58,9 @@ class SharedPort:
 class SharedBoard:
     """``first`` is the LAG's master, its FDB the one that both ports begin in when ``shared``."""
 
-    def __init__(self, clock):
+    def __init__(self, clock, model=MODEL):
         board = Board(GUID, MOST_PORTS)
-        self.ports = [SharedPort(board, clock, number) for number in (1, 2)]
+        self.ports = [SharedPort(board, clock, number, model) for number in (1, 2)]
         self.first, self.second = self.ports
         self.board = board
         for port in self.ports:

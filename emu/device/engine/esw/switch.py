@@ -171,7 +171,7 @@ class EmbeddedSwitch:
         for target, what in arrivals:
             number, port = target.number, target.port
             if number == UPLINK:
-                port = leaves_by(manager, source_port, port, frame)
+                port = leaves_by(manager, source_port, port, frame, what)
             if port != adapter.number:
                 adapter.board.adapters[port - 1].switch.give(number, what)
             elif number == UPLINK:

@@ -8,12 +8,17 @@ everything is as with one port.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.roce_wire import RoceWire
+from emu.device.engine.lag.selection import selected
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.roce.datagram import RoceDestination, frame_of
+from emu.device.port.eth.roce.gids import NO_GID
 from emu.device.port.eth.wire import EthWire
+from layouts.eth_enums import LagPortSelect
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter, Vhca
@@ -96,14 +101,17 @@ class LagWire:
         """The function's port has come up or gone down."""
         self._own.port_changed(hca)
 
-    def _way(self, source: Hca, sqn: int) -> RoceWire:
-        """The wire of the port by which a queue pair's packets leave."""
+    def _way(self, source: Hca, sqn: int, frame: Callable[[], bytes]) -> RoceWire:
+        """The wire of the port by which a queue pair's packet leaves."""
         adapter = self._vhca.adapter
         lag = adapter.board.lag_of(self._vhca)
         if lag is None:
             return self._own
         qp = source.qps.get(sqn)
-        port = lag.port_of(int(qp.ctx.lag_tx_port_affinity) if qp is not None else 0, sqn)
+        affinity = int(qp.ctx.lag_tx_port_affinity) if qp is not None else 0
+        port = lag.port_of(affinity, sqn)
+        if lag.mode is LagPortSelect.PORT_SELECT_FT and not lag.is_open(affinity):
+            port = selected(source, Frame(frame()), port)
         if port == adapter.number:
             return self._own
         if port not in self._others:
@@ -127,7 +135,7 @@ class LagWire:
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         """Send a frame by the port of its queue pair; False when the next one should wait."""
-        return self._way(source, sqn).transmit(source, frame, sqn)
+        return self._way(source, sqn, lambda: frame).transmit(source, frame, sqn)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """The port's own way; in a LAG each packet goes alone."""
@@ -142,4 +150,14 @@ class LagWire:
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry a datagram by the port of the queue pair that sends it."""
-        self._way(source, origin.qpn).datagram(source, packet, origin)
+        way = self._way(source, origin.qpn, partial(_octets_of, packet, origin))
+        way.datagram(source, packet, origin)
+
+
+def _octets_of(packet: Datagram, origin: Origin) -> bytes:
+    """A datagram as a frame; empty where it has no GIDs, and is lost."""
+    to = packet.to
+    assert isinstance(to, RoceDestination)
+    if NO_GID in (origin.gid, to.gid or NO_GID):
+        return b""
+    return frame_of(packet, origin)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.flow_meter import Metering
+from emu.device.objects.eth.match_definer import MatchDefiner
 from emu.device.objects.eth.modify_header import most
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.reshape import Step
@@ -46,6 +47,9 @@ class Matcher(Protocol):
 
     def key_of(self, values: Mapping[str, int]) -> Key:
         """An entry's key."""
+
+    def key_at(self, place: int) -> Key | None:
+        """The key of an entry by its place in the group; None where its values decide."""
 
     def values_of(self, param: FteMatchParam) -> Mapping[str, int]:
         """An entry's values, from its fte_match_param view."""
@@ -262,19 +266,26 @@ class Sampler(Object):
 class FlowGroup(Object):
     """Some of a table's indices, ``first`` to ``last``, and what all entries there match."""
 
-    __slots__ = ("by_key", "criteria", "entries", "first", "last", "match", "table")
+    __slots__ = ("by_key", "criteria", "definer", "entries", "first", "last", "match", "table")
     kind = "flow group"
     numbering = Numbering(most("log_max_flow"))
     BASE_BYTES = 6144
     """With criteria of 20 fields, and the view that a query returns."""
 
-    def __init__(self, table: FlowTable, criteria: Matcher, match: QueryFlowGroupOut) -> None:
-        """``match`` is what a query returns."""
+    def __init__(
+        self,
+        table: FlowTable,
+        criteria: Matcher,
+        match: QueryFlowGroupOut,
+        definer: MatchDefiner | None = None,
+    ) -> None:
+        """``match`` is what a query returns; ``definer`` is what the criteria are from, if any."""
         super().__init__()
         self.table = table
         self.first = match.start_flow_index
         self.last = match.end_flow_index
         self.criteria = criteria
+        self.definer = definer
         self.match = match
         self.entries: dict[int, FlowEntry] = {}
         """By index."""
@@ -288,7 +299,12 @@ class FlowGroup(Object):
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.table,)
+        return (self.table,) if self.definer is None else (self.table, self.definer)
+
+    def key_of(self, index: int, param: FteMatchParam) -> Key:
+        """The key of an entry at this index with these values."""
+        key = self.criteria.key_at(index - self.first)
+        return self.criteria.key_of(self.criteria.values_of(param)) if key is None else key
 
     def add(self, entry: FlowEntry) -> None:
         """Put an entry at its index, which must be free."""

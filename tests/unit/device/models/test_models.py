@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from emu.cli.commands.functions.models import command
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
+from emu.device.models.board_ports import with_port_selection
 from emu.device.models.crypto import FIRST_HW_ID, KeyImport, with_crypto
+from emu.device.models.software_steering import can_own_tables
 from emu.device.models.sub_functions import sub_function_of, with_sub_functions
 from emu.device.models.switching import can_switch, with_switch
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
@@ -26,6 +28,7 @@ from layouts.function.eth_caps import (
     roce_cap,
     shampo_cap,
 )
+from layouts.function.lag import port_selection_cap
 from layouts.memory.memic import device_mem_cap
 from layouts.wire.bth import PSN_HALF
 
@@ -62,6 +65,7 @@ LAYOUTS = {
     CapType.DEV_SHAMPO: shampo_cap,
     CapType.QOS: qos_cap,
     CapType.CRYPTO: crypto_cap,
+    CapType.PORT_SELECTION: port_selection_cap,
     CapType.IPOIB_ENHANCED_OFFLOADS: per_protocol_networking_offload_caps,
 }
 GATES = {
@@ -78,6 +82,7 @@ GATES = {
     CapType.DEV_SHAMPO: ("shampo",),
     CapType.QOS: ("qos",),
     CapType.CRYPTO: ("crypto",),
+    CapType.PORT_SELECTION: ("port_selection_cap",),
     CapType.IPOIB_ENHANCED_OFFLOADS: ("ipoib_enhanced_offloads",),
 }
 PLAIN = {
@@ -96,6 +101,11 @@ EVERY |= {
     for name, model in PLAIN.items()
     if model.hw_id >= FIRST_HW_ID and not model.identity.is_vf
     for way in KeyImport
+}
+EVERY |= {
+    f"{name}-port-select": with_port_selection(model)
+    for name, model in PLAIN.items()
+    if can_switch(model) and can_own_tables(model)
 }
 
 

@@ -96,6 +96,10 @@ class Criteria:
         """An entry's key: its values under the masks."""
         return tuple(values.get(name, 0) & mask for name, mask in self.masks.items())
 
+    def key_at(self, place: int) -> Key | None:
+        """An entry's place does not decide."""
+        return None
+
     def values_of(self, param: FteMatchParam) -> dict[str, int]:
         """An entry's values, from its fte_match_param view; bits outside the masks do not count."""
         found = {}

@@ -38,10 +38,12 @@ def _kind(headers: Headers) -> Hashable:
 
 def fields(outer: Mapping[str, MatchField]) -> dict[str, MatchField]:
     """The same fields of the inner packet, as far as it has them."""
-    return {
-        name: MatchField(_reader(outer[name].read), _part(outer[name].part or _kind))
-        for name in _FOLLOWING
-    }
+    return {name: inner_field(outer[name]) for name in _FOLLOWING}
+
+
+def inner_field(field: MatchField) -> MatchField:
+    """The same field of the inner packet."""
+    return MatchField(_reader(field.read), _part(field.part or _kind))
 
 
 def _reader(read: Read) -> Read:

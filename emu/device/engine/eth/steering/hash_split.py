@@ -1,0 +1,95 @@
+"""Flow groups that split packets by a hash: each packet belongs to one of the group's indices.
+
+The hash is over the fields of a match definer. A field that a packet does not have counts as 0, so
+that each packet has an index. Which hash it is does not matter to drivers.
+
+Source: mlx5_ifc.h: create_flow_group_in.group_type (HASH_SPLIT); core/lag/port_sel.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from emu.device.engine.eth.steering.fields import FIELDS
+from emu.device.engine.eth.steering.inside import inner_field
+from emu.device.engine.eth.steering.match_field import MatchField, Part
+from emu.device.objects.eth.flow import Key
+from emu.device.port.eth.headers import Headers
+
+if TYPE_CHECKING:
+    from layouts.steering.flow_match import FteMatchParam
+
+_L3_TYPE: Final = {4: 1, 6: 2}
+_ADDRESS_BYTES: Final = 16
+_number: Final = int.from_bytes
+
+
+def _port(start: int) -> MatchField:
+    """A port of TCP or UDP."""
+    return MatchField(
+        lambda headers: _number(headers.ports[start : start + 2], "big"),
+        lambda headers: headers.ports,
+    )
+
+
+def _of_frame(name: str) -> MatchField:
+    """A field of the headers up to the network header."""
+    return FIELDS[f"outer_headers.{name}"]._replace(
+        part=lambda headers: headers.frame[: headers.l3]
+    )
+
+
+_EACH: Final[dict[str, MatchField]] = {
+    **{name: _of_frame(name) for name in ("dmac_47_16", "dmac_15_0", "smac_47_16", "smac_15_0")},
+    "ethertype": _of_frame("ethertype"),
+    "first_vlan_vid": _of_frame("first_vid"),
+    "l3_type": MatchField(
+        lambda headers: _L3_TYPE.get(headers.version, 0), lambda headers: headers.version
+    ),
+    "ip_src_addr": FIELDS["outer_headers.src_ipv4_src_ipv6"],
+    "ip_dest_addr": FIELDS["outer_headers.dst_ipv4_dst_ipv6"],
+    "l4_sport": _port(0),
+    "l4_dport": _port(2),
+}
+
+DEFINER_FIELDS: Final[dict[str, MatchField]] = {
+    **{f"outer_{name}": field for name, field in _EACH.items()},
+    **{f"inner_{name}": inner_field(field) for name, field in _EACH.items()},
+}
+"""The fields that a hash can be over, by their names in the formats of match definers."""
+
+
+class HashSplit:
+    """Implements :class:`emu.device.objects.eth.flow.Matcher`; a key is an index in the group."""
+
+    def __init__(self, masks: Mapping[str, int], count: int) -> None:
+        """``masks`` are a definer's, of DEFINER_FIELDS alone; the group has ``count`` indices."""
+        self.masks = dict(masks)
+        self._count = count
+        self._readers = tuple((DEFINER_FIELDS[name].read, mask) for name, mask in masks.items())
+
+    @property
+    def parts(self) -> frozenset[Part]:
+        """The parts of a packet that determine the hash."""
+        found = (DEFINER_FIELDS[name].part for name in self.masks)
+        return frozenset(part for part in found if part is not None)
+
+    def key_of(self, values: Mapping[str, int]) -> Key:
+        """An entry is for what the hash leads to its index, whatever its values are."""
+        return ()
+
+    def values_of(self, param: FteMatchParam) -> dict[str, int]:
+        """Values of entries do not count."""
+        return {}
+
+    def key_at(self, place: int) -> Key:
+        """The key of the entry at this place in the group, from 0 on."""
+        return (place,)
+
+    def read(self, headers: Headers) -> Key | None:
+        """The place in the group that a packet's hash leads to."""
+        values = [((read(headers) or 0) & mask) for read, mask in self._readers]
+        octets = b"".join([value.to_bytes(_ADDRESS_BYTES, "big") for value in values])
+        return (crc32(octets) % self._count,)

@@ -1,0 +1,39 @@
+"""Port selection of a LAG: the master's flow tables choose by which port a packet leaves.
+
+The driver has one that tells kinds of packets apart, and behind it one for each kind, whose group
+splits packets by a hash (``emu.device.engine.eth.steering.hash_split``); the entries there lead to
+the cable of a port. When a port goes down the driver changes what they lead to.
+
+Source: core/lag/port_sel.c; mlx5_ifc.h: port_selection_cap, lagc.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.steering.passing import Packet, decision_on
+from emu.device.objects.eth.flow import VportTarget
+from emu.device.port.eth.headers import FrameError
+
+if TYPE_CHECKING:
+    from emu.device.port.eth.frame import Frame
+    from emu.device.state.hca import Hca
+
+
+def selected(hca: Hca, frame: Frame, port: int) -> int:
+    """The port that the tables of the board's master choose; else ``port``.
+
+    ``hca`` is the function that has the work, which is charged for it.
+    """
+    master = hca.adapter.board.master.node
+    if master is None or master.has_failed or master.port_sel.root is None:
+        return port
+    try:
+        packet = Packet(frame, 0)
+    except FrameError:
+        return port
+    decision = decision_on(master.port_sel, packet, packet.headers, hca.round)
+    for target, _ in decision.deliveries:
+        if isinstance(target, VportTarget):
+            return target.port
+    return port

@@ -1,0 +1,31 @@
+"""Match definers: which fields of packets a flow group looks at, under which masks.
+
+Source: core/fs_cmd.c: mlx5_cmd_create_match_definer; core/lag/port_sel.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from emu.device.objects.numbering import Numbering
+from emu.device.objects.object import Object
+
+MOST_DEFINERS: Final = 1 << 8
+
+
+class MatchDefiner(Object):
+    """The masks of some fields, by their names in the format (layouts.steering.match_definer)."""
+
+    __slots__ = ("format_id", "masks")
+    kind = "match definer"
+    numbering = Numbering(lambda made: MOST_DEFINERS)
+    BASE_BYTES = 2048
+
+    def __init__(self, format_id: int, masks: Mapping[str, int]) -> None:
+        super().__init__()
+        self.format_id = format_id
+        self.masks = masks
+
+    def about(self) -> dict[str, object]:
+        return {"format": self.format_id, "masks": dict(self.masks)}

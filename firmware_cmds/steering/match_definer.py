@@ -1,0 +1,70 @@
+"""Match definers: general objects that flow groups name, those that split packets by a hash.
+
+Source: core/fs_cmd.c: mlx5_cmd_create_match_definer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.steering.hash_split import DEFINER_FIELDS
+from emu.device.errors import CmdError
+from emu.device.objects.eth.match_definer import MatchDefiner
+from layouts.enums import Status
+from layouts.prm import Prm
+from layouts.steering import match_definer as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from layouts.objects.general_object import CreateGeneralObjectIn
+
+_FORMATS: Mapping[int, Prm] = {
+    0: layout.match_definer_format_0,
+    22: layout.match_definer_format_22,
+    23: layout.match_definer_format_23,
+    29: layout.match_definer_format_29,
+    30: layout.match_definer_format_30,
+    31: layout.match_definer_format_31,
+    32: layout.match_definer_format_32,
+}
+"""By format_id: those that Linux uses (core/lag/port_sel.c)."""
+
+
+def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+    """Make a match definer; returns its number. Refuses formats and fields that are not known."""
+    if cmd.log_obj_range:
+        raise CmdError(
+            Status.LIM_ERR, "one command makes one match definer", f"{1 << cmd.log_obj_range}"
+        )
+    size = layout.match_definer.size
+    obj = layout.match_definer.view(b"".join(cmd.object)[:size].ljust(size, b"\0"))
+    masks = _masks(obj.format_id, bytes(obj.match_mask))
+    return hca.objects[MatchDefiner].add(MatchDefiner(obj.format_id, masks))
+
+
+def _masks(format_id: int, mask: bytes) -> dict[str, int]:
+    """The fields that a mask of this format names, in the order of their names."""
+    if format_id not in _FORMATS:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "format of a match definer not supported", f"{format_id}"
+        )
+    prm = _FORMATS[format_id]
+    view = prm.view(mask)
+    values = {field.name: getattr(view, field.name) for field in prm.fields}
+    if bytes(prm.new(**values)) != mask:
+        raise CmdError(Status.BAD_PARAM_ERR, "match definer has reserved bits set")
+    found = {}
+    for name in sorted(values):
+        value = values[name]
+        number = value if isinstance(value, int) else int.from_bytes(bytes(value), "big")
+        if number and name not in DEFINER_FIELDS:
+            raise CmdError(Status.BAD_PARAM_ERR, "field of a match definer not supported", name)
+        if number:
+            found[name] = number
+    return found
+
+
+def destroy(hca: Hca, number: int) -> None:
+    """Destroy a match definer that no group names."""
+    hca.objects[MatchDefiner].remove(number)
