@@ -20,6 +20,7 @@ from emu.guests import GuestOptions
 pytestmark = pytest.mark.guest
 
 DEVICES = ("connectx6dx,board=1", "connectx6dx,board=1", "connectx6dx")
+HASHING = ("connectx6dx,board=1,port_select=1",) * 2 + ("connectx6dx",)
 PEER = f"""set -e
 rdma system set netns exclusive
 ip netns add peer
@@ -44,18 +45,29 @@ until [ -e /sys/class/infiniband/mlx5_0 ] && [ -e /sys/class/infiniband/mlx5_1 ]
 """
 IS_BACK = "until [ -e /sys/class/infiniband/mlx5_{0} ]; do sleep 0.2; done"
 MAP = re.compile(r"mlx5_core 0000:01:00\.0: lag map: ?(port 1:[12] port 2:[12])")
+ACTIVE = re.compile(r"mlx5_core 0000:01:00\.0: lag map active ports: ([12](?:, [12])?)")
 SAYS = re.compile("firmware level support is missing|bond0: .*(link status|no active slave)")
 """What 6.1 says of TC offload, and bonding of links."""
 IN_PEER = "ip netns exec peer"
 RPING = ("rping -s -a {to} -C 10 -V", "rping -c -a {to} -C 10 -V")
 MANY = 200
 """Frames that are RDMA traffic, and not some of the interfaces' own."""
-TRAFFIC = "ib_write_bw -F -x {gid} -s 65536 -q 4 -n 50"
+TRAFFIC = "ib_write_bw -F -x {gid} -s 65536 -q {pairs} -n 50"
 
 
 @pytest.fixture(scope="module")
 def guest(suite):
     options = GuestOptions(suite=suite, devices=DEVICES, memory_mib=2048)
+    with running(options) as (found,):
+        run(found, PEER)
+        yield found
+        no_complaints_since_boot(found, known=SAYS)
+
+
+@pytest.fixture(scope="module")
+def hashing(suite):
+    """As ``guest``, of a board whose flow tables choose the port."""
+    options = GuestOptions(suite=suite, devices=HASHING, memory_mib=2048)
     with running(options) as (found,):
         run(found, PEER)
         yield found
@@ -82,20 +94,30 @@ def has_map(guest, wanted):
     return False
 
 
+def has_active(guest, wanted):
+    """As ``has_map``, for the ports by which packets leave where flow tables choose."""
+    for _ in range(50):
+        *_, last = ACTIVE.findall(run(guest, "dmesg"))
+        if last == wanted:
+            return True
+        run(guest, "sleep 0.2")
+    return False
+
+
 def sent(guest):
     """Frames that the two ports have sent."""
     count = "ethtool -S {} | sed -n 's/.* tx_packets_phy: //p'"
     return [int(run(guest, count.format(port))) for port in ("eth0", "eth1")]
 
 
-def write(guest):
-    """Write to the peer and tell how many frames each port has sent meanwhile."""
+def write(guest, pairs=4):
+    """Write to the peer by so many queue pairs; how many frames each port has sent meanwhile."""
     before = sent(guest)
     gid = gid_of("mlx5_bond_0")
     told = converse(
         Inside(guest),
         guest,
-        TRAFFIC.format(gid=gid),
+        TRAFFIC.format(gid=gid, pairs=pairs),
         TWO,
         server_device="mlx5_2",
         client_device="mlx5_bond_0",
@@ -158,6 +180,23 @@ def test_both_ports_carry_traffic_until_one_fails(guest):
             assert guest.wait(listener, timeout=SECONDS) == 0
 
 
+def test_flow_tables_choose_the_port(hashing):
+    """A hash over a packet's headers does, so each queue pair keeps its port."""
+    with bonded(hashing, "balance-xor xmit_hash_policy layer3+4"):
+        assert "mode:hash" in run(hashing, "dmesg | grep shared_fdb | tail -n 1")
+        assert has_active(hashing, "1, 2")
+        assert min(write(hashing, 16)) > MANY
+        for port in (0, 1):
+            with pulled(hashing, port):
+                assert has_active(hashing, "21"[port])
+                ways = write(hashing, 16)
+                assert ways[1 - port] > MANY > ways[port]
+            assert has_active(hashing, "1, 2")
+    for policy in ("encap3+4", "vlan+srcmac"):
+        with bonded(hashing, f"balance-xor xmit_hash_policy {policy}"):
+            assert sum(write(hashing)) > MANY
+
+
 def test_the_second_ports_driver_leaves_the_bond(guest):
     driver = "/sys/bus/pci/drivers/mlx5_core"
     with bonded(guest):
@@ -210,7 +249,7 @@ def test_link_aggregation_of_two_guests(two_guests):
     before = [sent(guest) for guest in two_guests]
     gid = gid_of("mlx5_bond_0")
     told = converse(
-        one, two, f"{TRAFFIC.format(gid=gid)} -b", ONE, server_device="mlx5_bond_0",
+        one, two, f"{TRAFFIC.format(gid=gid, pairs=4)} -b", ONE, server_device="mlx5_bond_0",
         client_device="mlx5_bond_0",
     )  # fmt: skip
     check_table(told)
