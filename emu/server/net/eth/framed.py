@@ -57,8 +57,6 @@ class FramedUplink(SegmentPort):
     """How many frames may be in one write."""
     buffer_bytes: ClassVar[int] = _READ_BYTES + MOST_BODY + _LENGTH.size
     """How much may have been read and wait for receive requests."""
-    vouches: ClassVar[bool] = False
-    """Whether the peer's checksums can be trusted without a look."""
 
     def __init__(self, name: str, sock: socket.socket, segment: Segment, poller: Poller) -> None:
         super().__init__(name)
@@ -149,6 +147,15 @@ class FramedUplink(SegmentPort):
 
     # -- in
 
+    def frame_at(
+        self, buffer: memoryview, start: int, end: int, most: int
+    ) -> tuple[Frame, int, int]:
+        """The frame from ``start`` to ``end``, and where it ends; it stands for how many frames.
+
+        Those that follow it may be in it as well, ``most`` frames in all.
+        """
+        return Frame(padded(bytes(buffer[start:end]))), end, 1
+
     def take(self, most: int) -> int:
         """Hand received frames to the segment, ``most`` of them; returns how many there were."""
         self._receive()
@@ -165,8 +172,8 @@ class FramedUplink(SegmentPort):
 
     def _hand_on(self, most: int) -> int:
         """Parse what is in the buffer, up to so many frames."""
-        buffer, at, filled, vouches = self._buffer, self._done, self._filled, self.vouches
-        view, taken = memoryview(buffer), 0
+        buffer, at, filled = self._buffer, self._done, self._filled
+        view, taken = memoryview(buffer)[:filled], 0
         self.has_more = False
         while filled - at >= _LENGTH.size:
             length = _length_at(buffer, at)[0]
@@ -179,12 +186,13 @@ class FramedUplink(SegmentPort):
             if taken >= most:
                 self.has_more = True
                 break
-            taken += 1
             if length < ETHERNET_BYTES:
+                taken += 1
                 self.dropped["bad length"] += 1
             else:
-                data = padded(bytes(view[at + _LENGTH.size : end]))
-                self._segment.forward(self, Frame(data, 0, vouches, vouches))
+                frame, end, count = self.frame_at(view, at + _LENGTH.size, end, most - taken)
+                taken += count
+                self._segment.forward(self, frame)
                 if self._sock is None:
                     return taken
             at = end
