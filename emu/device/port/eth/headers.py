@@ -71,8 +71,8 @@ class Headers:
     """What :func:`parse` found in a frame; offsets are in bytes from the frame's start."""
 
     __slots__ = (
-        "end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "sqn", "version",
-        "vxlan_ports",
+        "end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "sqn", "sums",
+        "version", "vxlan_ports",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,9 @@ class Headers:
         """Whether the IP packet is a part of a larger one, the first part included."""
         self.sqn = 0
         """The queue that sends the frame, which only its own device knows; 0: not known."""
+        self.sums: tuple[int, bool, bool] | None = None
+        """What there is to say of its checksums (``emu.device.port.eth.checksum.Received``), where
+        whoever has made the packet knows it."""
         self.vxlan_ports = VXLAN_PORTS
         """UDP ports behind which the device that steers the frame looks for VXLAN."""
 
