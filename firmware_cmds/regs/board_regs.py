@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _ASIC, _MODULE_0 = 0, 64
 """mtmp_reg.sensor_index: bits of MTCAP's map, then the modules (core/hwmon.c)."""
 _PERFORMANCE = 0
-"""mpcnt_reg.grp (MLX5_PCIE_PERFORMANCE_COUNTERS_GROUP)."""
+_LANES, _TIMERS_AND_STATES = 1, 2
+"""mpcnt_reg.grp (FreeBSD's device.h: MLX5_PCIE_*_COUNTERS_GROUP)."""
+_GROUPS = (_PERFORMANCE, _LANES, _TIMERS_AND_STATES)
 _NAME_BYTES = 8
 _IB_LANES = 4
 
@@ -55,10 +57,14 @@ def _set_mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
 
 
 def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
-    """The PCIe link loses nothing, and no request on it waits: all counters are 0."""
-    if reg.grp != _PERFORMANCE or reg.pcie_index:
+    """The PCIe link loses nothing, no request on it waits, and it never leaves L0: counters are 0.
+
+    FreeBSD's mlx5en reads all three groups every second.
+    """
+    if reg.grp not in _GROUPS or reg.pcie_index:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
-    counters = port_counters.pcie_perf_cntrs_grp_data_layout.new()
+    is_performance = reg.grp == _PERFORMANCE
+    counters = port_counters.pcie_perf_cntrs_grp_data_layout.new() if is_performance else b""
     reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
 
 

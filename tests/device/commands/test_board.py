@@ -127,9 +127,10 @@ class TestPcie:
         features = port_regs.mcam_enhanced_features.view(mcam.mng_feature_cap_mask)
         assert features.pcie_performance_group
         assert features.pcie_outbound_stalled
-        found = driver.read_register(RegId.MPCNT, port_counters.mpcnt_reg)
-        assert not any(bytes(found.counter_set))
-        for other in ({"grp": 2}, {"pcie_index": 1}):
+        for group in (0, 1, 2):
+            found = driver.read_register(RegId.MPCNT, port_counters.mpcnt_reg, grp=group)
+            assert not any(bytes(found.counter_set))
+        for other in ({"grp": 3}, {"pcie_index": 1}):
             wrong = bytes(port_counters.mpcnt_reg.new(**other))
             assert driver.write_register(RegId.MPCNT, wrong, 1).status == Status.BAD_PARAM_ERR
 
