@@ -22,7 +22,7 @@ DEVICES = ("connectx6dx,sfs=64", "connectx6dx")
 DEV = "pci/0000:01:00.0"
 SAYS = re.compile(
     r"Dropping C-tag|HW_VLAN CTAG FILTERING, not supported|MPFS/FDB active"
-    r"|Disabling ntuple, not supported in switchdev"
+    r"|Disabling (ntuple|HW MACsec offload), not supported in switchdev"
 )
 """What the driver tells of offloads that it does not have in switchdev mode, and of its tables."""
 PEER = "10.0.9.9"
