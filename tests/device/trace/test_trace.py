@@ -81,7 +81,8 @@ class TestCommands:
         assert [event.fields["op"] for event in events.of(TracePoint.CMD)] == [
             "ENABLE_HCA", "QUERY_ISSI", "SET_ISSI", "QUERY_PAGES", "MANAGE_PAGES", "ACCESS_REG",
             "QUERY_HCA_CAP", "SET_HCA_CAP", "QUERY_HCA_CAP", "QUERY_HCA_CAP", "SET_HCA_CAP",
-            "QUERY_PAGES", "MANAGE_PAGES", "INIT_HCA", "QUERY_ADAPTER", "ALLOC_UAR",
+            "QUERY_PAGES", "MANAGE_PAGES", "INIT_HCA", "SET_DRIVER_VERSION", "QUERY_ADAPTER",
+            "ALLOC_UAR",
         ]  # fmt: skip
         assert {event.function for event in events} == {3}
         assert {event.fields["status"] for event in events.of(TracePoint.CMD)} == {"OK"}

@@ -111,7 +111,7 @@ def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: InPieces) -> Outco
     A message inside the process is cut into smaller pieces; a packet is not.
     """
     if message.op is not _SEND:
-        return refuse_access(hca, qp, message, pieces.why)
+        return refuse_access(hca, qp, message.taken, pieces.why)
     assert message.taken is not None
     return give_up_pieces(hca, qp, message.taken, pieces.why)
 
