@@ -19,10 +19,9 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES, TCP
 from emu.device.port.eth.segment import MAX_IP_BYTES
 from emu.device.ports import Buffer
+from emu.server.net.eth.framed import LENGTH
 
-_LENGTH: Final = Struct(">I")
-"""In front of each frame: how many bytes it has."""
-_length_at: Final = _LENGTH.unpack_from
+_length_at: Final = LENGTH.unpack_from
 _KIND_AT: Final = 12
 _IPV4_BYTES: Final = 20
 _IPV6_BYTES: Final = 40
@@ -96,7 +95,7 @@ def super_frame(
     The frame is from ``start`` to ``end`` of the buffer; others follow, each behind its length.
     None unless the next one is as long and continues the same stream.
     """
-    length, distance = end - start, end - start + _LENGTH.size
+    length, distance = end - start, end - start + LENGTH.size
     ip = _kind(buffer, start)
     if ip is None or not _is_plain(buffer[start:end], ip):
         return None

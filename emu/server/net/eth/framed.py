@@ -36,9 +36,10 @@ _FRAMES_PER_WRITE = 256
 
 log = logging.getLogger(__name__)
 
-_LENGTH = Struct(">I")
-_length_at = _LENGTH.unpack_from
-_length = _LENGTH.pack
+LENGTH = Struct(">I")
+"""What is in front of each frame: how many bytes it has."""
+_length_at = LENGTH.unpack_from
+_length = LENGTH.pack
 
 
 def _logged(call: Callable[[], object]) -> None:
@@ -55,7 +56,7 @@ class FramedUplink(SegmentPort):
     is_uplink = True
     frames_per_write: ClassVar[int] = _FRAMES_PER_WRITE
     """How many frames may be in one write."""
-    buffer_bytes: ClassVar[int] = _READ_BYTES + MOST_BODY + _LENGTH.size
+    buffer_bytes: ClassVar[int] = _READ_BYTES + MOST_BODY + LENGTH.size
     """How much may have been read and wait for receive requests."""
 
     def __init__(self, name: str, sock: socket.socket, segment: Segment, poller: Poller) -> None:
@@ -114,7 +115,7 @@ class FramedUplink(SegmentPort):
             else:
                 self.sent += 1
                 self._queue.append(_length(len(data)) + data)
-                self._queued += len(data) + _LENGTH.size
+                self._queued += len(data) + LENGTH.size
         if not self._is_blocked:
             self._write()
 
@@ -175,9 +176,9 @@ class FramedUplink(SegmentPort):
         buffer, at, filled = self._buffer, self._done, self._filled
         view, taken = memoryview(buffer)[:filled], 0
         self.has_more = False
-        while filled - at >= _LENGTH.size:
+        while filled - at >= LENGTH.size:
             length = _length_at(buffer, at)[0]
-            end = at + _LENGTH.size + length
+            end = at + LENGTH.size + length
             if length > MOST_BODY:
                 self.close(f"a frame of {length} bytes")
                 return taken + 1
@@ -190,7 +191,7 @@ class FramedUplink(SegmentPort):
                 taken += 1
                 self.dropped["bad length"] += 1
             else:
-                frame, end, count = self.frame_at(view, at + _LENGTH.size, end, most - taken)
+                frame, end, count = self.frame_at(view, at + LENGTH.size, end, most - taken)
                 taken += count
                 self._segment.forward(self, frame)
                 if self._sock is None:
