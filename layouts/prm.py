@@ -139,11 +139,11 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         Raises TypeError for fields that are not neighbours in this order.
         """
         by_name = {field.name: field for field in self.fields}
-        found = [by_name[name] for name in names]
-        for one, other in pairwise(found):
+        fields = [by_name[name] for name in names]
+        for one, other in pairwise(fields):
             if one.offset + one.width != other.offset:
                 raise TypeError(f"{self.prm_name}: {other.name} does not follow {one.name}")
-        first, width = found[0], sum(field.width for field in found)
+        first, width = fields[0], sum(field.width for field in fields)
         return codec.accessors(c.BitsInteger(width), first.offset, width, self.bit_length)[0]
 
     def packer(self, *names: str, upto: int | None = None) -> struct.Struct:

@@ -16,8 +16,8 @@ _NO_STRUCTURES = "layouts.btf."
 
 def modules() -> list[ModuleType]:
     """The package's modules, in alphabetical order."""
-    found = pkgutil.walk_packages(layouts.__path__, "layouts.")
-    names = sorted(module.name for module in found if not module.name.startswith(_NO_STRUCTURES))
+    packages = pkgutil.walk_packages(layouts.__path__, "layouts.")
+    names = sorted(module.name for module in packages if not module.name.startswith(_NO_STRUCTURES))
     return [importlib.import_module(name) for name in names]
 
 
@@ -32,11 +32,11 @@ def structures() -> dict[str, Prm]:
 
 def collect(namespaces: Iterable[dict[str, object]]) -> dict[str, Prm]:
     """The structures among the values of ``namespaces``, as :func:`structures` returns them."""
-    found: dict[str, Prm] = {}
+    structures: dict[str, Prm] = {}
     for namespace in namespaces:
         for value in namespace.values():
             if not isinstance(value, Prm):
                 continue
-            if found.setdefault(value.prm_name, value) is not value:
+            if structures.setdefault(value.prm_name, value) is not value:
                 raise ValueError(f"{value.prm_name} is declared twice")
-    return dict(sorted(found.items()))
+    return dict(sorted(structures.items()))

@@ -157,12 +157,12 @@ def modify_nic_vport_context(
 
 def _armed(context: layout.NicVportContext) -> int:
     """The changes that the manager wants to be told of; none without arm_change_event."""
-    found = 0
+    armed = 0
     if context.arm_change_event:
         for name, change in _EVENTS.items():
             if getattr(context, name):
-                found |= change
-    return found
+                armed |= change
+    return armed
 
 
 def _reported(vport: NicVport) -> dict[VportChange, object]:

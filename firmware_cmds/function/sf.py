@@ -26,12 +26,12 @@ def _all(hca: Hca) -> SubFunctions:
 
 
 def _named(hca: Hca, number: int) -> SubFunction:
-    found = _all(hca).find(number)
-    if found is None:
+    sf = _all(hca).find(number)
+    if sf is None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "no sub-function has this number", f"function_id {number:#x}"
         )
-    return found
+    return sf
 
 
 @command(Op.ALLOC_SF, layout.alloc_sf_in, layout.alloc_sf_out, privileged=True)

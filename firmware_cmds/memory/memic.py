@@ -25,10 +25,10 @@ def _need(area: MemicArea | None) -> MemicArea:
 
 def _memic(area: MemicArea, address: int) -> Memic:
     """The device memory that begins at this offset in BAR 0."""
-    found = area.owner(address, 1)
-    if found is None or area.start + found.start != address:
+    memic = area.owner(address, 1)
+    if memic is None or area.start + memic.start != address:
         raise CmdError(Status.BAD_RES_ERR, "no device memory begins here", f"{address:#x}")
-    return found
+    return memic
 
 
 @command(Op.ALLOC_MEMIC, layout.alloc_memic_in, layout.alloc_memic_out, privileged=True)

@@ -88,6 +88,6 @@ def config_int_moderation(
         interrupts.moderate(hca, vector, cmd.min_delay * _NS_PER_US)
     elif cmd.op_mod != _READ:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
-    held = hca.vector_moderation.get(vector)
+    moderation = hca.vector_moderation.get(vector)
     out.int_vector = vector
-    out.min_delay = held.delay_ns // _NS_PER_US if held is not None else 0
+    out.min_delay = moderation.delay_ns // _NS_PER_US if moderation is not None else 0

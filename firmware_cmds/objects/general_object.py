@@ -107,11 +107,11 @@ def query_general_object(
             Status.BAD_PARAM_ERR, "general object of this type cannot be queried",
             f"{cmd.op_mod:#x}",
         )  # fmt: skip
-    found = _READERS[cmd.op_mod](hca, cmd.obj_id)
+    context = _READERS[cmd.op_mod](hca, cmd.obj_id)
     out.obj_id = cmd.obj_id
     places = out.object
-    for number in range(min(len(places), len(found) // _PIECE_BYTES)):
-        places[number] = found[number * _PIECE_BYTES :][:_PIECE_BYTES]
+    for number in range(min(len(places), len(context) // _PIECE_BYTES)):
+        places[number] = context[number * _PIECE_BYTES :][:_PIECE_BYTES]
 
 
 @command(

@@ -128,8 +128,8 @@ def _request_scatter(caps: Caps, qp: Qp) -> int:
         return 0
     if qp.st == QpType.DCI and not general.dc_req_scat_data_cqe:
         return 0
-    most = _REQUEST_SCATTER.get(qp.ctx.cs_req, 0)
-    return most if most <= SCATTER_32_BYTES or qp.scq.stride > CQE_BYTES else 0
+    limit = _REQUEST_SCATTER.get(qp.ctx.cs_req, 0)
+    return limit if limit <= SCATTER_32_BYTES or qp.scq.stride > CQE_BYTES else 0
 
 
 def _check_type(hca: Hca, ctx: layout.Qpc) -> None:

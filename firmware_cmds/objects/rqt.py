@@ -31,8 +31,8 @@ def _listed(rqs: Table[Rq], given: layout.Rqtc, most: int) -> tuple[Rq, ...]:
     if len(given.rq_num) < size:
         raise CmdError(Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{size} RQs")
     numbers = [entry.rq_num for entry, _ in zip(given.rq_num, range(size))]
-    found = {number: rqs.need(number) for number in dict.fromkeys(numbers)}
-    return tuple(found[number] for number in numbers)
+    listed = {number: rqs.need(number) for number in dict.fromkeys(numbers)}
+    return tuple(listed[number] for number in numbers)
 
 
 @command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)

@@ -70,9 +70,9 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     ts_cq = _ts_cq(hca, ctx)
     hca.sqs.check_room()
     with holding(cq, pd, tis, ts_cq, group):
-        found = yield from work_queue(hca, wq, is_sq=True)
-    ring = SendRing(hca.memory, found.buffer, 0, wq.log_wq_sz, found.geometry.dbr_addr)
-    sq = Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems, ts_cq)
+        queue = yield from work_queue(hca, wq, is_sq=True)
+    ring = SendRing(hca.memory, queue.buffer, 0, wq.log_wq_sz, queue.geometry.dbr_addr)
+    sq = Sq(ctx, cq, pd, ring, queue.buffer, tis, queue.umems, ts_cq)
     sq.has_real_time = has_real_time
     sq.uidx = user_index(hca.caps, ctx)
     sq.group = group

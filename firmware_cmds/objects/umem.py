@@ -152,10 +152,10 @@ def record_in(
     address = ctx.dbr_addr
     if is_rounded:
         address -= address % DOORBELL_RECORD_BYTES
-    held: tuple[Umem, ...] = ()
+    umems: tuple[Umem, ...] = ()
     if ctx.dbr_umem_valid:
         size = DOORBELL_RECORD_BYTES
         memory, umem = buffer_in(hca.umems, ctx.dbr_umem_id, address, size, align=size)
-        address, held = memory.address(0), (umem,)
+        address, umems = memory.address(0), (umem,)
     check_record(hca.memory, address)
-    return address, held
+    return address, umems

@@ -80,10 +80,10 @@ def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
 
 def _pool_of(buffers: PortBuffers, reg: layout.SbprReg) -> Pool:
     """Descriptors (``desc``) have no pools of their own; they share those of cells."""
-    found = buffers.pools.get((reg.dir, reg.pool))
-    if found is None:
+    pool = buffers.pools.get((reg.dir, reg.pool))
+    if pool is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
-    return found
+    return pool
 
 
 def _sbpr(hca: Hca, reg: layout.SbprReg) -> None:

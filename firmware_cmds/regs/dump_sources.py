@@ -98,10 +98,10 @@ def _set(cmd: View, name: str, index: int) -> None:
 
 def _queue(numbers: Numbers, number: int) -> Qp | Sq | Rq:
     """A queue pair, send queue or receive queue."""
-    found = numbers.holders.get(number)
-    if not isinstance(found, Qp | Sq | Rq):
+    holder = numbers.holders.get(number)
+    if not isinstance(holder, Qp | Sq | Rq):
         raise MissingError
-    return found
+    return holder
 
 
 def _context(hca: Hca, number: int) -> Contents:
@@ -139,29 +139,29 @@ def _shared(hca: Hca, number: int) -> Contents:
 
 
 def _cq_entries(hca: Hca, number: int) -> Contents:
-    found = hca.cqs.get(number)
-    if found is None:
+    cq = hca.cqs.get(number)
+    if cq is None:
         raise MissingError
-    return Contents(found.buffer.length, found.buffer.read)
+    return Contents(cq.buffer.length, cq.buffer.read)
 
 
 def _eq_entries(hca: Hca, number: int) -> Contents:
-    found = hca.eqs.get(number)
-    if found is None:
+    eq = hca.eqs.get(number)
+    if eq is None:
         raise MissingError
-    return Contents(found.buffer.length, found.buffer.read)
+    return Contents(eq.buffer.length, eq.buffer.read)
 
 
 def _all_senders(numbers: Numbers) -> array[int]:
-    found = numbers.holders.items()
+    holders = numbers.holders.items()
     return array(
-        "I", [number for number, queue in found if getattr(queue, "send_ring", None) is not None]
+        "I", [number for number, queue in holders if getattr(queue, "send_ring", None) is not None]
     )
 
 
 def _all_receivers(numbers: Numbers) -> array[int]:
-    found = numbers.holders.items()
-    return array("I", [number for number, queue in found if type(queue) is Rq])
+    holders = numbers.holders.items()
+    return array("I", [number for number, queue in holders if type(queue) is Rq])
 
 
 def _listed(

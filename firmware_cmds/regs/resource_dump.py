@@ -98,17 +98,17 @@ def _resource(hca: Hca, reg: layout.ResourceDump) -> Iterator[Contents]:
     if source is None:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown segment_type", f"{reg.segment_type:#x}")
     try:
-        found = source.read(hca, int(reg.index1))
+        contents = source.read(hca, int(reg.index1))
     except (MissingError, CmdError):
         text = f"no {source.index} {reg.index1:#x}".encode().ljust(32, b"\0")
         segment = layout.resource_dump_error_segment
         yield made(_segment(segment, SegmentType.ERROR, syndrome_id=_NOT_FOUND, error=text))
         return
     head = layout.resource_dump_resource_segment
-    for first in range(0, found.size or 1, _MOST_IN_SEGMENT):
-        size = min(found.size - first, _MOST_IN_SEGMENT)
+    for first in range(0, contents.size or 1, _MOST_IN_SEGMENT):
+        size = min(contents.size - first, _MOST_IN_SEGMENT)
         yield made(_segment(head, reg.segment_type, size, index1=reg.index1, index2=first))
-        yield Contents(size, partial(_read_behind, found, first))
+        yield Contents(size, partial(_read_behind, contents, first))
 
 
 def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:

@@ -76,9 +76,9 @@ def _definer(hca: Hca, table: FlowTable, cmd: layout.CreateFlowGroupIn) -> Match
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
 def query_flow_group(hca: Hca, cmd: layout.QueryFlowGroupIn, out: layout.QueryFlowGroupOut) -> None:
     """Return the group's indices and criteria."""
-    found = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id).match
+    match = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id).match
     for name in ("start_flow_index", "end_flow_index", "match_criteria_enable", "match_criteria"):
-        setattr(out, name, getattr(found, name))
+        setattr(out, name, getattr(match, name))
 
 
 @command(

@@ -54,15 +54,15 @@ def _masks(format_id: int, mask: bytes) -> dict[str, int]:
     values = {field.name: getattr(view, field.name) for field in prm.fields}
     if bytes(prm.new(**values)) != mask:
         raise CmdError(Status.BAD_PARAM_ERR, "match definer has reserved bits set")
-    found = {}
+    masks = {}
     for name in sorted(values):
         value = values[name]
         number = value if isinstance(value, int) else int.from_bytes(bytes(value), "big")
         if number and name not in DEFINER_FIELDS:
             raise CmdError(Status.BAD_PARAM_ERR, "field of a match definer not supported", name)
         if number:
-            found[name] = number
-    return found
+            masks[name] = number
+    return masks
 
 
 def destroy(hca: Hca, number: int) -> None:

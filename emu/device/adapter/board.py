@@ -101,8 +101,8 @@ class Board(Generic[NodeT]):
 
     def managed_by(self, number: int) -> Adapter[NodeT] | None:
         """The adapter whose switch the function with this vhca id manages."""
-        found = (adapter for adapter in self.adapters if adapter.manager.number == number)
-        return next(found, None)
+        candidates = (adapter for adapter in self.adapters if adapter.manager.number == number)
+        return next(candidates, None)
 
     def has_vport(self, port: int, number: int) -> bool:
         """Whether the switch behind a port has a vPort of this number."""

@@ -55,14 +55,14 @@ def collect(*packages: ModuleType) -> Sequence[Reason]:
 
     Raises :class:`ReasonError` for one that is no fixed text.
     """
-    found: list[Reason] = []
+    reasons: list[Reason] = []
     for package in packages:
         for directory in package.__path__:
             for path in sorted(Path(directory).rglob("*.py")):
                 inner = path.relative_to(directory).with_suffix("").parts
                 name = ".".join((package.__name__, *inner)).removesuffix(".__init__")
-                found += reasons_in(path.read_text(encoding="utf-8"), name)
-    return found
+                reasons += reasons_in(path.read_text(encoding="utf-8"), name)
+    return reasons
 
 
 def reasons_in(source: str, module: str) -> Iterator[Reason]:

@@ -29,12 +29,12 @@ NUM_PORTS: Final = 1
 
 def other_function(hca: Hca, function_id: int) -> Hca:
     """Another function, by its number. Raises BAD_PARAM_ERR when the sender manages none such."""
-    found = hca.vhca.other(function_id)
-    if found is None:
+    other = hca.vhca.other(function_id)
+    if other is None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "no such function to manage", f"function_id {function_id:#x}"
         )
-    return found
+    return other
 
 
 def other_vport(hca: Hca, number: int) -> Hca:
@@ -45,10 +45,10 @@ def other_vport(hca: Hca, number: int) -> Hca:
     """
     if hca.eswitch is not None and number == hca.vhca.vport_number:
         return hca
-    found = hca.vhca.other(number)
-    if found is None:
+    other = hca.vhca.other(number)
+    if other is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
-    return found
+    return other
 
 
 def port(hca: Hca, number: int) -> Hca:

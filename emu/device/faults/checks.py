@@ -52,9 +52,9 @@ def _parameter(
     declared = [one for one in use.parameters if one.name == name] or [
         one for other in action.uses.values() for one in other.parameters if one.name == name
     ]
-    found = [list(one.check(given[name], given)) for one in declared if one.check is not None]
-    if len(found) == len(declared):
-        yield from min(found, key=len)
+    problems = [list(one.check(given[name], given)) for one in declared if one.check is not None]
+    if len(problems) == len(declared):
+        yield from min(problems, key=len)
 
 
 def _match(point: DeclaredPoint, match: Mapping[str, object]) -> Iterator[Problem]:

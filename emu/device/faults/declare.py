@@ -199,12 +199,12 @@ def _actions(cls: type) -> Iterator[tuple[str, PointAction]]:
 
     A method that overrides an inherited one keeps its description unless it is declared anew.
     """
-    found = set()
+    actions = set()
     for owner in getattr(cls, "__mro__", ()):
         for name, method in vars(owner).items():
             declared = getattr(method, _DECLARED, None)
-            if isinstance(declared, PointAction) and name not in found:
-                found.add(name)
+            if isinstance(declared, PointAction) and name not in actions:
+                actions.add(name)
                 yield name, replace(declared, carry_out=getattr(cls, name))
 
 

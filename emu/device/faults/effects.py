@@ -37,8 +37,8 @@ class Effects:
     @property
     def is_starving(self) -> bool:
         """Whether the firmware creates no object because it waits for pages."""
-        wanted = self.wanted_pages
-        if wanted is not None and len(self.faults.hca.fwpages) >= wanted:
+        pages = self.wanted_pages
+        if pages is not None and len(self.faults.hca.fwpages) >= pages:
             self.wanted_pages = None
         return self.wanted_pages is not None
 

@@ -157,9 +157,9 @@ class Event(Generic[Result]):
 
     def summary(self) -> dict[str, Any]:
         """Names and numbers that identify the event; nothing that changes from run to run."""
-        told = ((field.name, self.get(field.name)) for field in self.declared.values()
+        values = ((field.name, self.get(field.name)) for field in self.declared.values()
                 if field.is_told)  # fmt: skip
-        return {name: name_of(value) for name, value in told if value is not MISSING}
+        return {name: name_of(value) for name, value in values if value is not MISSING}
 
 
 def field_of(view: object, path: str) -> Any:

@@ -75,12 +75,12 @@ class Injector:
 
     def add(self, rules: Iterable[Rule], seed: int) -> None:
         """Add rules; each needs a name that no other rule has."""
-        taken = {state.rule.name for state in self.states}
+        names = {state.rule.name for state in self.states}
         added = []
         for rule in rules:
-            if rule.name in taken:
+            if rule.name in names:
                 raise ValueError(f"there is a rule {rule.name!r} already")
-            taken.add(rule.name)
+            names.add(rule.name)
             if rule.function in (None, self.index):
                 added.append(RuleState(rule, seed))
         self.states += added
@@ -101,12 +101,12 @@ class Injector:
 
     def remove(self, name: str) -> bool:
         """Remove a rule and end its effects; False when there is no rule of that name."""
-        found = [state for state in self.states if state.rule.name == name]
-        self.states = [state for state in self.states if state not in found]
-        for state in found:
+        states = [state for state in self.states if state.rule.name == name]
+        self.states = [state for state in self.states if state not in states]
+        for state in states:
             self.effects.end(state.rule)
         self._sort()
-        return bool(found)
+        return bool(states)
 
     def clear(self) -> None:
         """Remove all rules."""
@@ -291,13 +291,15 @@ class Injector:
 
     def _tell(self, state: RuleState, event: Event[Any], why: str = "") -> None:
         """Note what has fired or, with ``why``, that it has had no effect."""
-        rule, told = state.rule, event.summary()
+        rule, summary = state.rule, event.summary()
         if why:
             log.warning("fault %s: %s has no effect: %s", rule.name, rule.action, why)
         else:
-            log.info("fault %s: %s at %s %s", rule.name, rule.action, rule.point, told)
+            log.info("fault %s: %s at %s %s", rule.name, rule.action, rule.point, summary)
         if self._sink is not None:
-            self._sink(Fired(self.index, rule.name, state.met, rule.point, rule.action, told, why))
+            self._sink(
+                Fired(self.index, rule.name, state.met, rule.point, rule.action, summary, why)
+            )
 
     def _take_back(self, state: RuleState, event: Event[Any], why: str) -> None:
         state.take_back(why)

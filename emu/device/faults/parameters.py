@@ -81,19 +81,19 @@ def names_in(prm: Prm) -> list[str]:
 
 def near(name: str, known: Iterable[str]) -> str:
     """Names that may have been meant, as the end of a sentence."""
-    found = difflib.get_close_matches(name, list(known), n=3)
-    return f"; near it: {', '.join(found)}" if found else ""
+    names = difflib.get_close_matches(name, list(known), n=3)
+    return f"; near it: {', '.join(names)}" if names else ""
 
 
 def _unknown(value: Any, kind: type[IntEnum], most: int | None) -> Iterator[str]:
     try:
-        found = number_of(value, kind)
+        number = number_of(value, kind)
     except ValueError:
         names = [member.name for member in kind]
         shown = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
         yield f"{value!r} is none of {shown}{near(str(value), names)}"
     else:
-        if most is None and found not in kind._value2member_map_:
-            yield f"{found} is none of {', '.join(f'{m.name} ({m:d})' for m in list(kind)[:_FEW])}"
-        elif most is not None and not 0 <= found <= most:
-            yield f"{found} is not between 0 and {most}"
+        if most is None and number not in kind._value2member_map_:
+            yield f"{number} is none of {', '.join(f'{m.name} ({m:d})' for m in list(kind)[:_FEW])}"
+        elif most is not None and not 0 <= number <= most:
+            yield f"{number} is not between 0 and {most}"

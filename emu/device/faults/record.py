@@ -152,15 +152,15 @@ def read(text: str, source: str = "record") -> FaultRecord:
         plan = from_table(first.get("plan"), source)
     except PlanError as error:
         raise RecordError(str(error)) from None
-    told = _RecordReader(plan)
+    reader = _RecordReader(plan)
     for number, text_line in enumerate(lines[1:], 2):
         if not text_line.endswith("\n"):
             break
-        told.take(_object(text_line, source, number), f"{source}:{number}")
+        reader.take(_object(text_line, source, number), f"{source}:{number}")
     whole: Plan = plan.model_copy(
-        update={"rule": told.rules, "link": told.links, "seed": told.seed}
+        update={"rule": reader.rules, "link": reader.links, "seed": reader.seed}
     )
-    return FaultRecord(whole, told.with_effect(), first, tuple(told.without), told.spans)
+    return FaultRecord(whole, reader.with_effect(), first, tuple(reader.without), reader.spans)
 
 
 class _RecordReader:

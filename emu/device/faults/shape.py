@@ -60,7 +60,7 @@ def cuts(text: str) -> Portions[list[int]]:
     Returns the offsets of the pieces, 0 first. Raises TooComplexError for a text that goes too deep
     or has a piece that is too large.
     """
-    found = [0]
+    offsets = [0]
     depth = dots = parts = 0
     is_fresh = True
     for count, token in enumerate(_TOKEN.finditer(text), 1):
@@ -72,7 +72,7 @@ def cuts(text: str) -> Portions[list[int]]:
             dots += 1
         elif kind == "open":
             if is_fresh and not depth and _HEADER.match(text, start):
-                found.append(start)
+                offsets.append(start)
                 parts = 0
             depth += 1
             dots = 0
@@ -87,11 +87,11 @@ def cuts(text: str) -> Portions[list[int]]:
             why = "nested too deep"
         elif dots >= MOST_PARTS:
             why = "a key of too many parts"
-        elif parts > MOST_TOKENS or token.end() - found[-1] > MOST_PIECE:
+        elif parts > MOST_TOKENS or token.end() - offsets[-1] > MOST_PIECE:
             why = "a rule that is too long"
         if why:
             raise TooComplexError(text.count("\n", 0, start) + 1, why)
-    return found
+    return offsets
 
 
 def header_name(text: str, start: int) -> str:

@@ -83,8 +83,8 @@ def _points() -> str:
 
 def fields_of(point: DeclaredPoint) -> str:
     """What a rule can match at a point, with the names that fields have where they are few."""
-    told = ", ".join(map(_field, point.fields.values()))
-    return f"{told}; {point.opened.about}" if point.opened is not None else told
+    fields = ", ".join(map(_field, point.fields.values()))
+    return f"{fields}; {point.opened.about}" if point.opened is not None else fields
 
 
 def _field(field: EventField) -> str:
@@ -119,7 +119,7 @@ def _alike(uses: Mapping[str, PointAction]) -> Iterator[tuple[list[str], PointAc
 
 
 def _library(plans: Mapping[str, Plan]) -> str:
-    told = sorted(
+    rows = sorted(
         ((plan.expect.row.partition(" ")[0], name, plan, plan.expect)
          for name, plan in plans.items() if plan.expect is not None),
         key=lambda one: one[:2],
@@ -128,7 +128,7 @@ def _library(plans: Mapping[str, Plan]) -> str:
         "| plan | what is injected | what the driver does | dmesg | command | reporter | heals |"
     ]
     lines.append("|---|---|---|---|---|---|---|")
-    for _, group in groupby(told, key=lambda one: one[0]):
+    for _, group in groupby(rows, key=lambda one: one[0]):
         for _, name, plan, expect in group:
             dmesg = "<br>".join(f"`{_cell(line)}`" for line in expect.dmesg)
             cells = [_cell(plan.about), _cell(expect.does), dmesg, _command(expect)]

@@ -37,8 +37,8 @@ def loading(text: str, source: str = "plan") -> Portions[Plan]:
     if len(text) > MOST_BYTES:
         raise PlanError(f"{source}: more than {MOST_BYTES >> 20} MiB")
     try:
-        found = yield from cuts(text)
-        table = yield from _parsed(text, found)
+        offsets = yield from cuts(text)
+        table = yield from _parsed(text, offsets)
     except TooComplexError as error:
         raise PlanError(f"{source}:{error.line}: {error}") from None
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
@@ -46,13 +46,13 @@ def loading(text: str, source: str = "plan") -> Portions[Plan]:
     return (yield from _made(table, source, text))
 
 
-def _parsed(text: str, found: Sequence[int]) -> Portions[dict[str, Any]]:
+def _parsed(text: str, offsets: Sequence[int]) -> Portions[dict[str, Any]]:
     """What a text says whose pieces begin at these offsets. Raises ValueError for no TOML."""
     table: dict[str, Any] = {}
-    named = {header_name(text, start) for start in found[1:]}
+    named = {header_name(text, start) for start in offsets[1:]}
     start = lines = 0
     # What stands before the first [[name]] cannot be continued by one, and is parsed with it.
-    for end in (*found[2:], len(text)):
+    for end in (*offsets[2:], len(text)):
         if end - start < CHARACTERS_PER_PORTION and end < len(text):
             continue
         # The empty lines make the parser's line numbers those of the whole text.
@@ -83,16 +83,16 @@ def _made(table: object, source: str, text: str = "") -> Portions[Plan]:
 
 def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
     """A plan without mistakes. ``text``, if there is one, tells their lines."""
-    plan, found = _validated(table)
+    plan, mistakes = _validated(table)
     yield
     if plan is not None:
-        found = yield from _misfits(plan)
-        if not found:
+        mistakes = yield from _misfits(plan)
+        if not mistakes:
             return plan
     lines = TomlLines(text) if text else None
-    shown = [f"{_place(source, lines, where)}: {why}" for where, why in found[:_MOST_SHOWN]]
-    if len(found) > _MOST_SHOWN:
-        shown.append(f"{source}: {len(found) - _MOST_SHOWN} more")
+    shown = [f"{_place(source, lines, where)}: {why}" for where, why in mistakes[:_MOST_SHOWN]]
+    if len(mistakes) > _MOST_SHOWN:
+        shown.append(f"{source}: {len(mistakes) - _MOST_SHOWN} more")
     raise PlanError("\n".join(shown))
 
 
@@ -147,16 +147,18 @@ def _validated(table: object) -> tuple[Plan | None, list[tuple[Place, str]]]:
 
 def _misfits(plan: Plan) -> Portions[list[tuple[Place, str]]]:
     """Place the parts of rules do not fit together."""
-    found: list[tuple[Place, str]] = []
-    taken: set[str] = set()
+    mistakes: list[tuple[Place, str]] = []
+    names: set[str] = set()
     for number, rule in enumerate(plan.rule):
-        found += ((("rule", number, key), why) for key, why in problems(rule))
-        if rule.name in taken:
-            found.append((("rule", number, "name"), f"{rule.name!r} is the name of another rule"))
-        taken |= {rule.name} - {""}
+        mistakes += ((("rule", number, key), why) for key, why in problems(rule))
+        if rule.name in names:
+            mistakes.append(
+                (("rule", number, "name"), f"{rule.name!r} is the name of another rule")
+            )
+        names |= {rule.name} - {""}
         if not (number + 1) % RULES_PER_PORTION:
             yield
-    return found
+    return mistakes
 
 
 def _key(loc: tuple[str | int, ...]) -> Place:

@@ -131,10 +131,10 @@ class SubFunctionParts:
         after DISABLE_HCA, and takes all-ones for a fatal error (core/main.c:
         mlx5_function_disable, core/health.c: sensor_pci_not_working).
         """
-        found = self._at(offset, length)
-        if found is None:
+        part = self._at(offset, length)
+        if part is None:
             return b"\xff" * length
-        behind, within = found
+        behind, within = part
         try:
             return behind.bar.read(within, length)
         except Exception:
@@ -143,10 +143,10 @@ class SubFunctionParts:
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write BAR 2; nothing happens where no sub-function is enabled."""
-        found = self._at(offset, len(data))
-        if found is None:
+        part = self._at(offset, len(data))
+        if part is None:
             return
-        behind, within = found
+        behind, within = part
         one = behind.hca.sub_function
         if behind.hca.has_failed or one is None or not one.is_there:
             return

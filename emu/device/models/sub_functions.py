@@ -47,12 +47,12 @@ def sub_function_of(model: Model) -> Model:
 
     It has no device memory: there is none in its part of BAR 2.
     """
-    found = LINKS[f"{model.name}-vf"][model.port_type]
+    vf = LINKS[f"{model.name}-vf"][model.port_type]
     return replace(
-        found,
+        vf,
         name=f"{model.name}-sf",
         title=f"{model.title} SF",
-        general=MappingProxyType({**found.general, "device_memory": 0}),
+        general=MappingProxyType({**vf.general, "device_memory": 0}),
         device_memory=MappingProxyType({}),
         bar0_size=1 << LOG_BYTES,
     )

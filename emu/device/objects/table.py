@@ -63,14 +63,14 @@ class Numbers:
 
     def _look(self) -> None:
         """Queue free numbers when the queue is empty and all numbers have been in use before."""
-        number, holders, found = self._looked_at, self.holders, self._freed
-        wanted = min(MOST_LOOKED_FOR, self._unqueued)
-        while len(found) < wanted:
+        number, holders, free = self._looked_at, self.holders, self._freed
+        count = min(MOST_LOOKED_FOR, self._unqueued)
+        while len(free) < count:
             if number not in holders:
-                found.append(number)
+                free.append(number)
             number = number + 1 if number + 1 < self.limit else self.first
         self._looked_at = number
-        self._unqueued -= wanted
+        self._unqueued -= count
 
     def give_back(self, number: int) -> None:
         """Free a number; its holder is gone."""
@@ -133,10 +133,10 @@ class Table(Generic[T]):
 
     def need(self, handle: int) -> T:
         """The object. Raises BAD_RES_ERR if the caller has no object with this handle."""
-        found = self._objects.get(handle)
-        if found is None or not self._caller.may_use(found):
+        item = self._objects.get(handle)
+        if item is None or not self._caller.may_use(item):
             raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
-        return found
+        return item
 
     def subject(self, handle: int) -> T:
         """The object that a command changes or destroys, which names it by the handle.
@@ -145,17 +145,17 @@ class Table(Generic[T]):
         a context in the wrong state. That is known of 2RST_QP, DESTROY_QP and DESTROY_CQ, which a
         virtual function sent after its objects had gone with a reset, and inferred for the others.
         """
-        found = self.usable(handle)
-        if found is None:
+        item = self.usable(handle)
+        if item is None:
             raise CmdError(
                 Status.BAD_RES_STATE_ERR, f"no {self.kind} to change or destroy", f"{handle:#x}"
             )
-        return found
+        return item
 
     def usable(self, handle: int) -> T | None:
         """The object; None if the caller has no object with this handle."""
-        found = self._objects.get(handle)
-        return found if found is not None and self._caller.may_use(found) else None
+        item = self._objects.get(handle)
+        return item if item is not None and self._caller.may_use(item) else None
 
     def check_room(self) -> None:
         """Raise NO_RES_ERR when every handle is taken, or the table has all that it may."""
@@ -177,8 +177,8 @@ class Table(Generic[T]):
         item.uid = self._caller.uid
         self._caller.owned[item.uid] += 1
         self._objects[handle] = item
-        for held in item.holds():
-            held.refs += 1
+        for reference in item.holds():
+            reference.refs += 1
         return handle
 
     def removable(self, handle: int) -> T:
@@ -207,8 +207,8 @@ class Table(Generic[T]):
         self.numbers.give_back(handle)
         self._ledger.give_back(self.kind, item.charge)
         self._caller.owned[item.uid] -= 1
-        for held in item.holds():
-            held.refs -= 1
+        for reference in item.holds():
+            reference.refs -= 1
         return item
 
     def recharge(self, item: T) -> None:
@@ -225,10 +225,10 @@ class Table(Generic[T]):
         self._ledger.check(self.kind, cost)
         before = item.holds()
         apply()
-        for held in item.holds():
-            held.refs += 1
-        for held in before:
-            held.refs -= 1
+        for reference in item.holds():
+            reference.refs += 1
+        for reference in before:
+            reference.refs -= 1
         self.recharge(item)
 
     def clear(self) -> dict[int, T]:

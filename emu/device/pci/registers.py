@@ -88,11 +88,11 @@ class Register:
     trigger: int = 0
 
     def __post_init__(self) -> None:
-        taken = 0
+        bits = 0
         for field in self.fields:
-            if field.value & ~field.mask or field.mask >> 8 * self.size or field.mask & taken:
+            if field.value & ~field.mask or field.mask >> 8 * self.size or field.mask & bits:
                 raise ValueError(f"{self.name}.{field.name} does not fit")
-            taken |= field.mask
+            bits |= field.mask
 
     @property
     def reset(self) -> int:

@@ -80,10 +80,10 @@ class Eswitch:
 
     def vport(self, number: int) -> EswVport:
         """The vPort with this number, which the caller has found to exist."""
-        found = self._vports.get(number)
-        if found is None:
-            found = self._vports[number] = EswVport()
-        return found
+        vport = self._vports.get(number)
+        if vport is None:
+            vport = self._vports[number] = EswVport()
+        return vport
 
     def acl(self, kind: FlowTableType, number: int) -> FlowDomain:
         """The ACL of a vPort; ``kind`` says which of the two."""

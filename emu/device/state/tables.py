@@ -155,7 +155,7 @@ class ObjectTables:
         self.port_sel = FlowDomain()
         """Those that choose by which port of a LAG packets leave."""
         port_selection = self.caps.port_selection.flow_table_properties_port_selection
-        found = (
+        domains = (
             (FlowTableType.NIC_RX, caps.flow_table_properties_nic_receive, nic_rx),
             (FlowTableType.NIC_TX, caps.flow_table_properties_nic_transmit, self.nic_tx),
             (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
@@ -163,7 +163,7 @@ class ObjectTables:
             (FlowTableType.PORT_SEL, port_selection, self.port_sel),
         )
         self.flow_domains: dict[int, FlowDomain] = {
-            kind: domain for kind, properties, domain in found if properties.ft_support
+            kind: domain for kind, properties, domain in domains if properties.ft_support
         }
         """By flow_table_type; the types with ``ft_support``, without those of a switch."""
         self.vxlan_ports = VXLAN_PORTS
@@ -174,10 +174,10 @@ class ObjectTables:
     def look_for_vxlan(self, ports: frozenset[int]) -> None:
         """Take packets to these UDP ports for VXLAN's: the switch, flow tables and offloads."""
         self.vxlan_ports = ports
-        found = [*self.flow_domains.values()]
+        domains = [*self.flow_domains.values()]
         if self.eswitch is not None:
-            found.append(self.eswitch.fdb)
-        for domain in found:
+            domains.append(self.eswitch.fdb)
+        for domain in domains:
             domain.vxlan_ports = ports
             domain.flush()
 

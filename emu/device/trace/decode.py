@@ -105,9 +105,9 @@ def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str
     shown: dict[str, object] = {}
     for field in layout.fields:
         if inner is not None and field.name == inner.field:
-            found = _inside(view, field, inner)
-            if found is not None:
-                shown[inner.layout.prm_name] = found
+            fields = _inside(view, field, inner)
+            if fields is not None:
+                shown[inner.layout.prm_name] = fields
                 continue
         if field.name not in _HEADER and (value := _shown(view, field)):
             shown[field.name] = value
@@ -198,10 +198,10 @@ def _member(enum: type[_Named], value: int) -> _Named | None:
 
 def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
     """The inner structure's fields; None when the bytes are too few for it."""
-    held = _raw(view, field)
-    if len(held) < inner.layout.size:
+    content = _raw(view, field)
+    if len(content) < inner.layout.size:
         return None
-    now = inner.layout.view(held)
+    now = inner.layout.view(content)
     if inner.before is None or len(inner.before) < inner.layout.size:
         return fields(now)
     return _changes(now, inner.layout.view(inner.before))

@@ -112,13 +112,13 @@ def _value(data: Buffer, order: Any) -> int | str:
 
 def _in_segment(offset: int, data: Buffer) -> dict[str, object]:
     start, end = offset * 8, (offset + len(data)) * 8
-    found = [item for item in _ISEG if item.offset < end and start < item.offset + item.width]
-    if not found:
+    items = [item for item in _ISEG if item.offset < end and start < item.offset + item.width]
+    if not items:
         return {}
-    shown: dict[str, object] = {"register": "/".join(item.name for item in found)}
-    first = found[0]
+    shown: dict[str, object] = {"register": "/".join(item.name for item in items)}
+    first = items[0]
     inside = start <= first.offset and first.offset + first.width <= end
-    if len(found) == 1 and inside and isinstance(first.kind, Prm):
+    if len(items) == 1 and inside and isinstance(first.kind, Prm):
         at = (first.offset - start) // 8
         if fields := decode.fields(first.kind.view(data, at)):
             shown["fields"] = fields

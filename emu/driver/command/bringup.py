@@ -86,12 +86,12 @@ class BringUp(EventQueues):
 
     def take_pages(self, at_once: int = 64) -> int:
         """MANAGE_PAGES until the device has given all pages back; returns how many."""
-        taken = 0
+        pages = 0
         while True:
             answer = self.must(
                 Op.MANAGE_PAGES, op_mod=PageOp.TAKE, input_num_entries=at_once,
                 out_extra=8 * at_once,
             )  # fmt: skip
             if not answer.output_num_entries:
-                return taken
-            taken += answer.output_num_entries
+                return pages
+            pages += answer.output_num_entries

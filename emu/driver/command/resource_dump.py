@@ -68,13 +68,13 @@ def in_memory(
 
 def segments(data: bytes) -> list[tuple[int, bytes]]:
     """(type, bytes behind the header) of each. Raises DriverError for one without length."""
-    found: list[tuple[int, bytes]] = []
+    parts: list[tuple[int, bytes]] = []
     while data:
         head = HEADER.view(bytearray(data[: HEADER.size]))
         expect(head.length_dw, "a segment of no length")
-        found.append((head.segment_type, data[HEADER.size : 4 * head.length_dw]))
+        parts.append((head.segment_type, data[HEADER.size : 4 * head.length_dw]))
         data = data[4 * head.length_dw :]
-    return found
+    return parts
 
 
 def payload(data: bytes) -> bytes:

@@ -39,7 +39,7 @@ class Buffers:
 
     def drain(self) -> list[tuple[Cqe64, bytes]]:
         """(the completion's fields, the packet's bytes) of what has come; errors have no bytes."""
-        found = []
+        completions = []
         while (raw := self.rq.cq.peek()) is not None:
             self.rq.cq.poll()
             entry = cqe64.view(raw)
@@ -48,5 +48,5 @@ class Buffers:
                 places = self._places(entry.wqe_counter)
                 data = b"".join(self.region.read(at, size) for at, size in places)
                 data = data[: entry.byte_cnt]
-            found.append((entry, data))
-        return found
+            completions.append((entry, data))
+        return completions

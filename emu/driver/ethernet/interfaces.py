@@ -59,9 +59,9 @@ def modify_rqt(driver: Driver, rqtn: int, rqns: Sequence[int]) -> None:
 def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[int]]:
     """QUERY_RQT: (rqt_max_size, rqt_actual_size, RQ numbers)."""
     answer = driver.must(Op.QUERY_RQT, rqtn=rqtn, out_extra=4 * room)
-    found = rqtc.view(answer.raw, len(answer.raw) - rqtc.size - 4 * room)
-    size = found.rqt_actual_size
-    return found.rqt_max_size, size, [found.rq_num[n].rq_num for n in range(min(size, room))]
+    context = rqtc.view(answer.raw, len(answer.raw) - rqtc.size - 4 * room)
+    size = context.rqt_actual_size
+    return context.rqt_max_size, size, [context.rq_num[n].rq_num for n in range(min(size, room))]
 
 
 def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: object) -> Fields:

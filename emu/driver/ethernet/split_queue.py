@@ -68,11 +68,11 @@ class SplitQueue(StridingQueue):
 
     def pieces(self) -> list[SplitPiece]:
         """What has come. A request whose strides are all consumed is free again."""
-        found = []
+        pieces = []
         while (raw := self.cq.peek()) is not None:
             self.cq.poll()
-            found.append(self._split(cqe64.view(raw)))
-        return found
+            pieces.append(self._split(cqe64.view(raw)))
+        return pieces
 
     def _split(self, entry: Cqe64) -> SplitPiece:
         if entry.op_own >> 4 != CqeOpcode.RESP_SEND:

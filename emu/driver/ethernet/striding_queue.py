@@ -87,15 +87,15 @@ class StridingQueue(ReceiveQueue):
 
         A request whose strides are all consumed is free: it may be posted again.
         """
-        found = []
+        completions = []
         while (raw := self.cq.peek()) is not None:
             self.cq.poll()
             entry = cqe64.view(raw)
             if entry.op_own >> 4 == CqeOpcode.RESP_SEND:
-                found.append(self._piece(entry))
+                completions.append(self._piece(entry))
             else:
-                found.append(Piece(entry.wqe_id, 0, entry.byte_cnt >> 16, False, b"", entry))
-        return found
+                completions.append(Piece(entry.wqe_id, 0, entry.byte_cnt >> 16, False, b"", entry))
+        return completions
 
     def _piece(self, entry: Cqe64) -> Piece:
         strides, length = entry.byte_cnt >> 16 & 0x7FFF, entry.byte_cnt & 0xFFFF

@@ -39,9 +39,9 @@ class Pager:
 
     def fault(self) -> FaultEvent:
         """The one event there is. Raises DriverError if there are none or several."""
-        found = self.faults()
-        expect(len(found) == 1, f"page faults: {found}")
-        (event,) = found
+        faults = self.faults()
+        expect(len(faults) == 1, f"page faults: {faults}")
+        (event,) = faults
         return event
 
     def resume(self, event: FaultEvent, *, error: bool = False, **changes: Any) -> Status:

@@ -122,12 +122,14 @@ def functions_on(
     make_memory: Callable[[], Memory] = Memory,
 ) -> list[Function]:  # fmt: skip
     """A function at each of the wires; None is a wire that leads nowhere."""
-    found = []
+    functions = []
     for number, wire in enumerate(wires, 1):
         options = HcaOptions(guid=GUID + number)
         memory = make_memory()
-        found.append(Function(model, options, TABLE, memory, IrqList(), clock, None, eth_wire=wire))
-    return found
+        functions.append(
+            Function(model, options, TABLE, memory, IrqList(), clock, None, eth_wire=wire)
+        )
+    return functions
 
 
 def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:

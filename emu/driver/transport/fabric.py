@@ -75,10 +75,10 @@ class Fabric:
     def until(self, condition: Callable[[], FoundT]) -> FoundT:
         """Step until it holds; what it gives. Raises AssertionError when that takes too long."""
         end = time.monotonic() + SECONDS
-        while not (found := condition()):
+        while not (result := condition()):
             assert time.monotonic() < end, "it does not come to pass"
             self.step()
-        return found
+        return result
 
     def settle(self) -> None:
         """Until nobody has heard anything for a while."""
@@ -87,14 +87,14 @@ class Fabric:
 
     def completions(self, qp: QueuePair, count: int = 1) -> list[Found]:
         """The next ``count`` completions of a queue pair's CQ."""
-        found: list[Found] = []
+        completions: list[Found] = []
 
         def enough() -> bool:
-            found.extend(qp.cq.drain())
-            return len(found) >= count
+            completions.extend(qp.cq.drain())
+            return len(completions) >= count
 
         self.until(enough)
-        return found
+        return completions
 
     def __enter__(self) -> Self:
         return self

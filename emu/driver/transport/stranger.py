@@ -59,9 +59,9 @@ class Stranger:
 
     def hear(self) -> tuple[FrameKind, bytes]:
         """The next frame: its kind and its body. Raises EOFError at the end."""
-        found = self.lab.until(self._frame)
-        assert found is not None
-        return found
+        frame = self.lab.until(self._frame)
+        assert frame is not None
+        return frame
 
     def _frame(self) -> tuple[FrameKind, bytes] | None:
         while len(self._buffer) < HEADER.size or len(self._buffer) < self._size():

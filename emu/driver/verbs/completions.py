@@ -126,10 +126,10 @@ class CompletionQueue:
 
     def drain(self) -> list[Found]:
         """All completions that wait."""
-        found = []
+        completions = []
         while completion := self.poll():
-            found.append(completion)
-        return found
+            completions.append(completion)
+        return completions
 
     def arm(self, *, solicited: bool = False) -> None:
         """Ask for one event (include/linux/mlx5/cq.h: mlx5_cq_arm)."""

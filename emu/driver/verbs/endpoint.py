@@ -52,11 +52,11 @@ class Endpoint:
 
     def events(self) -> list[tuple[EventType, int]]:
         """The asynchronous events since the last look: (type, number of what they are about)."""
-        found: list[tuple[EventType, int]] = []
+        events: list[tuple[EventType, int]] = []
         for entry in self.driver.eqs[self.async_eqn].drain():
             event = EventType(entry.type)
             if event is EventType.CQ_ERROR:
-                found.append((event, eqe_cq_err.view(entry.data).cqn))
+                events.append((event, eqe_cq_err.view(entry.data).cqn))
             else:
-                found.append((event, eqe_qp_srq.view(entry.data).qp_srq_n))
-        return found
+                events.append((event, eqe_qp_srq.view(entry.data).qp_srq_n))
+        return events

@@ -51,7 +51,7 @@ class Gsi:
 
         Raises DriverError for a completion that is no good receive.
         """
-        found: list[tuple[Completion, bytes]] = []
+        messages: list[tuple[Completion, bytes]] = []
         for completion in self.qp.cq.drain():
             if completion.opcode is CqeOpcode.REQ:
                 continue
@@ -60,10 +60,10 @@ class Gsi:
             expect(completion.opcode is CqeOpcode.RESP_SEND, f"no receive: {completion}")
             expect(completion.byte_cnt == GRH_BYTES + MAD_BYTES, f"no MAD: {completion}")
             at = self.received % RECEIVES * 512
-            found.append((completion, self.inbox.read(at + GRH_BYTES, MAD_BYTES)))
+            messages.append((completion, self.inbox.read(at + GRH_BYTES, MAD_BYTES)))
             self.qp.post_recv(self.inbox.sge(at, GRH_BYTES + MAD_BYTES))
             self.received += 1
-        return found
+        return messages
 
     def header(self, mgmt_class: int, class_version: int, method: int, attr: int) -> dict[str, int]:
         """The fields of a request's mad_hdr, with a transaction of its own."""
@@ -131,10 +131,10 @@ def joined(
         "qkey": 0x1234, "traffic_class": 0, "flow_label": 0, "sl": 0,
     } | fields  # fmt: skip
     gsi = Gsi(node)
-    answer, (found,) = gsi.ask_sa(Method.SET, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)
+    answer, (record_out,) = gsi.ask_sa(Method.SET, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)
     expect(not answer.mad_hdr.status, f"status {answer.mad_hdr.status:#x}")
     gsi.qp.destroy()
-    return int(found.mlid)
+    return int(record_out.mlid)
 
 
 def left(node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER) -> None:

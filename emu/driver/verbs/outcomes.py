@@ -16,10 +16,10 @@ def settle(node: Endpoint) -> None:
 
 def all_good(cq: CompletionQueue) -> list[Found]:
     """All completions that wait; each must be a success."""
-    found = cq.drain()
-    errors = [completion for completion in found if completion.opcode in ERRORS]
+    completions = cq.drain()
+    errors = [completion for completion in completions if completion.opcode in ERRORS]
     expect(not errors, f"completions with errors: {errors}")
-    return found
+    return completions
 
 
 def good(qp: QueuePair) -> list[Found]:
@@ -30,14 +30,14 @@ def good(qp: QueuePair) -> list[Found]:
 def failure(qp: QueuePair) -> int:
     """The syndrome of the first request that failed."""
     settle(qp.node)
-    errors = [found for found in qp.cq.drain() if found.opcode == CqeOpcode.REQ_ERR]
+    errors = [done for done in qp.cq.drain() if done.opcode == CqeOpcode.REQ_ERR]
     expect(errors, "nothing failed")
     return errors[0].syndrome
 
 
 def first_error(cq: CompletionQueue, opcode: CqeOpcode) -> int:
     """The syndrome of the first error that waits, which is of this kind."""
-    errors = [found for found in cq.drain() if found.opcode in ERRORS]
+    errors = [done for done in cq.drain() if done.opcode in ERRORS]
     expect(errors, "nothing failed")
     expect(errors[0].opcode == opcode, f"{errors[0].opcode!r}, not {opcode!r}")
     return errors[0].syndrome

@@ -162,9 +162,9 @@ class TagQueue(SharedQueue):
 
     def drain(self) -> list[Told]:
         """All completions that wait. Raises DriverError for one that is no tag matching's."""
-        found = []
+        completions = []
         while (raw := self.cq.peek()) is not None:
             self.cq.ci += 1
             self.cq.tell()
-            found.append(told(raw))
-        return found
+            completions.append(told(raw))
+        return completions

@@ -46,12 +46,12 @@ def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[st
 
 def _when(results: Sequence[RunResult]) -> str:
     """From when to when, and how long all runs took together, as far as results tell."""
-    told = [one for one in results if one.ended_at]
-    if not told:
+    dated = [one for one in results if one.ended_at]
+    if not dated:
         return ""
-    first = min(one.ended_at - one.seconds for one in told)
-    last = max(one.ended_at for one in told)
-    took = timedelta(seconds=round(sum(one.seconds for one in told)))
+    first = min(one.ended_at - one.seconds for one in dated)
+    last = max(one.ended_at for one in dated)
+    took = timedelta(seconds=round(sum(one.seconds for one in dated)))
     return f"; {_day(first)} to {_day(last)} UTC, {took} of runs"
 
 
@@ -62,10 +62,10 @@ def _day(when: float) -> str:
 def _matrix(report: CampaignReport) -> Iterator[str]:
     """A row for each plan and a column for each kernel: the worst end, of how many, how long."""
     rows, columns = report.counts(_DOWN), report.counts(_ACROSS)
-    found = report.crossed(_DOWN, _ACROSS)
+    results = report.crossed(_DOWN, _ACROSS)
     yield f"<table><tr><th>{_DOWN}{''.join(f'<th>{escape(name)}' for name in columns)}</tr>\n"
     for row in rows:
-        cells = "".join(_cell(found.get((row, column), ())) for column in columns)
+        cells = "".join(_cell(results.get((row, column), ())) for column in columns)
         yield f"<tr><td>{escape(row)}{cells}</tr>\n"
     yield "</table>\n"
 

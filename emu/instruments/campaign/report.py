@@ -78,11 +78,11 @@ class CampaignReport:
 
     def crossed(self, down: str, across: str) -> dict[tuple[str, str], list[RunResult]]:
         """The results by their names on two of :data:`AXES`."""
-        found: dict[tuple[str, str], list[RunResult]] = defaultdict(list)
+        results: dict[tuple[str, str], list[RunResult]] = defaultdict(list)
         for name, result in self.results.items():
             run = self.runs[name]
-            found[value_of(run, down), value_of(run, across)].append(result)
-        return found
+            results[value_of(run, down), value_of(run, across)].append(result)
+        return results
 
 
 def value_of(run: Description, axis: str) -> str:

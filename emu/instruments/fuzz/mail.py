@@ -137,10 +137,10 @@ def _subject(place: Place | None, is_rdma: bool) -> str:
 def _shown(report: Report) -> list[str]:
     """The kernel's report about it, as far as it is about the driver."""
     bugs = [one for one in findings(report.log) if one.kind is not Kind.DRIVER]
-    found = next((one for one in bugs if one.title == report.title), bugs[0] if bugs else None)
-    if found is None:
+    bug = next((one for one in bugs if one.title == report.title), bugs[0] if bugs else None)
+    if bug is None:
         return [f"  {one_line(report.title)}", ""]
-    lines = [line for line in found.lines if not line.lstrip().startswith("? ")]
+    lines = [line for line in bug.lines if not line.lstrip().startswith("? ")]
     return [*(f"  {line}".rstrip() for line in lines[:_LOG_LINES]), ""]
 
 

@@ -164,9 +164,9 @@ class Client:
 
 def sockets() -> list[Path]:
     """The control sockets of the running guests, newest last."""
-    found = Path(tempfile.gettempdir()).glob(f"mlx5emu-*/{SOCKET_NAME}")
+    paths = Path(tempfile.gettempdir()).glob(f"mlx5emu-*/{SOCKET_NAME}")
     mine = []
-    for path in found:
+    for path in paths:
         try:
             about, around = path.lstat(), path.parent.lstat()
         except OSError:

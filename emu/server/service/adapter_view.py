@@ -16,23 +16,23 @@ def adapter(hca: Hca) -> dict[str, Any]:
     Neither is told of a function that has none. ``steering_entries`` are packets that entries of
     software's tables have dropped because they make no sense, by reason, if there are any.
     """
-    told: dict[str, Any] = {}
+    view: dict[str, Any] = {}
     if hca.eswitch is not None:
-        told["switch"] = {"decides": hca.eswitch.decides, "sfs": _sub_functions(hca)}
+        view["switch"] = {"decides": hca.eswitch.decides, "sfs": _sub_functions(hca)}
     board = hca.adapter.board
     if board.lag is not None and hca.vhca is board.master:
         lag = board.lag
-        told["lag"] = {"remap": list(lag.remap), "vports": lag.has_vports}
-        told["lag"]["switches"] = lag.of_switches
+        view["lag"] = {"remap": list(lag.remap), "vports": lag.has_vports}
+        view["lag"]["switches"] = lag.of_switches
     memory = hca.steering_memory
     if memory is not None and memory.dropped:
-        told["steering_entries"] = dict(memory.dropped)
-    return told
+        view["steering_entries"] = dict(memory.dropped)
+    return view
 
 
 def _sub_functions(hca: Hca) -> list[dict[str, Any]]:
     """Those that have been allocated."""
-    found = hca.sub_functions.all if hca.sub_functions is not None else []
+    functions = hca.sub_functions.all if hca.sub_functions is not None else []
     return [
         {
             "function_id": one.number,
@@ -40,6 +40,6 @@ def _sub_functions(hca: Hca) -> list[dict[str, Any]]:
             "state": one.state.name,
             "objects": sum(map(len, one.node.tables)) if one.node is not None else 0,
         }
-        for one in found
+        for one in functions
         if one.state is not VhcaState.INVALID
     ]

@@ -52,9 +52,9 @@ class _Methods:
 
     def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params)
-        told = [views.status(function, index) for index, function in enumerate(self._functions)]
+        states = [views.status(function, index) for index, function in enumerate(self._functions)]
         ports = [_without_addresses(segment) for segment in self._segments.about()]
-        now = {"t_ns": self._clock.now_ns(), "functions": told, "segments": ports}
+        now = {"t_ns": self._clock.now_ns(), "functions": states, "segments": ports}
         return self._about | now
 
     def objects(self, params: dict[str, Any]) -> Streamed:

@@ -133,8 +133,8 @@ class Server:
 
     def complaints(self) -> list[str]:
         """What the files of a closed server lack that they were to have."""
-        told = [self._faults.complaint, self._capture.complaint if self._capture else ""]
-        return [*filter(None, told)]
+        complaints = [self._faults.complaint, self._capture.complaint if self._capture else ""]
+        return [*filter(None, complaints)]
 
     def close(self) -> None:
         """Close the sockets and log what was accessed but not modelled."""

@@ -97,8 +97,8 @@ def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]
         chosen = list(islice(found, limit))
         parts.append(f'{"," * bool(number)}{_json(name)}:{{"total":{len(found)},"items":[')
         for at, item in enumerate(chosen):
-            told = _item(function, item) if isinstance(item, Object) else item
-            parts.append("," * bool(at) + _json(told))
+            shown = _item(function, item) if isinstance(item, Object) else item
+            parts.append("," * bool(at) + _json(shown))
             if len(parts) > ITEMS_PER_PORTION:
                 yield "".join(parts).encode()
                 parts.clear()

@@ -27,7 +27,7 @@ def find_backing(address: int) -> tuple[int, int] | None:
 
 
 def _find_open_file(device: int, inode: int) -> int | None:
-    found = None
+    fd = None
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.fstat(int(name))
@@ -35,7 +35,7 @@ def _find_open_file(device: int, inode: int) -> int | None:
             continue
         if (status.st_dev, status.st_ino) != (device, inode):
             continue
-        found = int(name)
-        if fcntl.fcntl(found, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+        fd = int(name)
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
             break
-    return found
+    return fd

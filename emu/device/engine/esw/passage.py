@@ -102,7 +102,7 @@ def _asked(
         each_of(packet, headers, MOST_CUT, round_) if packet.packets > 1 else [(packet, headers)]
     )
     now_ns = clock.now_ns()
-    found = []
+    decisions = []
     for one, before in whole:
         decided = decision
         answers: tuple[int, ...] = ()
@@ -111,8 +111,8 @@ def _asked(
             answers = (*answers, answer)
             decided = decision_on(fdb, one, before, round_, answers, root)
         if decided.asks is None:
-            found.append((one, before, decided))
-    return found
+            decisions.append((one, before, decided))
+    return decisions
 
 
 def _arrivals(
@@ -134,15 +134,15 @@ def _arrivals(
         headers = after(headers, decision.allowed_rewrites, round_)
     if decision.allowed or (decision.missed and not decision.deliveries):
         return _arrival(packet, vport, target, headers)
-    found: list[Arrival] = []
+    arrivals: list[Arrival] = []
     for at, (other, _) in enumerate(decision.deliveries):
         assert isinstance(other, VportTarget)  # an egress ACL leads to tables and vPorts only
         steps = decision.rewrites[at] if decision.rewrites else ()
         eswitch = switch_behind(manager, other.port)
         if eswitch is not None:
             place = eswitch.vport(other.number)
-            found += _arrival(packet, place, other, after(headers, steps, round_))
-    return found
+            arrivals += _arrival(packet, place, other, after(headers, steps, round_))
+    return arrivals
 
 
 def _arrival(

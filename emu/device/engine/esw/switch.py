@@ -119,10 +119,10 @@ class EmbeddedSwitch:
 
         As long as the manager has it to itself, that is what has passed its vPort.
         """
-        found = self._cable.plus(self._alone)
+        traffic = self._cable.plus(self._alone)
         if not self._did_decide:
-            found = found.plus(self._of_manager().without(self._since))
-        return found.sent, found.received
+            traffic = traffic.plus(self._of_manager().without(self._since))
+        return traffic.sent, traffic.received
 
     def forward(self, source: Hca, frame: Frame) -> None:
         """Carry a frame of a function's vPort."""

@@ -195,24 +195,24 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     """
     if rq.state is not RqState.ERR or rq.rmp is not None or not rq.ctx.flush_in_error_en:
         return False
-    found = 0
+    flushed = 0
     begun = rq.strides.abandon() if rq.strides is not None else None
     if begun is not None:
-        found += 1
+        flushed += 1
         completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, begun.index)
     try:
         for _ in range(min(rq.queue.posted(), FLUSHED_PER_TURN)):
             wqe = rq.queue.take()
             if wqe is None:
                 break
-            found += 1
+            flushed += 1
             completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
         return False
-    if found >= FLUSHED_PER_TURN:
+    if flushed >= FLUSHED_PER_TURN:
         return True
-    rq.look_ns = FIRST_LOOK_NS if found else min(rq.look_ns * 2, LAST_LOOK_NS)
+    rq.look_ns = FIRST_LOOK_NS if flushed else min(rq.look_ns * 2, LAST_LOOK_NS)
     rq.stop_waiting()
     again = partial(hca.schedule, rq)
     if rq.look_ns < LAST_LOOK_NS:

@@ -140,21 +140,21 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
         if large.longest > most:
             return False
         hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
-        found = route_beside(hca, large.headers, large.octets, large.packets)
-        if found is None:
+        queues = route_beside(hca, large.headers, large.octets, large.packets)
+        if queues is None:
             return False
         vport.received.add(data, large.packets, large.octets)
-        if found:
-            _give_large(hca, large, found)
+        if queues:
+            _give_large(hca, large, queues)
         return True
     if len(data) > most or is_control(data):
         return False
     headers = parse(data)
-    found = route_beside(hca, headers, len(data))
-    if found is None:
+    queues = route_beside(hca, headers, len(data))
+    if queues is None:
         return False
     vport.received.add(data)
-    _give(hca, frame, headers, found)
+    _give(hca, frame, headers, queues)
     return True
 
 

@@ -101,25 +101,25 @@ class RoceWire:
         if self._changes != self._eth.changes:
             self._look()
         try:
-            found = self._nodes[address]
+            node = self._nodes[address]
         except KeyError:
             return self._find(address)
-        return None if found is None else found.node
+        return None if node is None else node.node
 
     def _find(self, address: int) -> Hca | None:
         assert self._hca is not None
         index, mac, gid = parts_of(address)
         source = self._hca.gids[index]
-        found = None
+        match = None
         if not source.is_empty:
             for node in self._eth.nodes():
                 if node.gids.has(mac, source.vlan, gid, source.version):
-                    found = node
+                    match = node
                     break
         if len(self._nodes) >= KNOWN_ADDRESSES:
             self._nodes.clear()
-        self._nodes[address] = None if found is None else found.vhca
-        return found
+        self._nodes[address] = None if match is None else match.vhca
+        return match
 
     def reaches(self, address: int) -> bool:
         """Whether packets have to be sent.

@@ -116,28 +116,32 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
 
 def _notify(hca: Hca, cq: Cq, count: int) -> None:
     """Raise the armed event for new entries, now or when moderation allows it."""
-    held = cq.moderation
-    if held is None:
+    moderation = cq.moderation
+    if moderation is None:
         _fire(hca, cq)
         return
-    held.entries += count
-    if held.entries >= held.max_count or held.period_ns <= UNMEASURED_NS:
+    moderation.entries += count
+    if moderation.entries >= moderation.max_count or moderation.period_ns <= UNMEASURED_NS:
         _fire(hca, cq)
         return
-    if held.starts_from_cqe:
-        held.due_ns = hca.clock.now_ns() + held.period_ns
-    if held.timer is None:
-        held.timer = hca.clock.call_later(held.period_ns, lambda: _period_is_over(hca, cq, held))
+    if moderation.starts_from_cqe:
+        moderation.due_ns = hca.clock.now_ns() + moderation.period_ns
+    if moderation.timer is None:
+        moderation.timer = hca.clock.call_later(
+            moderation.period_ns, lambda: _period_is_over(hca, cq, moderation)
+        )
 
 
-def _period_is_over(hca: Hca, cq: Cq, held: Moderation) -> None:
+def _period_is_over(hca: Hca, cq: Cq, moderation: Moderation) -> None:
     """Raise the event, unless entries have started the period anew: then wait for the rest of it.
 
     An entry does not move the timer, as that would cost more than the entry.
     """
-    rest_ns = held.due_ns - hca.clock.now_ns() if held.starts_from_cqe else 0
+    rest_ns = moderation.due_ns - hca.clock.now_ns() if moderation.starts_from_cqe else 0
     if rest_ns > 0:
-        held.timer = hca.clock.call_later(rest_ns, lambda: _period_is_over(hca, cq, held))
+        moderation.timer = hca.clock.call_later(
+            rest_ns, lambda: _period_is_over(hca, cq, moderation)
+        )
     else:
         _fire(hca, cq)
 
@@ -152,9 +156,9 @@ def _fire(hca: Hca, cq: Cq) -> None:
 
 def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
     """Set the moderation; an event that was held back is raised now."""
-    held, cq.moderation = cq.moderation, moderation
-    if held is not None and held.timer is not None:
-        held.restart()
+    before, cq.moderation = cq.moderation, moderation
+    if before is not None and before.timer is not None:
+        before.restart()
         _fire(hca, cq)
 
 

@@ -25,38 +25,38 @@ mlx5_ib's default for a CQ starts at 1 us (lib/dim/rdma_dim.c), whatever the que
 
 def fire(hca: Hca, eq: Eq) -> None:
     """An armed queue has an event."""
-    held = hca.vector_moderation.get(eq.vector)
-    if held is None:
+    moderation = hca.vector_moderation.get(eq.vector)
+    if moderation is None:
         _raise(hca, eq.vector, eq.handle)
-    elif held.timer is None:
-        rest_ns = held.ready_ns - hca.clock.now_ns()
-        its_time = partial(_its_time, hca, eq.vector, eq.handle, held)
+    elif moderation.timer is None:
+        rest_ns = moderation.ready_ns - hca.clock.now_ns()
+        its_time = partial(_its_time, hca, eq.vector, eq.handle, moderation)
         if rest_ns > UNMEASURED_NS:
-            held.timer = hca.clock.call_later(rest_ns, its_time)
+            moderation.timer = hca.clock.call_later(rest_ns, its_time)
         else:
             its_time()
 
 
 def moderate(hca: Hca, vector: int, delay_ns: int) -> None:
     """Set the time between two interrupts; one that is held back comes now."""
-    held = hca.vector_moderation.pop(vector, None)
+    moderation = hca.vector_moderation.pop(vector, None)
     if delay_ns:
         hca.vector_moderation[vector] = VectorModeration(delay_ns)
-    if held is not None and held.timer is not None:
-        held.stop()
+    if moderation is not None and moderation.timer is not None:
+        moderation.stop()
         hca.interrupts.trigger(vector)
 
 
 def quiesce(hca: Hca) -> None:
     """Forget the settings and what waits."""
-    for held in hca.vector_moderation.values():
-        held.stop()
+    for moderation in hca.vector_moderation.values():
+        moderation.stop()
     hca.vector_moderation.clear()
 
 
-def _its_time(hca: Hca, vector: int, eqn: int, held: VectorModeration) -> None:
-    held.timer = None
-    held.ready_ns = hca.clock.now_ns() + held.delay_ns
+def _its_time(hca: Hca, vector: int, eqn: int, moderation: VectorModeration) -> None:
+    moderation.timer = None
+    moderation.ready_ns = hca.clock.now_ns() + moderation.delay_ns
     _raise(hca, vector, eqn)
 
 

@@ -122,10 +122,10 @@ class LagWire:
 
     def node(self, address: int) -> Hca | None:
         """The function with this address on one of the ports' segments."""
-        found = self._own.node(address)
-        if found is None and self._vhca.adapter.board.lag_of(self._vhca) is not None:
-            found = next(filter(None, (wire.node(address) for wire in self._others.values())), None)
-        return found
+        node = self._own.node(address)
+        if node is None and self._vhca.adapter.board.lag_of(self._vhca) is not None:
+            node = next(filter(None, (wire.node(address) for wire in self._others.values())), None)
+        return node
 
     def reaches(self, address: int) -> bool:
         """Whether packets have to be sent: always in a LAG."""

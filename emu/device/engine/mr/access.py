@@ -125,7 +125,7 @@ def walk(
     limit, too_much = most or _NO_LIMIT, left - MOST_BYTES
     if most is None and left > PIECE_BYTES:
         limit = hca.round.steps + STEPS_PER_ACCESS
-    found: Views = ()
+    gathered: Views = ()
     joined: list[memoryview] | None = None
     for byte_count, lkey, address in segments:
         size = byte_count & _LENGTH or SEGMENT_2GIB
@@ -146,15 +146,15 @@ def walk(
         if left < too_much or hca.round.steps > limit:
             at_most = MOST_BYTES if left < too_much else PIECE_BYTES
             raise AccessError(IN_PIECES, lkey, address, size, at_most)
-        if not found:
-            found = views
+        if not gathered:
+            gathered = views
         elif joined is None:
-            found = joined = [*found, *views]
+            gathered = joined = [*gathered, *views]
         else:
             joined += views
         if not left:
             break
-    return found, left
+    return gathered, left
 
 
 def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:

@@ -168,12 +168,12 @@ class SignedStream:
 
     def _arrived(self, wire: Domain, index: int) -> None:
         """A block and its signature are complete: check them, copy the signature's copied bytes."""
-        found = wire.decode(self._key.arriving[: wire.size])
+        arrived = wire.decode(self._key.arriving[: wire.size])
         block = self._block(wire, index)
-        self._check(wire, _WIRE, block, index, found)
+        self._check(wire, _WIRE, block, index, arrived)
         mem = self._blocks.mem
         if mem is not None and self._blocks.copy_mask:
-            self._sign(mem, index, self._blocks.merge(mem.sign(block, index), found))
+            self._sign(mem, index, self._blocks.merge(mem.sign(block, index), arrived))
 
 
 class Inflow:

@@ -112,9 +112,9 @@ def complete(
     assert srq is not None
     assert srq.tags is not None
     immediate = message.inv_rkey if message.immediate is None else message.immediate
-    told = index, message.length, immediate or 0, slid, message.solicited
+    report = index, message.length, immediate or 0, slid, message.solicited
     if entry is None:
-        reports.report(hca, qp, srq, opcode, (arrival.app_op, 0), b"", told)
+        reports.report(hca, qp, srq, opcode, (arrival.app_op, 0), b"", report)
         return
     if arrival.app_op is TmAppOp.CONSUMED:
         tell_consumed(hca, qp, srq, entry, arrival.header)
@@ -122,5 +122,5 @@ def complete(
         return
     srq.tags.release(entry)
     front = b"" if arrival.app_op is TmAppOp.EXPECTED else arrival.header[:_TMH_BYTES]
-    told = 0, message.length - arrival.skipped, immediate or 0, slid, message.solicited
-    reports.report(hca, qp, srq, opcode, (arrival.app_op, entry.index), front, told)
+    report = 0, message.length - arrival.skipped, immediate or 0, slid, message.solicited
+    reports.report(hca, qp, srq, opcode, (arrival.app_op, entry.index), front, report)

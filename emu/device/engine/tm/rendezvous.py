@@ -91,9 +91,9 @@ def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
     assert entry is not None
     own.running.remove(one)
     srq.tags.release(entry)
-    told = 0, one.length, 0, one.slid, one.solicited
+    report = 0, one.length, 0, one.slid, one.solicited
     app = TmAppOp.EXPECTED, entry.index
-    reports.report(hca, qp, srq, CqeOpcode.RESP_SEND, app, b"", told)
+    reports.report(hca, qp, srq, CqeOpcode.RESP_SEND, app, b"", report)
     data = bytes((TmhOp.FIN,)) + one.arrival.header[1:]
     buf = (
         CTRL.pack(Opcode.SEND, qp.handle << 8 | _WORD_DS, 0, 0)

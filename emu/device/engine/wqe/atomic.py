@@ -96,10 +96,10 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
 
 
 def _masked(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp) -> Message:
-    found = _MASKED[op].get(wqe.opmod)
-    if found is None:
+    masked = _MASKED[op].get(wqe.opmod)
+    if masked is None:
         raise BadWqeError(f"no masked atomic has opmod {wqe.opmod}")
-    return _atomic(hca, qp, wqe, op, *found)
+    return _atomic(hca, qp, wqe, op, *masked)
 
 
 @wqe_op(Opcode.ATOMIC_CS, RELIABLE)

@@ -161,7 +161,7 @@ def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
 
     Raises BadWqeError for an inline one that leaves the WQE, or that is to be written to.
     """
-    found: list[Segment] = []
+    segments: list[Segment] = []
     buf, end = wqe.buf, wqe.ds * DS
     while at < end:
         segment = DATA.unpack_from(buf, at)
@@ -172,8 +172,8 @@ def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
             segment, at = inline_segment(at - DS, segment[0] & INLINE_LENGTH, end)
             if not segment[0]:
                 continue
-        found.append(segment)
-    return found
+        segments.append(segment)
+    return segments
 
 
 def inline_segment(at: int, length: int, end: int) -> tuple[Segment, int]:

@@ -98,10 +98,10 @@ class FteAction:
     """The meter that gives a packet its colour, after these steps."""
 
     @property
-    def held(self) -> tuple[Object, ...]:
+    def references(self) -> tuple[Object, ...]:
         """All objects that it refers to."""
         contexts = (step for step in self.steps if isinstance(step, Object))
-        of_targets = (held for target in self.vports for held in target.holds())
+        of_targets = (each for target in self.vports for each in target.holds())
         meters = () if self.metering is None else (self.metering.aso,)
         return (*self.destinations, *self.counters, *contexts, *of_targets, *meters)
 
@@ -384,7 +384,7 @@ class FlowEntry(Object):
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.group, *self.action.held)
+        return (self.group, *self.action.references)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,11 +175,11 @@ class FlowMeterAso(Object):
     def meter(self, number: int, place: int) -> FlowMeter:
         """One of the two meters of an object."""
         key = (number - self.first, place)
-        found = self._meters.get(key)
-        if found is None:
+        meter = self._meters.get(key)
+        if meter is None:
             data = self._data[key[0]][place * PARAMETERS_BYTES :][:PARAMETERS_BYTES]
-            found = self._meters[key] = FlowMeter(flow_meter_parameters.view(data))
-        return found
+            meter = self._meters[key] = FlowMeter(flow_meter_parameters.view(data))
+        return meter
 
 
 class Metering(NamedTuple):

@@ -208,17 +208,17 @@ class Pacing:
         own = max((limit.delay(now_ns) for limit in self._limits), default=0)
         if not self._ways:
             return own
-        found, wanted = own, set()
+        longest, claims = own, set()
         for way in self._ways:
             delays = [element.delay(now_ns) for _, element in way]
-            found = max(found, *delays)
-            wanted |= _held_back(way, own, delays)
-        if found:
+            longest = max(longest, *delays)
+            claims |= _held_back(way, own, delays)
+        if longest:
             if wants:
-                self._want(wanted)
+                self._want(claims)
         elif any(claim.is_ahead() for way in self._ways for claim, _ in way):
             return SLACK_NS
-        return found
+        return longest
 
     def charge(self, octets: int, now_ns: int) -> None:
         """So much has left."""

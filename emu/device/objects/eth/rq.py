@@ -124,5 +124,5 @@ class Rq(Queue):
             self.timer = None
 
     def holds(self) -> tuple[Object, ...]:
-        held = (self.cq, self.pd, self.rmp, self.counter)
-        return (*(part for part in held if part is not None), *self.umems)
+        references = (self.cq, self.pd, self.rmp, self.counter)
+        return (*(part for part in references if part is not None), *self.umems)

@@ -112,5 +112,5 @@ class Sq(Queue):
         self.group = group
 
     def holds(self) -> tuple[Object, ...]:
-        held = (self.cq, self.pd, self.tis, self.ts_cq, self.group)
-        return (*(part for part in held if part is not None), *self.umems)
+        references = (self.cq, self.pd, self.tis, self.ts_cq, self.group)
+        return (*(part for part in references if part is not None), *self.umems)

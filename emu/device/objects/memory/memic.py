@@ -92,10 +92,10 @@ class MemicArea:
         first = start - self.start
         if not 0 <= first < MEMIC_BYTES:
             return None
-        found = self._owners[first // MEMIC_PAGE]
-        if found is None or first + length > found.start + found.length:
+        owner = self._owners[first // MEMIC_PAGE]
+        if owner is None or first + length > owner.start + owner.length:
             return None
-        return found
+        return owner
 
     def view(self, start: int, length: int) -> memoryview:
         """The bytes of a range that has an owner."""

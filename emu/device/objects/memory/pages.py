@@ -80,9 +80,9 @@ class PageList:
 
     def part(self, at: int, length: int) -> PageList:
         """A part of the buffer, as a buffer of its own; ``at + length`` lies within it."""
-        found = PageList(self._memory, self._pages, self._shift, self._offset + at, length)
-        found.host_bytes = 0
-        return found
+        part = PageList(self._memory, self._pages, self._shift, self._offset + at, length)
+        part.host_bytes = 0
+        return part
 
     def split(self, at: int, count: int, shift: int) -> Iterator[array[int]]:
         """The addresses of ``count`` pages of ``1 << shift`` bytes, in portions of thousands.

@@ -127,12 +127,12 @@ class PageEntries:
 
     def read(self, index: int, count: int) -> array[int]:
         """Entries from ``index`` on, at most ``count``, and none beyond the end."""
-        found = array("Q")
+        entries = array("Q")
         for number, slot, _, size in _shares(index, max(min(count, self.count - index), 0)):
             part = self._chunk(number)[slot : slot + size]
-            found += part
-            found.frombytes(bytes(MTT_BYTES * (size - len(part))))
-        return found
+            entries += part
+            entries.frombytes(bytes(MTT_BYTES * (size - len(part))))
+        return entries
 
     def to_bytes(self, most: int) -> bytes:
         """The list in the driver's byte order, at most ``most`` bytes of it."""

@@ -69,5 +69,5 @@ class Dct(Object):
         self.ctx.dc_access_key_violation_count = self.key_violations & 0xFFFFFFFF
 
     def holds(self) -> tuple[Object, ...]:
-        held = (self.pd, self.srq, self.cq, self.counter)
-        return tuple(part for part in held if part is not None)
+        references = (self.pd, self.srq, self.cq, self.counter)
+        return tuple(part for part in references if part is not None)

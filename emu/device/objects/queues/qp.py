@@ -389,5 +389,5 @@ class Qp(Queue):
 
     def holds(self) -> tuple[Object, ...]:
         groups = tuple(pace.group for pace in self.paces())
-        held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
-        return (*(part for part in held if part is not None), *self.umems, *groups)
+        references = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
+        return (*(part for part in references if part is not None), *self.umems, *groups)

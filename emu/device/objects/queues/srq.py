@@ -117,5 +117,5 @@ class Srq(Object):
         return about
 
     def holds(self) -> tuple[Object, ...]:
-        held = (self.pd, self.xrcd, self.cq)
-        return (*(part for part in held if part is not None), *self.umems)
+        references = (self.pd, self.xrcd, self.cq)
+        return (*(part for part in references if part is not None), *self.umems)

@@ -113,13 +113,13 @@ class Hasher:
         ports = frame[l4 : l4 + 4] if l4 and headers.protocol == self._protocol else b""
         spi = _spi(headers) if self._spi else b""
         flow = (addresses, spi) if spi else addresses + ports
-        found = self._cache.get(flow)
-        if found is None:
-            found = self._hash(addresses, ports, spi)
+        value = self._cache.get(flow)
+        if value is None:
+            value = self._hash(addresses, ports, spi)
             if len(self._cache) >= self.CACHED:
                 self._cache.clear()
-            self._cache[flow] = found
-        return found
+            self._cache[flow] = value
+        return value
 
     def _hash(self, addresses: bytes, ports: bytes, spi: bytes) -> tuple[int, int]:
         """Over the selected fields, in the order of their bits."""

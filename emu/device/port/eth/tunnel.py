@@ -57,20 +57,20 @@ def inner_of(headers: Headers, vxlan_ports: Collection[int], whole: bool = True)
     None when it is no tunnel that the adapter knows, or its headers are incomplete. ``whole`` as in
     :func:`parse`.
     """
-    found = _payload(headers, vxlan_ports)
-    return None if found is None else _of_type(headers.frame, *found, whole)
+    payload = _payload(headers, vxlan_ports)
+    return None if payload is None else _of_type(headers.frame, *payload, whole)
 
 
 def inner_frame_at(headers: Headers, vxlan_ports: Collection[int]) -> int:
     """Where the Ethernet frame inside begins; 0 when it is no tunnel of frames."""
-    found = _payload(headers, vxlan_ports)
-    return found[0] if found is not None and found[1] == _TEB else 0
+    payload = _payload(headers, vxlan_ports)
+    return payload[0] if payload is not None and payload[1] == _TEB else 0
 
 
 def inner_packet_at(headers: Headers, vxlan_ports: Collection[int]) -> int:
     """Where the IP packet inside begins; 0 when it is no tunnel of IP packets."""
-    found = _payload(headers, vxlan_ports)
-    return found[0] if found is not None and found[1] in (ETH_IPV4, ETH_IPV6) else 0
+    payload = _payload(headers, vxlan_ports)
+    return payload[0] if payload is not None and payload[1] in (ETH_IPV4, ETH_IPV6) else 0
 
 
 def _payload(headers: Headers, vxlan_ports: Collection[int]) -> tuple[int, int] | None:

@@ -62,10 +62,10 @@ class PasstError(UserError):
 
 def program() -> str:
     """The path of passt. Raises :class:`PasstError`."""
-    found = shutil.which("passt")
-    if found is None:
+    path = shutil.which("passt")
+    if path is None:
         raise PasstError("--net user needs passt: apt-get install passt")
-    return found
+    return path
 
 
 class _Uplink(FramedUplink):

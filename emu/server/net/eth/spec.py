@@ -75,9 +75,9 @@ def _number(text: str, setting: str, value: str, among: range) -> int:
 
 
 def _forward(text: str, value: str) -> tuple[str, str]:
-    found = _FORWARD.fullmatch(value)
-    if found is None or not all(0 < int(port) < 1 << 16 for port in found.group(3, 4)):
+    match = _FORWARD.fullmatch(value)
+    if match is None or not all(0 < int(port) < 1 << 16 for port in match.group(3, 4)):
         raise NetSpecError(f"--net {text!r}: forward is tcp:[ADDRESS/]PORT:GUESTPORT or udp:...")
-    protocol, address, port, to = found.groups()
+    protocol, address, port, to = match.groups()
     where = f"{address.strip('[]')}/" if address else "127.0.0.1/"
     return _OPTION[protocol], f"{where}{port}:{to}"

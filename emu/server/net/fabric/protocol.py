@@ -178,14 +178,14 @@ def _identities(identities: Iterable[Identity]) -> bytes:
 def _read_identities(body: memoryview, count: int) -> list[Identity]:
     if count > MAX_PORTS or len(body) != count * _IDENTITY.size:
         raise FabricProtocolError(f"{count} functions in {len(body)} bytes")
-    found = []
+    identities = []
     for kind, lid, guid in _IDENTITY.iter_unpack(body):
         if lid >= SM_LID:
             raise FabricProtocolError("a LID is too high")
         if kind > 1 or (kind and lid):
             raise FabricProtocolError(f"a port of kind {kind} with LID {lid:#x}")
-        found.append(Identity(lid, guid, bool(kind)))
-    return found
+        identities.append(Identity(lid, guid, bool(kind)))
+    return identities
 
 
 def guids(identities: Iterable[Identity]) -> bytes:
@@ -261,14 +261,14 @@ def port(end_port: EndPort) -> bytes:
 
 def read_ports(body: memoryview) -> list[EndPort]:
     """All ports in the body of PORTS. Raises :class:`FabricProtocolError`."""
-    found: list[EndPort] = []
+    ports: list[EndPort] = []
     at = 0
     while at < len(body):
-        if len(found) >= MAX_PORTS:
+        if len(ports) >= MAX_PORTS:
             raise FabricProtocolError(f"more than {MAX_PORTS} ports")
         one, at = _read_port(body, at)
-        found.append(one)
-    return found
+        ports.append(one)
+    return ports
 
 
 def read_port(body: memoryview) -> EndPort:

@@ -66,12 +66,12 @@ class Word(NamedTuple):
 
     def get(self, packet: Changing) -> int:
         """Bits without a field are 0."""
-        found = 0
+        word = 0
         for low, field in self.fields:
             value = field.get(packet)
             if value is not None:
-                found |= value << low
-        return found
+                word |= value << low
+        return word
 
     def put(self, packet: Changing, mask: int, value: int) -> None:
         """Change the bits of ``mask``."""

@@ -92,19 +92,19 @@ def decoded(data: bytes, planner: Planner) -> Ste:
 
 
 def _selected(lookup: int, need: int) -> Selection:
-    found = DEFINERS.get(lookup)
-    if found is None:
+    definer = DEFINERS.get(lookup)
+    if definer is None:
         raise BadEntryError(f"lookup type {lookup:#06x} not supported")
-    return found.select(need)
+    return definer.select(need)
 
 
 def _widened(byte_mask: int) -> int:
     """One bit for each byte, as one byte each."""
-    found = 0
+    mask = 0
     for n in range(_HALF):
         if byte_mask >> n & 1:
-            found |= 0xFF << 8 * n
-    return found
+            mask |= 0xFF << 8 * n
+    return mask
 
 
 def hash_index(value: int, size: int) -> int:

@@ -64,24 +64,24 @@ def moved(headers: Headers, moves: Sequence[Move]) -> bytes:
     for move in moves:
         before = frame
 
-        def found(frame: bytes = before) -> Headers:
+        def headers_of(frame: bytes = before) -> Headers:
             if frame is headers.frame:
                 return headers
             anew = parse(frame, whole=False)
             anew.belong_with(headers)
             return anew
 
-        frame = move.change(before, found)
+        frame = move.change(before, headers_of)
         if len(frame) > MAX_BYTES:
             raise FrameError("frame grows too long")
     return frame
 
 
-def _at(anchor: Anchor, found: Callable[[], Headers]) -> int:
+def _at(anchor: Anchor, headers_of: Callable[[], Headers]) -> int:
     """Where a header begins. Raises FrameError when the packet does not have it."""
     if anchor in _FIRST:
         return 0
-    headers = found()
+    headers = headers_of()
     if anchor is Anchor.VLAN:
         return _MACS
     if anchor is Anchor.IP:
@@ -124,8 +124,8 @@ _TAGS: Final = frozenset({_stacked})
 def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
     """Put bytes in, ``offset`` behind the beginning of a header."""
 
-    def change(frame: bytes, found: Callable[[], Headers]) -> bytes:
-        at = _at(anchor, found) + offset
+    def change(frame: bytes, headers_of: Callable[[], Headers]) -> bytes:
+        at = _at(anchor, headers_of) + offset
         if at > len(frame):
             raise FrameError("packet is shorter than where something is put in")
         return frame[:at] + data + frame[at:]
@@ -140,10 +140,10 @@ def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
 def remove(anchor: Anchor, offset: int, size: int) -> Move:
     """Take bytes away. A packet without a tag has none to take away."""
 
-    def change(frame: bytes, found: Callable[[], Headers]) -> bytes:
-        if anchor is Anchor.VLAN and not found().tags:
+    def change(frame: bytes, headers_of: Callable[[], Headers]) -> bytes:
+        if anchor is Anchor.VLAN and not headers_of().tags:
             return frame
-        at = _at(anchor, found) + offset
+        at = _at(anchor, headers_of) + offset
         if at + size > len(frame):
             raise FrameError("packet is shorter than what is taken away")
         return frame[:at] + frame[at + size :]
@@ -156,7 +156,7 @@ def remove(anchor: Anchor, offset: int, size: int) -> Move:
 def cut_to(anchor: Anchor) -> Move:
     """Take away all that is in front of a header."""
     return Move(
-        lambda frame, found: frame[_at(anchor, found) :], anchor, needs_whole=True,
+        lambda frame, headers_of: frame[_at(anchor, headers_of) :], anchor, needs_whole=True,
         parts=_HAS[anchor],
     )  # fmt: skip
 
@@ -165,5 +165,8 @@ def encap(context: PacketReformat) -> Move:
     """Put a packet into a tunnel."""
     (wrap,) = context.changes
     return Move(
-        lambda frame, found: wrap(found()), Anchor.START, needs_whole=True, parts=frozenset()
+        lambda frame, headers_of: wrap(headers_of()),
+        Anchor.START,
+        needs_whole=True,
+        parts=frozenset(),
     )

@@ -169,14 +169,14 @@ class SteeringMemory:
         return address
 
     def _entry(self, address: int) -> Ste:
-        found = self._icm.decoded.get(address)
-        if found is None:
+        entry = self._icm.decoded.get(address)
+        if entry is None:
             if address % STE_BYTES or not self._icm.is_held(address):
                 raise _WrongTurnError("nothing is written where an entry should be")
-            found = decoded(self._icm.read(address, STE_BYTES), self._planner)
-            self._icm.keep(address, found)
-        assert isinstance(found, Ste)
-        return found
+            entry = decoded(self._icm.read(address, STE_BYTES), self._planner)
+            self._icm.keep(address, entry)
+        assert isinstance(entry, Ste)
+        return entry
 
     def _count(self, way: _Way, number: int) -> None:
         counter = self._counters.get(number)
@@ -250,9 +250,9 @@ class _Way:
     def __init__(
         self, headers: Headers, gvmi: Callable[[int, int], int], before: Sequence[Step]
     ) -> None:
-        found = headers if isinstance(headers, Marked) else marked(headers, {})
-        found.gvmi = gvmi(found.source_owner, found.source_port)
-        self.headers = found
+        packet = headers if isinstance(headers, Marked) else marked(headers, {})
+        packet.gvmi = gvmi(packet.source_owner, packet.source_port)
+        self.headers = packet
         self.steps: tuple[Step, ...] = ()
         self.counters: list[FlowCounter] = []
         self.tag = 0

@@ -44,7 +44,7 @@ def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
         raise CmdError(
             Status.BAD_PARAM_ERR, "unknown part of fte_match_param enabled", f"enable {enable:#x}"
         )
-    found = {}
+    fields = {}
     for part, bit in PARTS.items():
         if enable & bit:
             view = getattr(param, part)
@@ -53,8 +53,8 @@ def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
                 raise CmdError(Status.BAD_PARAM_ERR, "match criteria have reserved bits set", part)
             for name, value in values.items():
                 if number := _number(value):
-                    found[f"{part}.{name}"] = number
-    return found
+                    fields[f"{part}.{name}"] = number
+    return fields
 
 
 def _number(value: int | SupportsBytes) -> int:
@@ -89,8 +89,8 @@ class Criteria:
     @property
     def parts(self) -> frozenset[Part]:
         """The parts of a packet that determine these fields, besides its base."""
-        found = (FIELDS[name].part for name in self.masks)
-        return frozenset(part for part in found if part is not None)
+        parts = (FIELDS[name].part for name in self.masks)
+        return frozenset(part for part in parts if part is not None)
 
     def key_of(self, values: Mapping[str, int]) -> Key:
         """An entry's key: its values under the masks."""
@@ -102,11 +102,11 @@ class Criteria:
 
     def values_of(self, param: FteMatchParam) -> dict[str, int]:
         """An entry's values, from its fte_match_param view; bits outside the masks do not count."""
-        found = {}
+        values = {}
         for name in self.masks:
             part, _, field = name.partition(".")
-            found[name] = _number(getattr(getattr(param, part), field))
-        return found
+            values[name] = _number(getattr(getattr(param, part), field))
+        return values
 
     def read(self, headers: Headers) -> Key | None:
         """A packet's key; None when the packet lacks one of the fields."""

@@ -73,8 +73,8 @@ class HashSplit:
     @property
     def parts(self) -> frozenset[Part]:
         """The parts of a packet that determine the hash."""
-        found = (DEFINER_FIELDS[name].part for name in self.masks)
-        return frozenset(part for part in found if part is not None)
+        parts = (DEFINER_FIELDS[name].part for name in self.masks)
+        return frozenset(part for part in parts if part is not None)
 
     def key_of(self, values: Mapping[str, int]) -> Key:
         """An entry is for what the hash leads to its index, whatever its values are."""

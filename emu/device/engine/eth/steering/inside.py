@@ -48,8 +48,8 @@ def inner_field(field: MatchField) -> MatchField:
 
 def _reader(read: Read) -> Read:
     def inner(headers: Headers) -> int | None:
-        found = _inside(headers)
-        return None if found is None else read(found)
+        packet = _inside(headers)
+        return None if packet is None else read(packet)
 
     return inner
 
@@ -59,8 +59,8 @@ def _part(part: Callable[[Headers], Hashable]) -> Part:
     """One for all fields that it determines, so that it is computed once for a packet."""
 
     def inner(headers: Headers) -> Hashable:
-        found = _inside(headers)
-        return None if found is None else part(found)
+        packet = _inside(headers)
+        return None if packet is None else part(packet)
 
     return inner
 
@@ -73,5 +73,5 @@ class InnerHasher:
 
     def __call__(self, headers: Headers) -> tuple[int, int]:
         """As :meth:`Hasher.__call__`."""
-        found = _inside(headers)
-        return (0, 0) if found is None else self._hasher(found)
+        packet = _inside(headers)
+        return (0, 0) if packet is None else self._hasher(packet)

@@ -61,13 +61,13 @@ def each_of(
         return []
     round_.charge(packet.packets >> LOG_CUT_PER_STEP)
     now = packet.frame
-    found = []
+    packets = []
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
         one = Packet(Frame(data), headers.source)
         one.headers.belong_with(headers)
         one.headers.registers = headers.registers
-        found.append((one, one.headers))
-    return found
+        packets.append((one, one.headers))
+    return packets
 
 
 def decision_on(

@@ -124,15 +124,15 @@ def _l4(protocol: int, start: int, bits: int, field: str) -> Place:
 
 def _addresses() -> dict[int, _Field]:
     """IPv6 addresses have four fields each, IPv4 addresses one."""
-    found: dict[int, _Field] = {
+    places: dict[int, _Field] = {
         ModifyField.OUT_SIPV4: _ip(4, 12, 4, 0, 32, "src_ipv4_src_ipv6"),
         ModifyField.OUT_DIPV4: _ip(4, 16, 4, 0, 32, "dst_ipv4_dst_ipv6"),
     }
     for word in range(8):
         field = "src_ipv4_src_ipv6" if word < 4 else "dst_ipv4_dst_ipv6"
         place = _ip(6, 8 + 4 * word, 4, 0, 32, field)
-        found[ModifyField(ModifyField.OUT_SIPV6_127_96 + word)] = place
-    return found
+        places[ModifyField(ModifyField.OUT_SIPV6_127_96 + word)] = place
+    return places
 
 
 _DSCP: Final = {4: _ip(4, 0, 2, 2, 6, "ip_dscp"), 6: _ip(6, 0, 2, 6, 6, "ip_dscp")}
@@ -168,15 +168,15 @@ PLACES: Final[dict[int, _Field]] = {
 
 def _bits_of(field: int, offset: int, length: int) -> _Field:
     """The field, which must have these bits."""
-    found = PLACES.get(field)
-    if found is None:
+    place = PLACES.get(field)
+    if place is None:
         raise CmdError(Status.BAD_PARAM_ERR, "field cannot be modified", f"{field:#x}")
-    if offset + length > found.bits:
+    if offset + length > place.bits:
         raise CmdError(
             Status.BAD_PARAM_ERR, "modify header action goes beyond its field",
             f"field {field:#x}: {length} bits from {offset}",
         )  # fmt: skip
-    return found
+    return place
 
 
 def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
@@ -263,9 +263,9 @@ def head(headers: Headers) -> Headers:
 
 def marked(headers: Headers, registers: Mapping[int, int], source: int = 0) -> Marked:
     """The packet with registers and where it comes from (``headers.source_of``) beside it."""
-    found = _with_frame(headers, headers.frame, dict(registers))
-    found.source = source
-    return found
+    packet = _with_frame(headers, headers.frame, dict(registers))
+    packet.source = source
+    return packet
 
 
 def rewrite(headers: Headers, steps: Sequence[Step]) -> Marked:
@@ -281,11 +281,11 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
     frame: bytes = step.changes[0](headers)
     if frame is headers.frame:
         return headers if isinstance(headers, Marked) else marked(headers, {})
-    found = parse(frame, whole=False)
-    found.belong_with(headers)
+    after = parse(frame, whole=False)
+    after.belong_with(headers)
     if isinstance(headers, Marked):
-        return marked(found, headers.registers, headers.source)
-    return marked(found, {})
+        return marked(after, headers.registers, headers.source)
+    return marked(after, {})
 
 
 def _rewritten(headers: Headers, contexts: Sequence[Step]) -> Marked:
@@ -303,13 +303,13 @@ def _rewritten(headers: Headers, contexts: Sequence[Step]) -> Marked:
 
 
 def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Marked:
-    found = Marked(
+    packet = Marked(
         frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
         headers.end, headers.fragment,
     )  # fmt: skip
-    found.belong_with(headers)
-    found.registers = registers
-    found.source = found.gvmi = 0
+    packet.belong_with(headers)
+    packet.registers = registers
+    packet.source = packet.gvmi = 0
     if isinstance(headers, Marked):
-        found.source, found.gvmi = headers.source, headers.gvmi
-    return found
+        packet.source, packet.gvmi = headers.source, headers.gvmi
+    return packet

@@ -105,7 +105,7 @@ def _queues(decision: Decision, headers: Headers, source: TransportDomain | None
     """The receive queues that a decision leads to."""
     if decision.rewrites:
         return _route_changed(decision, headers, source)
-    found: list[Delivery] = []
+    queues: list[Delivery] = []
     for target, tag in decision.deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
         if (
@@ -115,16 +115,16 @@ def _queues(decision: Decision, headers: Headers, source: TransportDomain | None
         ):
             continue
         rq, value, kind = target.queue_of(headers)
-        found.append(
+        queues.append(
             _new(Delivery, (rq, value, kind, tag, (), target.merging, target.looks_inside))
         )
-    return found
+    return queues
 
 
 def _as_far_as_it_goes(headers: Headers) -> Headers:
     """The headers of an IP packet that is cut off."""
-    found = parse(headers.frame, whole=False)
-    return marked(found, headers.registers) if isinstance(headers, Marked) else found
+    packet = parse(headers.frame, whole=False)
+    return marked(packet, headers.registers) if isinstance(headers, Marked) else packet
 
 
 def _route_changed(
@@ -135,7 +135,7 @@ def _route_changed(
     A TIR's hash is over the packet as it is delivered. Raises FrameError when a packet cannot be
     changed as an entry says.
     """
-    found: list[Delivery] = []
+    queues: list[Delivery] = []
     is_multicast = bool(headers.frame[0] & _GROUP_BIT)
     for (target, tag), contexts in zip(decision.deliveries, decision.rewrites, strict=True):
         assert isinstance(target, Tir)
@@ -149,7 +149,7 @@ def _route_changed(
         if any(context.in_frame for context in contexts):
             before = headers if any(context.reshapes for context in contexts) else head(headers)
             after = rewrite(before, contexts)
-        found.append(
+        queues.append(
             Delivery(*target.queue_of(after), tag, contexts, looks_inside=target.looks_inside)
         )
-    return found
+    return queues

@@ -86,8 +86,8 @@ class PacketCompleter:
         if code == _PSN_SEQUENCE_ERROR:
             self._send_again("packet_seq_err", may_be_one=True)
         elif code in SYNDROMES:
-            found = NakCode(code)
-            self.fail(SYNDROMES[found], f"peer: {found.name}")
+            reason = NakCode(code)
+            self.fail(SYNDROMES[reason], f"peer: {reason.name}")
         else:
             self.bad_syndrome(code)
 

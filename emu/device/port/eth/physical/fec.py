@@ -56,5 +56,5 @@ def of_mode(mode: Mode) -> FecOfLink:
 
 def of_modes(modes: Iterable[Mode]) -> dict[str, FecOfLink]:
     """The error correction of the modes with a choice, by their names in pplm_reg."""
-    found = (of_mode(mode) for mode in modes)
-    return {one.field: one for one in found if one.field}
+    codes = (of_mode(mode) for mode in modes)
+    return {one.field: one for one in codes if one.field}

@@ -140,11 +140,11 @@ class LinkModes:
             legacy, extended = 0, extended & able[1]
         else:
             legacy &= able[0]
-        found = [
+        common = [
             mode for mode in self.able
             if mode.masks[0] & legacy or mode.masks[1] & extended
         ]  # fmt: skip
-        if not found:
+        if not common:
             raise ValueError("the port has none of these modes")
         self.chosen = legacy, extended
-        self.mode = max(found, key=lambda mode: (mode.speed, mode.lanes))
+        self.mode = max(common, key=lambda mode: (mode.speed, mode.lanes))

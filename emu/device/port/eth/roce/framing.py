@@ -154,8 +154,8 @@ class Framer:
         front = headers.dmac + headers.smac + ethertype + ip + udp
         if len(self._fronts) >= _SIZES:
             self._fronts.clear()
-        found = self._fronts[size] = (front, _masked(ip, udp))
-        return found
+        self._fronts[size] = front, _masked(ip, udp)
+        return self._fronts[size]
 
 
 def _masked(ip: bytes, udp: bytes) -> int:
