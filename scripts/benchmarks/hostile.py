@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
+import attacks.boards
 import attacks.client
 import attacks.entries
 import attacks.eth
@@ -21,8 +22,10 @@ import attacks.keys
 import attacks.rounds
 import attacks.sessions
 import attacks.streams
+import attacks.tags
 import attacks.trains
 import attacks.tunnels
+import attacks.uplinks
 import attacks.wire
 import click
 from attacks.watch import PATTERNS, Seen, observe
@@ -37,6 +40,7 @@ PATIENCE_S = 900.0
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
     attacks.streams, attacks.trains, attacks.tunnels, attacks.entries, attacks.sessions,
+    attacks.tags, attacks.uplinks, attacks.boards,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 

@@ -41,6 +41,7 @@ from layouts.enums import Op, Opcode, PortType, QpType
 from layouts.eth_enums import ModifyField
 
 MODEL = MODELS["connectx6"]
+MODEL_ETH = LINKS["connectx6"][PortType.ETH]
 ALL_SLICES = next(kind for kind, source in SOURCES.items() if source.name == "SX_SLICE_ALL")
 GROUP_MAC = bytes.fromhex("01005e000001")
 LARGE_BYTES = 60000
@@ -81,7 +82,7 @@ class Segment:
         driver = self.nodes[0].driver
         self.sq = SendQueue(self.nodes[0], log_size=10, tisn=create_tis(driver, alloc_td(driver)))
         for node in self.nodes[1:]:
-            _receive(node, queues, changes)
+            receive_all(node, queues, changes)
 
     def send_large(self, to: bytes, count: int) -> None:
         """Post large sends of as many packets as there may be."""
@@ -114,7 +115,8 @@ class Segment:
             raise RuntimeError(f"{found} packets have arrived, not {least}")
 
 
-def _receive(node: Node, queues: int, changes: int) -> None:
+def receive_all(node: Node, queues: int, changes: int) -> None:
+    """Lead every frame to each of so many queues, whose rings are full of requests."""
     driver, flows = node.driver, Flows(node.driver)
     region, td = node.region(2048), alloc_td(node.driver)
     modify = 0

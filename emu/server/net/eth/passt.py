@@ -17,7 +17,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from emu.device.port.eth.frame import MIN_BYTES, Frame
@@ -68,15 +68,18 @@ def program() -> str:
     return path
 
 
-class _Uplink(FramedUplink):
-    """The socket to passt."""
+class PasstUplink(FramedUplink):
+    """The socket to passt; ``gone`` is called when it has been closed."""
 
     frames_per_write: ClassVar[int] = 1
     buffer_bytes: ClassVar[int] = 16 << 20
 
-    def __init__(self, sock: socket.socket, owner: Passt, poller: Poller) -> None:
-        self._owner = owner
-        super().__init__("passt", sock, owner.switch, poller)
+    def __init__(
+        self, sock: socket.socket, switch: SegmentSwitch, poller: Poller,
+        gone: Callable[[PasstUplink], None],
+    ) -> None:  # fmt: skip
+        self._gone = gone
+        super().__init__("passt", sock, switch, poller)
 
     def frames(self, frame: Frame) -> list[bytes]:
         """TCP super-frames go whole; UDP ones would be taken for one datagram. No padding."""
@@ -101,7 +104,7 @@ class _Uplink(FramedUplink):
 
     def closed(self, why: str) -> None:
         """passt has ended, or we have."""
-        self._owner.gone(self)
+        self._gone(self)
 
 
 def _unpadded(data: bytes) -> bytes:
@@ -214,11 +217,11 @@ class Passt:
             finally:
                 os.close(into)
         self._tail = _Tail(out, self._poller)
-        self._uplink = _Uplink(ours, self, self._poller)
+        self._uplink = PasstUplink(ours, self.switch, self._poller, self._restart_later)
         self._started_ns = self._clock.now_ns()
         self.switch.add(self._uplink)
 
-    def gone(self, uplink: _Uplink) -> None:
+    def _restart_later(self, uplink: PasstUplink) -> None:
         """The socket has been closed: start another passt in a while."""
         self.switch.remove(uplink)
         if not self._is_closed:

@@ -1,0 +1,102 @@
+"""Hostile streams from an uplink, whose segments the server puts together to super-frames."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from functools import partial
+
+from rig import MappedMemory
+
+from attacks.rounds import GROUP_MAC, MODEL_ETH, receive_all
+from attacks.watch import Watch, WatchedBar, pattern
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.frames import Packet
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.server.net.eth.framed import LENGTH
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.passt import PasstUplink
+from emu.server.net.eth.switch import SegmentSwitch
+from emu.server.net.poller import Poller
+from emu.server.vfio.loop import Loop
+from firmware_cmds import TABLE
+
+QUEUES = 64
+FLOOD = 4 << 20
+"""Bytes that passt sends."""
+ROUNDS = 3000
+LEAST = 300
+"""Packets that have to arrive."""
+ACK = 0x10
+
+
+class Uplinked:
+    """A function on a segment with passt; each frame goes to all of its queues."""
+
+    def __init__(self, watch: Watch, queues: int = QUEUES) -> None:
+        self.watch, self.loop = watch, Loop()
+        switch = SegmentSwitch(self.loop)
+        memory = MappedMemory(16 << 20)
+        self.function = Function(
+            MODEL_ETH, HcaOptions(guid=1), TABLE, memory, IrqList(), self.loop, None,
+            eth_wire=FunctionPort("function 0", switch),
+        )  # fmt: skip
+        watch.knows(self.function)
+        bar = WatchedBar(watch.unwatched(), [self.function])
+        self.node = Node(self.function, Driver(bar, memory, self.function.interrupts).probe())
+        receive_all(self.node, queues, 0)
+        ours, self.passt = socket.socketpair()
+        self.passt.setblocking(False)
+        switch.add(PasstUplink(ours, switch, Poller(self.loop), switch.remove))
+
+    def flood(self, data: bytes) -> None:
+        """Send as fast as the server reads."""
+        left = memoryview(data)
+        for _ in range(ROUNDS):
+            with contextlib.suppress(BlockingIOError):
+                left = left[self.passt.send(left) :]
+            self.watch.round(partial(self.loop.step, 0))
+            self.watch.round(self.function.run)
+        found = self.function.hca.nic_vport.received.packets
+        if found < LEAST:
+            raise RuntimeError(f"{found} packets have arrived, not {LEAST}")
+
+
+def _stream(payload: int, step: int) -> bytes:
+    """Segments of so many bytes, each ``step`` sequence numbers after the one before."""
+    frames = []
+    for number in range(FLOOD // (payload + 58)):
+        packet = Packet(
+            flags=ACK, identifier=0, sequence=number * step & 0xFFFFFFFF, payload=bytes(payload)
+        )
+        frame = GROUP_MAC + packet.frame()[len(GROUP_MAC) :]
+        frames.append(LENGTH.pack(len(frame)) + frame)
+    return b"".join(frames)
+
+
+@pattern(f"a stream from passt in segments of one byte, to {QUEUES} queues")
+def tiny_segments(watch: Watch) -> Iterator[None]:
+    uplinked = Uplinked(watch)
+    stream = _stream(1, 1)
+    yield
+    uplinked.flood(stream)
+
+
+@pattern(f"a stream from passt in segments of 1400 bytes, to {QUEUES} queues")
+def full_segments(watch: Watch) -> Iterator[None]:
+    uplinked = Uplinked(watch)
+    stream = _stream(1400, 1400)
+    yield
+    uplinked.flood(stream)
+
+
+@pattern("segments from passt, none of which continues the one before")
+def out_of_order(watch: Watch) -> Iterator[None]:
+    uplinked = Uplinked(watch, 1)
+    stream = _stream(1, 7)
+    yield
+    uplinked.flood(stream)
