@@ -24,6 +24,7 @@ from layouts.objects import srq as layout
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.umem import Umem
+    from emu.device.objects.queues.cq import Cq
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
     from layouts.codec import ArrayView
@@ -33,7 +34,7 @@ LOG_DS = 4
 
 _ARM_XRQ = 2
 """op_mod of ARM_RQ (MLX5_ARM_RQ_IN_OP_MOD_XRQ)."""
-WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
+_WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
 """By wq_type (MLX5_WQ_TYPE_*). The striding types have capability bits, none of which is set."""
 
 
@@ -92,21 +93,29 @@ def destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
     srqs.remove(srq_to_change(srqs, form, number).handle).take_back()
 
 
-def wq_memory(hca: Hca, wq: layout.Wq) -> tuple[int, PageList | None, tuple[Umem, ...]]:
-    """The address of the doorbell record, the ring if it is in a umem, and the umems of both.
+def queue_of(
+    hca: Hca, wq: layout.Wq, pas: ArrayView[int], pd: Pd, cq: Cq | None = None
+) -> Portions[tuple[SharedRecvQueue, tuple[Umem, ...]]]:
+    """The queue that an RMP's or XRQ's work queue describes, and the umems that it is in.
 
-    Raises CmdError where a umem does not reach so far.
+    ``pas`` are its pages, ``cq`` is what it reports to. Raises CmdError where a umem does not reach
+    so far, as well.
     """
+    kind = _WQ_TYPES.get(wq.wq_type)
+    if kind is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
+        )
     dbr_addr, umems = record_in(hca, wq)
-    if not wq.wq_umem_valid:
-        return dbr_addr, None, umems
-    size = 1 << wq.log_wq_sz + wq.log_wq_stride
-    buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
-    return dbr_addr, buffer, (*umems, umem)
-
-
-def wq_geometry(wq: layout.Wq, dbr_addr: int) -> RqGeometry:
-    return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
+    buffer: PageList | None = None
+    if wq.wq_umem_valid:
+        size = 1 << wq.log_wq_sz + wq.log_wq_stride
+        buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
+        umems = (*umems, umem)
+    geometry = RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
+    with holding(pd, cq, *umems):
+        queue = yield from shared_queue(hca, geometry, pd, pas, buffer, kind)
+    return queue, umems
 
 
 def _srq_geometry(ctx: layout.Srqc | layout.XrcSrqc, log_size: int, dbr_addr: int) -> RqGeometry:
@@ -121,18 +130,10 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
     WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
     """
     ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
-    wq = ctx.wq
-    kind = WQ_TYPES.get(wq.wq_type)
-    if kind is None or ctx.basic_cyclic_rcv_wqe:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
-        )
-    pd = hca.pds.need(wq.pd)
-    dbr_addr, buffer, umems = wq_memory(hca, wq)
-    with holding(pd, *umems):
-        queue = yield from shared_queue(
-            hca, wq_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind
-        )
+    if ctx.basic_cyclic_rcv_wqe:
+        raise CmdError(Status.BAD_PARAM_ERR, "work queue without a first segment not supported")
+    pd = hca.pds.need(ctx.wq.pd)
+    queue, umems = yield from queue_of(hca, ctx.wq, cmd.ctx.wq.pas, pd)
     out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
 
 

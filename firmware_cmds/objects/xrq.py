@@ -10,19 +10,10 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.object import holding
 from emu.device.objects.queues.srq import Srq, SrqForm
 from emu.device.objects.queues.tag_list import TagList
 from emu.device.rounds.portions import Portions
-from firmware_cmds.objects.srq import (
-    WQ_TYPES,
-    destroy,
-    shared_queue,
-    srq_of,
-    srq_to_change,
-    wq_geometry,
-    wq_memory,
-)
+from firmware_cmds.objects.srq import destroy, queue_of, srq_of, srq_to_change
 from firmware_cmds.objects.wq import user_index
 from firmware_cmds.options import first_set
 from layouts.enums import Op, Status
@@ -43,10 +34,6 @@ def _check(caps: Caps, ctx: layout.Xrqc) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "offload not supported", f"{ctx.offload}")
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "XRQ option not supported", name)
-    if ctx.wq.wq_type not in WQ_TYPES:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {ctx.wq.wq_type}"
-        )
     log_size = ctx.tag_matching_topology_context.log_matching_list_sz
     if log_size > caps.general.log_tag_matching_list_sz:
         raise CmdError(
@@ -59,15 +46,10 @@ def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> P
     """Make a queue whose list of tags is empty: a list of requests (mlx5_ib), or a ring (UCX)."""
     ctx = layout.xrqc.view(bytearray(bytes(cmd.xrq_context)))
     _check(hca.caps, ctx)
-    wq = ctx.wq
-    pd, cq = hca.pds.need(wq.pd), hca.cqs.need(ctx.cqn)
+    pd, cq = hca.pds.need(ctx.wq.pd), hca.cqs.need(ctx.cqn)
     log_size = ctx.tag_matching_topology_context.log_matching_list_sz
     tags = TagList(log_size, has_rendezvous=ctx.offload == layout.OFFLOAD_RNDV)
-    dbr_addr, buffer, umems = wq_memory(hca, wq)
-    with holding(pd, cq, *umems):
-        queue = yield from shared_queue(
-            hca, wq_geometry(wq, dbr_addr), pd, cmd.xrq_context.wq.pas, buffer, WQ_TYPES[wq.wq_type]
-        )
+    queue, umems = yield from queue_of(hca, ctx.wq, cmd.xrq_context.wq.pas, pd, cq)
     xrq = Srq(SrqForm.XRQ, ctx, queue, pd, cq=cq, umems=umems, tags=tags)
     xrq.uidx = user_index(hca.caps, ctx)
     out.xrqn = hca.srqs.add(xrq)
