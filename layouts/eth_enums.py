@@ -356,6 +356,14 @@ class VhcaState(IntEnum):
     TEARDOWN_REQUEST = 0x4
 
 
+class FlexProtocol(IntFlag):
+    """flex_parser_protocols of cmd_hca_cap: what the parser knows besides (MLX5_FLEX_PROTO_*)."""
+
+    GENEVE = 1 << 3
+    ICMP = 1 << 8
+    ICMPV6 = 1 << 9
+
+
 class FdbToVport(IntFlag):
     """fdb_to_vport_reg_c_id: the registers that a vPort gets beside its packets
     (MLX5_FDB_TO_VPORT_*)."""

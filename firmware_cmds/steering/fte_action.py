@@ -65,7 +65,7 @@ _BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | _BESIDE
 _POPS = (FlowAction.VLAN_POP, FlowAction.VLAN_POP_2)
 _PUSHES = {FlowAction.VLAN_PUSH: "push_vlan", FlowAction.VLAN_PUSH_2: "push_vlan_2"}
 """And where the tag is."""
-_NOT_BUILT = ("uplink_hairpin_en", "encrypt_decrypt_type")
+_NOT_BUILT = ("encrypt_decrypt_type",)
 """Fields of flow_context whose features have capability bits, none of which is set."""
 LIST_ITEM_BYTES = layout.dest_format_struct.size
 LONG = layout.extended_dest_format.size // LIST_ITEM_BYTES
@@ -113,6 +113,8 @@ def action_of(
     """What a context says is done with the packets of an entry of this table."""
     caps = hca.caps.flow_properties(table.table_type)
     _check_options(ctx, caps)
+    if ctx.uplink_hairpin_en and table.table_type is not FlowTableType.FDB:
+        raise CmdError(Status.BAD_PARAM_ERR, "uplink_hairpin_en is for entries of an FDB")
     verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
     if verdict is not FteVerdict.FORWARD and table.table_type is FlowTableType.PORT_SEL:
         verdict = None

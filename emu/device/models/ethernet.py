@@ -10,7 +10,7 @@ from types import MappingProxyType
 from emu.device.models.capabilities import BASE_GENERAL
 from emu.device.models.model import Capabilities
 from layouts.enums import GeneralObject
-from layouts.eth_enums import RoceVersion, UctxCap
+from layouts.eth_enums import FlexProtocol, RoceVersion, UctxCap
 
 ETHERNET_GENERAL: Capabilities = MappingProxyType(
     {
@@ -213,6 +213,8 @@ _TUNNEL_FIELDS: Capabilities = MappingProxyType(
         "outer_geneve_opt_len": 1,
     }
 )
+FLEX_PROTOCOLS = FlexProtocol.GENEVE | FlexProtocol.ICMP | FlexProtocol.ICMPV6
+"""General capability flex_parser_protocols."""
 TUNNEL_FLOW_TABLES: Capabilities = MappingProxyType(
     {
         # Entries put packets into tunnels where they leave, and end tunnels where they come in.

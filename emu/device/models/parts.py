@@ -26,6 +26,7 @@ from emu.device.models.ethernet import (
     ETHERNET_GENERAL,
     ETHERNET_OFFLOADS,
     ETHERNET_VF_LIMITS,
+    FLEX_PROTOCOLS,
     NIC_FLOW_TABLES,
     PACING,
     ROCE,
@@ -116,6 +117,9 @@ PARTS = (
     # Tunnels of IP in IP, and those where a request says where the inner packet is (software
     # parsing), which mlx5e does for Geneve.
     Part(CapType.ETHERNET_OFFLOADS, _LATER_TUNNELS, since=_CX5, link=_ETH),
+    # What flow groups match of Geneve's header, and of ICMP's: from general capabilities the driver
+    # learns that the parser knows them (core/en_tc.c, en/tc_tun_geneve.c, esw/bridge_mcast.c).
+    Part(CapType.GENERAL, {"flex_parser_protocols": FLEX_PROTOCOLS}, since=_CX5, link=_ETH),
     # A completion for each packet that leaves by the port: the private flag tx_port_ts.
     Part(CapType.GENERAL, {"ts_cqe_to_dest_cqn": 1}, since=_CX6DX, link=_ETH),
     Part(CapType.GENERAL_2, {"ts_cqe_metadata_size2wqe_counter": 8}, since=_CX6DX, link=_ETH),

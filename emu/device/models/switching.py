@@ -61,6 +61,10 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
         "multi_fdb_encap": 1,
         "fdb_modify_header_fwd_to_table": 1,
         "fdb_multi_path_to_table": 1,
+        # Any table's entries may have several destinations, and lead packets that have come by the
+        # cable back to it: multicast of bridges (core/esw/bridge.c: mlx5_esw_bridge_mcast_set).
+        "fdb_multi_path_any_table": 1,
+        "fdb_uplink_hairpin": 1,
         "flow_table_properties_nic_esw_fdb": {
             **_SWITCHING, "ignore_flow_level": 1, "max_ft_level": 255,
             "pop_vlan": 1, "pop_vlan_2": 1, "push_vlan": 1, "push_vlan_2": 1,

@@ -152,6 +152,26 @@ def test_all_destinations_get_a_packet(members, manager, wire, fdb):
     assert [received(member) for member in members] == [1, 1]
 
 
+def test_packets_of_the_cable_may_go_back_to_it(members, manager, wire, fdb):
+    """uplink_hairpin_en, which only entries of an FDB have: multicast of a bridge whose port the
+    cable is (core/esw/bridge_mcast.c)."""
+    table = fdb.table(0)
+    group = fdb.group(table, 0, 15)
+    hairpin = {"beside": {"uplink_hairpin_en": 1}}
+    fdb.entry(table, 0, group, to_vport(UPLINK), to_vport(VPORT), **hairpin)
+    fdb.set_root(table)
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [frame.data for frame in wire.sent()] == [FRAME]
+    assert [received(member) for member in members] == [0, 1]
+    acl = Flows(manager.driver, INGRESS)
+    table = acl.table(0)
+    fields = entry_fields(table, 0, acl.group(table, 0, 0), action=FlowAction.ALLOW, **hairpin)
+    before = snapshot(manager.hca)
+    answer = manager.driver.command(Op.SET_FLOW_TABLE_ENTRY, table_type=INGRESS, **fields)
+    assert answer.status == Status.BAD_PARAM_ERR
+    assert snapshot(manager.hca) == before
+
+
 def test_send_to_vport_rules_tell_a_managers_queues(members, manager, wire, fdb):
     """What a representor sends is told from what the others do by its queue alone."""
     table = fdb.table(1)

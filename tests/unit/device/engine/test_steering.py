@@ -28,13 +28,15 @@ from emu.device.engine.eth.steering.fields import FIELDS, cvlan_tag_alone
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import FlowTable, FteAction, FteVerdict, Miss
 from emu.device.objects.eth.flow_counter import FlowCounter
-from emu.device.port.eth.headers import parse
+from emu.device.port.eth.headers import ICMP, ICMPV6, parse
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 from layouts.steering.flow_match import fte_match_param
 
 pure_only("its destinations are objects of a class of its own")
 
 DROP = FteAction(FteVerdict.DROP)
+ALERT = bytes.fromhex("3a00 0502 0000 0100")
+"""A hop-by-hop header with IPv6's router alert, in front of ICMPv6."""
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 
 
@@ -120,6 +122,24 @@ class TestFields:
         found = self.misc(Packet(protocol=47, payload=b"\0\0\x08\0\5\6\7\x08"))
         assert found["gre_k_present"] == 0
         assert "gre_key" not in found
+
+    @pytest.mark.parametrize(
+        ("name", "packet"),
+        [
+            ("icmp", {"protocol": ICMP}),
+            ("icmpv6", {**IPV6, "protocol": ICMPV6, "chain": ICMPV6}),
+            # As all of MLD's: a router alert in front (RFC 3810 5).
+            ("icmpv6", {**IPV6, "protocol": ICMPV6, "chain": 0, "extra": ALERT}),
+        ],
+    )
+    def test_icmp(self, name, packet):
+        found = self.misc(Packet(**packet, payload=bytes.fromhex("8f01 ffff 12345678")))
+        found = {name: value for name, value in found.items() if name.startswith("icmp")}
+        assert found == {
+            f"{name}_type": 143, f"{name}_code": 1, f"{name}_header_data": 0x12345678
+        }  # fmt: skip
+        short = self.misc(Packet(**packet, payload=bytes(7)))
+        assert not [name for name in short if name.startswith("icmp")]
 
     @pytest.mark.parametrize("ethertype", [b"\x08\x06", b"\x88\xcc"])
     def test_a_frame_without_ip(self, ethertype):

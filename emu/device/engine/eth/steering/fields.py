@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from emu.device.engine.eth.steering import inside
+from emu.device.engine.eth.steering import icmp, inside
 from emu.device.engine.eth.steering.match_field import MatchField, Read
 from emu.device.port.eth.headers import (
     ESP,
@@ -356,6 +356,7 @@ FIELDS: Final[dict[str, MatchField]] = {
     **{f"inner_headers.{name}": field for name, field in inside.fields(_OUTER).items()},
     **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
     **{f"misc_parameters_2.{name}": field for name, field in _MISC_2.items()},
+    **{f"misc_parameters_3.{name}": field for name, field in icmp.FIELDS.items()},
 }
 """All fields that can be matched, by their names in fte_match_param."""
 

@@ -1,0 +1,61 @@
+"""Guests whose first function manages a switch with sub-functions, in switchdev mode."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.guest.guests import no_complaints, run
+from helpers.guest.sub_functions import DEVICES, PEER, SAYS, Sf, ports, remove, set_mode
+from helpers.guest.switch_kernel import switch_kernel
+
+from emu.guests import GuestOptions
+from emu.server.control import Client
+
+
+@pytest.fixture(scope="module")
+def guest(lab):
+    """Its first function manages a switch; the second one, in a namespace, is what it reaches."""
+    options = GuestOptions(**switch_kernel(), devices=DEVICES, memory_mib=3072)
+    guest = lab.get(options)
+    run(guest, "ip netns add peer; ip link set eth1 netns peer; ip -n peer link set eth1 up")
+    run(guest, f"ip -n peer address add {PEER}/24 dev eth1")
+    yield guest
+    if guest.is_running:
+        run(guest, "ip netns del peer")
+
+
+@pytest.fixture(autouse=True)
+def quiet(guest):
+    with no_complaints(guest, known=SAYS):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def mode(guest, quiet):
+    """Each test is in switchdev mode, and leaves nothing behind."""
+    set_mode(guest, "legacy")
+    before = objects(guest)
+    set_mode(guest, "switchdev")
+    yield
+    if guest.is_running:
+        for port in ports(guest):
+            remove(guest, port)
+        set_mode(guest, "legacy")
+        after = objects(guest)
+        assert {
+            kind: (before[kind], after[kind]) for kind in after if before[kind] != after[kind]
+        } == {}
+
+
+def objects(guest):
+    """How many objects of each kind the first function has, but for keys: RDMA's cache grows."""
+    with Client(guest.control_socket) as control:
+        found = control.status()["functions"][0]["objects"]
+    return {kind: count for kind, count in found.items() if kind != "mkey"}
+
+
+@pytest.fixture
+def pair(guest, mode):
+    both = [Sf(guest, number) for number in (1, 2)]
+    yield both
+    for one in both:
+        one.end()
