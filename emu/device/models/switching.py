@@ -27,6 +27,10 @@ SWITCH_GENERAL: Capabilities = MappingProxyType(
 )
 """General capabilities of the function that manages the switch."""
 
+_LATER: Capabilities = MappingProxyType({"reg_c_preserve": 1})
+"""Those of ConnectX-6 Dx and later: what a table has written into a packet's registers C stays when
+the packet begins anew at the root (core/en/tc/int_port.c: internal ports of Open vSwitch)."""
+
 _FIELDS: Capabilities = MappingProxyType(
     {
         **TABLES["ft_field_support"],
@@ -150,9 +154,11 @@ def with_switch(model: Model) -> Model:
     objects = model.general["general_obj_types"]
     has_software = objects >> GeneralObject.SW_ICM & 1
     objects |= 1 << GeneralObject.FLOW_METER_ASO | 1 << GeneralObject.SAMPLER
+    later = _LATER if model.general.get("steering_format_version") else {}
+    general = {**model.general, **SWITCH_GENERAL, **later, "general_obj_types": objects}
     return replace(
         model,
-        general=MappingProxyType({**model.general, **SWITCH_GENERAL, "general_obj_types": objects}),
+        general=MappingProxyType(general),
         qos=MappingProxyType({**model.qos, **METERS, **VPORT_RATES}),
         general_2=MappingProxyType({**model.general_2, **MOVED_HEADERS}),
         eswitch=ESWITCH,

@@ -5,6 +5,8 @@ from helpers.device.adapters import Member, made_with_switch
 from helpers.device.snapshot import snapshot
 
 from emu.device.engine.lifecycle import set_link
+from emu.device.models import LINKS
+from emu.device.models.switching import with_switch
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.line import MOST_WAITING
 from emu.driver.command.bar import FunctionBar
@@ -29,7 +31,7 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.nodes.roce import ipv4, set_address
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import EventType, Op, PortChange, Status
+from layouts.enums import EventType, Op, PortChange, PortType, Status
 from layouts.eth_enums import (
     FlowAction,
     FlowSource,
@@ -267,6 +269,25 @@ def test_registers_go_along(members, manager, other, wire, fdb):
     assert context.fdb_to_vport_reg_c_id == 3
     send(other, sq)
     assert receiver.rq.cq.poll().qpn == 7, "a flow tag has the place of the queue's number"
+
+
+def test_registers_stay_when_a_packet_begins_anew(members, manager, wire, fdb):
+    """reg_c_preserve: an internal port of Open vSwitch (core/en/tc/int_port.c). An entry writes
+    register C0 and leads back to the root, whose first entry is for packets that have it so."""
+    table = fdb.table(0)
+    criteria = match_beside({0: 0xFFFF0000})
+    group = fdb.group(table, 0, 0, enable=MISC_2, match_criteria=criteria)
+    fdb.entry(table, 0, group, to_vport(VPORT), value=match_beside({0: 0xF0010000}))
+    rest = fdb.group(table, 1, 1)
+    context = fdb.context(set_field(ModifyField.METADATA_REG_C_0, 0xF001, 16, offset=16))
+    back = entry_fields(table, 1, rest, to_table(table), modify=context)
+    manager.driver.must(Op.SET_FLOW_TABLE_ENTRY, table_type=FDB, ignore_flow_level=1, **back)
+    fdb.set_root(table)
+    send(manager, sender(manager))
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [0, 2]
+    assert not wire.sent()
+    assert with_switch(LINKS["connectx6dx"][PortType.ETH]).general["reg_c_preserve"]
 
 
 def test_registers_do_not_come_from_the_wire_or_leave_by_it(manager, wire, fdb):

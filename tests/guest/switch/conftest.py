@@ -14,7 +14,9 @@ from emu.server.control import Client
 @pytest.fixture(scope="module")
 def guest(lab):
     """Its first function manages a switch; the second one, in a namespace, is what it reaches."""
-    options = GuestOptions(**switch_kernel(), devices=DEVICES, memory_mib=3072)
+    options = GuestOptions(
+        **switch_kernel(), devices=DEVICES, memory_mib=3072, packages=("openvswitch-switch",)
+    )
     guest = lab.get(options)
     run(guest, "ip netns add peer; ip link set eth1 netns peer; ip -n peer link set eth1 up")
     run(guest, f"ip -n peer address add {PEER}/24 dev eth1")
