@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
+_OF_MANAGERS = (FlowTableType.NIC_RX, FlowTableType.RDMA_RX)
+"""Where the function that manages a switch can match the vPort that a packet comes from."""
+
+
 def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGroup:
     """The group with this number, which must be the table's."""
     group = groups.need(number)
@@ -47,7 +51,7 @@ def create_flow_group(
         criteria = Criteria(
             fields_of(cmd.match_criteria, cmd.match_criteria_enable),
             knows_source=table.table_type in SWITCHING
-            or (table.table_type == FlowTableType.RDMA_RX and hca.eswitch is not None),
+            or (table.table_type in _OF_MANAGERS and hca.eswitch is not None),
         )
     else:
         criteria = HashSplit(definer.masks, last - first + 1)

@@ -290,6 +290,25 @@ def test_registers_stay_when_a_packet_begins_anew(members, manager, wire, fdb):
     assert with_switch(LINKS["connectx6dx"][PortType.ETH]).general["reg_c_preserve"]
 
 
+def test_a_managers_tables_tell_who_has_sent_a_packet(members, manager, other, fdb):
+    """Without metadata in registers (`devlink dev param`: esw_port_metadata), entries of NIC_RX
+    match source_port (core/eswitch_offloads.c: mlx5_eswitch_create_vport_rx_rule)."""
+    by_source(fdb, (VPORT, to_vport(MANAGER)), (UPLINK, to_vport(MANAGER)))
+    receiver = Receiver(manager)
+    flows, table = receiver.flows, receiver.table
+    group = flows.group(table, 0, 3, enable=MISC, match_criteria=match_beside(source_port=0xFFFF))
+    counters = [flows.counter(), flows.counter()]
+    for index, (source, counter) in enumerate(zip((VPORT, UPLINK), counters)):
+        value = match_beside(source_port=source)
+        flows.entry(table, index, group, receiver.to, counters=[counter], value=value)
+    manager.hca.switch.receive(Frame(FRAME))
+    for _ in range(2):
+        send(other, sender(other))
+    large = Packet(payload=bytes(3000)).frame()
+    other.hca.switch.forward(other.hca, Frame(large, gso_size=1000, checked=True))
+    assert [flows.counted(counter)[0] for counter in counters] == [5, 1]
+
+
 def test_registers_do_not_come_from_the_wire_or_leave_by_it(manager, wire, fdb):
     mark(manager, MANAGER, 7)
     by_source(fdb, (MANAGER, to_vport(UPLINK)))
@@ -674,11 +693,13 @@ def test_ways_between_the_acls_of_vports(manager):
     assert found.level == 1
 
 
-def test_the_source_is_matched_in_a_switch_only(manager):
+def test_the_source_is_matched_behind_a_switch_by_its_manager_only(manager, other):
     criteria = match_beside(source_port=0xFFFF)
-    table = Flows(manager.driver).table(1)
-    fields = group_fields(table, 0, 0, enable=MISC, match_criteria=criteria)
-    assert manager.driver.command(Op.CREATE_FLOW_GROUP, **fields).status == Status.BAD_PARAM_ERR
+    for member, kind in ((manager, FlowTableType.NIC_TX), (other, FlowTableType.NIC_RX)):
+        table = Flows(member.driver, kind).table(1)
+        fields = group_fields(table, 0, 0, enable=MISC, match_criteria=criteria)
+        answer = member.driver.command(Op.CREATE_FLOW_GROUP, table_type=kind, **fields)
+        assert answer.status == Status.BAD_PARAM_ERR
 
 
 def test_a_process_has_no_say(manager):

@@ -18,6 +18,7 @@ from emu.device.engine.eth.deliver import deliver
 from emu.device.engine.eth.merging.lro import Merged, TcpStream, expect
 from emu.device.engine.eth.sessions import flush_stream
 from emu.device.engine.eth.sessions import take as take_or_hold
+from emu.device.engine.eth.steering.fields import source as source_part
 from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
 from emu.device.objects.eth.tir import Merging
@@ -25,7 +26,7 @@ from emu.device.port.eth.checksum import insert, trusted
 from emu.device.port.eth.fcs import Damaged, Wrong
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import MIN_BYTES, Frame
-from emu.device.port.eth.headers import FrameError, Headers, Marked, parse
+from emu.device.port.eth.headers import FrameError, Headers, Marked, parse, source_of
 from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import GRH, ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, check, segment
@@ -33,6 +34,7 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CUT_PER_STEP
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
+from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.objects.domains import TransportDomain
@@ -88,7 +90,7 @@ def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
 def _loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
     try:
         if frame.gso_size > 0:
-            _steer_large(hca, _Large(frame), source)
+            _steer_large(hca, _Large(hca, frame), source)
         else:
             _steer_one(hca, frame, source)
     except FrameError:
@@ -103,7 +105,7 @@ def take(hca: Hca, frame: Frame) -> None:
     received, data = vport.received, frame.data
     try:
         if frame.gso_size > 0:
-            large = _Large(frame)
+            large = _Large(hca, frame)
             if large.longest + FCS_BYTES > vport.oper_mtu:
                 received.too_long += large.packets
                 received.errors += large.packets
@@ -135,7 +137,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     """
     data, most = frame.data, vport.oper_mtu - FCS_BYTES
     if frame.gso_size > 0:
-        large = _Large(frame)
+        large = _Large(hca, frame)
         _check_large(large)
         if large.longest > most:
             return False
@@ -185,8 +187,7 @@ def _steer_one(
     data = frame.data
     if headers is None:
         headers = parse(data)
-    if frame.registers:
-        headers = marked(headers, frame.registers)
+    headers = _with_source(hca, headers, frame)
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:
@@ -195,6 +196,19 @@ def _steer_one(
     if source is not None:
         _count_looped(hca.nic_vport, data, 1, len(data))
     _give(hca, frame, headers, queues)
+
+
+def _with_source(hca: Hca, headers: Headers, frame: Frame) -> Headers:
+    """The headers with what comes from the switch beside a frame: registers, and its vPort.
+
+    Tables look at the vPort only where registers do not tell it (core/eswitch_offloads.c:
+    mlx5_eswitch_create_vport_rx_rule).
+    """
+    domain = hca.flow_domains.get(FlowTableType.NIC_RX)
+    if domain is not None and source_part in domain.users:
+        source = source_of(frame.source_port, hca.adapter.manager.number)
+        return marked(headers, frame.registers or {}, source)
+    return marked(headers, frame.registers) if frame.registers else headers
 
 
 def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) -> None:
@@ -234,11 +248,9 @@ class _Large:
 
     __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, hca: Hca, frame: Frame) -> None:
         self.data, self.size = frame.data, frame.gso_size
-        self.headers = parse(frame.data, whole=False)
-        if frame.registers:
-            self.headers = marked(self.headers, frame.registers)
+        self.headers = _with_source(hca, parse(frame.data, whole=False), frame)
         self.header = header_bytes(self.headers)
         payload = len(frame.data) - self.header
         if payload <= 0:
@@ -331,4 +343,6 @@ def _of_segment(headers: Headers, data: bytes) -> Headers:
         data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4, end
     )
     packet.belong_with(headers)
-    return marked(packet, headers.registers) if isinstance(headers, Marked) else packet
+    if isinstance(headers, Marked):
+        return marked(packet, headers.registers, headers.source)
+    return packet

@@ -363,4 +363,4 @@ FIELDS: Final[dict[str, MatchField]] = {
 OF_SWITCHES: Final = frozenset(
     {"misc_parameters.source_port", "misc_parameters.source_eswitch_owner_vhca_id"}
 )
-"""Those that only groups can match whose tables are a switch's, or its manager's of RDMA_RX."""
+"""Those that only groups of a switch's tables can match, or for what its manager receives."""

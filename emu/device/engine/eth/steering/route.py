@@ -124,7 +124,9 @@ def _queues(decision: Decision, headers: Headers, source: TransportDomain | None
 def _as_far_as_it_goes(headers: Headers) -> Headers:
     """The headers of an IP packet that is cut off."""
     packet = parse(headers.frame, whole=False)
-    return marked(packet, headers.registers) if isinstance(headers, Marked) else packet
+    if isinstance(headers, Marked):
+        return marked(packet, headers.registers, headers.source)
+    return packet
 
 
 def _route_changed(
