@@ -1,6 +1,7 @@
 """tc flower in the adapter, without an embedded switch: rules that software skips (core/en_tc.c).
 
-Debian builds the driver without CONFIG_MLX5_CLS_ACT on Linux 6.12 and 7.2; there nothing is tested.
+Debian builds the driver without CONFIG_MLX5_CLS_ACT on Linux 6.12 and 7.2. In the place of 6.12 is
+the kernel that tests of switches have, if there is one; with 7.2 nothing is tested.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import shlex
 
 import pytest
 from helpers.guest.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
+from helpers.guest.switch_kernel import switch_kernel
 
 from emu.guests import GuestOptions
 
@@ -54,7 +56,8 @@ for port in range(int(sys.argv[2]), int(sys.argv[3]) + 1):
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """A guest with both interfaces up, one of which takes rules."""
-    options = GuestOptions(suite=suite, devices=DEVICES)
+    kernel = switch_kernel() if suite == "trixie" else {"suite": suite}
+    options = GuestOptions(**kernel, devices=DEVICES)
     if lab.get(options).run("grep -q mlx5e_configure_flower /proc/kallsyms").status:
         pytest.skip("the kernel's mlx5_core has no CONFIG_MLX5_CLS_ACT")
     with prepared(lab, options, UP, DOWN) as guest:
