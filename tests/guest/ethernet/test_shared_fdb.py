@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
 PORTS = ("eth0", "eth1")
 HERE, PEER = "10.0.1.1", "10.0.1.9"
+FLOWS = 200
 PEER_UP = f"""set -e
 modprobe bonding max_bonds=0
 ip netns add peer; ip link set eth2 netns peer; ip -n peer link set eth2 up
@@ -154,7 +155,8 @@ def quiet(guest):
 class BondedSf:
     """A sub-function of port 1 or 2, in a network namespace; rules lead to it, and to the bond."""
 
-    def __init__(self, guest, port):
+    def __init__(self, guest, port, uplink="bond0"):
+        """``uplink`` is where what it sends is led to."""
         self.guest, self.space = guest, f"sf{port}"
         self.address, self.mac = f"10.0.1.{10 + port}", f"02:00:00:00:88:{port:02x}"
         dev = f"pci/0000:0{port}:00.0"
@@ -163,14 +165,19 @@ class BondedSf:
         self.representor = told["netdev"]
         self._begin()
         run(guest, f"ip -n peer neigh replace {self.address} lladdr {self.mac} dev eth2")
-        to_bond = "flower skip_sw action mirred egress redirect dev bond0"
         run(guest, f"ethtool -K {self.representor} hw-tc-offload on")
         run(
             guest, f"tc qdisc add dev {self.representor} ingress; ip link set {self.representor} up"
         )
-        run(guest, f"tc filter add dev {self.representor} ingress protocol all {to_bond}")
+        self.lead_to(uplink)
         to_it = f"dst_mac {self.mac} action mirred egress redirect dev {self.representor}"
         run(guest, f"tc filter add block 7 protocol all flower skip_sw {to_it}")
+
+    def lead_to(self, uplink):
+        """Have what it sends leave there."""
+        run(self.guest, f"tc filter del dev {self.representor} ingress")
+        rule = f"flower skip_sw action mirred egress redirect dev {uplink}"
+        run(self.guest, f"tc filter add dev {self.representor} ingress protocol all {rule}")
 
     def _begin(self):
         guest, space = self.guest, self.space
@@ -203,19 +210,49 @@ class BondedSf:
         run(self.guest, f"ip netns del {self.space}; sleep 0.5; devlink port del {self.port}")
 
 
+@contextmanager
+def sub_functions(guest, uplink="bond0"):
+    """A sub-function on each port; what comes by either cable is led to them by one block."""
+    for port in PORTS:
+        run(guest, f"ethtool -K {port} hw-tc-offload on")
+        run(guest, f"tc qdisc add dev {port} ingress_block 7 ingress")
+    found = [BondedSf(guest, port, uplink) for port in (1, 2)]
+    yield found
+    for sf in found:
+        sf.end()
+    for port in PORTS:
+        run(guest, f"tc qdisc del dev {port} ingress_block 7 ingress")
+
+
 @pytest.fixture
 def sfs(guest, quiet):
-    """A sub-function on each port of a bond."""
-    with bonded(guest):
-        for port in PORTS:
-            run(guest, f"ethtool -K {port} hw-tc-offload on")
-            run(guest, f"tc qdisc add dev {port} ingress_block 7 ingress")
-        found = [BondedSf(guest, port) for port in (1, 2)]
+    """Those of an active-backup bond."""
+    with bonded(guest), sub_functions(guest) as found:
         yield found
-        for sf in found:
-            sf.end()
-        for port in PORTS:
-            run(guest, f"tc qdisc del dev {port} ingress_block 7 ingress")
+
+
+def wait_for_ports(guest, ports):
+    """Until the driver has told the adapter that these ports of the LAG are active."""
+    last = "dmesg | grep 'lag map active ports' | tail -n 1"
+    run(guest, f"until {last} | grep -q 'active ports: {ports}$'; do sleep 0.2; done")
+
+
+def sent(guest):
+    """Packets that have left by either cable."""
+    said = [run(guest, f"ethtool -S {port}") for port in PORTS]
+    return [int(re.search(r" tx_packets_phy: (\d+)", one)[1]) for one in said]
+
+
+def flows_by_port(sf):
+    """By which ports datagrams of FLOWS flows leave, that many by each."""
+    before = sent(sf.guest)
+    send = f"""python3 -c '
+import socket
+for port in range({FLOWS}):
+    socket.socket(2, 2).sendto(bytes(64), ("{PEER}", 9000 + port))'"""
+    run(sf.guest, f"ip netns exec {sf.space} {send}")
+    run(sf.guest, "sleep 1")
+    return [after - then for then, after in zip(before, sent(sf.guest))]
 
 
 def test_a_bond_and_back(guest, quiet):
@@ -241,6 +278,45 @@ def test_rules_lead_to_sub_functions_of_both_ports_by_either(guest, sfs):
                 sf.reaches_peer()
     for sf in sfs:
         assert sf.counts(12)
+
+
+def test_flows_of_a_sub_function_leave_by_both_ports(guest, quiet):
+    """A bond that hashes: half of them by each, and all by the one whose cable is left."""
+    with bonded(guest, "balance-xor layer3+4"), sub_functions(guest) as (one, two):
+        wait_for_ports(guest, "1, 2")
+        one.reaches_peer()
+        assert all(count > FLOWS // 5 for count in flows_by_port(one))
+        for port in (0, 1):
+            with pulled(guest, port):
+                wait_for_ports(guest, f"{2 - port}")
+                gone, left = flows_by_port(two)[:: -1 if port else 1]
+                assert (gone, left >= FLOWS) == (0, True)
+                two.reaches_peer()
+            wait_for_ports(guest, "1, 2")
+        assert all(count > FLOWS // 5 for count in flows_by_port(two))
+        told = run(guest, "grep . /sys/kernel/debug/mlx5/0000:01:00.0/lag/*")
+        for line in ("members:0000:02:00.0", "state:active", "mapping:2", "port_sel_mode:hash"):
+            assert f"/lag/{line}" in told
+        assert "flags:shared_fdb:on" in told
+
+
+def test_a_multi_port_switch_leads_to_either_cable(guest, quiet):
+    """Without a bond: sub-functions of both ports, rules that lead to the cable of either."""
+    param = "devlink dev param set pci/0000:01:00.0 name esw_multiport cmode runtime value"
+    set_mode(guest, "switchdev")
+    run(guest, f"{param} true")
+    assert "shared_fdb:1 mode:mpesw" in says(guest, "shared_fdb")
+    with sub_functions(guest, "eth0") as found:
+        for sf in found:
+            for number, port in enumerate(PORTS):
+                sf.lead_to(port)
+                sf.reaches_peer()
+                by = flows_by_port(sf)
+                assert by[number] >= FLOWS
+                assert by[1 - number] < FLOWS // 10
+    run(guest, f"{param} false")
+    assert "mlx5_bond_0" not in run(guest, "ls /sys/class/infiniband")
+    set_mode(guest, "legacy")
 
 
 def test_the_second_ports_driver_leaves(guest, quiet):
