@@ -57,7 +57,7 @@ def test_of_a_representor(guest, pair):
     name = one.representor
     assert "driver: mlx5e_rep" in run(guest, f"ethtool -i {name}")
     assert "vport_rx_packets" in run(guest, f"ethtool -S {name}")
-    run(guest, f"ethtool -G {name} rx 512; ethtool -C {name} rx-usecs 10")
+    run(guest, f"ethtool -G {name} rx 512; ethtool -C {name} adaptive-rx off rx-usecs 10")
     run(guest, f"ethtool -L {name} combined 2; ethtool -L {name} combined 1")
     assert re.search(r"RX:\t+512", run(guest, f"ethtool -g {name}"))
     assert re.search(r"rx-usecs:\s*10", run(guest, f"ethtool -c {name}"))
@@ -86,6 +86,23 @@ def test_shares_of_a_rate(guest, pair):
     for sf in pair:
         run(guest, f"{rate} set {sf.port} tx_share 0; {rate} set {sf.port} noparent")
     run(guest, f"{rate} del {DEV}/g1")
+
+
+def test_without_tunnels(guest):
+    """``encap-mode none``, set in legacy mode: the tables of switchdev mode are made without."""
+    set_mode(guest, "legacy")
+    run(guest, f"devlink dev eswitch set {DEV} encap-mode none")
+    set_mode(guest, "switchdev")
+    assert "encap-mode none" in run(guest, f"devlink dev eswitch show {DEV}")
+    pair = [Sf(guest, number) for number in (1, 2)]
+    one, two = pair
+    cross(guest, pair)
+    one.reaches(two.address)
+    clear(guest, one.representor, two.representor)
+    for sf in pair:
+        sf.end()
+    set_mode(guest, "legacy")
+    run(guest, f"devlink dev eswitch set {DEV} encap-mode basic")
 
 
 def test_ports_told_apart_without_metadata(guest):
