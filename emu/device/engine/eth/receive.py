@@ -187,7 +187,8 @@ def _steer_one(
     data = frame.data
     if headers is None:
         headers = parse(data)
-    headers = _with_source(hca, headers, frame)
+    if frame.registers or hca.eswitch is not None:
+        headers = _with_source(hca, headers, frame)
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:

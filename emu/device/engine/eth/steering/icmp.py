@@ -22,8 +22,8 @@ def _message(headers: Headers) -> bytes:
     protocol, at = headers.protocol, headers.l4
     if protocol not in (ICMP, ICMPV6) or not at:
         return b""
-    found = headers.frame[at : at + _BYTES]
-    return bytes((protocol,)) + found[:2] + found[4:]
+    message = headers.frame[at : at + _BYTES]
+    return bytes((protocol,)) + message[:2] + message[4:]
 
 
 def _part(of: int, start: int, stop: int) -> Read:
