@@ -124,12 +124,12 @@ def test_summary_counts_what_is_not_modelled(driver, function):
     for _ in range(3):
         driver.execute(int(Op.CREATE_QOS_PARA_VPORT).to_bytes(2, "big") + bytes(14), 16)
     driver.command(Op.ACCESS_REG, op_mod=1, register_id=0xC00E, extra=bytes(16), out_extra=16)
-    driver.command(Op.QUERY_HCA_CAP, op_mod=0x0C << 1)
+    driver.command(Op.QUERY_HCA_CAP, op_mod=0x13 << 1)
     function.reset()
     assert list(function.unhandled.lines()) == [
         "command CREATE_QOS_PARA_VPORT (0x786), 3 times",
         "register DTOR (0xc00e), 1 times",
-        "capability group QOS (0xc), 1 times",
+        "capability group VDPA_EMULATION (0x13), 1 times",
     ]
 
 
