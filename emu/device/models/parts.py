@@ -109,11 +109,12 @@ PARTS = (
     # is one; the others insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, _NO_HEADER_IN_WQE, since=_CX5, link=_ETH),
-    # Rates of single send queues; trees of rates and shares.
+    # Rates of single send queues, on InfiniBand those of IPoIB; trees of rates and shares.
     Part(CapType.QOS, PACING, link=_ETH, is_vf=False),
+    Part(CapType.QOS, PACING, since=_CX5, link=_IB, is_vf=False),
     Part(CapType.QOS, SCHEDULING, since=_CX6DX, is_vf=False),
     Part(CapType.GENERAL, SCHEDULING_OBJECTS, since=_CX6DX, is_vf=False),
-    Part(CapType.GENERAL, {"qos": 1}, since=_CX6DX, link=_IB, is_vf=False),
+    Part(CapType.GENERAL, {"qos": 1}, since=_CX5, link=_IB, is_vf=False),
     # Tunnels of IP in IP, and those where a request says where the inner packet is (software
     # parsing), which mlx5e does for Geneve.
     Part(CapType.ETHERNET_OFFLOADS, _LATER_TUNNELS, since=_CX5, link=_ETH),

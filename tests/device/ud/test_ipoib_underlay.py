@@ -16,7 +16,7 @@ from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType, Status
-from layouts.eth_enums import CqeChecked, EthChecksum, RqState
+from layouts.eth_enums import CqeChecked, EthChecksum, RqState, SqState
 from layouts.rings.wqe import av
 
 GRH = 40
@@ -335,3 +335,24 @@ def test_its_state_is_a_queue_pairs(node):
 def test_a_function_without_them(node, refused, monkeypatch):
     monkeypatch.setattr(node.hca.caps.general, "ipoib_enhanced_offloads", 0)
     refused(Status.BAD_PARAM_ERR, Op.CREATE_QP, qpc=underlay_context())
+
+
+def test_a_rate(left, right, source, clock):
+    """A queue with an entry of the pacing table sends its packets by the clock."""
+    driver = left.node.driver
+    driver.must(Op.SET_PP_RATE_LIMIT, rate_limit_index=1, ctx={"rate_limit": 1000})
+    driver.must(
+        Op.MODIFY_SQ, sqn=left.sq.sqn, sq_state=SqState.RDY, modify_bitmask=1,
+        ctx={"state": SqState.RDY, "packet_pacing_rate_limit_index": 1},
+    )  # fmt: skip
+    source.write(packet_of(Packet(payload=bytes(1250 - len(packet_of(Packet(payload=b"")))))))
+    for _ in range(10):
+        left.send(left.vector(right), source.sge(0, 1250))
+    found = []
+    for _ in range(120):
+        left.node.settle()
+        found.append(len(right.buffers.drain()))
+        clock.advance(1_000_000)
+    assert sum(found) == 10
+    assert max(found) <= 2
+    assert sum(found[:51]) <= 7

@@ -125,4 +125,6 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     origin = ud.origin_of(hca.link, qp, to)
     for datagram in (made,) if isinstance(made, Datagram) else made.datagrams:
         hca.round.charge(STEPS_PER_FRAME)
+        if sq.pacing is not None:
+            sq.pacing.charge(datagram.octets, hca.clock.now_ns())
         delivery.send(hca, datagram, origin)

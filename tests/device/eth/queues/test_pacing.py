@@ -114,6 +114,8 @@ def test_what_there_is(driver):
     assert (caps.nic_sq_scheduling, caps.nic_bw_share, caps.nic_rate_limit) == (1, 1, 1)
     assert "packet_pacing" not in MODELS["connectx6dx-vf"].qos
     assert "nic_sq_scheduling" not in MODELS["connectx4lx"].qos
+    assert MODELS["connectx5"].qos["packet_pacing"] == 1
+    assert "packet_pacing" not in MODELS["connectx6-vf"].qos
 
 
 @pytest.mark.pure("counts what a round does")
