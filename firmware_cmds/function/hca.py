@@ -9,7 +9,7 @@ from emu.device.engine import lifecycle, vhca_state
 from emu.device.errors import CmdError
 from emu.device.state.caps import GROUPS
 from emu.device.state.hca import HcaState
-from layouts.enums import CapMode, CapType, Op, Status, TeardownProfile
+from layouts.enums import CapMode, CapType, Op, PortType, Status, TeardownProfile
 from layouts.function import caps
 from layouts.function import hca as layout
 from layouts.prm import Prm
@@ -94,6 +94,9 @@ def init_hca(hca: Hca, cmd: layout.InitHcaIn, out: layout.InitHcaOut) -> None:
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA is already initialized")
     hca.initialize()
+    if hca.model.port_type is PortType.IB and not hca.port.admin_up:
+        # An Ethernet port is enabled by a reset, and waits for its driver.
+        lifecycle.set_admin(hca, up=True)
 
 
 @command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu.device.engine import lifecycle
 from emu.device.engine.events.board import module_status
 from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups
@@ -54,27 +53,6 @@ def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{reg.admin_mtu}")
     port.admin_mtu = int(reg.admin_mtu)
     _pmtu(hca, reg)
-
-
-def _paos(hca: Hca, reg: layout.PaosReg) -> None:
-    """What the driver wants of the port, and what the port is."""
-    port = hca.eth
-    reg.admin_status = PortStatus.UP if port.admin_up else PortStatus.DOWN
-    reg.oper_status = PortStatus.UP if hca.vport.is_up else PortStatus.DOWN
-
-
-def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
-    """Enable or disable the port, if ``ase`` says so; the link's change is an event.
-
-    The port is the manager's: a function behind its switch changes nothing, although its driver
-    disables the port whenever its interface begins (core/en_main.c: mlx5e_nic_enable).
-    """
-    if reg.ase:
-        if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):
-            raise CmdError(Status.BAD_PARAM_ERR, "unknown port status", f"{reg.admin_status}")
-        if hca.vhca.is_manager:
-            lifecycle.set_admin(hca, up=reg.admin_status == PortStatus.UP)
-    _paos(hca, reg)
 
 
 def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
@@ -182,7 +160,6 @@ REGISTERS: dict[int, Register] = {
     **link_regs.REGISTERS,
     **buffer_regs.REGISTERS,
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
-    RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),
     RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
     RegId.PCAM: Register(port_regs.pcam_reg, _pcam, gate="pcam_reg"),

@@ -78,12 +78,6 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
     _ptys(hca, reg)
 
 
-def _paos(hca: Hca, reg: layout.PaosReg) -> None:
-    """Administrative and operational status: 1 up, 2 down."""
-    reg.admin_status = 1
-    reg.oper_status = 1 if hca.ib.is_up else 2
-
-
 def _pvlc(hca: Hca, reg: layout.PvlcReg) -> None:
     """Virtual lanes, as code 4: VL0 to VL7."""
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
@@ -115,7 +109,6 @@ REGISTERS: dict[int, Register] = {
     RegId.PCAP: Register(layout.pcap_reg, _pcap, _set_pcap),
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu),
     RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
-    RegId.PAOS: Register(layout.paos_reg, _paos),
     RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
 }

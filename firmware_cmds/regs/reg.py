@@ -20,6 +20,7 @@ from firmware_cmds.regs import (
     eth_regs,
     ib_regs,
     nv_config,
+    port_state,
     resource_dump,
 )
 from firmware_cmds.regs.registers import Register
@@ -71,6 +72,7 @@ REGISTERS: dict[int, Register] = {
     RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
     **board_regs.REGISTERS,
     **clock_regs.REGISTERS,
+    **port_state.REGISTERS,
     **resource_dump.REGISTERS,
 }
 """Registers of every function; the port's depend on its link layer."""

@@ -169,13 +169,13 @@ def set_link(hca: Hca, *, up: bool) -> None:
 
 
 def set_admin(hca: Hca, *, up: bool) -> None:
-    """Enable or disable an Ethernet port as its driver asks.
+    """Enable or disable the port as its driver asks.
 
     mlx5e looks at the link before it enables the port and waits for the event after it
     (core/en_main.c: mlx5e_open, async_event).
     """
     before = _links(hca)
-    hca.eth.set_admin(up=up)
+    hca.port.set_admin(up=up)
     _follow_link(before)
 
 

@@ -47,11 +47,18 @@ class Port(Protocol):
         """Whether there is a link."""
 
     @property
+    def admin_up(self) -> bool:
+        """Whether the driver wants one."""
+
+    @property
     def has_cable(self) -> bool:
         """Whether the cable is plugged in."""
 
     def set_link(self, *, up: bool) -> None:
         """Plug the cable in, or pull it."""
+
+    def set_admin(self, *, up: bool) -> None:
+        """Enable or disable the port as the driver asks."""
 
     @property
     def link_state(self) -> str:

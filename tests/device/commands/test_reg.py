@@ -8,8 +8,17 @@ from firmware_cmds.regs import ib_regs
 from firmware_cmds.regs import reg as common
 from firmware_cmds.regs.components import InfoType
 from firmware_cmds.regs.reg import READ, WRITE
-from layouts.enums import CapMask1, Op, RegId, Status
-from layouts.eth_enums import CountersGroup
+from layouts.enums import (
+    CapMask1,
+    EventType,
+    Op,
+    PhysState,
+    PortChange,
+    PortState,
+    RegId,
+    Status,
+)
+from layouts.eth_enums import CountersGroup, PortStatus
 from layouts.regs import component_regs, nv_regs, port_regs, reg
 from layouts.regs.port_counters import phys_layer_cntrs
 from layouts.regs.resource_dump import SegmentType
@@ -17,6 +26,7 @@ from layouts.regs.resource_dump import SegmentType
 REGISTERS = {**common.REGISTERS, **ib_regs.REGISTERS}
 DESCRIPTION = b"guest HCA-1".ljust(64, b"\0")
 IB, ETHERNET = 1, 4
+UP, DOWN = PortStatus.UP, PortStatus.DOWN
 
 
 def test_mtu_is_what_infiniband_allows(driver):
@@ -56,12 +66,47 @@ def test_speed_that_the_port_has_not(driver, speeds, proto):
 
 
 def test_link_that_is_down_has_no_speed(driver, function):
-    function.hca.port.is_up = False
+    function.hca.port.has_cable = False
     ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=IB)
     assert (ptys.ib_link_width_oper, ptys.ib_proto_oper) == (0, 0)
     assert ptys.ib_proto_capability
     paos = driver.read_register(RegId.PAOS, reg.paos_reg, local_port=1)
     assert (paos.admin_status, paos.oper_status) == (1, 2)
+
+
+class TestPortThatIsDisabled:
+    """PAOS. No driver of the kernel writes it on InfiniBand; rdma-core's over vfio does."""
+
+    def admin(self, driver, status, ase=1):
+        data = reg.paos_reg.new(local_port=1, admin_status=status, ase=ase)
+        return driver.write_register(RegId.PAOS, bytes(data)).status
+
+    def test_it_has_no_link(self, driver, function):
+        eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
+        assert self.admin(driver, DOWN) == Status.OK
+        paos = driver.read_register(RegId.PAOS, reg.paos_reg, local_port=1)
+        assert (paos.admin_status, paos.oper_status) == (DOWN, DOWN)
+        port = function.hca.ib
+        assert (port.state, port.phys_state) == (PortState.DOWN, PhysState.DISABLED)
+        lifecycle.set_link(function.hca, up=False)
+        lifecycle.set_link(function.hca, up=True)
+        assert self.admin(driver, UP) == Status.OK
+        assert (port.state, port.phys_state) == (PortState.ACTIVE, PhysState.LINK_UP)
+        changes = [entry.sub_type for entry in driver.eqs[eqn].drain()]
+        assert changes == [PortChange.DOWN, PortChange.ACTIVE]
+        assert port.link_downed == 1
+
+    def test_the_next_driver_has_a_link(self, driver, function):
+        self.admin(driver, DOWN)
+        driver.must(Op.TEARDOWN_HCA)
+        assert not function.hca.ib.is_up
+        driver.must(Op.INIT_HCA)
+        assert function.hca.ib.is_up
+
+    @pytest.mark.parametrize(("status", "ase", "answer"), [(2, 0, 0), (4, 1, Status.BAD_PARAM_ERR)])
+    def test_what_changes_nothing(self, driver, function, status, ase, answer):
+        assert self.admin(driver, status, ase) == answer
+        assert function.hca.ib.is_up
 
 
 def test_no_ethernet_on_an_infiniband_port(driver):

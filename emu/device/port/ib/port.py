@@ -85,8 +85,10 @@ class IbPort:
     """The PCI device ID of its function, which NodeInfo carries."""
     mtu: int = 4096
     state: PortState = PortState.ACTIVE
-    is_up: bool = True
-    """Whether the physical link is there."""
+    admin_up: bool = True
+    """What the driver wants (PAOS)."""
+    has_cable: bool = True
+    """Whether the cable is plugged in."""
     lid: int = 1
     sm_lid: int = SM_LID
     subnet_timeout: int = 18
@@ -125,21 +127,34 @@ class IbPort:
         return _RECOVERY
 
     @property
-    def has_cable(self) -> bool:
-        """Whether the cable is plugged in."""
-        return self.is_up
+    def is_up(self) -> bool:
+        """Whether the physical link is there."""
+        return self.admin_up and self.has_cable
 
     @property
     def phys_state(self) -> PhysState:
         """The state of the physical link."""
-        return PhysState.LINK_UP if self.is_up else PhysState.POLLING
+        if not self.admin_up:
+            return PhysState.DISABLED
+        return PhysState.LINK_UP if self.has_cable else PhysState.POLLING
 
     def set_link(self, *, up: bool) -> None:
-        """The cable is plugged in and the subnet manager has set up the port; or it is pulled."""
-        if self.is_up and not up:
+        """Plug the cable in, or pull it."""
+        was_up = self.is_up
+        self.has_cable = up
+        self._follow_link(was_up)
+
+    def set_admin(self, *, up: bool) -> None:
+        """Enable or disable the port as the driver asks."""
+        was_up = self.is_up
+        self.admin_up = up
+        self._follow_link(was_up)
+
+    def _follow_link(self, was_up: bool) -> None:
+        """With a link the subnet manager sets up the port."""
+        if was_up and not self.is_up:
             self.link_downed += 1
-        self.is_up = up
-        self.state = PortState.ACTIVE if up else PortState.DOWN
+        self.state = PortState.ACTIVE if self.is_up else PortState.DOWN
 
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False

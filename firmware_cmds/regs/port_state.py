@@ -1,0 +1,39 @@
+"""The register by which a driver enables and disables its port (PRM "PAOS")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from firmware_cmds.regs.registers import Register
+from layouts.enums import RegId, Status
+from layouts.eth_enums import PortStatus
+from layouts.regs import reg as layout
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def _paos(hca: Hca, reg: layout.PaosReg) -> None:
+    """What the driver wants of the port, and what the port is."""
+    reg.admin_status = PortStatus.UP if hca.port.admin_up else PortStatus.DOWN
+    reg.oper_status = PortStatus.UP if hca.vport.is_up else PortStatus.DOWN
+
+
+def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
+    """Enable or disable the port, if ``ase`` says so; the link's change is an event.
+
+    The port is the manager's: a function behind its switch changes nothing, although its driver
+    disables the port whenever its interface begins (core/en_main.c: mlx5e_nic_enable). Linux does
+    not write it on InfiniBand; rdma-core's driver over vfio does (tests/mlx5_base.py).
+    """
+    if reg.ase:
+        if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):
+            raise CmdError(Status.BAD_PARAM_ERR, "unknown port status", f"{reg.admin_status}")
+        if hca.vhca.is_manager:
+            lifecycle.set_admin(hca, up=reg.admin_status == PortStatus.UP)
+    _paos(hca, reg)
+
+
+REGISTERS: dict[int, Register] = {RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos)}
