@@ -87,6 +87,8 @@ PARTS = (
     # ``ibv_devinfo -v`` have them on InfiniBand alone, and rdma-core and UCX cannot connect the
     # queue pair for their commands on Ethernet.
     Part(CapType.GENERAL, TAG_MATCHING, since=_CX5, link=_IB),
+    # A driver that is a process's own has no user context (rdma-core's mlx5_vfio.c).
+    Part(CapType.GENERAL, {"umem_uid_0": 1}, since=_CX6),
     # Memory on the adapter.
     Part(CapType.GENERAL, {"device_memory": 1}, since=_CX5),
     Part(CapType.DEV_MEM, DEVICE_MEMORY, since=_CX5),

@@ -129,6 +129,21 @@ def test_queues_in_user_memory(driver, users, memory_of, refused, node):
     driver.must(Op.DESTROY_UMEM, uid=uid, umem_id=number)
 
 
+def test_a_driver_without_a_user_context(driver, memory_of):
+    """A driver in a process has its rings in user memory as well (umem_uid_0)."""
+    assert driver.caps.umem_uid_0
+    (ring, _), (records, _) = memory_of(0), memory_of(0)
+    context = {
+        "log_cq_size": 5, "c_eqn_or_apu_element": driver.create_eq(),
+        "uar_page": driver.must(Op.ALLOC_UAR).uar, "dbr_umem_valid": 1, "dbr_umem_id": records,
+    }  # fmt: skip
+    fields = {"cq_umem_valid": 1, "cq_umem_id": ring}
+    cqn = driver.must(Op.CREATE_CQ, cq_context=context, **fields).cqn
+    driver.must(Op.DESTROY_CQ, cqn=cqn)
+    for number in (ring, records):
+        driver.must(Op.DESTROY_UMEM, umem_id=number)
+
+
 def test_queue_is_not_resized_into_user_memory(driver, users, memory_of, refused, node):
     uid = users[0]
     fields = {
