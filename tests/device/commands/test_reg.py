@@ -66,7 +66,7 @@ def test_speed_that_the_port_has_not(driver, speeds, proto):
 
 
 def test_link_that_is_down_has_no_speed(driver, function):
-    function.hca.port.has_cable = False
+    function.hca.port.set_link(up=False)
     ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=IB)
     assert (ptys.ib_link_width_oper, ptys.ib_proto_oper) == (0, 0)
     assert ptys.ib_proto_capability

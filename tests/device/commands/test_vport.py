@@ -162,7 +162,7 @@ def test_output_without_room(refused, table):
 def test_state_follows_the_link(driver, function):
     answer = driver.must(Op.QUERY_VPORT_STATE)
     assert (answer.admin_state, answer.state) == (1, 1)
-    function.hca.port.has_cable = False
+    function.hca.port.set_link(up=False)
     assert driver.must(Op.QUERY_VPORT_STATE).state == 0
 
 

@@ -89,6 +89,8 @@ class IbPort:
     """What the driver wants (PAOS)."""
     has_cable: bool = True
     """Whether the cable is plugged in."""
+    is_up: bool = True
+    """Whether the physical link is there: both. Each message asks."""
     lid: int = 1
     sm_lid: int = SM_LID
     subnet_timeout: int = 18
@@ -127,11 +129,6 @@ class IbPort:
         return _RECOVERY
 
     @property
-    def is_up(self) -> bool:
-        """Whether the physical link is there."""
-        return self.admin_up and self.has_cable
-
-    @property
     def phys_state(self) -> PhysState:
         """The state of the physical link."""
         if not self.admin_up:
@@ -140,18 +137,17 @@ class IbPort:
 
     def set_link(self, *, up: bool) -> None:
         """Plug the cable in, or pull it."""
-        was_up = self.is_up
         self.has_cable = up
-        self._follow_link(was_up)
+        self._follow()
 
     def set_admin(self, *, up: bool) -> None:
         """Enable or disable the port as the driver asks."""
-        was_up = self.is_up
         self.admin_up = up
-        self._follow_link(was_up)
+        self._follow()
 
-    def _follow_link(self, was_up: bool) -> None:
+    def _follow(self) -> None:
         """With a link the subnet manager sets up the port."""
+        was_up, self.is_up = self.is_up, self.admin_up and self.has_cable
         if was_up and not self.is_up:
             self.link_downed += 1
         self.state = PortState.ACTIVE if self.is_up else PortState.DOWN
