@@ -37,7 +37,7 @@ ACK = 0x10
 class Uplinked:
     """A function on a segment with passt; each frame goes to all of its queues."""
 
-    def __init__(self, watch: Watch, queues: int = QUEUES) -> None:
+    def __init__(self, watch: Watch, queues: int) -> None:
         self.watch, self.loop = watch, Loop()
         switch = SegmentSwitch(self.loop)
         memory = MappedMemory(16 << 20)
@@ -78,25 +78,22 @@ def _stream(payload: int, step: int) -> bytes:
     return b"".join(frames)
 
 
-@pattern(f"a stream from passt in segments of one byte, to {QUEUES} queues")
-def tiny_segments(watch: Watch) -> Iterator[None]:
-    uplinked = Uplinked(watch)
-    stream = _stream(1, 1)
+def _flooded(watch: Watch, payload: int, step: int, queues: int = QUEUES) -> Iterator[None]:
+    uplinked, stream = Uplinked(watch, queues), _stream(payload, step)
     yield
     uplinked.flood(stream)
+
+
+@pattern(f"a stream from passt in segments of one byte, to {QUEUES} queues")
+def tiny_segments(watch: Watch) -> Iterator[None]:
+    yield from _flooded(watch, 1, 1)
 
 
 @pattern(f"a stream from passt in segments of 1400 bytes, to {QUEUES} queues")
 def full_segments(watch: Watch) -> Iterator[None]:
-    uplinked = Uplinked(watch)
-    stream = _stream(1400, 1400)
-    yield
-    uplinked.flood(stream)
+    yield from _flooded(watch, 1400, 1400)
 
 
 @pattern("segments from passt, none of which continues the one before")
 def out_of_order(watch: Watch) -> Iterator[None]:
-    uplinked = Uplinked(watch, 1)
-    stream = _stream(1, 7)
-    yield
-    uplinked.flood(stream)
+    yield from _flooded(watch, 1, 7, queues=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.guest.guests import no_complaints, run
-from helpers.guest.sub_functions import DEVICES, PEER, SAYS, Sf, ports, remove, set_mode
+from helpers.guest.sub_functions import DEVICES, PEER, SAYS, ports, remove, set_mode, sub_functions
 from helpers.guest.switch_kernel import switch_kernel
 
 from emu.guests import GuestOptions
@@ -57,7 +57,5 @@ def objects(guest):
 
 @pytest.fixture
 def pair(guest, mode):
-    both = [Sf(guest, number) for number in (1, 2)]
-    yield both
-    for one in both:
-        one.end()
+    with sub_functions(guest) as both:
+        yield both

@@ -8,7 +8,6 @@ import pytest
 from helpers.guest.guests import run
 from helpers.guest.sub_functions import (
     DEV,
-    Sf,
     activate,
     add,
     clear,
@@ -17,6 +16,7 @@ from helpers.guest.sub_functions import (
     ports,
     remove,
     set_mode,
+    sub_functions,
 )
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow]
@@ -95,13 +95,11 @@ def test_without_tunnels(guest):
     run(guest, f"devlink dev eswitch set {DEV} encap-mode none")
     set_mode(guest, "switchdev")
     assert "encap-mode none" in run(guest, f"devlink dev eswitch show {DEV}")
-    pair = [Sf(guest, number) for number in (1, 2)]
-    one, two = pair
-    cross(guest, pair)
-    one.reaches(two.address)
-    clear(guest, one.representor, two.representor)
-    for sf in pair:
-        sf.end()
+    with sub_functions(guest) as pair:
+        one, two = pair
+        cross(guest, pair)
+        one.reaches(two.address)
+        clear(guest, one.representor, two.representor)
     set_mode(guest, "legacy")
     run(guest, f"devlink dev eswitch set {DEV} encap-mode basic")
 
@@ -113,15 +111,13 @@ def test_ports_told_apart_without_metadata(guest):
     run(guest, f"{param} false")
     set_mode(guest, "switchdev")
     refused(guest, f"{param} true", "switchdev mode")
-    pair = [Sf(guest, number) for number in (1, 2)]
-    one, two = pair
-    cross(guest, pair)
-    one.reaches(two.address)
-    for sf in pair:
-        assert in_hardware(guest, sf.representor, 3) >= 3
-    clear(guest, one.representor, two.representor)
-    for sf in pair:
-        sf.end()
+    with sub_functions(guest) as pair:
+        one, two = pair
+        cross(guest, pair)
+        one.reaches(two.address)
+        for sf in pair:
+            assert in_hardware(guest, sf.representor, 3) >= 3
+        clear(guest, one.representor, two.representor)
     set_mode(guest, "legacy")
     run(guest, f"{param} true")
 

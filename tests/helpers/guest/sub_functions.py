@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 
@@ -89,6 +90,15 @@ class Sf:
     def end(self):
         run(self.guest, f"ip netns del {self.space}; sleep 0.5")
         remove(self.guest, self.port)
+
+
+@contextlib.contextmanager
+def sub_functions(guest):
+    """Two of them, in switchdev mode, each in its namespace."""
+    both = [Sf(guest, number) for number in (1, 2)]
+    yield both
+    for one in both:
+        one.end()
 
 
 def bridged(guest, *names):
