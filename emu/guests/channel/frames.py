@@ -31,6 +31,7 @@ CREDIT = 10  # from the guest: that many bytes of STDIN are consumed; of command
 PONG = 11
 BYE = 12  # from the guest: nothing follows before the next HELLO
 PAUSE = 14  # to the guest: one byte, 1 when it is to read no more of the command's output, else 0
+PARKED = 17  # from a guest that can be saved: MARK; options follow (runner.await_options)
 CLOCK = 15  # both ways: encode_clock(), for the log of the guest's kernel; it comes back
 ASK = 16  # to a door: JSON, what it is to do itself; answered as a command is
 FAILED = 13  # from a door (emu.guests.named.door): JSON, why the command has no exit status

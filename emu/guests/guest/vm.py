@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emu.guests import cache
@@ -18,6 +18,7 @@ from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, Se
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
 from emu.guests.guest.process import ChildListener, stop, tied
+from emu.guests.guest.saved_boot import resume, saved_boot
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import Stay, Watch
 from emu.guests.machine.command_line import arguments
@@ -119,6 +120,8 @@ class Vm:
             on_wait=on_wait,
         )
         self.is_emulated = machine.accelerator != "kvm"
+        boot = saved_boot(self._options, machine, progress, on_wait)
+        machine = replace(machine, is_resumed=boot is not None)
         self._tell_booting(progress)
         process = self._start_process(arguments(machine), log)
         if self._watch is not None:
@@ -126,9 +129,12 @@ class Vm:
         try:
             self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
             self._open.callback(self._qmp.close)
-            return port.accept(process, CONNECT_TIMEOUT)
+            connection = port.accept(process, CONNECT_TIMEOUT)
+            if boot is not None:
+                resume(self._qmp, connection, boot, machine.settings)
         except OSError as error:
             raise self.why_ended() from error
+        return connection
 
     def stop(self) -> None:
         """End the processes at once. May be called twice."""

@@ -1,10 +1,12 @@
 #!/bin/busybox sh
-# First process of the guest, in the initramfs: mounts the root file system, loads the driver,
-# then hands over to the program that runs the host's commands, or to a shell on the console.
-# systemd is left out: a guest that does one thing is ready several seconds sooner without it.
+# First process of the guest, in the initramfs: mounts the root file system, does what this boot was
+# asked for (begin.sh), then hands over to the program that runs the host's commands, or to a shell on
+# the console. systemd is left out: a guest that does one thing is ready several seconds sooner without
+# it. A boot that is saved (emu.guests.machine.saved) has the driver in memory, and no device yet; each
+# guest that goes on from there runs begin.sh itself.
 
-. /mlx5emu/config  # release probe dump shares network hugepages shell; for a shell: term rows columns;
-# where the kernel is a process of the host: root port host_modules host_share host_out
+. /mlx5emu/config  # release probe parked dump shares network hugepages shell; for a shell: term rows
+# columns; where the kernel is a process of the host: root port host_modules host_share host_out
 
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -30,9 +32,14 @@ disk() {
 }
 
 mkdir -p /new
-mount -t ext4 -o noatime "${root:-/dev/$(disk root)}" /new || fail "cannot mount the root file system"
+# What a saved boot wrote to its disk would be lost.
+access=rw
+[ "$parked" != 1 ] || access=ro
+mount -t ext4 -o "$access,noatime" "${root:-/dev/$(disk root)}" /new ||
+    fail "cannot mount the root file system"
 modules=$(disk modules)
 if [ -n "$modules" ]; then
+    [ "$parked" != 1 ] || mount -t tmpfs tmpfs /new/usr/lib/modules
     mkdir -p "/new/usr/lib/modules/$release"
     mount -t ext4 -o ro "/dev/$modules" "/new/usr/lib/modules/$release" ||
         fail "cannot mount the modules"
@@ -61,56 +68,23 @@ mv /new/run/busybox /new/run/mlx5emu/
 
 hostname guest
 ip link set lo up
-if [ "$hugepages" -gt 0 ]; then
-    mount -t hugetlbfs hugetlbfs /new/dev/hugepages
-    echo "$hugepages" > /new/proc/sys/vm/nr_hugepages
-fi
 
-[ -z "$shares" ] || [ -n "$root" ] || chroot /new modprobe -a 9p 9pnet_virtio
-for share in $shares; do
-    tag=${share%=*} mode=${share#*=}
-    mkdir -p "/new/mnt/$tag"
-    if [ -n "$root" ]; then
-        eval "directory=\$host_$tag"
-        mount -t hostfs -o "$mode,$directory" none "/new/mnt/$tag" ||
-            fail "cannot mount the directory $tag"
-        continue
-    fi
-    # What the guest has written is on the host at once, whatever becomes of the guest.
-    cache=none
-    [ "$mode" = rw ] || cache=mmap
-    mount -t 9p -o "$mode,trans=virtio,version=9p2000.L,msize=512000,cache=$cache" \
-        "$tag" "/new/mnt/$tag" ||
-        fail "cannot mount the directory $tag: the kernel needs CONFIG_9P_FS and CONFIG_NET_9P_VIRTIO"
-done
-
-# The card for the host's network is called net0, as eth0 is the adapter's.
-if [ "$network" = 1 ]; then
-    chroot /new modprobe virtio_net
-    for net in /new/sys/class/net/*; do
-        readlink "$net/device/driver" | grep -q '/virtio_net$' || continue
-        ip link set "${net##*/}" name net0
-    done
-    ip link set net0 up || fail "no network card: the kernel needs CONFIG_VIRTIO_NET"
-    ip address add 10.0.2.15/24 dev net0
-    ip route add default via 10.0.2.2
-    echo nameserver 10.0.2.3 > /new/etc/resolv.conf
-fi
-
-# The kernel tells QEMU what a file with its memory has to say of it.
-[ "$dump" = 0 ] || chroot /new modprobe -q qemu_fw_cfg
-
-if [ "$probe" != 0 ] && grep -q 0x15b3 /new/sys/bus/pci/devices/*/vendor; then
-    echo "mlx5emu: loading the mlx5 driver"
-    chroot /new sh /run/mlx5emu/probe.sh "$probe"
-fi
-
-echo "mlx5emu: ready"
-if [ "$shell" = 1 ]; then
-    exec switch_root /new /run/mlx5emu/busybox sh /run/mlx5emu/shell.sh
-fi
-exec switch_root /new /usr/bin/python3 -I -S -c "
+serve() {
+    exec switch_root /new /usr/bin/python3 -I -S -c "
 import sys
 sys.path.insert(0, '/run/mlx5emu')
 from emu.guests.inside.runner import main
-main('$port')"
+main($1)"
+}
+
+if [ "$parked" = 1 ]; then
+    [ "$probe" = 0 ] || chroot /new sh /run/mlx5emu/load.sh
+    serve is_parked=True
+fi
+
+# It says itself what is wrong, and the guest has ended then.
+chroot /new /run/mlx5emu/busybox sh /run/mlx5emu/begin.sh || poweroff -f
+if [ "$shell" = 1 ]; then
+    exec switch_root /new /run/mlx5emu/busybox sh /run/mlx5emu/shell.sh
+fi
+serve "'$port'"

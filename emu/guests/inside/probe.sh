@@ -1,6 +1,6 @@
-# Loads the mlx5 driver and what sits on top of it, as udev would for the functions that it finds.
-# Runs in the guest's root file system: while booting, or later where that was left out. With "held",
-# the driver is loaded, and takes no function before the next time that this runs.
+# Loads the mlx5 driver, and lets it take the functions that it has not taken. Runs in
+# the guest's root file system: while booting, or later where that was left out. With "held", the driver
+# is loaded, and takes no function before the next time that this runs.
 
 autoprobe=/sys/bus/pci/drivers_autoprobe
 if [ "$1" = held ]; then
@@ -9,7 +9,8 @@ else
     echo 1 > $autoprobe
 fi
 
-modprobe -a mlx5_core mlx5_ib ib_uverbs ib_umad rdma_ucm
+# A saved boot has done it, and to look costs less than to ask again.
+[ -d /sys/module/rdma_ucm ] || sh /run/mlx5emu/load.sh
 [ "$1" != held ] || exit 0
 for function in /sys/bus/pci/devices/*; do
     read -r vendor < "$function/vendor"

@@ -21,6 +21,8 @@ from emu.guests.channel import frames
 
 PORT_NAME = "mlx5emu"
 BUSYBOX = "/run/mlx5emu/busybox"
+CONFIG = "/run/mlx5emu/config"
+BEGIN = "/run/mlx5emu/begin.sh"
 DRAIN_LIMIT = 64  # reads after a command's end: far more than a pipe's 64 KiB
 ENVIRONMENT = {
     "HOME": "/root",
@@ -271,8 +273,34 @@ def open_line(path: str) -> int:
     return line
 
 
-def main(line: str = "") -> None:
-    """Entry point in the guest; never returns. ``line`` is the serial line that is the port."""
+def await_options(port: int) -> bytes:
+    """Tell the host that this guest can be saved, and wait for what a guest is to be.
+
+    What comes is shell variables for begin.sh, and a zero byte.
+    """
+    os.write(port, frames.encode(frames.PARKED, 0, frames.MARK))
+    options = b""
+    while not options.endswith(b"\0"):
+        options += os.read(port, frames.CHUNK)
+    return options[:-1]
+
+
+def _begin(options: bytes) -> None:
+    """Do what init.sh does at the end of a boot that is not saved; power off if that fails."""
+    with open(CONFIG, "wb") as config:
+        config.write(options)
+    if os.spawnv(os.P_WAIT, BUSYBOX, ["busybox", "sh", BEGIN]) != 0:
+        os.execv(BUSYBOX, ["busybox", "poweroff", "-f"])
+
+
+def main(line: str = "", *, is_parked: bool = False) -> None:
+    """Entry point in the guest; never returns. ``line`` is the serial line that is the port.
+
+    ``is_parked``: this boot is saved, and whoever goes on from there says what the guest is to be.
+    """
     os.chdir("/root")
     os.environ["PATH"] = ENVIRONMENT["PATH"]  # posix_spawnp searches our own PATH
-    Runner(open_line(line) if line else open_port(), is_line=bool(line)).run()
+    port = open_line(line) if line else open_port()
+    if is_parked:
+        _begin(await_options(port))
+    Runner(port, is_line=bool(line)).run()

@@ -68,6 +68,10 @@ class Machine:
     events: Path | None = None  # QMP as well, for who waits for a panic, a reboot: QEMU stops
     gdb: Path | None = None  # a socket on which QEMU waits for a debugger
     extra: tuple[str, ...] = ()
+    settings: str = ""
+    """What its initramfs tells the guest, as lines of a shell."""
+    is_resumed: bool = False
+    """It goes on from a saved boot: QEMU waits to be told which."""
 
 
 def arguments(machine: Machine) -> list[str]:
@@ -83,6 +87,9 @@ def arguments(machine: Machine) -> list[str]:
         *_functions(machine),
         # Where the kernel writes what a debugger of its memory has to know.
         *("-device", "vmcoreinfo"),
+        # Tells a kernel that goes on from a saved boot to begin its random numbers anew.
+        *("-device", "vmgenid,guid=auto"),
+        *(("-incoming", "defer") if machine.is_resumed else ()),
         *machine.extra,
     ]
 

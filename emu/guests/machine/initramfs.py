@@ -39,9 +39,8 @@ def build(
     for name, data in modules:
         archive.file(f"modules/{name}", data)
     archive.file("modules/order", "".join(f"{name}\n" for name, _ in modules).encode())
-    settings = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in config.items())
-    archive.file("mlx5emu/config", settings.encode())
-    for name in ("shell.sh", "probe.sh"):
+    archive.file("mlx5emu/config", settings(config).encode())
+    for name in ("begin.sh", "load.sh", "probe.sh", "shell.sh"):
         archive.file(f"mlx5emu/{name}", inside.joinpath(name).read_bytes())
     # Packages have the same paths in the guest as on the host, but contain only these files.
     for package in ("emu", "emu/guests", "emu/guests/channel", "emu/guests/inside"):
@@ -49,3 +48,8 @@ def build(
     for name in _PROGRAMS:
         archive.file(f"mlx5emu/emu/guests/{name}", lab.joinpath(name).read_bytes())
     return archive.pack()
+
+
+def settings(config: Mapping[str, str | int]) -> str:
+    """Lines of a shell that set these variables."""
+    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in config.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emu.guests.archive.bootstrap import Progress
@@ -43,11 +43,13 @@ def machine_for(
     terminal: Terminal | None = None,
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
+    is_parked: bool = False,
 ) -> Machine:
     """Return the machine for ``options``; build and fetch what the cache lacks.
 
     ``work`` is a directory for this boot's own files. With ``terminal`` the guest runs a shell on
-    its console; otherwise it serves commands on ``port``.
+    its console; otherwise it serves commands on ``port``, when it is not to be ``is_parked``: then
+    it can be saved.
     """
     program = qemu.ensure(progress, on_wait)
     root = image.ensure(options.suite, options.packages, progress, on_wait)
@@ -58,7 +60,7 @@ def machine_for(
     else:
         kernel = custom.prepare(options, options.kernel, work)
     initrd = work / "initrd"
-    config = _config(options, kernel.release, terminal)
+    config = _config(options, kernel.release, terminal, is_parked)
     initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))
     level = VERBOSE_LOG_LEVEL if options.verbose else LOG_LEVEL
     # Symbols stand where vmlinux says.
@@ -82,7 +84,29 @@ def machine_for(
         events=events,
         gdb=gdb,
         extra=options.qemu_arguments,
+        settings=initramfs.settings(config),
     )
+
+
+def bare_machine(options: GuestOptions, work: Path) -> Machine:
+    """The machine of all guests with these options, without what one of them has for itself."""
+    bare = replace(
+        options,
+        devices=(),
+        share=None,
+        out=None,
+        network=False,
+        trace=None,
+        faults=None,
+        record=None,
+        dump=None,
+        hugepages=0,
+        # A driver that is loaded takes a function that appears, whatever drivers_autoprobe says.
+        probe=options.probe and not options.hold_probe,
+        hold_probe=False,
+        stays=False,
+    )
+    return machine_for(bare, work, is_parked=True)
 
 
 def _shares(options: GuestOptions) -> tuple[SharedDirectory, ...]:
@@ -117,7 +141,9 @@ def _mapped(directory: Path) -> bool:
     return True
 
 
-def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> dict[str, str | int]:
+def _config(
+    options: GuestOptions, release: str, terminal: Terminal | None, is_parked: bool = False
+) -> dict[str, str | int]:
     """Shell variables for the init script of the initramfs."""
     config: dict[str, str | int] = {
         "release": release,
@@ -129,6 +155,7 @@ def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> d
         "network": int(options.network),
         "hugepages": options.hugepages,
         "shell": int(terminal is not None),
+        "parked": int(is_parked),
     }
     if terminal is not None:
         config |= {"term": terminal.kind, "rows": terminal.rows, "columns": terminal.columns}

@@ -25,6 +25,7 @@ from emu.guests.options.kinds import (
 )
 from emu.guests.options.uses import (
     BOUND,
+    FROM_START,
     MEETING,
     OF_SERVER,
     ONE_FILE,
@@ -70,6 +71,9 @@ class GuestOptions:
     bzImage, and its module tree if it has modules. ``probe`` loads the mlx5 driver during boot.
     ``kernel_arguments`` and ``qemu_arguments`` are appended. With ``icount`` the guest's clock
     counts instructions, each 2^icount ns; that takes emulation and one processor.
+
+    A guest goes on from a saved boot where there is one (:mod:`emu.guests.guest.saved_boot`): its
+    functions appear on a bus that its kernel has looked at. With ``cold`` it boots itself.
 
     The last fields are no options of users: commands set them. With ``gdb`` QEMU takes a debugger.
     ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
@@ -274,6 +278,14 @@ class GuestOptions:
         flag="accel",
         kind=Choice(among=("auto", "kvm", "tcg")),
         help="KVM, emulation, or what works.",
+    )
+    cold: bool = option(
+        False,
+        flag="cold",
+        kind=Flag(),
+        help="Boot from the start, and not from a saved boot of the same machine.",
+        refused={Use.BOOT: FROM_START},
+        is_recorded=True,
     )
     boot_timeout: float = option(
         180.0,

@@ -28,6 +28,7 @@ class Use(Enum):
 SAME_FILE = "every guest would write the same file"
 PLANS = "the faults are those of the record, of the corpus or of [[plan]]"
 TERMINAL = "a guest that has the terminal is watched by nobody else"
+FROM_START = "a guest that has the terminal boots from the start"
 BOUND = "the driver is bound anew for each input"
 MEETING = "runs would meet each other there, and change each other's results"
 

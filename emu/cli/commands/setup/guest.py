@@ -15,7 +15,7 @@ from emu.guests import cache
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.guests.image import image
 from emu.guests.image.recipe import recipe
-from emu.guests.machine import qemu
+from emu.guests.machine import qemu, saved
 from emu.host.printable import printable
 
 
@@ -82,10 +82,10 @@ def list_images() -> None:
     "--all", "everything", is_flag=True, help="Also kernels, QEMU and the logs of past runs."
 )
 def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
-    """Remove images from the cache. Guests that run keep theirs until they end."""
+    """Remove images and saved boots from the cache. Guests that run keep theirs until they end."""
     if everything and (suites or old):
         raise click.UsageError("--all leaves no choice")
-    freed = 0
+    freed = saved.remove_all(suites)
     for entry in image.cached():
         if (not suites or entry.suite in suites) and not (old and entry.is_current):
             freed += cache.disk_usage(entry.path)

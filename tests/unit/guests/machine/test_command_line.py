@@ -38,6 +38,28 @@ def after(words, option):
     return [words[at + 1] for at, word in enumerate(words) if word == option]
 
 
+def test_one_that_goes_on_waits_and_has_numbers_of_its_own(line):
+    assert "-incoming" not in line()
+    assert after(line(is_resumed=True), "-incoming") == ["defer"]
+    assert "vmgenid,guid=auto" in after(line(is_resumed=True), "-device")
+
+
+def test_devices_of_one_guest_follow_those_of_all(line):
+    """So they have the same slots in a guest that goes on from a saved boot as in any other."""
+    of_all = {"disks": (Path("/r"),), "port": Path("/w/port")}
+    own = {
+        "functions": (Path("/w/f"),),
+        "network": True,
+        "shares": (SharedDirectory("share", Path("/s")),),
+    }
+    on_bus = [
+        [word for word in after(words, "-device") if "pci" in word]
+        for words in (line(**of_all), line(**of_all, **own))
+    ]
+    assert on_bus[1][: len(on_bus[0])] == on_bus[0]
+    assert len(on_bus[1]) == len(on_bus[0]) + 4
+
+
 def test_the_program_comes_first_with_its_loader(line):
     assert line()[: len(QEMU.command)] == list(QEMU.command)
 
@@ -73,7 +95,7 @@ def test_a_panic_that_is_waited_for_stops_the_machine(line):
 
 def test_every_function_has_a_root_port_of_its_own(line):
     words = line(functions=(Path("/w/function0"), Path("/w/function1")))
-    *devices, _ = after(words, "-device")
+    *devices, _, _ = after(words, "-device")
     assert devices[0::2] == [
         "pcie-root-port,id=port0,chassis=1,slot=1",
         "pcie-root-port,id=port1,chassis=2,slot=2",
@@ -118,7 +140,7 @@ def test_what_comes_back_is_written_by_the_guest(line):
     )
     words = line(shares=shares)
     assert after(words, "-fsdev")[1] == "local,id=out,path=/o,security_model=none"
-    assert after(words, "-device")[-2] == "virtio-9p-pci,fsdev=out,mount_tag=out"
+    assert after(words, "-device")[-3] == "virtio-9p-pci,fsdev=out,mount_tag=out"
 
 
 def test_what_roots_guest_makes_is_not_the_hosts_as_it_is(line):

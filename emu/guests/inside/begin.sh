@@ -1,0 +1,74 @@
+# What one boot was asked for, in the guest's root file system: huge pages, shares, the host's network,
+# the driver and its functions. busybox's shell runs it: at the end of a boot, or in a guest that goes
+# on from a saved one, whose devices have appeared since.
+
+. /run/mlx5emu/config  # as init.sh has it; now, in a guest that goes on
+
+busybox=/run/mlx5emu/busybox
+
+fail() {
+    echo "mlx5emu: $*" > /dev/console
+    exit 1
+}
+
+mount() {
+    $busybox mount "$@"
+}
+
+ip() {
+    $busybox ip "$@"
+}
+
+if [ -n "$now" ]; then
+    # Whoever reads the kernel's log wonders else why the driver was there before its functions.
+    echo "<6>mlx5emu: goes on from a saved boot" > /dev/kmsg
+    $busybox date -s "@$now" > /dev/null
+    mount -o remount,rw / || fail "cannot write to the root file system"
+    echo 1 > /sys/bus/pci/rescan
+fi
+
+if [ "$hugepages" -gt 0 ]; then
+    mount -t hugetlbfs hugetlbfs /dev/hugepages
+    echo "$hugepages" > /proc/sys/vm/nr_hugepages
+fi
+
+[ -z "$shares" ] || [ -n "$root" ] || modprobe -a 9p 9pnet_virtio
+for share in $shares; do
+    tag=${share%=*} mode=${share#*=}
+    mkdir -p "/mnt/$tag"
+    if [ -n "$root" ]; then
+        eval "directory=\$host_$tag"
+        mount -t hostfs -o "$mode,$directory" none "/mnt/$tag" ||
+            fail "cannot mount the directory $tag"
+        continue
+    fi
+    # What the guest has written is on the host at once, whatever becomes of the guest.
+    cache=none
+    [ "$mode" = rw ] || cache=mmap
+    mount -t 9p -o "$mode,trans=virtio,version=9p2000.L,msize=512000,cache=$cache" \
+        "$tag" "/mnt/$tag" ||
+        fail "cannot mount the directory $tag: the kernel needs CONFIG_9P_FS and CONFIG_NET_9P_VIRTIO"
+done
+
+# The card for the host's network is called net0, as eth0 is the adapter's.
+if [ "$network" = 1 ]; then
+    modprobe virtio_net
+    for net in /sys/class/net/*; do
+        readlink "$net/device/driver" | grep -q '/virtio_net$' || continue
+        ip link set "${net##*/}" name net0
+    done
+    ip link set net0 up || fail "no network card: the kernel needs CONFIG_VIRTIO_NET"
+    ip address add 10.0.2.15/24 dev net0
+    ip route add default via 10.0.2.2
+    echo nameserver 10.0.2.3 > /etc/resolv.conf
+fi
+
+# The kernel tells QEMU what a file with its memory has to say of it.
+[ "$dump" = 0 ] || modprobe -q qemu_fw_cfg
+
+if [ "$probe" != 0 ] && grep -q 0x15b3 /sys/bus/pci/devices/*/vendor; then
+    echo "mlx5emu: loading the mlx5 driver" > /dev/console
+    sh /run/mlx5emu/probe.sh "$probe"
+fi
+
+echo "mlx5emu: ready" > /dev/console

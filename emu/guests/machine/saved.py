@@ -1,0 +1,108 @@
+"""Saved boots in the cache: found by what they depend on, kept while they are used.
+
+:mod:`emu.guests.guest.saved_boot` says what one is, and makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.machine.command_line import Machine, arguments
+
+KEPT = 8
+"""Number of saved boots in the cache; the ones not used for longest go."""
+_KNOWN = 64
+"""Number of machines of which it is known that they have booted, or cannot be saved."""
+_BOOTED, _FAILED = "booted", "failed"
+
+
+@dataclass(frozen=True)
+class SavedBoot:
+    """One of the cache's."""
+
+    path: Path
+
+    @property
+    def memory(self) -> Path:
+        """The guest's memory and the state of its machine, as QEMU writes them."""
+        return self.path / "memory"
+
+    def remove(self) -> None:
+        """Delete it; guests that have gone on from it do not need it any more."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def name_of(suite: str, bare: Machine) -> str:
+    """Tells apart whatever a saved boot depends on; a rebuilt image has disks of the same name."""
+    digest = hashlib.sha256(bare.initrd.read_bytes())
+    words = arguments(replace(bare, initrd=Path("initrd")))
+    files = (bare.kernel, *bare.disks, *map(Path, bare.qemu.command))
+    stamps = [(path.stat().st_mtime_ns, path.stat().st_size) for path in files if path.is_file()]
+    digest.update(repr((bare.qemu.version, words, stamps)).encode())
+    return f"{suite}-{digest.hexdigest()[:12]}"
+
+
+def place_of(name: str) -> Path:
+    """Where the saved boot of that name is, or will be."""
+    return cache.subdir("boots") / name
+
+
+def found(name: str) -> SavedBoot | None:
+    """The saved boot of that name, which is in use from now on; None if there is none."""
+    saved = SavedBoot(place_of(name))
+    if not saved.memory.exists():
+        return None
+    os.utime(saved.path)
+    return saved
+
+
+def is_worth_saving(name: str) -> bool:
+    """Whether a guest of this machine has booted before (it has from now on), and can be saved."""
+    known = cache.load_json(_store())
+    if name not in known:
+        _note(name, _BOOTED)
+        return False
+    return bool(known[name] != _FAILED)
+
+
+def note_failure(name: str) -> None:
+    """Guests of this machine boot by themselves from now on."""
+    _note(name, _FAILED)
+
+
+def remove_oldest() -> None:
+    """Keep those that were used last."""
+    boots = sorted(_all(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in boots[KEPT:]:
+        SavedBoot(old).remove()
+
+
+def remove_all(suites: Collection[str] = ()) -> int:
+    """Delete those of the suites, by default of all; return the number of bytes freed."""
+    freed = 0
+    for path in _all():
+        if not suites or path.name.partition("-")[0] in suites:
+            freed += cache.disk_usage(path)
+            SavedBoot(path).remove()
+    _store().unlink(missing_ok=True)
+    return freed
+
+
+def _all() -> list[Path]:
+    return [path for path in cache.subdir("boots").iterdir() if not path.name.startswith(".")]
+
+
+def _note(name: str, what: str) -> None:
+    known = cache.load_json(_store())
+    others = [other for other in known if other != name][: _KNOWN - 1]
+    cache.save_json(_store(), {name: what} | {other: known[other] for other in others})
+
+
+def _store() -> Path:
+    return cache.cache_dir() / "boots.json"

@@ -1,0 +1,122 @@
+"""Guests that go on from a saved boot: like one that boots, and each one for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from dataclasses import replace
+
+import pytest
+
+from emu.guests import Guest, GuestOptions
+
+pytestmark = pytest.mark.guest
+
+SLACK = 10.0
+"""Seconds by which a guest's clock may differ from ours."""
+TOLD = "mlx5emu: goes on from a saved boot"
+COUNTS = re.compile(r"\d+")
+COMPLAINT = re.compile(r":(warn|err|crit|alert|emerg) ")
+LOOKS = {
+    "the devices and their places": "lspci -n; lspci -t",
+    "the adapters": "ibv_devinfo -l | tail -n +2; cd /sys/class/infiniband; grep . */node_guid",
+    "the interfaces": "cd /sys/class/net; grep . */address | sort",
+    "the memory": "grep -E 'HugePages_Total|MemTotal' /proc/meminfo",
+    "the disks": "grep -E ' / | /mnt/share ' /proc/mounts; cat /mnt/share/file; touch /root/x",
+    "the kernel's words": "cat /proc/cmdline",
+}
+
+
+@pytest.fixture(scope="module")
+def options(suite, tmp_path_factory):
+    """All that a guest can have for itself, on a machine that no other test has."""
+    share = tmp_path_factory.mktemp("share")
+    (share / "file").write_text("here\n")
+    return GuestOptions(
+        suite=suite,
+        devices=("connectx6", "connectx6dx,link=eth"),
+        share=share,
+        network=True,
+        hugepages=4,
+        memory_mib=1536,
+    )
+
+
+@pytest.fixture(scope="module")
+def guests(lab, options):
+    """A guest that boots, and two that go on from a saved boot."""
+    with contextlib.ExitStack() as stack:
+        cold = stack.enter_context(Guest(replace(options, cold=True)))
+        if not cold.is_emulated:
+            pytest.skip("boots are saved where processors are emulated")
+        first = stack.enter_context(Guest(options))
+        if TOLD not in first.dmesg():
+            first.stop()  # the second one has the boot saved
+            stack.enter_context(first)
+        yield cold, first, stack.enter_context(Guest(options))
+
+
+def test_they_are_what_a_boot_makes_of_them(guests):
+    cold, first, second = guests
+    assert [TOLD in guest.dmesg() for guest in guests] == [False, True, True]
+    for what, command in LOOKS.items():
+        booted = cold.run(command).check().stdout
+        assert booted, what
+        assert first.run(command).check().stdout == booted, what
+        assert second.run(command).check().stdout == booted, what
+
+
+def test_nobody_complains_who_does_not_in_a_boot(guests):
+    cold, *others = (guest.run("dmesg --notime --decode").check().stdout for guest in guests)
+    known = {COUNTS.sub("", line) for line in cold.splitlines()}
+    for log in others:
+        since = log.partition(TOLD)[2].splitlines()
+        complaints = {COUNTS.sub("", line) for line in since if COMPLAINT.search(line)}
+        assert since
+        assert complaints <= known
+
+
+def test_their_clocks_are_right_and_their_random_numbers_their_own(guests):
+    numbers = set()
+    for guest in guests:
+        before = time.time()
+        now, number = guest.run("date +%s; cat /proc/sys/kernel/random/uuid").stdout.split()
+        assert before - SLACK < int(now) < time.time() + SLACK
+        numbers.add(number)
+    assert len(numbers) == len(guests)
+
+
+def test_what_one_writes_no_other_sees(guests):
+    _, first, second = guests
+    first.run("echo one > /etc/mark; sync").check()
+    assert second.run("cat /etc/mark").status != 0
+
+
+def test_one_boots_from_the_start_when_it_reboots(guests):
+    _, first, _ = guests
+    devices = first.run("lspci -n").stdout
+    first.reboot()
+    assert TOLD not in first.dmesg()
+    assert first.run("lspci -n").stdout == devices
+    assert first.run("cat /mnt/share/file").stdout == "here\n"
+
+
+@pytest.mark.parametrize(("choice", "modules", "bound"), [
+    ({"probe": False}, 0, 0),
+    ({"hold_probe": True}, 1, 0),
+])  # fmt: skip
+def test_the_driver_waits_where_it_is_to(guests, options, choice, modules, bound):
+    chosen = replace(options, **choice)
+    for _ in range(3):  # without the driver it is another machine
+        with Guest(chosen) as guest:
+            if TOLD not in guest.dmesg():
+                continue
+            loaded, taken = guest.run(
+                "grep -c ^mlx5_core /proc/modules; ls -d /sys/bus/pci/drivers/mlx5_core/0* | wc -l"
+            ).stdout.split()
+            assert (int(loaded), int(taken)) == (modules, bound)
+            guest.probe()
+            assert guest.run("ls -d /sys/bus/pci/drivers/mlx5_core/0* | wc -l").stdout == "2\n"
+            return
+    pytest.fail("no guest went on from a saved boot")

@@ -1,0 +1,101 @@
+"""A guest that goes on from a saved boot, as far as QEMU and the guest are told of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from emu.guests.errors import GuestError
+from emu.guests.guest.saved_boot import can_be_saved, resume
+from emu.guests.machine.command_line import Machine
+from emu.guests.machine.initramfs import settings
+from emu.guests.machine.qemu import Qemu
+from emu.guests.machine.qmp import Qmp
+from emu.guests.machine.saved import SavedBoot
+from emu.guests.options import GuestOptions
+
+MACHINE = Machine(
+    qemu=Qemu(("qemu",), (11, 1, 3), "x"), accelerator="tcg", kernel=Path("k"), initrd=Path("i")
+)
+
+
+class Monitor:
+    """QEMU's end of QMP: answers each command by its name, and keeps what it was told."""
+
+    def __init__(self, **answers):
+        ours, theirs = socket.socketpair()
+        self.told = []
+        self._answers = answers
+        self._socket = theirs
+        threading.Thread(target=self._serve, daemon=True).start()
+        self.qmp = Qmp(ours, 10)
+
+    def _serve(self):
+        lines = self._socket.makefile("rw")
+        print(json.dumps({"QMP": {}}), file=lines, flush=True)
+        for line in lines:
+            request = json.loads(line)
+            self.told.append(request["execute"])
+            answer = self._answers.get(request["execute"], {"return": {}})
+            print(json.dumps(answer), file=lines, flush=True)
+
+
+@pytest.fixture
+def boot(tmp_path):
+    """A saved boot."""
+    boot = SavedBoot(tmp_path / "trixie-1")
+    boot.path.mkdir()
+    boot.memory.touch()
+    return boot
+
+
+@pytest.fixture
+def port():
+    """Our end of the port into the guest, and the guest's."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_the_guest_is_told_what_it_is_to_be(boot, port):
+    monitor = Monitor(**{"query-migrate": {"return": {"status": "completed"}}})
+    resume(monitor.qmp, port[0], boot, settings({"shares": "share=ro out=rw", "network": 1}))
+    assert monitor.told[-3:] == ["migrate-incoming", "query-migrate", "cont"]
+    said = port[1].recv(1000)
+    assert said.endswith(b"\0")
+    lines = dict(line.split("=", 1) for line in said[:-1].decode().splitlines())
+    assert shlex.split(lines["shares"]) == ["share=ro out=rw"]
+    assert lines["network"] == "1"
+    assert re.fullmatch(r"\d{10}", lines["now"])
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("answers", [
+    {"query-migrate": {"return": {"status": "failed", "error-desc": "no such section"}}},
+    {"query-migrate": {"return": {"status": "failed"}}},
+    {"migrate-incoming": {"error": {"desc": "no such section"}}},
+])  # fmt: skip
+def test_one_that_qemu_does_not_take_is_removed(boot, port, answers):
+    why = "the saved boot trixie-1 cannot be resumed, and is removed: "
+    with pytest.raises(GuestError, match=why):
+        resume(Monitor(**answers).qmp, port[0], boot, "")
+    assert not boot.path.exists()
+
+
+@pytest.mark.parametrize(("said", "saved"), [
+    ({}, True),
+    ({"probe": False, "network": True}, True),
+    ({"cold": True}, False),
+    ({"qemu_arguments": ("-device", "x")}, False),
+    ({"icount": 1}, False),
+    ({"gdb": True}, False),
+    ({"verbose": True}, False),
+])  # fmt: skip
+def test_which_guests_go_on_from_a_saved_boot(said, saved):
+    assert can_be_saved(GuestOptions(**said), MACHINE) is saved
