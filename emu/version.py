@@ -20,6 +20,6 @@ def version() -> str:
 
 def code() -> str:
     """What the device runs as: ``compiled`` by mypyc, or ``pure`` Python."""
-    found = util.find_spec(_DEVICE)
-    is_pure = found is None or found.origin is None or found.origin.endswith(".py")
+    spec = util.find_spec(_DEVICE)
+    is_pure = spec is None or spec.origin is None or spec.origin.endswith(".py")
     return PURE if is_pure else COMPILED

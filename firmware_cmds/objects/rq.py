@@ -125,12 +125,12 @@ def _with_own_memory(
     reservations = _reservations(hca, ctx, wq, strides) if wq.shampo_enable else None
     pd: Pd | None = hca.pds.need(wq.pd) if wq.pd else None
     with holding(cq, counter, pd):
-        found = yield from work_queue(hca, wq)
-    queue = kind(hca.memory, found.buffer, pd, found.geometry)
-    lists = queue.host_bytes if isinstance(queue, SharedRecvQueue) else found.buffer.host_bytes
+        wq_memory = yield from work_queue(hca, wq)
+    queue = kind(hca.memory, wq_memory.buffer, pd, wq_memory.geometry)
+    lists = queue.host_bytes if isinstance(queue, SharedRecvQueue) else wq_memory.buffer.host_bytes
     rq = Rq(
         ctx, queue, cq, counter,
-        pd=pd, umems=found.umems, host_bytes=lists, strides=strides,
+        pd=pd, umems=wq_memory.umems, host_bytes=lists, strides=strides,
         reservations=reservations,
     )  # fmt: skip
     rq.uidx = user_index(hca.caps, ctx)

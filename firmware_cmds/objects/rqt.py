@@ -19,14 +19,14 @@ _RQS = 0
 """list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
 
 
-def _listed(rqs: Table[Rq], given: layout.Rqtc, most: int) -> tuple[Rq, ...]:
+def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
     """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
         raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")
-    if not 1 <= size <= most:
+    if not 1 <= size <= limit:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "rqt_actual_size is 0 or above rqt_max_size", f"{size} of {most}"
+            Status.BAD_PARAM_ERR, "rqt_actual_size is 0 or above rqt_max_size", f"{size} of {limit}"
         )
     if len(given.rq_num) < size:
         raise CmdError(Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{size} RQs")

@@ -70,12 +70,14 @@ def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
 
 def _correction(reg: layout.MtutcReg) -> int:
     """In parts of 1 / (1000000 << 16)."""
-    wanted = _signed(reg.freq_adjustment)
+    freq_adjustment = _signed(reg.freq_adjustment)
     if reg.freq_adj_units > _SCALED_PPM:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown units of frequency", f"{reg.freq_adj_units}")
-    scaled = wanted if reg.freq_adj_units == _SCALED_PPM else (wanted << 16) // 1000
+    scaled = (
+        freq_adjustment if reg.freq_adj_units == _SCALED_PPM else (freq_adjustment << 16) // 1000
+    )
     if abs(scaled) > (1 << _LOG_MOST_PPB << 16) // 1000:
-        raise CmdError(Status.BAD_PARAM_ERR, "frequency adjustment too large", f"{wanted}")
+        raise CmdError(Status.BAD_PARAM_ERR, "frequency adjustment too large", f"{freq_adjustment}")
     return scaled
 
 

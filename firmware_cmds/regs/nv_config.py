@@ -29,8 +29,8 @@ _ITEMS = {
 
 def mnvda(_hca: Hca, reg: MnvdaReg) -> None:
     """An item, in all access modes (next, current, default) the same. Unknown ones are refused."""
-    wanted = reg.configuration_item_header.type
-    kind = wanted >> _CLASS_SHIFT
-    if wanted & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown configuration item", f"{wanted:#x}")
+    type_ = reg.configuration_item_header.type
+    kind = type_ >> _CLASS_SHIFT
+    if type_ & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown configuration item", f"{type_:#x}")
     reg.configuration_item_data = bytes(len(reg.configuration_item_data))

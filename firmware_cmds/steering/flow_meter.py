@@ -46,14 +46,14 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 def destroy(hca: Hca, number: int) -> None:
     """Destroy a range, by the number of its first object, when no entry has one of its meters."""
     objects = hca.objects[FlowMeterAso]
-    found = objects.subject(number >> LOG_MOST_IN_RANGE)
-    if found.first != number:
+    meter = objects.subject(number >> LOG_MOST_IN_RANGE)
+    if meter.first != number:
         raise CmdError(
             Status.BAD_RES_STATE_ERR,
             "flow meters go by the number of the first one",
             f"{number:#x}",
         )
-    objects.remove(found.handle)
+    objects.remove(meter.handle)
 
 
 def metering_of(hca: Hca, table: FlowTable, ctx: FlowContext) -> Metering | None:

@@ -189,8 +189,10 @@ def modify_flow_table(
 ) -> None:
     """Change where packets go that no entry of the table matches."""
     table = table_of(hca, cmd)
-    wanted = ModifyFlowTable.LAG_NEXT_TABLE_ID if table.is_demux else ModifyFlowTable.MISS_TABLE_ID
-    if cmd.modify_field_select != wanted:
+    selected = (
+        ModifyFlowTable.LAG_NEXT_TABLE_ID if table.is_demux else ModifyFlowTable.MISS_TABLE_ID
+    )
+    if cmd.modify_field_select != selected:
         raise CmdError(
             Status.BAD_PARAM_ERR, "flow table field cannot be modified",
             f"{cmd.modify_field_select:#x}",

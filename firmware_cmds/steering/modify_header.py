@@ -35,9 +35,9 @@ def alloc_modify_header_context(
             f"{cmd.table_type}",
         )  # fmt: skip
     table_type = FlowTableType(cmd.table_type)
-    most = hca.caps.flow_properties(table_type).max_modify_header_actions
+    max_actions = hca.caps.flow_properties(table_type).max_modify_header_actions
     number = cmd.num_of_actions
-    if not 1 <= number <= most:
+    if not 1 <= number <= max_actions:
         raise CmdError(
             Status.BAD_PARAM_ERR, "num_of_actions is 0, or above max_modify_header_actions",
             f"{number}",

@@ -35,12 +35,12 @@ def alloc_packet_reformat_context(
     """Make a context. What it takes away has a size, and no data."""
     ctx = cmd.packet_reformat_context
     kind, size = ctx.reformat_type, ctx.reformat_data_size
-    most = hca.caps.flow_table.max_encap_header_size
-    if not most or kind not in TUNNELS:  # what is for a switch's tables alone
+    max_size = hca.caps.flow_table.max_encap_header_size
+    if not max_size or kind not in TUNNELS:  # what is for a switch's tables alone
         eswitch_of(hca)
     if hca.eswitch is not None:
-        most = max(most, hca.caps.eswitch.max_encap_header_size)
-    if not 1 <= size <= most or size % _PIECE_BYTES:
+        max_size = max(max_size, hca.caps.eswitch.max_encap_header_size)
+    if not 1 <= size <= max_size or size % _PIECE_BYTES:
         raise CmdError(
             Status.BAD_PARAM_ERR, "reformat_data_size is 0, odd, or above max_encap_header_size",
             f"{size}",

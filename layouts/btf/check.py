@@ -162,10 +162,10 @@ def _counterpart(prm: Prm) -> str:
 
 
 def _unmodelled(prm: Prm, theirs: _Theirs) -> Iterator[str]:
-    taken = [(ours.offset, ours.offset + ours.width) for ours in prm.fields]
+    modelled = [(ours.offset, ours.offset + ours.width) for ours in prm.fields]
     names = {ours.name for ours in prm.fields}
     for name, member in theirs.members.items():
         end = member.offset + member.width
-        overlaps = any(first < end and member.offset < last for first, last in taken)
+        overlaps = any(first < end and member.offset < last for first, last in modelled)
         if name not in names and not overlaps and not _RESERVED.match(name):
             yield f"{prm.prm_name}.{name}"

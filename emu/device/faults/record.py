@@ -97,8 +97,8 @@ class FaultRecord:
         """A plan that fires exactly what has fired, or ``only`` those (function, rule, n)."""
         chosen = [(fired.function, fired.rule, fired.n) for fired in self.fired]
         if only is not None:
-            wanted = set(only)
-            chosen = [one for one in chosen if one in wanted]
+            selected = set(only)
+            chosen = [one for one in chosen if one in selected]
         numbers: dict[str, dict[int, list[int]]] = {}
         for function, name, number in chosen:
             numbers.setdefault(name, {}).setdefault(function, []).append(number)

@@ -127,9 +127,9 @@ class Bar0:
         if not is_doorbell(offset % PAGE, data):
             self._doorbells.write(offset, data)
             return
-        kept = bytes(data)
-        ring = partial(self._doorbells.write, offset, kept)
-        faults.show(DOORBELL_POINT, offset, kept, ring)
+        stored = bytes(data)
+        ring = partial(self._doorbells.write, offset, stored)
+        faults.show(DOORBELL_POINT, offset, stored, ring)
 
     def _seg_write(self, offset: int, value: int) -> None:
         if offset == CMD_DBELL:

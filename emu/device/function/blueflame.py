@@ -63,12 +63,12 @@ class BlueFlame:
     def _begin(self, uar: Uar, start: int, data: Buffer) -> bool:
         """Wait for the rest of a request whose first bytes have come."""
         _, qpn_ds = _CTRL.unpack_from(data)
-        number, wanted = qpn_ds >> 8, (qpn_ds & 0x3F) * DS
-        if not 0 < wanted <= BUFFER_BYTES or not self._ring_of(number):
+        number, size = qpn_ds >> 8, (qpn_ds & 0x3F) * DS
+        if not 0 < size <= BUFFER_BYTES or not self._ring_of(number):
             return False
-        if not uar.gets_copies and len(data) < wanted:
+        if not uar.gets_copies and len(data) < size:
             return False
-        copy = self._hca.copies[uar.handle, start] = Copy(number, wanted)
+        copy = self._hca.copies[uar.handle, start] = Copy(number, size)
         self._add(uar, start, copy, data)
         return True
 

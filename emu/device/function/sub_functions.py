@@ -35,8 +35,8 @@ _GUIDS_APART: Final = 1 << 16
 
 def bar2_size(model: Model) -> int:
     """Bytes of BAR 2: a part for each sub-function; 0 without any."""
-    most = int(model.general.get("max_num_sf", 0))
-    return sub_function_of(model).bar0_size << (most - 1).bit_length() if most else 0
+    max_num_sf = int(model.general.get("max_num_sf", 0))
+    return sub_function_of(model).bar0_size << (max_num_sf - 1).bit_length() if max_num_sf else 0
 
 
 class _Behind:
@@ -88,8 +88,8 @@ class SubFunctionParts:
         self._first = int(general["sf_base_id"])
         self._behind: dict[int, _Behind] = {}
         """By number, in the order of the next round."""
-        most = int(general["max_num_sf"])
-        self.all = SubFunctions(self._first, most, self._start, self._stop)
+        max_num_sf = int(general["max_num_sf"])
+        self.all = SubFunctions(self._first, max_num_sf, self._start, self._stop)
 
     def __len__(self) -> int:
         return len(self._behind)

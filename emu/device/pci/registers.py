@@ -211,8 +211,8 @@ class Bank:
             int.from_bytes(picture, "little")
             for picture in (self._value, self._reset, self._sticky)
         )
-        kept = sticky if keep_sticky else 0
-        self._value[:] = (old & kept | fresh & ~kept).to_bytes(SPACE_BYTES, "little")
+        sticky_bits = sticky if keep_sticky else 0
+        self._value[:] = (old & sticky_bits | fresh & ~sticky_bits).to_bytes(SPACE_BYTES, "little")
 
 
 class RegisterWindow:

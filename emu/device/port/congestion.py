@@ -92,8 +92,8 @@ class Congestion:
     @property
     def most_rate(self) -> int:
         """Bits per second of a flow that is not limited."""
-        most = self.rp.rpg_max_rate
-        return (min(most, self._speed) if most else self._speed) * 1_000_000
+        max_rate = self.rp.rpg_max_rate
+        return (min(max_rate, self._speed) if max_rate else self._speed) * 1_000_000
 
     def enable(self, statuses: list[bool], priority: int, *, enabled: bool) -> None:
         """Switch one of the points on or off for a priority."""

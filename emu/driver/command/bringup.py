@@ -58,12 +58,12 @@ class BringUp(EventQueues):
     def choose_paging(self) -> None:
         """The memory scheme where there is one, else all that has to be asked for."""
         group = CapType.ODP << 1
-        most = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group).capability)
+        maximum = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group).capability)
         chosen = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group | _CURRENT).capability)
-        if caps.odp_cap.view(most).mem_page_fault:
+        if caps.odp_cap.view(maximum).mem_page_fault:
             caps.odp_cap.view(chosen).mem_page_fault = 1
         else:
-            chosen[:] = most
+            chosen[:] = maximum
         self.must(Op.SET_HCA_CAP, op_mod=group, capability=bytes(chosen))
 
     def remove(self) -> None:

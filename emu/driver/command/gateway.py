@@ -87,6 +87,6 @@ class Gateway:
     def set_lock(self, lock: int, *, take: bool) -> bool:
         """mlx5_vsc_sem_set_space: whether the lock now has the wanted value."""
         expect(self.set_space(SPACE_SEMAPHORE) is not None, "no space of semaphores")
-        wanted = self.get(COUNTER) if take else 0
-        self.write(lock, wanted)
-        return self.read(lock) == wanted
+        expected = self.get(COUNTER) if take else 0
+        self.write(lock, expected)
+        return self.read(lock) == expected

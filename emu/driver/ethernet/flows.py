@@ -108,5 +108,5 @@ class Flows:
         answer = self.driver.must(
             Op.QUERY_FLOW_COUNTER, out_extra=traffic_counter.size, flow_counter_id=number
         )
-        (found,) = answer.flow_statistics
-        return found.packets, found.octets
+        (statistics,) = answer.flow_statistics
+        return statistics.packets, statistics.octets

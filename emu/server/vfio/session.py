@@ -261,9 +261,9 @@ class VfioSession:
             if size < HEADER.size or head + size >= self._filled:
                 break
             head += size
-        taken = self._fds.setdefault(head, [])
-        taken.extend(fds)
-        if truncated or len(taken) > _SCM_MAX_FD:
+        descriptors = self._fds.setdefault(head, [])
+        descriptors.extend(fds)
+        if truncated or len(descriptors) > _SCM_MAX_FD:
             raise VfioProtocolError("a message has too many descriptors, or some were lost")
 
 

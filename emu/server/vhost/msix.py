@@ -91,8 +91,8 @@ def _capability(function: PciFunction) -> int:
     """Where the function's MSI-X capability is. Raises ValueError when it has none."""
     (at,) = function.config_read(_FIRST_POINTER, 1)
     for _ in range(_MOST_CAPABILITIES):
-        found, following = function.config_read(at, 2)
-        if found == _MSIX_ID:
+        cap_id, following = function.config_read(at, 2)
+        if cap_id == _MSIX_ID:
             return at
         at = following
     raise ValueError("a function without MSI-X cannot be served over vhost-user")

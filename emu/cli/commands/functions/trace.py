@@ -155,14 +155,14 @@ def queues(file: str) -> None:
     Those that failed come first. FILE is what --trace has written in its JSON form; - is standard
     input.
     """
-    found = Queues()
+    seen = Queues()
     with working(f"reading {file}"):
         for _, event in stored_events(file):
-            found.feed(event)
+            seen.feed(event)
     table = Table("queue", "what it is", "its life", "requests or events")
     table.add_column("completions", justify="right")
     table.add_column("errors", style="red")
-    for _, queue in ordered(found.all):
+    for _, queue in ordered(seen.all):
         function, kind, number, about, life, requests, done, errors = queue.row()
         counts = (_counted(requests), str(done or ""), _counted(errors))
         table.add_row(*map(Text, (f"f{function} {kind} {number:#x}", about, life, *counts)))

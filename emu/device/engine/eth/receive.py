@@ -135,11 +135,11 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     It counts at that port's ``vport``. False when the master's tables leave it to that port's own
     function, and when it has nothing for tables. Raises FrameError, before anything is counted.
     """
-    data, most = frame.data, vport.oper_mtu - FCS_BYTES
+    data, mtu = frame.data, vport.oper_mtu - FCS_BYTES
     if frame.gso_size > 0:
         large = _Large(hca, frame)
         _check_large(large)
-        if large.longest > most:
+        if large.longest > mtu:
             return False
         hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
         queues = route_beside(hca, large.headers, large.octets, large.packets)
@@ -149,7 +149,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
         if queues:
             _give_large(hca, large, queues)
         return True
-    if len(data) > most or is_control(data):
+    if len(data) > mtu or is_control(data):
         return False
     headers = parse(data)
     queues = route_beside(hca, headers, len(data))

@@ -46,8 +46,8 @@ def request(hca: Hca, rq: Rq) -> RecvWqe | None:
 def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
     """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
     try:
-        span, most = (offset, length, LOCAL_WRITE), hca.round.steps + STEPS_PER_ACCESS
-        views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, most)
+        span, limit = (offset, length, LOCAL_WRITE), hca.round.steps + STEPS_PER_ACCESS
+        views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, limit)
     except AccessError as error:
         if error.violation is not IN_PIECES:
             queues.fail_receive(hca, rq, wqe.index, str(error))

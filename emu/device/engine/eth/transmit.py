@@ -69,8 +69,8 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     if len(header) < sq.min_inline:
         raise FrameLengthError(f"{len(header)} bytes of headers inline, at least {sq.min_inline}")
     if wqe.opcode == _LSO:
-        most = 1 << hca.caps.ethernet.max_lso_cap
-        payload = gather(hca, sq, wqe, at, b"", most)
+        max_payload = 1 << hca.caps.ethernet.max_lso_cap
+        payload = gather(hca, sq, wqe, at, b"", max_payload)
         if cs_flags & INNER:
             _send_tunnelled(hca, sq, wqe, header, payload, mss)
         else:
@@ -92,12 +92,12 @@ def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int) -> No
     if trailer & INSERT_VLAN:
         tpid = ETH_STAG if trailer & INSERT_SVLAN else ETH_CTAG
         data = insert_tag(data, trailer & _VLAN_TCI, tpid)
-    wanted = cs_flags & _BOTH
-    if wanted and wanted != _BOTH:
-        data = insert(parse(data), l3=bool(wanted & _L3), l4=bool(wanted & _L4))
+    checksums = cs_flags & _BOTH
+    if checksums and checksums != _BOTH:
+        data = insert(parse(data), l3=bool(checksums & _L3), l4=bool(checksums & _L4))
     if len(data) < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")
-    send(hca, sq, Frame(data, 0, wanted == _BOTH), 1, len(data), len(data))
+    send(hca, sq, Frame(data, 0, checksums == _BOTH), 1, len(data), len(data))
 
 
 def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:

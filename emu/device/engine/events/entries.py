@@ -124,14 +124,14 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
 
 def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
     """Whether one packet more can be held: the ring has room for all of them."""
-    most = cq.entries - len(cq.held)
-    if cq.pi - cq.ci < most:
+    room = cq.entries - len(cq.held)
+    if cq.pi - cq.ci < room:
         return not cq.status
     try:
         cq.ci += consumed(cq, record(hca, cq)) or 0
     except DmaError:
         return False
-    return cq.pi - cq.ci < most and not cq.status
+    return cq.pi - cq.ci < room and not cq.status
 
 
 def put_held(hca: Hca, cq: Cq) -> int:

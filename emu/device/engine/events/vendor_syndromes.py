@@ -86,6 +86,6 @@ def vendor_syndrome(opcode: CqeOpcode, syndrome: CqeSyndrome, cause: Cause = Cau
 
     0 for what the device does not report by itself, but a fault plan may.
     """
-    found = VENDOR_SYNDROMES.get((opcode, syndrome, cause))
-    found = found or VENDOR_SYNDROMES.get((opcode, syndrome, Cause.ANY))
-    return 0 if found is None else found.value
+    vendor = VENDOR_SYNDROMES.get((opcode, syndrome, cause))
+    vendor = vendor or VENDOR_SYNDROMES.get((opcode, syndrome, Cause.ANY))
+    return 0 if vendor is None else vendor.value

@@ -255,7 +255,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
         if key == NULL_MKEY and is_implicit:
             raise AccessError(ABSENT_PAGE, mkey.key, *_rest(va, length, views))
         try:
-            found = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1, most)
+            below_views = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1, most)
         except AccessError as page:
             if page.violation is not ABSENT_PAGE or not is_implicit:
                 raise
@@ -264,8 +264,8 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
             raise AccessError(ABSENT_PAGE, mkey.key, start + within, left - within) from None
         if size == length:
             hca.round.charge(1)
-            return found
-        views += found
+            return below_views
+        views += below_views
         if len(views) + hca.round.steps > limit:
             hca.round.charge(len(views))
             raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)

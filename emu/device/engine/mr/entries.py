@@ -33,7 +33,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     range_end = va + length
     shift, pages = mkey.log_page_size, mkey.pages
     size = 1 << shift
-    wanted = MTT_WRITE if need & WRITES else MTT_READ
+    right = MTT_WRITE if need & WRITES else MTT_READ
     index = (va >> shift) - (mkey.start >> shift)
     within = va & size - 1
     left = within + length + size - 1 >> shift
@@ -41,7 +41,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     while left:
         entries = pages.part(index, left)
         for entry in entries:
-            if not entry & wanted:
+            if not entry & right:
                 raise AccessError(ABSENT_PAGE, mkey.key, range_end - length, length)
             page = (entry & _MTT_ADDRESS) + within
             part = min(length, size - within)

@@ -125,11 +125,11 @@ def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> Outc
 
 def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
     """What receives for the initiator at the target."""
-    found = qp.responder
-    if isinstance(found, Dcr) and found.dct is dct and found.state is QpState.RTR:
-        return found
-    if found is not None:
-        found.leave()
+    dcr = qp.responder
+    if isinstance(dcr, Dcr) and dcr.dct is dct and dcr.state is QpState.RTR:
+        return dcr
+    if dcr is not None:
+        dcr.leave()
     made = Dcr(node, dct, qp)
     made.count("rx_dct_connect")
     is_global = message.route is not None

@@ -84,10 +84,10 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     refused = check_op_valid(hca, qp, message)
     if refused is not None:
         return refused
-    found = map_piece(hca, qp, message, 0, message.length)
-    if isinstance(found, Held):
+    mapped = map_piece(hca, qp, message, 0, message.length)
+    if isinstance(mapped, Held):
         qp.count(counter, -1)
-    return found
+    return mapped
 
 
 def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
@@ -131,10 +131,10 @@ def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int)
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | None:
-    most = hca.round.steps + STEPS_PER_SHARE
+    limit = hca.round.steps + STEPS_PER_SHARE
     length = min(message.length - offset, LOOK_AHEAD)
-    found = map_piece(hca, qp, message, offset, length, most)
-    return found if isinstance(found, Outcome) and not isinstance(found, InPieces) else None
+    mapped = map_piece(hca, qp, message, offset, length, limit)
+    return mapped if isinstance(mapped, Outcome) and not isinstance(mapped, InPieces) else None
 
 
 def map_piece(

@@ -116,8 +116,8 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     length = GRH_BYTES + datagram.length
     try:
         span = 0, length, LOCAL_WRITE
-        most = hca.round.steps + STEPS_PER_ACCESS  # not more pieces than a datagram has bytes
-        target, left = walk(hca, wqe.pd, qp.handle, wqe.segments, span, most)
+        limit = hca.round.steps + STEPS_PER_ACCESS  # not more pieces than a datagram has bytes
+        target, left = walk(hca, wqe.pd, qp.handle, wqe.segments, span, limit)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE
         if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):

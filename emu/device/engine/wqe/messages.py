@@ -201,9 +201,9 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     there: returns () and sets ``message.misplaced``, as nobody looks before it comes.
     """
     message.segments = segments = data_segments(wqe, at, need)
-    most = hca.round.steps + STEPS_PER_ACCESS
+    limit = hca.round.steps + STEPS_PER_ACCESS
     try:
-        views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), most, wqe.buf)
+        views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
     except AccessError as error:
         if error.violation is IN_PIECES:
             message.most = error.most
@@ -224,8 +224,8 @@ def gather(
 
     Raises AccessError, IN_PIECES when they are too much for one call.
     """
-    most = hca.round.steps + STEPS_PER_ACCESS
-    views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), most, wqe.buf)
+    limit = hca.round.steps + STEPS_PER_ACCESS
+    views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
     return views, _ALL - left
 
 

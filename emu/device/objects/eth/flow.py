@@ -191,12 +191,12 @@ class FlowTable(Object):
         """The addresses of its first entries then: the second one is for what vPorts send."""
 
     def about(self) -> dict[str, object]:
-        told = {
+        about = {
             "type": self.table_type.name, "level": self.level, "size": self.size,
             "groups": len(self.groups),
             "miss": self.miss.handle if isinstance(self.miss, FlowTable) else self.miss.value,
         }  # fmt: skip
-        return told | {"vport": self.vport} if self.table_type in ACLS else told
+        return about | {"vport": self.vport} if self.table_type in ACLS else about
 
     def holds(self) -> tuple[Object, ...]:
         return (self.miss,) if isinstance(self.miss, FlowTable) else ()

@@ -8,8 +8,8 @@ from emu.device.objects.object import Object
 
 def _flow_counters(made: Limits) -> int:
     general = made.caps.general
-    most: int = general.max_flow_counter_31_16 << 16 | general.max_flow_counter_15_0
-    return 1 + most
+    limit: int = general.max_flow_counter_31_16 << 16 | general.max_flow_counter_15_0
+    return 1 + limit
 
 
 class FlowCounter(Object):

@@ -48,8 +48,8 @@ def _merging(ctx: Tirc) -> Merging | None:
         return None
     pairs = ((PacketMerge.IPV4_LRO, 4), (PacketMerge.IPV6_LRO, 6))
     versions = tuple(version for bit, version in pairs if ctx.packet_merge_mask & bit)
-    most = ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT
-    return Merging(versions, most, ctx.lro_timeout_period_usecs * 1000)
+    max_ip_payload = ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT
+    return Merging(versions, max_ip_payload, ctx.lro_timeout_period_usecs * 1000)
 
 
 class Tis(Object):
@@ -160,8 +160,8 @@ class Tir(Object):
 
     def takes_own(self, *, is_multicast: bool) -> bool:
         """Whether packets that its own transport domain has sent may come back to it."""
-        wanted = SelfLbBlock.BLOCK_MULTICAST if is_multicast else SelfLbBlock.BLOCK_UNICAST
-        return bool(self.ctx.self_lb_block & wanted)
+        blocked = SelfLbBlock.BLOCK_MULTICAST if is_multicast else SelfLbBlock.BLOCK_UNICAST
+        return bool(self.ctx.self_lb_block & blocked)
 
     def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
         """The receive queue of a packet, and its rss_hash_result and rss_hash_type."""

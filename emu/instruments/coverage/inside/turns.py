@@ -159,8 +159,8 @@ def function_level_reset(config: Path) -> None:
     with config.open("r+b", buffering=0) as file:
         at = os.pread(file.fileno(), 1, _CAPABILITIES)[0]
         for _ in range(_MOST_CAPABILITIES):
-            found, following = os.pread(file.fileno(), 2, at)
-            if found == _EXPRESS:
+            cap_id, following = os.pread(file.fileno(), 2, at)
+            if cap_id == _EXPRESS:
                 where = at + _DEVICE_CONTROL
                 control = int.from_bytes(os.pread(file.fileno(), 2, where), "little") | _FLR
                 os.pwrite(file.fileno(), control.to_bytes(2, "little"), where)

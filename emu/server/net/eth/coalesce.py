@@ -88,7 +88,7 @@ def unfragmented(frame: bytes) -> bytes:
 
 
 def super_frame(
-    buffer: memoryview, start: int, end: int, most: int
+    buffer: memoryview, start: int, end: int, limit: int
 ) -> tuple[Frame, int, int] | None:
     """A frame and those that follow it, ``most`` of them, as one; where they end; their number.
 
@@ -102,9 +102,9 @@ def super_frame(
     front, sequence, acknowledged, flags, window, urgent = ip.read(buffer, start)
     size = ip.end + _TCP_BYTES
     payload = length - size
-    most = min(most, (MAX_IP_BYTES - size) // payload)
+    limit = min(limit, (MAX_IP_BYTES - size) // payload)
     count, at = 1, start + distance
-    while flags == _ACK and count < most and at + length <= len(buffer):
+    while flags == _ACK and count < limit and at + length <= len(buffer):
         if _length_at(buffer, end)[0] != length:
             break
         sequence = sequence + payload & _WORD

@@ -124,10 +124,10 @@ class FramedUplink(SegmentPort):
         self._write()
 
     def _write(self) -> None:
-        most = self.frames_per_write
+        limit = self.frames_per_write
         while self._queue and self._sock is not None:
             try:
-                written = self._sock.sendmsg(itertools.islice(self._queue, most))
+                written = self._sock.sendmsg(itertools.islice(self._queue, limit))
             except BlockingIOError:
                 break
             except OSError as error:
@@ -171,34 +171,34 @@ class FramedUplink(SegmentPort):
             self.close("")
         return taken
 
-    def _hand_on(self, most: int) -> int:
+    def _hand_on(self, limit: int) -> int:
         """Parse what is in the buffer, up to so many frames."""
         buffer, at, filled = self._buffer, self._done, self._filled
-        view, taken = memoryview(buffer)[:filled], 0
+        view, handed_on = memoryview(buffer)[:filled], 0
         self.has_more = False
         while filled - at >= LENGTH.size:
             length = _length_at(buffer, at)[0]
             end = at + LENGTH.size + length
             if length > MOST_BODY:
                 self.close(f"a frame of {length} bytes")
-                return taken + 1
+                return handed_on + 1
             if end > filled:
                 break
-            if taken >= most:
+            if handed_on >= limit:
                 self.has_more = True
                 break
             if length < ETHERNET_BYTES:
-                taken += 1
+                handed_on += 1
                 self.dropped["bad length"] += 1
             else:
-                frame, end, count = self.frame_at(view, at + LENGTH.size, end, most - taken)
-                taken += count
+                frame, end, count = self.frame_at(view, at + LENGTH.size, end, limit - handed_on)
+                handed_on += count
                 self._segment.forward(self, frame)
                 if self._sock is None:
-                    return taken
+                    return handed_on
             at = end
         self._done = at
-        return taken
+        return handed_on
 
     def _receive(self) -> None:
         """Read what has arrived, as far as there is room for it."""

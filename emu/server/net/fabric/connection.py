@@ -230,10 +230,10 @@ class FabricConnection:
         self._lifetime = None
         self._is_stuck = True
         first = [self._queue.popleft()] if self._has_begun else []
-        kept = [entry for entry in self._queue if not entry[0]]
-        lost = len(self._queue) - len(kept)
+        remaining = [entry for entry in self._queue if not entry[0]]
+        lost = len(self._queue) - len(remaining)
         log.info("%s reads too slowly or not at all: %d packets dropped", self.name, lost)
-        self._queue = deque(first + kept)
+        self._queue = deque(first + remaining)
         self._packet_bytes = sum(len(data) for is_packet, data in first if is_packet)
         self._wake()
 

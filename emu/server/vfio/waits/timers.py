@@ -62,16 +62,16 @@ class TimerQueue:
         """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return False
-        new, round_, most = next(self._order), self.round, CALLS_PER_ROUND
+        new, round_, calls_left = next(self._order), self.round, CALLS_PER_ROUND
         while self._heap and self._heap[0][0] <= now and self._heap[0][1] < new:
-            if most <= 0 and round_.has_enough:
+            if calls_left <= 0 and round_.has_enough:
                 break
             timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None
             if callback is None:
                 self._cancelled -= 1
                 continue
-            most -= 1
+            calls_left -= 1
             round_.charge(STEPS_PER_TIMER)
             try:
                 callback()

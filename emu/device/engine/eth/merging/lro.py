@@ -80,8 +80,8 @@ def longer(headers: Headers, data: bytes) -> Headers:
 def expect(rq: Rq, header: int, merging: Merging) -> None:
     """A queue may get packets as long as this allows, behind so many bytes of headers."""
     if rq.strides is not None:
-        most = min(header + merging.most_ip_payload, rq.strides.most_bytes, MOST_BYTES)
-        rq.most_merged = max(rq.most_merged, most)
+        longest = min(header + merging.most_ip_payload, rq.strides.most_bytes, MOST_BYTES)
+        rq.most_merged = max(rq.most_merged, longest)
 
 
 class TcpStream:
@@ -112,15 +112,15 @@ class TcpStream:
     def merged(self, merging: Merging, room: int) -> Iterator[Merged | Headers]:
         """What a queue gets whose requests have ``room`` bytes; what stands alone as it is."""
         front = self._header - self._headers.l3 - IP_BYTES[self._headers.version]
-        most = min(
+        together = min(
             (merging.most_ip_payload - front) // self._size,
             (min(room, MOST_BYTES) - self._header) // self._size,
             MOST_SEGMENTS,
         )
-        most = max(most, 1)
+        together = max(together, 1)
         at = 0
         while at < self.packets:
-            count = min(most, self.mergeable - at) if at < self.mergeable else 1
+            count = min(together, self.mergeable - at) if at < self.mergeable else 1
             yield self._merge(at, count) if count > 1 else self._single(at)
             at += count
 

@@ -35,12 +35,12 @@ class Selection(NamedTuple):
 
     def value(self, headers: Headers) -> int:
         """Of a packet; whoever compares masks it."""
-        found = 0
+        tag = 0
         for shift, mask, read in self.fields:
             value = read(headers)
             if value:
-                found |= (value & mask) << shift
-        return found
+                tag |= (value & mask) << shift
+        return tag
 
 
 class Definer:

@@ -77,12 +77,12 @@ class Word(NamedTuple):
         """Change the bits of ``mask``."""
         for low, field in self.fields:
             own = (1 << field.bits) - 1
-            wanted = mask >> low & own
-            if not wanted:
+            selected = mask >> low & own
+            if not selected:
                 continue
             old = field.get(packet)
             if old is not None:
-                field.put(packet, old & ~wanted | value >> low & wanted)
+                field.put(packet, old & ~selected | value >> low & selected)
 
 
 def _in_ip(version: int, start: int, shift: int, bits: int) -> Place:

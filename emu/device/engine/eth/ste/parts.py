@@ -70,8 +70,8 @@ def inside(read: Read) -> Read:
                 return read(parse(headers.frame[at:], whole=False))
             except FrameError:
                 return None
-        found = inner_of(headers, headers.vxlan_ports, whole=False)
-        return None if found is None else read(found)
+        packet = inner_of(headers, headers.vxlan_ports, whole=False)
+        return None if packet is None else read(packet)
 
     return inner
 

@@ -218,10 +218,10 @@ def _after_grh(headers: Headers) -> bytes:
 def _bth(start: int, stop: int) -> Read:
     def read(headers: Headers) -> int | None:
         if headers.ethertype == ETH_ROCE:
-            found = _after_grh(headers)
+            bth = _after_grh(headers)
         else:
-            found = _after_udp(headers, _ROCE_PORTS, _BTH_BYTES)
-        return _number(found[start:stop], "big") if found else None
+            bth = _after_udp(headers, _ROCE_PORTS, _BTH_BYTES)
+        return _number(bth[start:stop], "big") if bth else None
 
     return read
 

@@ -23,16 +23,16 @@ _ACK: Final = 1 << 4
 
 def kind_of(headers: Headers) -> int:
     """cqe64.l4_l3_hdr_type without the VLAN bit; of these headers."""
-    found = _L3_TYPE[headers.version]
+    l3_type = _L3_TYPE[headers.version]
     at = headers.l4
     if not at:
-        return found | _FRAGMENT if headers.fragment else found
+        return l3_type | _FRAGMENT if headers.fragment else l3_type
     if headers.protocol == UDP:
-        return found | _UDP
+        return l3_type | _UDP
     if headers.protocol != TCP:
-        return found
+        return l3_type
     data = headers.frame
     if not data[at + _TCP_FLAGS_AT] & _ACK:
-        return found | _TCP_NO_ACK
+        return l3_type | _TCP_NO_ACK
     payload_at = at + (data[at + _TCP_OFFSET_AT] >> 4) * 4
-    return found | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)
+    return l3_type | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)
