@@ -7,6 +7,7 @@ import re
 
 import pytest
 from helpers.guest import driver_coverage
+from helpers.guest.switch_kernel import SUITE, switch_kernel
 
 from emu.guests import Guest, GuestOptions, GuestPool, doctor
 from emu.guests.kernel import binaries, choice
@@ -71,6 +72,16 @@ def kernel(request, suite):
         return {}
     chosen = choice.choose([word], suite)
     return {"kernel": chosen.kernel, "modules": chosen.modules}
+
+
+@pytest.fixture(scope="package")
+def with_sub_functions(kernel, suite):
+    """What GuestOptions take for a kernel that has them: that of ``--kernel``, or the cache's."""
+    if kernel:
+        return {"suite": suite} | kernel
+    if suite != SUITE:
+        pytest.skip(f"no kernel with CONFIG_MLX5_SF for {suite}: --kernel names one")
+    return switch_kernel()
 
 
 @pytest.fixture

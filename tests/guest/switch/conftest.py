@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 from helpers.guest.guests import no_complaints, run
 from helpers.guest.sub_functions import DEVICES, PEER, SAYS, ports, remove, set_mode, sub_functions
-from helpers.guest.switch_kernel import switch_kernel
 
 from emu.guests import GuestOptions
 from emu.server.control import Client
 
 
 @pytest.fixture(scope="module")
-def guest(lab):
+def guest(lab, with_sub_functions):
     """Its first function manages a switch; the second one, in a namespace, is what it reaches."""
     options = GuestOptions(
-        **switch_kernel(), devices=DEVICES, memory_mib=3072, packages=("openvswitch-switch",)
+        **with_sub_functions, devices=DEVICES, memory_mib=3072, packages=("openvswitch-switch",)
     )
     guest = lab.get(options)
     run(guest, "ip netns add peer; ip link set eth1 netns peer; ip -n peer link set eth1 up")

@@ -1,6 +1,7 @@
 """The kernel of guest tests about sub-functions and tc's offload, which Debian's are built without.
 
 It is in the cache as the build of sources of Linux 6.12, which ``mlx5emu kernel`` makes.
+``--kernel`` names another one, and ``--suite`` the suite that it runs with.
 """
 
 from __future__ import annotations
