@@ -201,8 +201,7 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     if given.destination_eswitch_owner_vhca_id_valid and not is_vport:
         raise CmdError(Status.BAD_PARAM_ERR, "destinations of other functions are not supported")
     is_fdb = table.table_type is FlowTableType.FDB
-    is_bounce = table.table_type is FlowTableType.ESW_EGRESS_ACL and _is_merged(hca)
-    if is_vport and (is_fdb or is_bounce):
+    if is_vport and (is_fdb or table.table_type is FlowTableType.ESW_EGRESS_ACL):
         return _vport_target(hca, given, _reformat(hca, table, item, given) if is_fdb else None)
     if given.packet_reformat:
         raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat is for vPorts of an FDB")

@@ -69,6 +69,8 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
         # cable back to it: multicast of bridges (core/esw/bridge.c: mlx5_esw_bridge_mcast_set).
         "fdb_multi_path_any_table": 1,
         "fdb_uplink_hairpin": 1,
+        # What a vPort would get goes to another one: bonds of representors (core/en/rep/bond.c).
+        "egress_acl_forward_to_vport": 1,
         "flow_table_properties_nic_esw_fdb": {
             **_SWITCHING, "ignore_flow_level": 1, "max_ft_level": 255,
             "pop_vlan": 1, "pop_vlan_2": 1, "push_vlan": 1, "push_vlan_2": 1,

@@ -336,6 +336,33 @@ def test_an_acl_drops(members, manager, other, wire, fdb):
     assert len(wire.sent()) == 1, "without a root an ACL lets pass"
 
 
+@pytest.mark.parametrize("named", [{}, {"vhca": 0}])
+def test_an_egress_acl_gives_a_packet_to_another_vport(members, manager, other, fdb, named):
+    """For a bond of representors (core/esw/acl/egress_ofld.c), which names the switch as well."""
+    by_source(fdb, (UPLINK, to_vport(VPORT)))
+    acl = Flows(manager.driver, EGRESS, VPORT)
+    table = acl.table(0, log_size=0)
+    acl.entry(table, 0, acl.group(table, 0, 0), to_vport(MANAGER, **named))
+    acl.set_root(table)
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [1, 0]
+    acl.disconnect()
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [1, 1]
+
+
+def test_egress_acls_of_two_vports_that_name_each_other(members, manager, fdb):
+    """A packet is sent on once."""
+    by_source(fdb, (UPLINK, to_vport(VPORT)))
+    for vport, other_one in ((VPORT, MANAGER), (MANAGER, VPORT)):
+        acl = Flows(manager.driver, EGRESS, vport)
+        table = acl.table(0, log_size=0)
+        acl.entry(table, 0, acl.group(table, 0, 0), to_vport(other_one))
+        acl.set_root(table)
+    manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [1, 0]
+
+
 def test_what_an_acl_does_not_match_passes(members, manager, other, wire, fdb):
     by_source(fdb, (VPORT, to_vport(UPLINK)))
     acl = Flows(manager.driver, INGRESS, VPORT)
