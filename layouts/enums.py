@@ -430,6 +430,7 @@ class GeneralObject(IntEnum):
     """Types of general objects (rdma-core's mlx5_ifc.h: MLX5_OBJ_TYPE_*)."""
 
     SW_ICM = 0x8
+    GENEVE_TLV_OPT = 0xB
     ENCRYPTION_KEY = 0xC
     MATCH_DEFINER = 0x18
     CRYPTO_LOGIN = 0x1F

@@ -360,8 +360,10 @@ class FlexProtocol(IntFlag):
     """flex_parser_protocols of cmd_hca_cap: what the parser knows besides (MLX5_FLEX_PROTO_*)."""
 
     GENEVE = 1 << 3
+    CW_MPLS_UDP = 1 << 5
     ICMP = 1 << 8
     ICMPV6 = 1 << 9
+    GENEVE_TLV_OPTION_0 = 1 << 10
 
 
 class FdbToVport(IntFlag):

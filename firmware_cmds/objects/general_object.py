@@ -15,7 +15,7 @@ from emu.device.objects.queues.queue import ReservedQpn
 from firmware_cmds.function import crypto_login, dek
 from firmware_cmds.memory import sw_icm
 from firmware_cmds.objects import scheduling
-from firmware_cmds.steering import flow_meter, flow_sampler, match_definer
+from firmware_cmds.steering import flow_meter, flow_sampler, geneve_option, match_definer
 from layouts.enums import GeneralObject, Op, Status
 from layouts.objects import general_object as layout
 
@@ -41,6 +41,7 @@ _MAKERS: Mapping[int, _Maker] = {
     GeneralObject.ENCRYPTION_KEY: dek,
     GeneralObject.CRYPTO_LOGIN: crypto_login,
     GeneralObject.FLOW_METER_ASO: flow_meter,
+    GeneralObject.GENEVE_TLV_OPT: geneve_option,
     GeneralObject.MATCH_DEFINER: match_definer,
     GeneralObject.SAMPLER: flow_sampler,
     GeneralObject.SCHEDULING_ELEMENT: scheduling,

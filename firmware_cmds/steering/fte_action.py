@@ -167,8 +167,7 @@ def _steps(hca: Hca, table: FlowTable, ctx: layout.FlowContext) -> tuple[Step, .
 _REFORMATS = {
     FlowTableType.NIC_RX: frozenset({ReformatType.L3_TUNNEL_TO_L2}),
     FlowTableType.NIC_TX: BEGINNINGS | {ReformatType.L2_TO_L3_TUNNEL},
-    FlowTableType.FDB: frozenset(ReformatType)
-    - {ReformatType.L3_TUNNEL_TO_L2, ReformatType.L2_TO_L3_TUNNEL},
+    FlowTableType.FDB: frozenset(ReformatType),
 }
 """What entries of each type of tables do with a whole packet, besides DECAP."""
 

@@ -33,7 +33,7 @@ def add_vxlan_udp_dport(
 ) -> None:
     """Look for VXLAN behind one more port, ``max_vxlan_udp_ports`` at most."""
     _check(hca)
-    ports = hca.vxlan_ports | {cmd.vxlan_udp_port}
+    ports = hca.parser.vxlan_ports | {cmd.vxlan_udp_port}
     if len(ports) > hca.caps.ethernet.max_vxlan_udp_ports:
         raise CmdError(Status.NO_RES_ERR, "no more VXLAN ports", f"{cmd.vxlan_udp_port}")
     hca.look_for_vxlan(ports)
@@ -50,6 +50,6 @@ def delete_vxlan_udp_dport(
 ) -> None:
     """Look for VXLAN there no more."""
     _check(hca)
-    if cmd.vxlan_udp_port not in hca.vxlan_ports:
+    if cmd.vxlan_udp_port not in hca.parser.vxlan_ports:
         raise CmdError(Status.BAD_PARAM_ERR, "no such VXLAN port", f"{cmd.vxlan_udp_port}")
-    hca.look_for_vxlan(hca.vxlan_ports - {cmd.vxlan_udp_port})
+    hca.look_for_vxlan(hca.parser.vxlan_ports - {cmd.vxlan_udp_port})

@@ -144,3 +144,9 @@ ste_general_purpose = Prm(
 ste_tunnel_header = Prm(
     "ste_tunnel_header", "tunnel_header_0" / bits(32), "tunnel_header_1" / bits(32), rsvd(64),
 )
+
+ste_flex_parser_0 = Prm(
+    "ste_flex_parser_0",
+    "flex_parser_3" / bits(32), "flex_parser_2" / bits(32), "flex_parser_1" / bits(32),
+    "flex_parser_0" / bits(32),
+)

@@ -255,3 +255,11 @@ class SteTunnelHeader(View):
     tunnel_header_1: int
 
 ste_tunnel_header: Prm[SteTunnelHeader]
+
+class SteFlexParser0(View):
+    flex_parser_3: int
+    flex_parser_2: int
+    flex_parser_1: int
+    flex_parser_0: int
+
+ste_flex_parser_0: Prm[SteFlexParser0]

@@ -12,10 +12,12 @@ from types import MappingProxyType
 from emu.device.models.ethernet import METADATA, TABLES
 from emu.device.models.model import Capabilities, Model
 from emu.device.models.software_steering import software_fdb
+from emu.device.objects.eth.flex_parsers import GENEVE_OPTION, MPLS_OVER_UDP
 from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE
+from emu.device.objects.eth.geneve_option import MOST_OPTIONS, MOST_WORDS
 from emu.device.objects.eth.packet_reformat import MOST_MOVED
 from layouts.enums import GeneralObject, PortType
-from layouts.eth_enums import FdbToVport, InlineModeCap
+from layouts.eth_enums import FdbToVport, FlexProtocol, InlineModeCap
 
 SWITCH_GENERAL: Capabilities = MappingProxyType(
     {
@@ -26,6 +28,18 @@ SWITCH_GENERAL: Capabilities = MappingProxyType(
     }
 )
 """General capabilities of the function that manages the switch."""
+
+_PROTOCOLS = FlexProtocol.GENEVE_TLV_OPTION_0 | FlexProtocol.CW_MPLS_UDP
+FLEX_PARSERS: Capabilities = MappingProxyType(
+    {
+        "max_geneve_tlv_options": MOST_OPTIONS,
+        "max_geneve_tlv_option_data_len": MOST_WORDS,
+        "flex_parser_id_geneve_tlv_option_0": GENEVE_OPTION,
+        "flex_parser_id_outer_first_mpls_over_udp_label": MPLS_OVER_UDP,
+    }
+)
+"""General capabilities: the FDB matches an option of Geneve (core/en/tc_tun_geneve.c), as OVN has
+one in each packet, and MPLS over UDP (core/en/tc_tun_mplsoudp.c)."""
 
 _LATER: Capabilities = MappingProxyType({"reg_c_preserve": 1})
 """Those of ConnectX-6 Dx and later: what a table has written into a packet's registers C stays when
@@ -41,6 +55,11 @@ _FIELDS: Capabilities = MappingProxyType(
         "outer_geneve_protocol_type": 1,
         "outer_geneve_opt_len": 1,
     }
+)
+_WHOLE_LABEL = 0xF
+"""Label, traffic class, bottom of stack, TTL (MLX5_FIELD_SUPPORT_MPLS_*)."""
+_FDB_FIELDS: Capabilities = MappingProxyType(
+    {**_FIELDS, "geneve_tlv_option_0_data": 1, "outer_first_mpls_over_udp": _WHOLE_LABEL}
 )
 _SWITCHING: Capabilities = MappingProxyType(
     {
@@ -78,9 +97,12 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
             "reformat": 1, "decap": 1, "reformat_and_vlan_action": 1,
             "reformat_and_modify_action": 1, "reformat_and_fwd_to_table": 1,
             "reformat_insert": 1, "reformat_remove": 1,
+            # Tunnels of IP packets: MPLS over UDP (core/en/tc_tun_mplsoudp.c).
+            "reformat_l3_tunnel_to_l2": 1, "reformat_l2_to_l3_tunnel": 1,
             # A table whose entries end a packet's way; they may lead back to where it comes from.
             "termination_table": 1, "termination_table_raw_traffic": 1,
             "execute_aso": 1,
+            "ft_field_support": _FDB_FIELDS, "ft_field_bitmask_support": _FDB_FIELDS,
         },
         "flow_table_properties_esw_acl_ingress": _SWITCHING,
         "flow_table_properties_esw_acl_egress": _SWITCHING,
@@ -156,8 +178,13 @@ def with_switch(model: Model) -> Model:
     objects = model.general["general_obj_types"]
     has_software = objects >> GeneralObject.SW_ICM & 1
     objects |= 1 << GeneralObject.FLOW_METER_ASO | 1 << GeneralObject.SAMPLER
+    objects |= 1 << GeneralObject.GENEVE_TLV_OPT
+    protocols = model.general["flex_parser_protocols"] | _PROTOCOLS
     later = _LATER if model.general.get("steering_format_version") else {}
-    general = {**model.general, **SWITCH_GENERAL, **later, "general_obj_types": objects}
+    general = {
+        **model.general, **SWITCH_GENERAL, **FLEX_PARSERS, **later,
+        "general_obj_types": objects, "flex_parser_protocols": protocols,
+    }  # fmt: skip
     return replace(
         model,
         general=MappingProxyType(general),

@@ -19,6 +19,7 @@ from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.packet_reformat import PacketReformat
+from emu.device.objects.eth.parser import Parser
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.eth.tir import Rqt, Tir, Tis
@@ -37,10 +38,11 @@ from emu.device.objects.queues.queue import QUEUE_NUMBERS, ReservedQpn
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.remains import Remains
 from emu.device.objects.table import Numbers, T, Table
+from emu.device.port.eth.tunnel import MPLS_PORT
 from emu.device.state.caps import Caps
 from emu.device.state.eswitch import Eswitch
 from layouts.enums import GeneralObject
-from layouts.eth_enums import VXLAN_PORTS, FlowTableType
+from layouts.eth_enums import FlexProtocol, FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.models import Model
@@ -166,19 +168,28 @@ class ObjectTables:
             kind: domain for kind, properties, domain in domains if properties.ft_support
         }
         """By flow_table_type; the types with ``ft_support``, without those of a switch."""
-        self.vxlan_ports = VXLAN_PORTS
-        """UDP ports behind which VXLAN is looked for."""
+        knows_mpls = self.caps.general.flex_parser_protocols & FlexProtocol.CW_MPLS_UDP
+        self.parser = Parser(mpls_port=MPLS_PORT if knows_mpls else 0)
+        """What the switch, flow tables and offloads look for in packets."""
         self.eswitch = Eswitch() if self.caps.general.eswitch_manager else None
         """The embedded switch that the function manages."""
+        self._look_for(self.parser)
 
     def look_for_vxlan(self, ports: frozenset[int]) -> None:
-        """Take packets to these UDP ports for VXLAN's: the switch, flow tables and offloads."""
-        self.vxlan_ports = ports
+        """Take packets to these UDP ports for VXLAN's."""
+        self._look_for(self.parser._replace(vxlan_ports=ports))
+
+    def look_for_geneve_option(self, header: bytes | None) -> None:
+        """Look for this option in Geneve's header (``Parser.geneve_option``)."""
+        self._look_for(self.parser._replace(geneve_option=header))
+
+    def _look_for(self, parser: Parser) -> None:
+        self.parser = parser
         domains = [*self.flow_domains.values()]
         if self.eswitch is not None:
             domains.append(self.eswitch.fdb)
         for domain in domains:
-            domain.vxlan_ports = ports
+            domain.parser = parser
             domain.flush()
 
     def flow_domain(self, table_type: int, vport: int = 0) -> FlowDomain | None:

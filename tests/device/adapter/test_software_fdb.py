@@ -10,19 +10,21 @@ from emu.device.models.software_steering import with_software_steering
 from emu.device.models.switching import with_switch
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.tunnel import GENEVE_PORT
 from emu.driver.ethernet.flow_fields import to_table, to_vport
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.frames import MACS, UDP, Packet
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import GeneralObject, Op, PortType
 from layouts.eth_enums import FlowTableType
+from layouts.steering.geneve_option import geneve_tlv_option
 from layouts.steering.sampler import sampler_obj
 
 UPLINK = 0xFFFF
 FDB = FlowTableType.FDB
-SOURCE, REGISTERS_1 = 0x0104, 0x0110
+SOURCE, REGISTERS_1, FLEX_PARSER_0 = 0x0104, 0x0110, 0x0111
 MODEL = with_switch(with_software_steering(LINKS["connectx6dx"][PortType.ETH]))
 FRAME = Packet().frame()
 DROP = icm_address(IcmKind.FDB_TX_DROP)
@@ -80,6 +82,26 @@ def test_by_source(fdb):
         entry(SOURCE, mask=mask, tag=b"\0\0\0\5", miss=drop, hit=fdb.to_cable),
     )
     assert fdb.passes(0) == []
+
+
+def test_by_an_option_of_geneve(fdb):
+    """The lookup type of flexible parsers 0 to 3, the first of which is the last of its dwords."""
+    mask, data = bytes(12) + b"\xff" * 4, b"\0\1\0\2"
+    drop = fdb.tables.place(entry(hit=DROP))
+    fdb.root(
+        entry(hit=fdb.from_cable),
+        entry(FLEX_PARSER_0, mask=mask, tag=bytes(12) + data, miss=drop, hit=fdb.to_cable),
+    )
+    option = b"\1\2\x80\1"
+    ports = b"\xc0\0" + GENEVE_PORT.to_bytes(2, "big")
+    geneve = b"\2\0\x65\x58\0\0\7\0" + option + data + FRAME
+    frame = Packet(protocol=UDP, ports=ports, payload=geneve).frame()
+    assert fdb.passes(0, frame) == [], "nobody looks for it"
+    shape = geneve_tlv_option.new(option_class=0x102, option_type=0x80, option_data_length=1)
+    kind = {"op_mod": GeneralObject.GENEVE_TLV_OPT}
+    fdb.driver.must(Op.CREATE_GENERAL_OBJECT, **kind, extra=bytes(shape))
+    assert fdb.passes(0, frame) == [(UPLINK, frame)]
+    assert fdb.passes(0, frame.replace(data, b"\0\1\0\3")) == []
 
 
 def test_several_by_a_table_of_firmwares(fdb):

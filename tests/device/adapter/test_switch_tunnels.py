@@ -238,10 +238,7 @@ def test_refused(switch):
 
     found = entry(to_vport(UPLINK), also=REFORMAT, beside={"packet_reformat_id": number + 1})
     assert found == Status.BAD_RES_ERR
-    packets = context(switch, OVER_4, ReformatType.L2_TO_L3_TUNNEL)
-    assert entry(to_vport(UPLINK), **reformat(packets)) == bad, "of tables of sending"
     long = {"beside": {"extended_destination": 1}}
-    assert entry(with_reformat(to_vport(UPLINK), packets), **long) == bad
     short = with_reformat(to_vport(UPLINK), number)[:8]
     assert entry(short) == bad, "no room for the number"
     assert entry(short, **long) == Status.BAD_INP_LEN_ERR

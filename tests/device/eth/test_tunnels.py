@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.models import LINKS
+from emu.device.objects.eth.parser import Parser
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.tunnel import cut, inner_of, insert_both
 from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
@@ -17,7 +18,7 @@ from layouts.enums import CqeOpcode, Op, Opcode, PortType, Status
 from layouts.eth_enums import EthChecksum
 
 INNER = EthChecksum.L3 | EthChecksum.L3_INNER | EthChecksum.L4_INNER
-PORTS = frozenset({VXLAN_PORT})
+PARSER = Parser()
 KINDS_AND_VERSIONS = [
     (kind, outer, inner) for kind in KINDS for outer in (4, 6) for inner in (4, 6)
 ]
@@ -47,7 +48,7 @@ def damaged(frame, inner_l3):
 class TestAlone:
     def test_inner_headers(self, kind, outer, inner, protocol):
         frame, inner_l3 = tunnelled(kind, outer, packet(inner, protocol))
-        found = inner_of(parse(frame), PORTS)
+        found = inner_of(parse(frame), PARSER)
         assert (found.l3, found.version, found.protocol) == (inner_l3, inner, protocol)
         assert found.l4 == inner_l3 + (20 if inner == 4 else 40)
         assert found.end == len(frame)
@@ -57,7 +58,7 @@ class TestAlone:
         wrong = damaged(right, inner_l3)
         assert wrong != right
         headers = parse(wrong)
-        assert insert_both(headers, inner_of(headers, PORTS), (True, False, True, True)) == right
+        assert insert_both(headers, inner_of(headers, PARSER), (True, False, True, True)) == right
 
     @pytest.mark.parametrize("mss", [100, 113, 300])
     def test_large_send(self, kind, outer, inner, protocol, mss):
@@ -65,7 +66,7 @@ class TestAlone:
         frame, inner_l3 = tunnelled(kind, outer, one)
         header = damaged(frame, inner_l3)[: len(frame) - 300]
         headers = parse(header, whole=False)
-        found = cut(header, one.payload, mss, headers, inner_of(headers, PORTS, whole=False))
+        found = cut(header, one.payload, mss, headers, inner_of(headers, PARSER, whole=False))
         assert found == segments(kind, outer, one, mss)
 
 
@@ -76,7 +77,7 @@ def test_outer_checksum_stays():
     whole = outer.frame()
     header = whole[: len(whole) - 100]
     headers = parse(header, whole=False)
-    found = cut(header, one.payload, 100, headers, inner_of(headers, PORTS, whole=False))
+    found = cut(header, one.payload, 100, headers, inner_of(headers, PARSER, whole=False))
     assert [frame[34:42] for frame in found] == [whole[34:42]] * 2
     for frame in found:
         udp = frame[34:]
@@ -88,35 +89,35 @@ def test_headers_cut_off():
     """GRE's optional words, which the frame ends before, are no headers of a packet inside."""
     frame = bytearray(tunnelled("gre", 4, packet(4, size=40))[0][:38])
     frame[34:38] = b"\x10\0\x08\0"
-    assert inner_of(parse(bytes(frame)), PORTS) is None
+    assert inner_of(parse(bytes(frame)), PARSER) is None
 
 
 def test_datagrams_that_look_like_a_tunnel():
     """To a port that is none's."""
     frame = bytearray(tunnelled("geneve", 4, packet(4, size=40))[0])
-    assert inner_of(parse(bytes(frame)), PORTS) is not None
+    assert inner_of(parse(bytes(frame)), PARSER) is not None
     frame[36:38] = b"\x17\xc2"
-    assert inner_of(parse(bytes(frame)), PORTS) is None
+    assert inner_of(parse(bytes(frame)), PARSER) is None
 
 
 @pytest.mark.parametrize("size", range(42, 50))
 def test_geneve_cut_off(size):
     frame = tunnelled("geneve", 4, packet(4, size=40))[0][:size]
-    assert inner_of(parse(frame, whole=False), PORTS, whole=False) is None
+    assert inner_of(parse(frame, whole=False), PARSER, whole=False) is None
 
 
 def test_something_else_inside():
     """Of a type that is neither IP's nor that of frames."""
     frame = bytearray(tunnelled("gre", 4, packet(4, size=40))[0])
     frame[36:38] = b"\x08\x06"
-    assert inner_of(parse(bytes(frame)), PORTS) is None
+    assert inner_of(parse(bytes(frame)), PARSER) is None
 
 
 @pytest.mark.parametrize("where", ["outside", "inside"])
 def test_large_sends_want_both_packets(where):
     frame, _ = tunnelled("vxlan", 4, packet(4, size=40))
     headers = parse(frame)
-    both = [headers, inner_of(headers, PORTS)]
+    both = [headers, inner_of(headers, PARSER)]
     both[where == "inside"] = parse(frame[:12] + b"\x08\x06" + bytes(28))
     with pytest.raises(FrameError, match="without an IP packet in one"):
         cut(frame[:-40], frame[-40:], 20, *both)
@@ -135,7 +136,7 @@ def test_broken_headers(kind, data):
         frame[min(at, size - 1)] = value
     for whole in (True, False):
         headers = parse(bytes(frame), whole=whole)
-        found = inner_of(headers, PORTS, whole)
+        found = inner_of(headers, PARSER, whole)
         if found is None:
             continue
         assert 14 <= found.l3 <= size
@@ -306,9 +307,9 @@ class TestPorts:
         """It adds VXLAN's own port, which is there already, and takes it away when it leaves."""
         assert self.add(driver, VXLAN_PORT) == Status.OK
         assert self.delete(driver, VXLAN_PORT) == Status.OK
-        assert hca.vxlan_ports == frozenset()
+        assert hca.parser.vxlan_ports == frozenset()
         driver.must(Op.TEARDOWN_HCA)
-        assert hca.vxlan_ports == {VXLAN_PORT}
+        assert hca.parser.vxlan_ports == {VXLAN_PORT}
 
     def test_no_more_than_there_are(self, driver, hca):
         most = hca.caps.ethernet.max_vxlan_udp_ports
@@ -316,7 +317,7 @@ class TestPorts:
             *[Status.OK] * (most - 1), Status.NO_RES_ERR,
         ]  # fmt: skip
         assert self.delete(driver, 9999) == Status.BAD_PARAM_ERR
-        assert len(hca.vxlan_ports) == most
+        assert len(hca.parser.vxlan_ports) == most
 
 
 @pytest.mark.parametrize("name", ["connectx4lx", "connectx5", "connectx7", "connectx7-vf"])

@@ -20,10 +20,11 @@ from emu.device.objects.eth.flow_meter import Metering
 from emu.device.objects.eth.match_definer import MatchDefiner
 from emu.device.objects.eth.modify_header import most
 from emu.device.objects.eth.packet_reformat import PacketReformat
+from emu.device.objects.eth.parser import PARSER
 from emu.device.objects.eth.reshape import Step
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
-from layouts.eth_enums import VXLAN_PORTS, FlowSource, FlowTableType
+from layouts.eth_enums import FlowSource, FlowTableType
 
 if TYPE_CHECKING:
     from layouts.steering.flow_group import QueryFlowGroupOut
@@ -434,8 +435,8 @@ class FlowDomain:
         """The parts among ``users`` that its entries have read since."""
         self.steps = 0
         """What packets have cost so far, in steps of a round."""
-        self.vxlan_ports = VXLAN_PORTS
-        """UDP ports behind which VXLAN is looked for."""
+        self.parser = PARSER
+        """What the device looks for in packets."""
 
     def flush(self) -> None:
         """Forget all decisions."""

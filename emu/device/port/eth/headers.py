@@ -13,7 +13,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from layouts.eth_enums import VXLAN_PORTS, FlowSource
+from emu.device.objects.eth.parser import PARSER
+from layouts.eth_enums import FlowSource
 
 UPLINK: Final = 0xFFFF
 """The number of the vPort that is the cable of the physical port (MLX5_VPORT_UPLINK)."""
@@ -71,8 +72,8 @@ class Headers:
     """What :func:`parse` found in a frame; offsets are in bytes from the frame's start."""
 
     __slots__ = (
-        "end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "sqn", "sums",
-        "version", "vxlan_ports",
+        "end", "ethertype", "fragment", "frame", "l3", "l4", "parser", "protocol", "sqn", "sums",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -106,12 +107,12 @@ class Headers:
         self.sums: tuple[int, bool, bool] | None = None
         """What there is to say of its checksums (``emu.device.port.eth.checksum.Received``), where
         whoever has made the packet knows it."""
-        self.vxlan_ports = VXLAN_PORTS
-        """UDP ports behind which the device that steers the frame looks for VXLAN."""
+        self.parser = PARSER
+        """Of the device that steers the frame."""
 
     def belong_with(self, other: Headers) -> None:
         """It is of the same packet on its way through a device: what only that device knows."""
-        self.sqn, self.vxlan_ports = other.sqn, other.vxlan_ports
+        self.sqn, self.parser = other.sqn, other.parser
 
     @property
     def tags(self) -> int:

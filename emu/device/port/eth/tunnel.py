@@ -1,19 +1,20 @@
 """Tunnels: where the headers of the packet inside a packet are, and how such packets are cut.
 
-The adapter finds the inner packet behind UDP by the port (VXLAN's, which the driver lists, and
-Geneve's), in GRE, and in IP itself. For other tunnels a send request says where it is (software
-parsing, SWP).
+The adapter finds the inner packet behind UDP by the port (VXLAN's, which the driver lists,
+Geneve's, and MPLS's where the function looks for it), in GRE, and in IP itself. For other tunnels a
+send request says where it is (software parsing, SWP).
 
-Sources: RFC 7348 (VXLAN), RFC 8926 (Geneve), RFC 2784 and 2890 (GRE), RFC 2003 and 4213 (IP in IP);
-core/en_tx.c: mlx5e_txwqe_build_eseg_csum, mlx5e_tx_get_gso_ihs; core/en/txrx.h: mlx5e_set_eseg_swp.
+Sources: RFC 7348 (VXLAN), RFC 8926 (Geneve), RFC 7510 (MPLS in UDP), RFC 2784 and 2890 (GRE),
+RFC 2003 and 4213 (IP in IP); core/en_tx.c: mlx5e_txwqe_build_eseg_csum, mlx5e_tx_get_gso_ihs;
+core/en/txrx.h: mlx5e_set_eseg_swp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from struct import Struct
 from typing import Final
 
+from emu.device.objects.eth.parser import Parser
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.headers import (
     ETH_IPV4,
@@ -32,11 +33,17 @@ IPIP: Final = 4
 IPV6_IN_IP: Final = 41
 """IP protocols: an IPv4 or an IPv6 packet."""
 
+MPLS_PORT: Final = 6635
+MOST_LABELS: Final = 5
+"""Of a packet's stack; one with more is not looked behind."""
+
 _TEB: Final = 0x6558
 """Ethertype: an Ethernet frame (transparent Ethernet bridging)."""
 _UDP_BYTES: Final = 8
 _VXLAN_BYTES: Final = 8
 _GENEVE_BYTES: Final = 8
+_BOTTOM_OF_STACK: Final = 1
+_IP_VERSIONS: Final = {4: ETH_IPV4, 6: ETH_IPV6}
 _GRE_BYTES: Final = 4
 _WORD: Final = 4
 _GENEVE_WORDS: Final = 0x3F
@@ -51,33 +58,33 @@ _FAKE_MACS: Final = bytes(12)
 _u16 = Struct(">H")
 
 
-def inner_of(headers: Headers, vxlan_ports: Collection[int], whole: bool = True) -> Headers | None:
+def inner_of(headers: Headers, parser: Parser, whole: bool = True) -> Headers | None:
     """The headers of the packet inside; their offsets count from the same frame's start.
 
     None when it is no tunnel that the adapter knows, or its headers are incomplete. ``whole`` as in
     :func:`parse`.
     """
-    payload = _payload(headers, vxlan_ports)
+    payload = _payload(headers, parser)
     return None if payload is None else _of_type(headers.frame, *payload, whole)
 
 
-def inner_frame_at(headers: Headers, vxlan_ports: Collection[int]) -> int:
+def inner_frame_at(headers: Headers, parser: Parser) -> int:
     """Where the Ethernet frame inside begins; 0 when it is no tunnel of frames."""
-    payload = _payload(headers, vxlan_ports)
+    payload = _payload(headers, parser)
     return payload[0] if payload is not None and payload[1] == _TEB else 0
 
 
-def inner_packet_at(headers: Headers, vxlan_ports: Collection[int]) -> int:
+def inner_packet_at(headers: Headers, parser: Parser) -> int:
     """Where the IP packet inside begins; 0 when it is no tunnel of IP packets."""
-    payload = _payload(headers, vxlan_ports)
+    payload = _payload(headers, parser)
     return payload[0] if payload is not None and payload[1] in (ETH_IPV4, ETH_IPV6) else 0
 
 
-def _payload(headers: Headers, vxlan_ports: Collection[int]) -> tuple[int, int] | None:
+def _payload(headers: Headers, parser: Parser) -> tuple[int, int] | None:
     """Where the tunnel's payload begins, and its Ethertype."""
     start, protocol = headers.l4, headers.protocol
     if protocol == UDP and start:
-        return _behind_udp(headers.frame, start, vxlan_ports)
+        return _behind_udp(headers.frame, start, parser)
     if protocol == GRE and start:
         return _behind_gre(headers.frame, start)
     if protocol in (IPIP, IPV6_IN_IP) and start:
@@ -85,15 +92,29 @@ def _payload(headers: Headers, vxlan_ports: Collection[int]) -> tuple[int, int] 
     return None
 
 
-def _behind_udp(frame: bytes, start: int, vxlan_ports: Collection[int]) -> tuple[int, int] | None:
+def _behind_udp(frame: bytes, start: int, parser: Parser) -> tuple[int, int] | None:
     (port,) = _u16.unpack_from(frame, start + 2)
     at = start + _UDP_BYTES
-    if port in vxlan_ports:
+    if port in parser.vxlan_ports:
         return at + _VXLAN_BYTES, _TEB
+    if parser.mpls_port and port == parser.mpls_port:
+        return _behind_labels(frame, at)
     if port != GENEVE_PORT or len(frame) < at + _GENEVE_BYTES:
         return None
     end = at + _GENEVE_BYTES + (frame[at] & _GENEVE_WORDS) * _WORD
     return end, _u16.unpack_from(frame, at + 2)[0]
+
+
+def _behind_labels(frame: bytes, at: int) -> tuple[int, int] | None:
+    """Behind the last label of a stack; what is there, its first four bits say (RFC 4928 3)."""
+    for place in range(at, at + MOST_LABELS * _WORD, _WORD):
+        if place + _WORD >= len(frame):
+            return None
+        if frame[place + 2] & _BOTTOM_OF_STACK:
+            end = place + _WORD
+            kind = _IP_VERSIONS.get(frame[end] >> 4)
+            return None if kind is None else (end, kind)
+    return None
 
 
 def _behind_gre(frame: bytes, start: int) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from emu.device.engine.eth.ste.dwords import register_a
 from emu.device.engine.eth.ste.parts import GRE, ICMP_OR_TCP, IP, L2, PARTS, ROCE, TUNNEL, inside
 from emu.device.engine.eth.steering.fields import FIELDS, source
 from emu.device.engine.eth.steering.match_field import Part, Read
+from emu.device.objects.eth.flex_parsers import GENEVE_OPTION, MPLS_OVER_UDP
 from emu.device.port.eth.headers import Headers, Marked
 from layouts.prm import Prm
 from layouts.steering import ste_match
@@ -100,6 +101,10 @@ _SOURCE: Final[dict[str, Read]] = {
     "source_gvmi": _gvmi,
     "source_qp": FIELDS["misc_parameters.source_sqn"].read,
 }
+_FLEX: Final[dict[str, Read]] = {
+    f"flex_parser_{GENEVE_OPTION}": FIELDS["misc_parameters_3.geneve_tlv_option_0_data"].read,
+    f"flex_parser_{MPLS_OVER_UDP}": FIELDS["misc_parameters_2.outer_first_mpls_over_udp"].read,
+}
 _GENERAL: Final[dict[str, Read]] = {"general_purpose_lookup_field": register_a}
 
 DEFINERS: Final[dict[int, Definer]] = {
@@ -122,6 +127,7 @@ DEFINERS: Final[dict[int, Definer]] = {
     0x010D: Definer(ste_match.ste_gre_v1, GRE, is_deep=True),
     0x000E: Definer(ste_match.ste_tunnel_header, TUNNEL, is_deep=True),
     0x010E: Definer(ste_match.ste_general_purpose, _GENERAL),
+    0x0111: Definer(ste_match.ste_flex_parser_0, _FLEX, is_deep=True),
     0x010F: Definer(ste_match.ste_register_0, _REGISTERS),
     0x0110: Definer(ste_match.ste_register_1, _REGISTERS),
 }

@@ -87,10 +87,10 @@ def _at(anchor: Anchor, headers_of: Callable[[], Headers]) -> int:
     if anchor is Anchor.IP:
         at = headers.l3 if headers.version else 0
     elif anchor is Anchor.INNER_MAC:
-        at = inner_frame_at(headers, headers.vxlan_ports)
+        at = inner_frame_at(headers, headers.parser)
     else:
-        at = inner_packet_at(headers, headers.vxlan_ports)
-        inner = inner_frame_at(headers, headers.vxlan_ports)
+        at = inner_packet_at(headers, headers.parser)
+        inner = inner_frame_at(headers, headers.parser)
         if inner and len(headers.frame) >= inner + ETHERNET_BYTES:
             at = inner + parse(headers.frame[inner:], whole=False).l3
     if not 0 < at < len(headers.frame):

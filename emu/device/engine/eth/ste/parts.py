@@ -64,13 +64,13 @@ def inside(read: Read) -> Read:
     """The same field of the packet inside a tunnel."""
 
     def inner(headers: Headers) -> int | None:
-        at = inner_frame_at(headers, headers.vxlan_ports)
+        at = inner_frame_at(headers, headers.parser)
         if at and len(headers.frame) >= at + ETHERNET_BYTES:
             try:
                 return read(parse(headers.frame[at:], whole=False))
             except FrameError:
                 return None
-        packet = inner_of(headers, headers.vxlan_ports, whole=False)
+        packet = inner_of(headers, headers.parser, whole=False)
         return None if packet is None else read(packet)
 
     return inner
@@ -212,7 +212,7 @@ def _tunnel(word: int) -> Read:
         if headers.protocol != UDP or not headers.l4:
             return None
         port = _number(headers.ports[2:], "big")
-        if port not in _TUNNEL_PORTS and port not in headers.vxlan_ports:
+        if port not in _TUNNEL_PORTS and port not in headers.parser.vxlan_ports:
             return None
         return _number(headers.frame[headers.l4 + at : headers.l4 + at + 4], "big")
 

@@ -75,7 +75,7 @@ def decide(
     ``domain.steps``. ``answers`` are what meters and samplers on its way have said so far: when
     there is one more, the decision is to ask it (``Decision.asks``), and nothing is counted.
     """
-    headers.vxlan_ports = domain.vxlan_ports
+    headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
         _forget_software(domain)
     key = _key(domain, headers, root, answers)

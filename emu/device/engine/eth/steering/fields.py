@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from emu.device.engine.eth.steering import icmp, inside
+from emu.device.engine.eth.steering import geneve_option, icmp, inside
 from emu.device.engine.eth.steering.match_field import MatchField, Read
 from emu.device.port.eth.headers import (
     ESP,
@@ -190,7 +190,7 @@ def _tunnel(headers: Headers) -> bytes:
 
 
 def _vxlan_vni(headers: Headers) -> int | None:
-    vxlan = _after_udp(headers, headers.vxlan_ports, 8)
+    vxlan = _after_udp(headers, headers.parser.vxlan_ports, 8)
     return _number(vxlan[4:7], "big") if vxlan and vxlan[0] & 8 else None
 
 
@@ -202,6 +202,12 @@ def _geneve(start: int, stop: int, mask: int) -> Read:
         return _number(geneve[start:stop], "big") & mask if geneve else None
 
     return read
+
+
+def _mpls_over_udp(headers: Headers) -> int | None:
+    """The first label's four bytes behind UDP (RFC 7510)."""
+    label = _after_udp(headers, (headers.parser.mpls_port,), 4)
+    return _number(label, "big") if label and headers.parser.mpls_port else None
 
 
 def _geneve_oam(headers: Headers) -> int | None:
@@ -350,6 +356,7 @@ REGISTERS: Final[dict[int, MatchField]] = {
 """What has been copied there decides packets by the entries that copy (``domain.add_entry``)."""
 
 _MISC_2: Final = {f"metadata_reg_c_{n}": field for n, field in enumerate(REGISTERS.values())}
+_MISC_2["outer_first_mpls_over_udp"] = MatchField(_mpls_over_udp, _mpls_over_udp)
 
 FIELDS: Final[dict[str, MatchField]] = {
     **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
@@ -357,6 +364,7 @@ FIELDS: Final[dict[str, MatchField]] = {
     **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
     **{f"misc_parameters_2.{name}": field for name, field in _MISC_2.items()},
     **{f"misc_parameters_3.{name}": field for name, field in icmp.FIELDS.items()},
+    **{f"misc_parameters_3.{name}": field for name, field in geneve_option.FIELDS.items()},
 }
 """All fields that can be matched, by their names in fte_match_param."""
 

@@ -26,7 +26,7 @@ _FOLLOWING: Final = (
 
 
 def _inside(headers: Headers) -> Headers | None:
-    return inner_of(headers, headers.vxlan_ports, whole=False)
+    return inner_of(headers, headers.parser, whole=False)
 
 
 def _kind(headers: Headers) -> Hashable:

@@ -89,7 +89,7 @@ def _entropy(headers: Headers) -> int:
 
 def _inner(headers: Headers) -> bytes:
     """The frame in a tunnel; empty when there is none."""
-    at = inner_frame_at(headers, headers.vxlan_ports)
+    at = inner_frame_at(headers, headers.parser)
     return headers.frame[at:] if at and len(headers.frame) >= at + ETHERNET_BYTES else b""
 
 
@@ -120,7 +120,7 @@ def _to_l2(data: bytes) -> Callable[[Headers], bytes]:
         )
 
     def change(headers: Headers) -> bytes:
-        at = inner_packet_at(headers, headers.vxlan_ports)
+        at = inner_packet_at(headers, headers.parser)
         if not 0 < at < len(headers.frame):
             raise FrameError("packet is in no tunnel of IP packets that could end")
         return data + headers.frame[at:]

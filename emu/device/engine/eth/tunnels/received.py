@@ -38,7 +38,7 @@ def about_inner(hca: Hca, outer: Headers, l3_ok: bool, l4_ok: bool, entry: bytes
 
     A checksum counts as right when those of both packets are, as far as they have one.
     """
-    inner = inner_of(outer, hca.vxlan_ports)
+    inner = inner_of(outer, hca.parser)
     if inner is None:
         return entry
     _, inner_l3, inner_l4 = verify(inner)

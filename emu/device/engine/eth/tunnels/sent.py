@@ -62,4 +62,4 @@ def _headers(
         if inner_l3:
             kind = ETH_IPV6 if swp_flags & _SWP_INNER_L3_IPV6 else ETH_IPV4
             return outer, parse_ip(data, inner_l3 * _SWP_WORD, kind, whole)
-    return outer, inner_of(outer, hca.vxlan_ports, whole)
+    return outer, inner_of(outer, hca.parser, whole)

@@ -1,0 +1,41 @@
+"""Options of Geneve that flow groups match: general objects.
+
+Source: core/lib/geneve.c: mlx5_geneve_tlv_option_create.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.errors import CmdError
+from emu.device.objects.eth.geneve_option import GeneveOption
+from layouts.enums import Status
+from layouts.steering.geneve_option import geneve_tlv_option
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from layouts.objects.general_object import CreateGeneralObjectIn
+
+
+def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+    """Let the parser look for an option; returns its number."""
+    if cmd.log_obj_range:
+        raise CmdError(Status.LIM_ERR, "one command makes one Geneve option")
+    given = b"".join(cmd.object)[: geneve_tlv_option.size].ljust(geneve_tlv_option.size, b"\0")
+    obj = geneve_tlv_option.view(given)
+    most = int(hca.caps.general.max_geneve_tlv_option_data_len)
+    if not 1 <= obj.option_data_length <= most:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "option_data_length above max_geneve_tlv_option_data_len, or 0",
+            f"{obj.option_data_length}",
+        )  # fmt: skip
+    option = GeneveOption(obj.option_class, obj.option_type, obj.option_data_length)
+    number = hca.objects[GeneveOption].add(option)
+    hca.look_for_geneve_option(option.header)
+    return number
+
+
+def destroy(hca: Hca, number: int) -> None:
+    """The parser looks for no option."""
+    hca.objects[GeneveOption].remove(number)
+    hca.look_for_geneve_option(None)

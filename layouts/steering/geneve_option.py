@@ -1,0 +1,18 @@
+"""Options of Geneve's header that a device's parser looks for: general objects.
+
+Names and widths: mlx5_ifc.h of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, rsvd
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+geneve_tlv_option = Prm(
+    "geneve_tlv_option",
+    "modify_field_select" / bits(64), rsvd(24), "geneve_option_fte_index" / bits(8),
+    "option_class" / bits(16), "option_type" / bits(8), rsvd(3), "option_data_length" / bits(5),
+    rsvd(384),
+)
