@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.port.ib import pma, sma
-from emu.device.port.ib.port import IbPort
+from emu.device.engine.ud import smp
+from emu.device.port.ib import pma
 from layouts.enums import Op
 from layouts.wire import mad as layout
 from layouts.wire.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
 def mad_ifc(hca: Hca, cmd: layout.MadIfcIn, out: layout.MadIfcOut) -> None:
     """Return the agent's answer; when it refuses, its status is in the answer, as on the wire."""
-    out.response_mad_packet = _answer(hca.ib, cmd.mad)
+    out.response_mad_packet = _answer(hca, cmd.mad)
 
 
-def _answer(port: IbPort, mad: bytes) -> bytes:
+def _answer(hca: Hca, mad: bytes) -> bytes:
     mgmt_class = pma_mad.view(mad).mad_hdr.mgmt_class
     if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
-        return sma.answer(port, mad)
-    answer = pma.answer(port, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
+        return smp.answer(hca, mad) or _unsupported(mad)
+    answer = pma.answer(hca.ib, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
     return answer or _unsupported(mad)
 
 

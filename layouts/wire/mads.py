@@ -195,7 +195,16 @@ sm_info = Prm(
     "sm_state" / bits(4),
 )
 
+link_notice = Prm(
+    "link_notice",
+    "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
+    "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
+    "lid" / bits(16), rsvd(416),
+)
+
 linear_forw_table = Prm("linear_forw_table", "port" / array(64, bits(8)))
+
+mcast_forw_table = Prm("mcast_forw_table", "port_mask" / array(32, bits(16)))
 
 guid_info = Prm("guid_info", "guid" / array(8, bits(64)))
 

@@ -260,10 +260,27 @@ class SmInfo(View):
 
 sm_info: Prm[SmInfo]
 
+class LinkNotice(View):
+    is_generic: int
+    trap_type: int
+    producer_type: int
+    trap_num: int
+    issuer_lid: int
+    toggle: int
+    count: int
+    lid: int
+
+link_notice: Prm[LinkNotice]
+
 class LinearForwTable(View):
     port: Items[int]
 
 linear_forw_table: Prm[LinearForwTable]
+
+class McastForwTable(View):
+    port_mask: Items[int]
+
+mcast_forw_table: Prm[McastForwTable]
 
 class GuidInfo(View):
     guid: Items[int]

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.ud import datagram as ud
+from emu.device.engine.ud import smp as own_smps
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib import pma, sma
@@ -23,7 +24,6 @@ from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
     from emu.device.port.base import Link
-    from emu.device.port.ib.port import IbPort
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
     pair here is attached to. It waits, with a copy of its bytes, when others before it wait or the
     round has done enough. Nothing raises here.
     """
-    if not hca.link.is_up:
+    if not _is_open(hca, packet):
         return
     if hca.arrivals.is_free:
         contain(hca, partial(_take, hca, packet, origin, is_looped))
@@ -52,7 +52,7 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
 
 
 def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
-    if not hca.link.is_up:
+    if not _is_open(hca, packet):
         return
     if packet.to.gid is not None and (why := hca.link.misrouted(origin.gid, packet.to.gid)):
         _count(hca.link, packet, is_looped)
@@ -100,9 +100,16 @@ def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> 
 
 def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
     """Put a datagram on the wire, unless the link is down."""
-    if hca.link.is_up:
+    if _is_open(hca, packet):
         hca.link.count_sent(1, packet.octets, multicast=packet.is_multicast)
         hca.wire.datagram(hca, packet, origin)
+
+
+def _is_open(hca: Hca, packet: Datagram) -> bool:
+    """Whether the port takes it: an SMP needs a link, but no manager before it (IBTA 7.2.7)."""
+    if hca.link.is_up:
+        return True
+    return packet.to.qpn == QP0 and hca.model.port_type is _IB and hca.ib.has_link
 
 
 def _receiver(hca: Hca, qpn: int) -> Qp | None:
@@ -122,7 +129,7 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     if hca.model.port_type is not _IB or packet.length != MAD_BYTES:
         return False  # with RoCE mlx5_ib responds by itself (hw/mad.c: process_pma_cmd)
     qpn = packet.to.qpn
-    answer = _AGENTS[qpn](hca.ib, b"".join(packet.data), origin)
+    answer = _AGENTS[qpn](hca, b"".join(packet.data), origin)
     if answer is None:
         return False
     to = answer_to(packet.to, origin)
@@ -131,16 +138,17 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     return True
 
 
-def _subnet_management(port: IbPort, mad: bytes, origin: Origin) -> bytes | None:
+def _subnet_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
     """SMPs have no keys; they have a lane of their own, which only QP0 sends on (IBTA 13.5.1)."""
-    return sma.answer_at_qp0(port, mad) if origin.qpn == QP0 else None
+    taken = sma.taken_at_qp0(mad) if origin.qpn == QP0 else None
+    return None if taken is None else own_smps.answer(hca, taken)
 
 
-def _performance_management(port: IbPort, mad: bytes, origin: Origin) -> bytes | None:
-    if not may_manage(port, origin):
+def _performance_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
+    if not may_manage(hca.ib, origin):
         return None
     is_for_us = pma_mad.view(mad).mad_hdr.mgmt_class == MgmtClass.PERF_MGMT
-    return pma.answer(port, mad) if is_for_us else None
+    return pma.answer(hca.ib, mad) if is_for_us else None
 
 
 _AGENTS: Final = {QP0: _subnet_management, QP1: _performance_management}

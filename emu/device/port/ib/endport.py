@@ -84,6 +84,7 @@ class EndPort:
     phys_state: PhysState = PhysState.LINK_UP
     cap_mask: int = 0
     sm_lid: int = SM_LID
+    gid_prefix: int = LINK_LOCAL_PREFIX
     subnet_timeout: int = 18
     device_id: int = 0
     node_type: NodeType = NodeType.CHANNEL_ADAPTER
@@ -96,7 +97,7 @@ class EndPort:
     @property
     def gid(self) -> bytes:
         """The port's first GID: the subnet's prefix and its GUID."""
-        return LINK_LOCAL_PREFIX.to_bytes(8, "big") + self.port_guid.to_bytes(8, "big")
+        return self.gid_prefix.to_bytes(8, "big") + self.port_guid.to_bytes(8, "big")
 
     @property
     def mtu_code(self) -> int:
@@ -127,7 +128,7 @@ class EndPort:
         speed = _QDR if extended else min(self.speed, _QDR)
         cap_mask = self.cap_mask | (_EXTENDED_SPEEDS_SUP | _CAP_MASK2_SUP if extended else 0)
         info = port_info.new(
-            gid_prefix=LINK_LOCAL_PREFIX, lid=self.lid, sm_lid=self.sm_lid, cap_mask=cap_mask,
+            gid_prefix=self.gid_prefix, lid=self.lid, sm_lid=self.sm_lid, cap_mask=cap_mask,
             local_port_num=self.port_num, link_width_enabled=_up_to(width),
             link_width_supported=_up_to(width), link_width_active=width,
             link_speed_supported=_up_to(speed), port_state=self.state,
@@ -157,6 +158,7 @@ def end_port(port: IbPort) -> EndPort:
         phys_state=port.phys_state,
         cap_mask=port.cap_mask1,
         sm_lid=port.sm_lid,
+        gid_prefix=port.gid_prefix,
         subnet_timeout=port.subnet_timeout,
         device_id=port.device_id,
         pkey_violations=port.pkey_violations,

@@ -12,6 +12,7 @@ from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.counts import Traffic
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.device.port.ib.framing import Route, grh_of, parse
+from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.packet import GlobalHeader, Packet
 from emu.device.port.recovery import LossRecovery
 from layouts.enums import CapMask1, PhysState, PortState, Status
@@ -90,9 +91,13 @@ class IbPort:
     has_cable: bool = True
     """Whether the cable is plugged in."""
     is_up: bool = True
-    """Whether the physical link is there: both. Each message asks."""
+    """Whether packets pass: the physical link is there, and a manager of the subnet, if there is
+    one that sets up the port, has made it active. Each message asks."""
+    managed: ManagedPort | None = None
+    """What such a manager has set; None where the fabric itself sets up its ports."""
     lid: int = 1
     sm_lid: int = SM_LID
+    gid_prefix: int = LINK_LOCAL_PREFIX
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     dropped: Counter[str] = field(default_factory=Counter)
@@ -131,9 +136,14 @@ class IbPort:
     @property
     def phys_state(self) -> PhysState:
         """The state of the physical link."""
-        if not self.admin_up:
+        if not self.admin_up or (self.managed is not None and self.managed.is_disabled):
             return PhysState.DISABLED
         return PhysState.LINK_UP if self.has_cable else PhysState.POLLING
+
+    @property
+    def has_link(self) -> bool:
+        """Whether the physical link is there, on which subnet management packets pass."""
+        return self.phys_state is PhysState.LINK_UP
 
     def set_link(self, *, up: bool) -> None:
         """Plug the cable in, or pull it."""
@@ -147,10 +157,27 @@ class IbPort:
 
     def _follow(self) -> None:
         """With a link the subnet manager sets up the port."""
-        was_up, self.is_up = self.is_up, self.admin_up and self.has_cable
-        if was_up and not self.is_up:
+        had_link, has_link = self.state is not PortState.DOWN, self.has_link
+        if had_link and not has_link:
             self.link_downed += 1
-        self.state = PortState.ACTIVE if self.is_up else PortState.DOWN
+        if self.managed is None:
+            self.is_up = has_link
+            self.state = PortState.ACTIVE if has_link else PortState.DOWN
+        else:
+            self.managed.connect(has_link=has_link)
+            self.settle(self.managed)
+
+    def settle(self, managed: ManagedPort) -> None:
+        """Be what a manager of the subnet has set, from now on."""
+        info = managed.info
+        self.managed = managed
+        self.lid, self.sm_lid, self.gid_prefix = info.lid, info.sm_lid, info.gid_prefix
+        self.subnet_timeout = info.subnet_timeout
+        self.pkey_violations, self.qkey_violations = info.pkey_violations, info.qkey_violations
+        self.state = PortState(info.port_state)
+        self.is_up = self.state is PortState.ACTIVE
+        if self.pkeys != managed.pkeys:
+            self.pkeys = managed.pkeys
 
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
@@ -363,7 +390,7 @@ class IbPort:
         config_non_roce_gid_cache), so the unused ones need it as well.
         """
         guid = self.guid if index == 0 else 0
-        return LINK_LOCAL_PREFIX.to_bytes(8, "big") + guid.to_bytes(8, "big")
+        return self.gid_prefix.to_bytes(8, "big") + guid.to_bytes(8, "big")
 
     def pkey(self, index: int) -> int:
         """Entry of the P_Key table, 0 where it is empty."""

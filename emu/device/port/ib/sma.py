@@ -100,8 +100,8 @@ def answer(port: IbPort, data: bytes) -> bytes:
     return respond(_ATTRIBUTES, end_port(port), data)
 
 
-def answer_at_qp0(port: IbPort, data: bytes) -> bytes | None:
-    """The response to an SMP that comes from the subnet; None when it is for QP0.
+def taken_at_qp0(data: bytes) -> bytes | None:
+    """An SMP from the subnet as the agent answers it; None when it is for QP0.
 
     The port is the end of a directed route (C14-9:3, C14-13:1). QP0 gets SMInfo, which is for a
     subnet manager there (hw/mad.c:process_mad leaves it alone as well), and responses.
@@ -112,7 +112,7 @@ def answer_at_qp0(port: IbPort, data: bytes) -> bytes | None:
         return None
     if mad.mgmt_class == DIRECTED and not arrived(mad, port_num=1):
         return None
-    return answer(port, bytes(mad))
+    return bytes(mad)
 
 
 def is_smp(data: bytes) -> bool:

@@ -1,0 +1,66 @@
+"""SMPs for a function's own port, and the events by which its driver hears what they have set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine.events import eq as eq_engine
+from emu.device.port.ib import managed_sma, sma
+from layouts.enums import EventType, PortChange, PortState
+from layouts.rings.eqe import eqe_port_state
+from layouts.wire.mads import Method, SmpAttr, port_info, smp
+
+if TYPE_CHECKING:
+    from emu.device.port.ib.port import IbPort
+    from emu.device.state.hca import Hca
+
+_Seen = tuple[PortState, tuple[int, int, int], tuple[int, ...]]
+_STATES: Final = {
+    PortState.DOWN: PortChange.DOWN,
+    PortState.INIT: PortChange.INITIALIZED,
+    PortState.ACTIVE: PortChange.ACTIVE,
+}
+
+
+def answer(hca: Hca, data: bytes) -> bytes | None:
+    """What the port's agent answers; None when a wrong M_Key forbids an answer."""
+    port = hca.ib
+    if port.managed is None:
+        return sma.answer(port, data)
+    before = _seen(port)
+    answered = managed_sma.answer(port, data)
+    follow(hca, before, reregister=answered is not None and _asks_to_reregister(data))
+    return answered
+
+
+def _seen(port: IbPort) -> _Seen:
+    return port.state, (port.lid, port.sm_lid, port.gid_prefix), port.pkeys
+
+
+def follow(hca: Hca, before: _Seen, *, reregister: bool = False) -> None:
+    """Tell the driver and the wire what of the port is not as it was before."""
+    state, addresses, pkeys = before
+    port = hca.ib
+    changes = []
+    if addresses != (port.lid, port.sm_lid, port.gid_prefix):
+        changes.append(PortChange.LID)
+    if addresses[2] != port.gid_prefix:
+        changes.append(PortChange.GUID)
+    if pkeys != port.pkeys:
+        changes.append(PortChange.PKEY)
+    if state is not port.state and port.state in _STATES:
+        changes.append(_STATES[port.state])
+    if reregister:
+        changes.append(PortChange.CLIENT_REREG)
+    for change in changes:
+        data = eqe_port_state.new(port={"port_num": 1})
+        eq_engine.raise_event(hca, EventType.PORT_CHANGE, bytes(data), change)
+    if changes:
+        hca.wire.port_changed(hca)
+
+
+def _asks_to_reregister(data: bytes) -> bool:
+    mad = smp.view(data)
+    if (mad.method, mad.attr_id) != (Method.SET, SmpAttr.PORT_INFO):
+        return False
+    return bool(port_info.view(mad.data).client_reregister)

@@ -1,0 +1,189 @@
+"""What a subnet manager sets of a port: PortInfo, P_Keys, virtual lanes.
+
+Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5.6 (PortInfo: which values are valid), 14.2.5.7 to
+14.2.5.9 (P_KeyTable, SLtoVLMappingTable, VLArbitrationTable). A function's port has such a record
+while a manager of the subnet sets it up, and each port of a simulated node has one. M_Keys have no
+lease: a key stays until it is set again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from layouts.enums import PhysState, PortState
+from layouts.wire.bth import MULTICAST_LID
+from layouts.wire.mads import pkey_table, port_info
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import PortInfo
+
+PKEYS_OF_A_BLOCK: Final = 32
+ARBITRATION_BLOCKS: Final = (1, 2, 3, 4)
+"""The low priorities' two halves, then the high ones' (IBTA 14.2.5.9)."""
+DATA_BYTES: Final = 64
+SL_TO_VL_BYTES: Final = 8
+_VLS: Final = 8
+_SLS: Final = 16
+_ALL_SPEEDS: Final = 0xF
+_ALL_EXTENDED_SPEEDS: Final = 0x1F
+_ALL_WIDTHS: Final = 0xFF
+_HIDES_MKEY: Final = 1
+_GUARDS_READS: Final = 2
+_MOST_VIOLATIONS: Final = 0xFFFF
+
+KEPT: Final = (
+    "mkey", "gid_prefix", "lid", "sm_lid", "mkey_lease_period", "mkey_protect_bits", "lmc",
+    "link_down_default_state", "neighbor_mtu", "master_sm_sl", "operational_vls", "vl_high_limit",
+    "vl_stall_count", "hoq_life", "partition_enforcement_inbound",
+    "partition_enforcement_outbound", "filter_raw_inbound", "filter_raw_outbound",
+    "mkey_violations", "pkey_violations", "qkey_violations", "subnet_timeout", "local_phy_errors",
+    "overrun_errors",
+)  # fmt: skip
+"""The fields of PortInfo that a manager sets and that mean nothing else than their value."""
+
+
+def _lanes() -> bytes:
+    """Four bits for each service level: they share the lanes in turn."""
+    return bytes(sl % _VLS << 4 | (sl + 1) % _VLS for sl in range(0, _SLS, 2))
+
+
+SL_TO_VL: Final = _lanes()
+"""SLtoVLMappingTable of a port for which nobody has set one."""
+
+
+class ManagedPort:
+    """A port as its manager has set it."""
+
+    def __init__(self, info: PortInfo, pkeys: tuple[int, ...], pkey_entries: int) -> None:
+        """``info`` is its PortInfo; ``pkey_entries`` the size of its P_Key table."""
+        self.info = info
+        self.pkeys = pkeys
+        self._pkey_entries = pkey_entries
+        self.sl_to_vl: dict[int, bytes] = {}
+        """By the port that a packet has come in by; channel adapters have 0 alone."""
+        self.arbitration: dict[int, bytes] = {}
+        """VLArbitrationTable, by block."""
+
+    @property
+    def state(self) -> PortState:
+        """Its logical state."""
+        return PortState(self.info.port_state)
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether a manager has disabled its link."""
+        return self.info.port_physical_state == PhysState.DISABLED
+
+    def connect(self, *, has_link: bool) -> None:
+        """Its link has come or gone: a manager has to bring the port up (IBTA 7.2.7)."""
+        info = self.info
+        if not has_link:
+            info.port_state = PortState.DOWN
+            if info.port_physical_state != PhysState.DISABLED:
+                info.port_physical_state = PhysState.POLLING
+        elif info.port_state == PortState.DOWN:
+            info.port_state, info.port_physical_state = PortState.INIT, PhysState.LINK_UP
+
+    def may(self, mkey: int, *, is_set: bool) -> bool:
+        """Whether a request with this M_Key may be answered; a wrong one is counted (14.2.4.1)."""
+        own = self.info.mkey
+        if own in (0, mkey) or not (is_set or self.info.mkey_protect_bits >= _GUARDS_READS):
+            return True
+        self.info.mkey_violations = min(self.info.mkey_violations + 1, _MOST_VIOLATIONS)
+        return False
+
+    def told(self, mkey: int) -> bytes:
+        """PortInfo as a requester with this M_Key sees it: the key itself may be hidden."""
+        if mkey == self.info.mkey or self.info.mkey_protect_bits < _HIDES_MKEY:
+            return bytes(self.info)
+        shown = port_info.view(bytearray(bytes(self.info)))
+        shown.mkey = 0
+        return bytes(shown)
+
+    def set_info(self, given: PortInfo, *, is_end: bool = True) -> str:
+        """Take a PortInfo; returns what is wrong with it, and then nothing has changed.
+
+        ``is_end``: the port has LIDs, as all have but a switch's external ones.
+        """
+        if wrong := self._wrong(given, is_end=is_end):
+            return wrong
+        info = self.info
+        for name in KEPT:
+            setattr(info, name, getattr(given, name))
+        if not is_end:
+            info.lid = info.sm_lid = info.lmc = 0
+        _choose(info, given, "link_width", _ALL_WIDTHS)
+        _choose(info, given, "link_speed", _ALL_SPEEDS)
+        _choose(info, given, "link_speed_ext", _ALL_EXTENDED_SPEEDS)
+        if given.port_physical_state:
+            self._train(PhysState(given.port_physical_state))
+        elif given.port_state == PortState.DOWN:
+            self._train(PhysState.POLLING)
+        elif given.port_state:
+            info.port_state = given.port_state
+        return ""
+
+    def _train(self, state: PhysState) -> None:
+        """The link goes down; whether it trains again is the cable's matter."""
+        self.info.port_state, self.info.port_physical_state = PortState.DOWN, state
+
+    def _wrong(self, given: PortInfo, *, is_end: bool) -> str:
+        info = self.info
+        if is_end:
+            is_early = info.port_state <= PortState.INIT
+            if not (given.lid or is_early) or given.lid >= MULTICAST_LID:
+                return "no unicast LID"
+            if not (given.sm_lid or is_early) or given.sm_lid >= MULTICAST_LID:
+                return "no unicast LID of a manager"
+        if not 1 <= given.neighbor_mtu <= info.mtu_cap:
+            return "MTU"
+        if given.operational_vls > info.vl_cap:
+            return "more virtual lanes than there are"
+        for kind, every in (("link_width", _ALL_WIDTHS), ("link_speed", _ALL_SPEEDS)):
+            wanted, there = getattr(given, f"{kind}_enabled"), getattr(info, f"{kind}_supported")
+            if wanted != every and wanted & ~there:
+                return f"{kind} that there is not"
+        return _wrong_states(info.port_state, given.port_state, given.port_physical_state)
+
+    def pkey_block(self, block: int) -> bytes | None:
+        """A block of the P_Key table; None where there is none."""
+        if block * PKEYS_OF_A_BLOCK >= self._pkey_entries:
+            return None
+        first = block * PKEYS_OF_A_BLOCK
+        keys = list(self.pkeys[first : first + PKEYS_OF_A_BLOCK])
+        return bytes(pkey_table.new(pkey=keys + [0] * (PKEYS_OF_A_BLOCK - len(keys))))
+
+    def set_pkeys(self, block: int, data: bytes) -> bool:
+        """Write a block; False where there is none."""
+        if block * PKEYS_OF_A_BLOCK >= self._pkey_entries:
+            return False
+        first = block * PKEYS_OF_A_BLOCK
+        keys = [*self.pkeys, *[0] * (self._pkey_entries - len(self.pkeys))]
+        keys[first : first + PKEYS_OF_A_BLOCK] = list(pkey_table.view(data).pkey)
+        while keys and not keys[-1]:
+            keys.pop()
+        self.pkeys = tuple(keys)
+        return True
+
+
+def _choose(info: PortInfo, given: PortInfo, kind: str, every: int) -> None:
+    """What is enabled: 0 leaves it, all ones mean all that is supported."""
+    wanted = getattr(given, f"{kind}_enabled")
+    if wanted:
+        chosen = getattr(info, f"{kind}_supported") if wanted == every else wanted
+        setattr(info, f"{kind}_enabled", chosen)
+
+
+def _wrong_states(now: int, state: int, physical: int) -> str:
+    """A port goes from INIT to ARMED to ACTIVE; links only to Polling and Disabled (14.2.5.6)."""
+    if physical not in (0, PhysState.POLLING, PhysState.DISABLED):
+        return "physical state that cannot be set"
+    if state in (PortState.NOP, PortState.DOWN):
+        return ""
+    if physical:
+        return "both states at once"
+    if state == PortState.ARMED and now in (PortState.INIT, PortState.ARMED):
+        return ""
+    if state == PortState.ACTIVE and now in (PortState.ARMED, PortState.ACTIVE):
+        return ""
+    return "state that does not follow"

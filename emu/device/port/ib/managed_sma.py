@@ -1,0 +1,163 @@
+"""The agent of a port that a manager of the subnet sets up: SMPs that get, and that set.
+
+Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5 (attributes). ``sma`` is the agent of ports that the
+fabric sets up itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from emu.device.port.ib import sma
+from emu.device.port.ib.endport import end_port
+from emu.device.port.ib.managed import (
+    ARBITRATION_BLOCKS,
+    DATA_BYTES,
+    KEPT,
+    SL_TO_VL,
+    SL_TO_VL_BYTES,
+    ManagedPort,
+)
+from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, IbPort
+from layouts.wire.mads import (
+    BASE_VERSION,
+    DIRECTION,
+    RESPONSE,
+    MadStatus,
+    Method,
+    SmpAttr,
+    port_info,
+    smp,
+)
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import Smp
+
+EXTENDED_SPEEDS: Final = 1 << 31
+"""In the modifier of PortInfo: the manager knows extended speeds (14.2.5.6), as we all do."""
+
+NodeT = TypeVar("NodeT")
+Handler = Callable[[NodeT, "Smp"], bytes | None]
+"""Does what an SMP asks for; returns the attribute's value, None for an invalid request."""
+
+
+def respond(handlers: Mapping[int, Handler[NodeT]], node: NodeT, data: bytes) -> bytes:
+    """The response to a request whose M_Key has been checked."""
+    mad = smp.view(bytearray(data))
+    status, value = _act(handlers, node, mad)
+    if value is not None:
+        mad.data = value.ljust(DATA_BYTES, b"\0")
+    mad.status = status | mad.status & DIRECTION
+    mad.method = Method.GET | RESPONSE
+    return bytes(mad)
+
+
+def _act(
+    handlers: Mapping[int, Handler[NodeT]], node: NodeT, mad: Smp
+) -> tuple[MadStatus, bytes | None]:
+    if (mad.base_version, mad.class_version) != (BASE_VERSION, sma.CLASS_VERSION):
+        return MadStatus.BAD_VERSION, None
+    handler = handlers.get(mad.attr_id)
+    if handler is None or (mad.method == Method.SET and mad.attr_id in READ_ONLY):
+        return MadStatus.UNSUPPORTED_METHOD_ATTRIB, None
+    value = handler(node, mad)
+    return (MadStatus.SUCCESS if value is not None else MadStatus.INVALID_ATTRIB_VALUE), value
+
+
+READ_ONLY: Final = frozenset(
+    {SmpAttr.NODE_DESC, SmpAttr.NODE_INFO, SmpAttr.GUID_INFO, SmpAttr.EXTENDED_PORT_INFO}
+)
+
+
+def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes | None:
+    """PortInfo; what a Set asks to be told at once (ClientReregister) is in its response."""
+    if mad.method != Method.SET:
+        return port.told(mad.mkey)
+    given = port_info.view(mad.data)
+    if port.set_info(given, is_end=is_end):
+        return None
+    shown = port_info.view(bytearray(port.told(port.info.mkey)))
+    shown.client_reregister = given.client_reregister
+    return bytes(shown)
+
+
+def pkeys_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
+    """A block of the P_Key table."""
+    if mad.method == Method.SET and not port.set_pkeys(block, mad.data):
+        return None
+    return port.pkey_block(block)
+
+
+def sl_to_vl_of(port: ManagedPort, mad: Smp, entry: int) -> bytes:
+    """SLtoVLMappingTable of what comes in by a port and goes out by this one."""
+    if mad.method == Method.SET:
+        port.sl_to_vl[entry] = mad.data[:SL_TO_VL_BYTES]
+    return port.sl_to_vl.get(entry, SL_TO_VL)
+
+
+def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
+    """A block of VLArbitrationTable."""
+    if block not in ARBITRATION_BLOCKS:
+        return None
+    if mad.method == Method.SET:
+        port.arbitration[block] = mad.data
+    return port.arbitration.get(block, b"")
+
+
+def _managed(port: IbPort) -> ManagedPort:
+    """The record of a function's port, with what the port itself knows better."""
+    managed = port.managed
+    assert managed is not None
+    now = port_info.view(bytearray(end_port(port).port_info()))
+    for name in KEPT:
+        if name not in ("pkey_violations", "qkey_violations"):
+            setattr(now, name, getattr(managed.info, name))
+    now.link_width_enabled = managed.info.link_width_enabled
+    managed.info = now
+    return managed
+
+
+def _port_info(port: IbPort, mad: Smp) -> bytes | None:
+    """PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
+    number = mad.attr_mod & ~EXTENDED_SPEEDS
+    return port_info_of(_managed(port), mad) if number in (0, 1) else None
+
+
+def _fixed(fill: Callable[..., bytes | None]) -> Handler[IbPort]:
+    return lambda port, mad: fill(end_port(port), mad.attr_mod)
+
+
+_HANDLERS: Final[Mapping[int, Handler[IbPort]]] = {
+    SmpAttr.NODE_DESC: _fixed(sma.node_description),
+    SmpAttr.NODE_INFO: _fixed(sma.node_info),
+    SmpAttr.GUID_INFO: _fixed(sma.guids),
+    SmpAttr.EXTENDED_PORT_INFO: lambda _port, mad: b"" if mad.attr_mod in (0, 1) else None,
+    SmpAttr.PORT_INFO: _port_info,
+    SmpAttr.PKEY_TABLE: lambda port, mad: pkeys_of(_managed(port), mad, mad.attr_mod),
+    SmpAttr.SL_TO_VL_TABLE: lambda port, mad: sl_to_vl_of(_managed(port), mad, 0),
+    SmpAttr.VL_ARB_TABLE: lambda port, mad: arbitration_of(_managed(port), mad, mad.attr_mod >> 16),
+}
+
+
+def begin(port: IbPort) -> None:
+    """From now on a manager of the subnet sets up the port, which has no LID until then."""
+    info = port_info.view(bytearray(end_port(port).port_info()))
+    info.assign({"lid": 0, "sm_lid": 0, "port_state": 1})
+    managed = ManagedPort(info, port.pkeys, PKEY_TABLE_ENTRIES)
+    managed.connect(has_link=port.has_link)
+    port.settle(managed)
+
+
+def answer(port: IbPort, data: bytes) -> bytes | None:
+    """The response to an SMP for a function's port, which then is as the SMP has set it.
+
+    None when its M_Key is wrong: then nobody is told anything (IBTA 14.2.4.1).
+    """
+    mad = smp.view(data)
+    managed = _managed(port)
+    if not managed.may(mad.mkey, is_set=mad.method == Method.SET):
+        return None
+    answered = respond(_HANDLERS, port, data)
+    port.settle(managed)
+    return answered
