@@ -215,6 +215,16 @@ class GuestOptions:
         tables=OF_SERVER,
         is_for_server=True,
     )
+    subnet: Path | None = option(
+        None,
+        flag="subnet",
+        kind=File(),
+        help="Plug the InfiniBand functions into the subnet of this file, as ibnetdiscover prints "
+        "one; its manager (opensm) is in the guest.",
+        tables=OF_SERVER,
+        is_for_server=True,
+        wrong=lambda o: "is for one guest, without fabric" if o.subnet and o.fabric else "",
+    )
     nets: tuple[str, ...] = option(
         (),
         flag="net",

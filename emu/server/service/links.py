@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from emu.device.function.function import Function
 from emu.device.ports import Clock
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.ib.local import LocalFabric
+from emu.server.net.ib.local import Wired
 from emu.server.net.link.direction import LinkDirection
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Cabling:
     """What the functions of a server are plugged into."""
 
     clock: Clock
-    fabric: LocalFabric
+    fabric: Wired
     ports: Sequence[FunctionPort | None] = ()
     """Those of functions with Ethernet; None for the others."""
 
@@ -76,11 +76,11 @@ class Links:
             return
         fabric = self._cabling.fabric
         links = fabric.tx_links if way == TX else fabric.rx_links
-        lid = self._functions[index].hca.ib.lid
+        key = fabric.key_of(self._functions[index].hca)
         if direction is None:
-            links.pop(lid, None)
+            links.pop(key, None)
         else:
-            links[lid] = direction
+            links[key] = direction
 
     def listing(self) -> Iterator[dict[str, object]]:
         """Each link that is or was set, with its counts."""

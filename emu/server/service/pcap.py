@@ -11,7 +11,7 @@ from emu.device.function.function import Function
 from emu.device.ports import Clock
 from emu.host.cut_short import complaint
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.ib.local import LocalFabric
+from emu.server.net.ib.local import Wired
 from emu.server.net.pcap import blocks
 from emu.server.net.pcap.capture import EthernetInterface, Interface, SubnetWatcher
 from emu.server.net.pcap.file import DEFAULT_MIB, PcapFile
@@ -40,7 +40,7 @@ class Capture:
         clock: Clock,
         functions: Sequence[Function],
         cables: Sequence[FunctionPort | None],
-        fabric: LocalFabric,
+        fabric: Wired,
     ) -> None:
         """``cables``: those of the functions with Ethernet ports. Raises OSError for the file."""
         self._path = options.path
@@ -64,7 +64,7 @@ class Capture:
                 about = f"{function.model.title}, LID {lid}"
                 number = self._file.interface(blocks.LINKTYPE_ERF, name, about, guid)
                 interface = Interface(self._file, number)
-                subnet.add(lid, interface)
+                subnet.add(fabric.key_of(function.hca), interface)
                 self._interfaces.append(interface)
         fabric.watcher = subnet
 

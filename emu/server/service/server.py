@@ -28,6 +28,8 @@ from emu.server.net.eth.uplinks import Uplinks
 from emu.server.net.fabric.protocol import Identity
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.ib.sockets import SocketFabric
+from emu.server.net.ib.subnet.fabric import SubnetFabric
+from emu.server.net.ib.subnet.topology import Topology
 from emu.server.service.devicespec import DeviceSpec
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
@@ -65,6 +67,7 @@ class Server:
         socket_mode: int = OWNER_ONLY,
         nets: Sequence[NetSpec] = (),
         pcap: PcapOptions | None = None,
+        subnet: Topology | None = None,
     ) -> None:
         """``tracer`` makes the tracer of the function with a given index, on its clock.
 
@@ -74,6 +77,8 @@ class Server:
         ``socket_mode`` is the mode of the other sockets; only the owner may use the control socket.
         ``nets`` are the links out of the segments of Ethernet functions; UserError or OSError for
         one that cannot be made. ``pcap`` asks for a capture; OSError when it has no file.
+        ``subnet`` is what InfiniBand functions are plugged into instead of a ``fabric``;
+        TopologyError when it has no room for them.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
@@ -86,6 +91,8 @@ class Server:
             self._sockets = SocketFabric(fabric, self.loop, wanted, socket_mode, uplinks)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
+        self._subnet = SubnetFabric(self.loop, subnet, _guids(specs)) if subnet else None
+        plugs = self._subnet.plugs if self._subnet else {}
         cables: list[FunctionPort | None] = []
         boards: dict[int, Board[Hca]] = {}
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
@@ -98,7 +105,7 @@ class Server:
                 served.memory,
                 served.interrupts,
                 self.loop,
-                wire,
+                plugs.get(spec.options.guid, wire),
                 tracer(index, self.loop) if tracer else None,
                 cables[-1],
                 board=_board(boards, spec),
@@ -107,11 +114,12 @@ class Server:
             self.loop.add_transport(served)
             self.functions.append(function)
         self._segments.open(nets, socket_mode)
-        cabling = Cabling(self.loop, wire, cables)
+        wired = self._subnet or wire
+        cabling = Cabling(self.loop, wired, cables)
         self._faults = FaultSession(self.functions, faults or FaultOptions(), cabling)
         self._capture: Capture | None = None
         if pcap is not None:
-            self._capture = Capture(pcap, self.loop, self.functions, cables, wire)
+            self._capture = Capture(pcap, self.loop, self.functions, cables, wired)
             self._faults.on_fired = self._capture.fault
         self._control = None
         if control is not None:
@@ -157,6 +165,11 @@ class Server:
             if function.tracer is not None:
                 for line in function.tracer.summary():
                     log.info("%s: trace: %s", function.model.name, line)
+
+
+def _guids(specs: Sequence[DeviceSpec]) -> list[int]:
+    """Those of the InfiniBand functions."""
+    return [spec.options.guid for spec in specs if spec.model.port_type is PortType.IB]
 
 
 def _board(boards: dict[int, Board[Hca]], spec: DeviceSpec) -> Board[Hca] | None:

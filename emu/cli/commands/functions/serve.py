@@ -28,6 +28,7 @@ from emu.server.service.fault_options import FaultOptions
 from emu.server.service.pcap import PcapOptions
 from emu.server.service.repeats import summed_up
 from emu.server.service.server import ServedDevice, Server
+from emu.server.service.subnet_file import read_topology
 from emu.server.service.trace_file import DEFAULT_FORM, FORMS, Trace
 from emu.server.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
 from emu.server.service.transports import DEVICE_ID, TRANSPORTS, VHOST_USER
@@ -85,6 +86,11 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     "--fabric",
     metavar="NAME",
     help="unix:PATH or tcp:HOST:PORT, where functions of other processes are as well.",
+)
+@click.option(
+    "--subnet",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Plug InfiniBand functions into the subnet of this file, as ibnetdiscover prints one.",
 )
 @net_option
 @click.option(
@@ -155,6 +161,7 @@ def serve(
     devices: tuple[str, ...],
     transport: str,
     fabric: str | None,
+    subnet: Path | None,
     nets: tuple[str, ...],
     socket_mode: int,
     trace: Path | None,
@@ -179,6 +186,8 @@ def serve(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
+    if fabric is not None and subnet is not None:
+        raise click.UsageError("--subnet is for the functions of one process, without --fabric")
     if faults is not None:
         _check_begin(faults)
     tracing: Trace | None = None
@@ -196,6 +205,7 @@ def serve(
                 endpoints, transport, tracing.recorder if tracing else None, fabric, options,
                 control, socket_mode, [*map(parse_net, nets)],
                 PcapOptions(pcap, pcap_limit, pcap_messages) if pcap is not None else None,
+                read_topology(subnet) if subnet is not None else None,
             )  # fmt: skip
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error

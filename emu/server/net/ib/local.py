@@ -53,6 +53,19 @@ class PacketWatcher(Protocol):
         """A datagram of the port with this LID."""
 
 
+class Wired(Protocol):
+    """What the InfiniBand functions of a process are plugged into, for links and watchers."""
+
+    tx_links: MutableMapping[int, LinkDirection]
+    """By ``key_of`` the function: the links that what it sends has to pass."""
+    rx_links: MutableMapping[int, LinkDirection]
+    """Those of what it receives."""
+    watcher: PacketWatcher | None
+
+    def key_of(self, hca: Hca, /) -> int:
+        """By what a function's links and its packets are known."""
+
+
 class LocalFabric:
     """Implements :class:`emu.device.ports.Wire` for the functions of this process."""
 
@@ -81,6 +94,10 @@ class LocalFabric:
     def port_changed(self, hca: Hca) -> None:
         """The function's port has come up or gone down."""
         self.sa.sweep()
+
+    def key_of(self, hca: Hca) -> int:
+        """By what a function's links and its packets are known: its LID."""
+        return hca.ib.lid
 
     def node(self, lid: int) -> Hca | None:
         """The function with this LID, when it is in this process."""
@@ -149,14 +166,7 @@ class LocalFabric:
             return
         if self.watcher is not None:
             self.watcher.packet(node.link.lid, frame, is_sent=False)
-        try:
-            packet = parse(memoryview(frame))
-        except BadPacketError as error:
-            log.warning("malformed packet dropped: %s", error)
-            return
-        if _source(frame) == destination(frame):
-            node.link.count_looped(1, len(frame))
-        receive(node, packet, len(frame))
+        take(node, frame)
 
     def end_ports(self) -> Iterator[EndPort]:
         """The ports that are up, as the administrator sees them."""
@@ -213,6 +223,18 @@ class LocalFabric:
         if self.watcher is not None and hca.link.is_up:
             self.watcher.datagram(hca.link.lid, packet, origin, is_sent=False)
         arrive(hca, packet, origin, is_looped=origin.lid == lid)
+
+
+def take(node: Hca, frame: bytes) -> None:
+    """A function takes a packet; one that is malformed is dropped."""
+    try:
+        packet = parse(memoryview(frame))
+    except BadPacketError as error:
+        log.warning("malformed packet dropped: %s", error)
+        return
+    if _source(frame) == destination(frame):
+        node.link.count_looped(1, len(frame))
+    receive(node, packet, len(frame))
 
 
 def destination(frame: bytes) -> int:

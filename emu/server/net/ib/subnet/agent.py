@@ -1,0 +1,222 @@
+"""What simulated nodes answer to SMPs, and what they let a manager set (IBTA 14.2.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from emu.device.port.ib.endport import NODE_INFO_CLASS_VERSION, VENDOR_ID
+from emu.device.port.ib.managed import ManagedPort
+from emu.device.port.ib.managed_sma import (
+    EXTENDED_SPEEDS,
+    Handler,
+    arbitration_of,
+    pkeys_of,
+    port_info_of,
+    respond,
+    sl_to_vl_of,
+)
+from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
+from emu.device.port.ib.sma import GUIDS_OF_A_BLOCK
+from emu.server.net.ib.subnet.nodes import MULTICAST_LIDS, NO_PORT, Cables, SimNode, SwitchTables
+from layouts.enums import PortState
+from layouts.wire.bth import MULTICAST_LID
+from layouts.wire.mads import (
+    BASE_VERSION,
+    Method,
+    SmpAttr,
+    guid_info,
+    linear_forw_table,
+    mcast_forw_table,
+    node_info,
+    smp,
+    switch_info,
+)
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import Smp
+
+LIDS_OF_A_BLOCK: Final = 64
+MLIDS_OF_A_BLOCK: Final = 32
+PORTS_OF_A_MASK: Final = 16
+_MLID_BLOCK: Final = 0x1FF
+_POSITION_SHIFT: Final = 28
+_SWITCH_FIELDS: Final = (
+    "linear_fdb_top", "default_port", "default_mcast_primary", "default_mcast_not_primary",
+    "life_time_value", "multicast_fdb_top",
+)  # fmt: skip
+"""Those that a manager sets and that mean nothing else than their value."""
+
+
+class Asked(NamedTuple):
+    """A node that an SMP has come to, and the port by which it has."""
+
+    cables: Cables
+    node: SimNode
+    entry: int
+
+
+def answer(asked: Asked, data: bytes) -> bytes | None:
+    """The response to a request; None when its M_Key is wrong."""
+    mad = smp.view(data)
+    if not asked.node.end(asked.entry).may(mad.mkey, is_set=mad.method == Method.SET):
+        return None
+    return respond(_SWITCH if asked.node.is_switch else _ADAPTER, asked, data)
+
+
+def _node_description(asked: Asked, mad: Smp) -> bytes:
+    return asked.node.description
+
+
+def _node_info(asked: Asked, mad: Smp) -> bytes:
+    node, line = asked.node, asked.node.line
+    info = node_info.new(
+        base_version=BASE_VERSION, class_version=NODE_INFO_CLASS_VERSION, node_type=line.kind,
+        num_ports=node.num_ports, sys_guid=line.system_guid, node_guid=line.guid,
+        port_guid=node.port_guid(asked.entry), partition_cap=PKEY_TABLE_ENTRIES,
+        device_id=line.device_id, local_port_num=asked.entry,
+        vendor_id=line.vendor_id or VENDOR_ID,
+    )  # fmt: skip
+    return bytes(info)
+
+
+def _guids(asked: Asked, mad: Smp) -> bytes | None:
+    if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
+        return None
+    first = asked.node.port_guid(asked.entry)
+    return bytes(guid_info.new(guid=[first] + [0] * (GUIDS_OF_A_BLOCK - 1)))
+
+
+def _port(asked: Asked, number: int) -> ManagedPort | None:
+    """A port by its number; 0 of a channel adapter is the one that receives the SMP."""
+    node = asked.node
+    if number > node.num_ports:
+        return None
+    return node.ports[asked.entry if not (number or node.is_switch) else number]
+
+
+def _port_info(asked: Asked, mad: Smp) -> bytes | None:
+    number = mad.attr_mod & ~EXTENDED_SPEEDS
+    port = _port(asked, number)
+    if port is None:
+        return None
+    number = number if number or asked.node.is_switch else asked.entry
+    is_end = not asked.node.is_switch or number == 0
+    port.info.local_port_num = asked.entry  # by which the request has come, not the one asked about
+    before, was_disabled = port.info.port_state, port.is_disabled
+    value = port_info_of(port, mad, is_end=is_end)
+    if mad.method == Method.SET and value is not None:
+        _follow(asked, number, before, was_disabled)
+    return value
+
+
+def _follow(asked: Asked, number: int, before: int, was_disabled: bool) -> None:
+    """A manager has set a port: its link goes down and trains, and ways may be others."""
+    cables, node = asked.cables, asked.node
+    port = node.ports[number]
+    cables.generation += 1
+    if node.is_switch and number == 0:
+        port.info.port_state = PortState.ACTIVE  # it has no link
+    elif port.info.port_state == PortState.DOWN:
+        if before != PortState.DOWN:
+            cables.lose(node.number, number)
+        if before != PortState.DOWN or was_disabled:
+            cables.retrain(node.number, number)
+
+
+def _pkeys(asked: Asked, mad: Smp) -> bytes | None:
+    """A switch's external ports enforce no partitions."""
+    block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
+    if number and asked.node.is_switch:
+        return None
+    port = _port(asked, number)
+    return None if port is None else pkeys_of(port, mad, block)
+
+
+def _sl_to_vl(asked: Asked, mad: Smp) -> bytes | None:
+    """A switch has one for each pair of ports: by which a packet comes in, and goes out."""
+    entry, number = mad.attr_mod >> 8 & 0xFF, mad.attr_mod & 0xFF
+    port = _port(asked, number)
+    if port is None or entry > asked.node.num_ports:
+        return None
+    return sl_to_vl_of(port, mad, entry)
+
+
+def _arbitration(asked: Asked, mad: Smp) -> bytes | None:
+    port = _port(asked, mad.attr_mod & 0xFFFF)
+    return None if port is None else arbitration_of(port, mad, mad.attr_mod >> 16)
+
+
+def _tables(asked: Asked) -> SwitchTables:
+    tables = asked.node.tables
+    assert tables is not None
+    return tables
+
+
+def _switch_info(asked: Asked, mad: Smp) -> bytes | None:
+    info = _tables(asked).info
+    if mad.method == Method.SET:
+        given = switch_info.view(mad.data)
+        if given.linear_fdb_top > info.linear_fdb_cap:
+            return None
+        for name in _SWITCH_FIELDS:
+            setattr(info, name, getattr(given, name))
+        if given.port_state_change:
+            info.port_state_change = 0
+        asked.cables.generation += 1
+    return bytes(info)
+
+
+def _linear(asked: Asked, mad: Smp) -> bytes | None:
+    """A block of the linear forwarding table (14.2.5.10)."""
+    first = mad.attr_mod * LIDS_OF_A_BLOCK
+    if first >= MULTICAST_LID:
+        return None
+    table = _tables(asked).linear
+    if mad.method == Method.SET:
+        table.extend(bytes((NO_PORT,)) * (first + LIDS_OF_A_BLOCK - len(table)))
+        table[first : first + LIDS_OF_A_BLOCK] = bytes(linear_forw_table.view(mad.data))
+        asked.cables.generation += 1
+    block = bytes(table[first : first + LIDS_OF_A_BLOCK])
+    return block.ljust(LIDS_OF_A_BLOCK, bytes((NO_PORT,)))
+
+
+def _multicast(asked: Asked, mad: Smp) -> bytes | None:
+    """32 multicast LIDs' masks of 16 of the ports (14.2.5.12)."""
+    first = (mad.attr_mod & _MLID_BLOCK) * MLIDS_OF_A_BLOCK
+    shift = (mad.attr_mod >> _POSITION_SHIFT) * PORTS_OF_A_MASK
+    if first >= MULTICAST_LIDS or shift > asked.node.num_ports:
+        return None
+    masks, part = _tables(asked).multicast, (1 << PORTS_OF_A_MASK) - 1
+    if mad.method == Method.SET:
+        for at, given in enumerate(mcast_forw_table.view(mad.data).port_mask, first):
+            if mask := masks.get(at, 0) & ~(part << shift) | given << shift:
+                masks[at] = mask
+            else:
+                masks.pop(at, None)
+        asked.cables.generation += 1
+    found = [masks.get(at, 0) >> shift & part for at in range(first, first + MLIDS_OF_A_BLOCK)]
+    return bytes(mcast_forw_table.new(port_mask=found))
+
+
+def _extended_port_info(asked: Asked, mad: Smp) -> bytes:
+    """NVIDIA's own attribute: no link runs at FDR10."""
+    return b""
+
+
+_ADAPTER: Final[Mapping[int, Handler[Asked]]] = {
+    SmpAttr.NODE_DESC: _node_description,
+    SmpAttr.NODE_INFO: _node_info,
+    SmpAttr.GUID_INFO: _guids,
+    SmpAttr.PORT_INFO: _port_info,
+    SmpAttr.PKEY_TABLE: _pkeys,
+    SmpAttr.SL_TO_VL_TABLE: _sl_to_vl,
+    SmpAttr.VL_ARB_TABLE: _arbitration,
+    SmpAttr.EXTENDED_PORT_INFO: _extended_port_info,
+}
+_SWITCH: Final[Mapping[int, Handler[Asked]]] = {
+    **_ADAPTER,
+    SmpAttr.SWITCH_INFO: _switch_info,
+    SmpAttr.LINEAR_FORW_TABLE: _linear,
+    SmpAttr.MCAST_FORW_TABLE: _multicast,
+}

@@ -1,0 +1,138 @@
+"""The wire of functions that are plugged into a simulated subnet, whose manager is in a guest.
+
+All packets between them go by the switches' tables, those of connections, too: none is handed over
+as a message, so that switches count what passes. Management datagrams to simulated nodes are
+answered by those.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, MutableMapping
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine.ud.delivery import QP0, QP1
+from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
+from emu.device.port.ib import partitions, sma
+from emu.device.port.ib.datagram import answer_to
+from emu.device.port.ib.port import DEFAULT_PKEY, LINK_LOCAL_PREFIX
+from emu.device.ports import Clock
+from emu.server.net.ib.local import PacketWatcher
+from emu.server.net.ib.subnet.nodes import Place, SimNode, built
+from emu.server.net.ib.subnet.places import places_of
+from emu.server.net.ib.subnet.plug import Plug
+from emu.server.net.ib.subnet.pma import CounterAgents
+from emu.server.net.ib.subnet.routes import NOWHERE, Routes, Way
+from emu.server.net.ib.subnet.topology import Topology
+from emu.server.net.ib.subnet.traps import Traps
+from emu.server.net.ib.subnet.walk import Walk
+from emu.server.net.link.direction import LinkDirection
+from layouts.wire.bth import PERMISSIVE_LID
+from layouts.wire.mads import MAD_BYTES
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+_PORT: Final = 1
+"""A function's."""
+
+
+class SubnetFabric:
+    """A subnet, and the functions in it; implements :class:`emu.server.net.ib.local.Wired`."""
+
+    def __init__(self, clock: Clock, topology: Topology, guids: Iterable[int]) -> None:
+        """``guids`` are those of the functions. Raises TopologyError when they have no room."""
+        self.clock = clock
+        places = places_of(topology, list(guids))
+        self.cables = built(topology, places)
+        self.routes = Routes(self.cables)
+        self.tx_links: MutableMapping[int, LinkDirection] = {}
+        self.rx_links: MutableMapping[int, LinkDirection] = {}
+        self.watcher: PacketWatcher | None = None
+        self._agents = CounterAgents(self.routes)
+        self._traps = Traps(clock, self._smp_leaves)
+        self._walk = Walk(self.cables, self._smp_arrives, self._traps.repressed)
+        self.plugs = {guid: Plug(self, guid, number) for guid, number in places.items()}
+        self._by_node = {plug.number: plug for plug in self.plugs.values()}
+        self.cables.on_link = self._traps.link_changed
+        self.cables.wants_link = lambda guid: self.plugs[guid].wants_link
+        self.cables.plug = lambda guid, has_link: self.plugs[guid].set_link(up=has_link)
+
+    def key_of(self, hca: Hca) -> int:
+        """By what a function's links and its packets are known: its GUID."""
+        return hca.ib.guid
+
+    # -- subnet management
+
+    def _smp_leaves(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
+        self._walk.leave(place, data, dlid, slid)
+
+    def _smp_arrives(self, guid: int, data: bytes, slid: int, dlid: int) -> None:
+        to = Destination(QP0, 0, dlid, sl=0, path_bits=0)
+        origin = Origin(slid, QP0, DEFAULT_PKEY, 0, bytes(16))
+        self.plugs[guid].arrive(Datagram(to, [memoryview(data)], MAD_BYTES, None, False), origin)
+
+    def send_smp(self, plug: Plug, packet: Datagram, origin: Origin) -> None:
+        """A function sends to QP0 of another node: only its own QP0 does so on lane 15."""
+        data = b"".join(packet.data)
+        if origin.qpn != QP0 or not sma.is_smp(data):
+            log.debug("LID %#x: no SMP to QP0: dropped", origin.lid)
+            return
+        dlid = packet.to.lid
+        slid = PERMISSIVE_LID if dlid == PERMISSIVE_LID else origin.lid
+        self._walk.leave((plug.number, _PORT), data, dlid, slid)
+
+    # -- packets
+
+    def way(self, plug: Plug, lid: int, octets: int, packets: int = 1) -> Plug | None:
+        """The function that gets packets for a LID, which are counted on their way."""
+        way = self.routes.way((plug.number, _PORT), lid)
+        way.packets += packets
+        way.octets += octets
+        return self._by_node.get(way.end)
+
+    def finds(self, plug: Plug, lid: int) -> Plug | None:
+        """The function that packets for a LID would come to."""
+        return self._by_node.get(self.routes.way((plug.number, _PORT), lid).end)
+
+    def carry(self, plug: Plug, packet: Datagram, origin: Origin) -> None:
+        """A datagram to other nodes' ports."""
+        if packet.is_multicast:
+            self._spread(plug, packet, origin)
+            return
+        way = self.routes.way((plug.number, _PORT), packet.to.lid)
+        way.packets += 1
+        way.octets += packet.octets
+        if (to := self._by_node.get(way.end)) is not None:
+            to.arrive(packet, origin)
+        elif way.end != NOWHERE and packet.to.qpn == QP1:
+            self._ask(self.cables.nodes[way.end], way, packet, origin)
+
+    def _spread(self, plug: Plug, packet: Datagram, origin: Origin) -> None:
+        tree = self.routes.tree(plug.number, packet.to.lid)
+        tree.packets += 1
+        tree.octets += packet.octets
+        for node in tree.ends:
+            if (to := self._by_node.get(node)) is not None and to is not plug:
+                to.arrive(packet, origin)
+
+    def _ask(self, node: SimNode, way: Way, packet: Datagram, origin: Origin) -> None:
+        """A simulated node's agent takes a datagram at QP1 (IBTA 10.2.5, 10.9.8)."""
+        entry = way.received[-1][1]
+        keys = node.end(entry).pkeys
+        if origin.qkey != GSI_QKEY or not any(partitions.match(key, origin.pkey) for key in keys):
+            return
+        data = b"".join(packet.data)
+        answer = self._agents.answer(node, data) if len(data) == MAD_BYTES else None
+        if answer is None:
+            return
+        lid = packet.to.lid
+        gid = LINK_LOCAL_PREFIX.to_bytes(8, "big") + node.port_guid(entry).to_bytes(8, "big")
+        source = Origin(lid, QP1, origin.pkey, GSI_QKEY, gid)
+        back = Datagram(answer_to(packet.to, origin), [memoryview(answer)], MAD_BYTES, None, False)
+        home = self.routes.way((node.number, 0 if node.is_switch else entry), origin.lid)
+        home.packets += 1
+        home.octets += back.octets
+        if (to := self._by_node.get(home.end)) is not None:
+            to.arrive(back, source)

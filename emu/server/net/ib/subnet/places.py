@@ -1,0 +1,50 @@
+"""Which nodes of a file are the functions of a guest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emu.server.net.ib.subnet.topology import NodeLine, Topology, TopologyError
+from layouts.wire.mads import NodeType
+
+FUNCTION = "function"
+"""A channel adapter named ``function0`` is function 0, and so on."""
+
+
+def places_of(topology: Topology, guids: Sequence[int]) -> dict[int, int]:
+    """The node of each function, by its GUID.
+
+    Functions without a channel adapter of their name take the others in the file's order. Raises
+    TopologyError when there are too few.
+    """
+    adapters = {
+        number: node
+        for number, node in enumerate(topology.nodes)
+        if node.kind is NodeType.CHANNEL_ADAPTER
+    }
+    named = {node.name: number for number, node in adapters.items()}
+    free = (number for number, node in adapters.items() if not _is_named(node, len(guids)))
+    found: dict[int, int] = {}
+    for index, guid in enumerate(guids):
+        number = named.get(f"{FUNCTION}{index}")
+        if number is None:
+            number = next(free, None)
+        if number is None:
+            raise TopologyError(
+                f"{len(guids)} functions, but the file has {len(adapters)} channel adapters"
+            )
+        found[guid] = number
+    _check_guids(topology, found)
+    return found
+
+
+def _is_named(node: NodeLine, functions: int) -> bool:
+    return any(node.name == f"{FUNCTION}{index}" for index in range(functions))
+
+
+def _check_guids(topology: Topology, found: dict[int, int]) -> None:
+    """A function keeps its own GUID, whatever the file says of its node."""
+    others = {node.guid for at, node in enumerate(topology.nodes) if at not in found.values()}
+    for guid in found:
+        if guid in others:
+            raise TopologyError(f"GUID {guid:#x} is a function's and another node's")

@@ -1,0 +1,192 @@
+"""Where a function is plugged into a simulated subnet: its wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from emu.device.engine import lifecycle
+from emu.device.engine.ud.delivery import QP0, arrive
+from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.ib import managed_sma
+from emu.device.ports import CarryTrain
+from emu.server.net.ib.local import destination, take
+from emu.server.net.ib.packet_queue import PacketQueue
+from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
+from layouts.wire.bth import PERMISSIVE_LID
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+    from emu.server.net.ib.subnet.fabric import SubnetFabric
+
+_PORT: Final = 1
+_LINK_FIELDS: Final = (
+    "link_width_enabled", "link_width_supported", "link_width_active", "link_speed_supported",
+    "link_speed_active", "link_speed_enabled", "link_speed_ext_active", "link_speed_ext_supported",
+    "link_speed_ext_enabled",
+)  # fmt: skip
+
+
+class Plug:
+    """Implements :class:`emu.device.port.ib.wire.IbWire` for one function."""
+
+    def __init__(self, fabric: SubnetFabric, guid: int, number: int) -> None:
+        """``number`` is that of the function's node."""
+        self.guid = guid
+        self.number = number
+        self._fabric = fabric
+        self._hca: Hca | None = None
+        self._queue = PacketQueue(fabric.clock, self._enter)
+        self._has_cable = False
+        """What the function has been told last."""
+        self._is_pulled = False
+        """A fault has pulled the cable at the function."""
+
+    # -- the link
+
+    def attach(self, hca: Hca) -> None:
+        """The function is present; after a reset it replaces the old one, and has no LID."""
+        cables, node = self._fabric.cables, self._fabric.cables.nodes[self.number]
+        self._hca = hca
+        if self._is_pulled:
+            self._is_pulled = False
+            cables.cut(self.number, _PORT, is_cut=False)
+        cables.lose(self.number, _PORT)
+        port = hca.ib
+        self._has_cable = port.has_cable = cables.can_train(self.number, _PORT)
+        managed_sma.begin(port)
+        assert port.managed is not None
+        node.ports[:] = [port.managed] * len(node.ports)
+        far = node.peers[_PORT]
+        if far is not None:
+            there = cables.nodes[far[0]].ports[far[1]].info
+            there.assign({name: getattr(port.managed.info, name) for name in _LINK_FIELDS})
+        cables.retrain(self.number, _PORT)
+
+    @property
+    def wants_link(self) -> bool:
+        """Whether the function is there and has its port enabled."""
+        port = self._hca.ib if self._hca is not None else None
+        if port is None or not port.admin_up:
+            return False
+        return port.managed is None or not port.managed.is_disabled
+
+    def set_link(self, *, up: bool) -> None:
+        """The link of the port has come or gone."""
+        self._has_cable = up
+        if self._hca is not None:
+            lifecycle.set_link(self._hca, up=up)
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down, by its driver, a manager or a fault."""
+        if hca is not self._hca or hca.ib.managed is None:
+            return
+        cables, has_cable = self._fabric.cables, hca.ib.has_cable
+        if has_cable is not self._has_cable:
+            self._has_cable, self._is_pulled = has_cable, not has_cable
+            cables.cut(self.number, _PORT, is_cut=not has_cable)
+        else:
+            cables.settle(self.number, _PORT)
+
+    # -- packets out
+
+    def node(self, lid: int) -> Hca | None:
+        """The function that a LID leads to, if it finds this one as well."""
+        far = self._fabric.finds(self, lid)
+        if far is None or self._hca is None or far._hca is None:
+            return None
+        return far._hca if self._fabric.finds(far, self._hca.ib.lid) is self else None
+
+    def reaches(self, lid: int) -> bool:
+        """All messages go in packets; datagrams' queue pairs have no LID that they lead to."""
+        return lid != 0
+
+    def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
+        """Carry a packet; False when the next one should wait."""
+        fabric = self._fabric
+        if fabric.watcher is not None:
+            fabric.watcher.packet(self.guid, frame, is_sent=True)
+        if destination(frame) == source.ib.lid:
+            return self._queue.add(frame)
+        link = fabric.tx_links.get(self.guid)
+        if link is None:
+            return self._forward(frame)
+        link.take(PacketParcel(frame, self._forward))
+        return not link.is_pausing
+
+    def _forward(self, frame: bytes) -> bool:
+        to = self._fabric.way(self, destination(frame), len(frame))
+        return True if to is None else to.take(frame)
+
+    def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
+        """None: switches and watchers see each packet."""
+        return None
+
+    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when more packets may be sent."""
+        link = self._fabric.tx_links.get(self.guid)
+        if link is not None and link.is_pausing:
+            link.when_room(partial(self.when_room, lid, callback))
+            return
+        to = self._fabric.finds(self, lid) or self
+        to._queue.when_room(callback)
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Carry a datagram to its receivers; it is silently lost when there are none."""
+        fabric = self._fabric
+        if fabric.watcher is not None:
+            fabric.watcher.datagram(self.guid, packet, origin, is_sent=True)
+        to = packet.to
+        is_own = to.lid == source.ib.lid or (to.lid == PERMISSIVE_LID and to.qpn != QP0)
+        if packet.is_multicast or is_own:
+            arrive(source, packet, origin, is_looped=True)
+        if is_own:
+            return
+        link = fabric.tx_links.get(self.guid)
+        if link is None:
+            self._carry(packet, origin)
+        else:
+            link.take(DatagramParcel(packet, partial(self._carry, origin=origin)))
+
+    def _carry(self, packet: Datagram, origin: Origin) -> None:
+        if packet.to.qpn == QP0:
+            self._fabric.send_smp(self, packet, origin)
+        else:
+            self._fabric.carry(self, packet, origin)
+
+    # -- packets in
+
+    def take(self, frame: bytes) -> bool:
+        """A packet comes to the port; False when the next one should wait."""
+        return self._queue.add(frame)
+
+    def _enter(self, frame: bytes) -> None:
+        link = self._fabric.rx_links.get(self.guid)
+        if link is None or int.from_bytes(frame[6:8], "big") == destination(frame):
+            self._receive(frame)
+        else:
+            link.take(PacketParcel(frame, self._receive))
+
+    def _receive(self, frame: bytes) -> None:
+        if self._hca is None:
+            return
+        if self._fabric.watcher is not None:
+            self._fabric.watcher.packet(self.guid, frame, is_sent=False)
+        take(self._hca, frame)
+
+    def arrive(self, packet: Datagram, origin: Origin) -> None:
+        """A datagram comes to the port."""
+        link = self._fabric.rx_links.get(self.guid)
+        if link is None:
+            self._take_datagram(packet, origin)
+        else:
+            link.take(DatagramParcel(packet, partial(self._take_datagram, origin=origin)))
+
+    def _take_datagram(self, packet: Datagram, origin: Origin) -> None:
+        hca = self._hca
+        if hca is None:
+            return
+        if self._fabric.watcher is not None and hca.ib.has_link:
+            self._fabric.watcher.datagram(self.guid, packet, origin, is_sent=False)
+        arrive(hca, packet, origin)

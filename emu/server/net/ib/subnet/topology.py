@@ -1,0 +1,212 @@
+"""The file that a subnet is described in: what ibnetdiscover prints, and what ibsim reads.
+
+::
+
+    Switch  36 "leaf0"          # "Leaf 0" base port 0 lid 3 lmc 0
+    [1]     "function0"[1]      # "node 1" lid 4 4xEDR
+    [36]    "spine0"[1]
+
+    Hca     1 "function0"
+    [1]     "leaf0"[1]
+
+A cable is in the file at one of its ends or at both. Lines ``vendid=``, ``devid=``,
+``sysimgguid=``, ``switchguid=`` and ``caguid=`` are about the node that follows; LIDs are not taken
+over, as the manager gives them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from emu.host.user_error import UserError
+from layouts.wire.mads import NodeType
+
+MOST_NODES: Final = 10_000
+MOST_CABLES: Final = 50_000
+MOST_SWITCH_PORTS: Final = 254
+MOST_CA_PORTS: Final = 2
+_MOST_LINE: Final = 1024
+_FIRST_GUID: Final = 0x0002_C903_00F0_0000
+_GUIDS_OF_A_NODE: Final = 256
+_LAST_GUID: Final = (1 << 64) - 1
+
+KINDS: Final = {
+    "switch": NodeType.SWITCH,
+    "hca": NodeType.CHANNEL_ADAPTER,
+    "ca": NodeType.CHANNEL_ADAPTER,
+}
+_WIDTHS: Final = {1: 1, 2: 2, 4: 4, 8: 8, 12: 16}
+"""Lanes to PTYS width."""
+_SPEEDS: Final = {"SDR": 1, "DDR": 2, "QDR": 4, "FDR": 16, "EDR": 32, "HDR": 64, "NDR": 128}
+"""To PTYS speed."""
+DEFAULT_RATE: Final = (4, 32)
+"""4xEDR."""
+
+_HEADER: Final = re.compile(r'(Switch|Hca|Ca)\s+(\d{1,3})\s+"([^"]*)"(.*)', re.IGNORECASE)
+_PORT: Final = re.compile(
+    r'\[(\d{1,3})\](?:\[ext \d{1,4}\])?(?:\(([0-9a-fA-F]{1,16})\))?\s*"([^"]*)"'
+    r"(?:\[(\d{1,3})\])?(?:\[ext \d{1,4}\])?(.*)"
+)
+_ABOUT: Final = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid)=(0x[0-9a-fA-F]{1,16})\b.*")
+_DESCRIPTION: Final = re.compile(r'#\s*"([^"]*)"')
+_RATE: Final = re.compile(r"\b(\d{1,2})x(SDR|DDR|QDR|FDR|EDR|HDR|NDR)\b")
+
+
+class TopologyError(UserError):
+    """A file that describes no subnet; the text says in which line and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node of the file."""
+
+    name: str
+    kind: NodeType
+    num_ports: int
+    guid: int
+    """0 where the file says none."""
+    system_guid: int
+    device_id: int
+    vendor_id: int
+    description: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """A cable, by numbers of nodes and of their ports; width and speed are PTYS codes."""
+
+    ends: tuple[tuple[int, int], tuple[int, int]]
+    width: int
+    speed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Nodes in the file's order, and what joins them."""
+
+    nodes: tuple[NodeLine, ...]
+    cables: tuple[Cable, ...]
+
+
+@dataclass(slots=True)
+class _Plug:
+    """A line about a port: where its cable leads."""
+
+    line: int
+    node: int
+    port: int
+    peer: str
+    peer_port: int
+    rate: tuple[int, int] | None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What has been read so far."""
+
+    nodes: list[NodeLine] = field(default_factory=list)
+    plugs: list[_Plug] = field(default_factory=list)
+    about: dict[str, int] = field(default_factory=dict)
+    """Of the node that follows."""
+
+    def take(self, number: int, line: str) -> str:
+        """Take a line; returns what is wrong with it."""
+        if found := _ABOUT.fullmatch(line):
+            self.about[found[1]] = int(found[2], 16)
+            return ""
+        if found := _HEADER.fullmatch(line):
+            return self._take_node(number, found)
+        if found := _PORT.fullmatch(line):
+            return self._take_port(number, found)
+        return "neither a node, a port, nor an identifier of the node that follows"
+
+    def _take_node(self, number: int, found: re.Match[str]) -> str:
+        kind, ports, name = KINDS[found[1].lower()], int(found[2]), found[3]
+        most = MOST_SWITCH_PORTS if kind is NodeType.SWITCH else MOST_CA_PORTS
+        if not name or not name.isprintable():
+            return "a node has a name"
+        if not 1 <= ports <= most:
+            return f"{found[1]} has 1 to {most} ports"
+        if len(self.nodes) >= MOST_NODES:
+            return f"more than {MOST_NODES} nodes"
+        described = _DESCRIPTION.search(found[4])
+        about, self.about = self.about, {}
+        guid = about.get("switchguid" if kind is NodeType.SWITCH else "caguid", 0)
+        self.nodes.append(
+            NodeLine(
+                name, kind, ports, guid, about.get("sysimgguid", 0), about.get("devid", 0) & 0xFFFF,
+                about.get("vendid", 0) & 0xFFFFFF, described[1] if described else name, number,
+            )
+        )  # fmt: skip
+        return ""
+
+    def _take_port(self, number: int, found: re.Match[str]) -> str:
+        if not self.nodes:
+            return "a port of no node"
+        port, peer_port = int(found[1]), int(found[4] or 1)
+        if not 1 <= port <= self.nodes[-1].num_ports:
+            return f"{self.nodes[-1].name!r} has no port {port}"
+        if len(self.plugs) >= 2 * MOST_CABLES:
+            return f"more than {MOST_CABLES} cables"
+        rate = _RATE.search(found[5])
+        code = None
+        if rate and int(rate[1]) in _WIDTHS:
+            code = _WIDTHS[int(rate[1])], _SPEEDS[rate[2]]
+        self.plugs.append(_Plug(number, len(self.nodes) - 1, port, found[3], peer_port, code))
+        return ""
+
+
+def parse(text: str) -> Topology:
+    """The subnet that a file describes. Raises TopologyError."""
+    reader = _Reader()
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > _MOST_LINE:
+            raise TopologyError(f"line {number}: longer than {_MOST_LINE} characters")
+        line = line.strip()
+        if line and not line.startswith("#") and (wrong := reader.take(number, line)):
+            raise TopologyError(f"line {number}: {wrong}")
+    nodes = tuple(_with_guids(reader.nodes))
+    return Topology(nodes, tuple(_cables(nodes, reader.plugs)))
+
+
+def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
+    """Nodes that the file gives no GUID get one. Raises TopologyError for one given twice."""
+    taken: dict[int, str] = {}
+    for node in nodes:
+        if node.guid and (other := taken.setdefault(node.guid, node.name)) != node.name:
+            raise TopologyError(f"line {node.line}: {other!r} has this GUID, too")
+        if node.guid > _LAST_GUID - _GUIDS_OF_A_NODE:
+            raise TopologyError(f"line {node.line}: no room for the GUIDs of its ports")
+    free = (guid for guid in itertools.count(_FIRST_GUID, _GUIDS_OF_A_NODE) if guid not in taken)
+    for node in nodes:
+        guid = node.guid or next(free)
+        yield replace(node, guid=guid, system_guid=node.system_guid or guid)
+
+
+def _cables(nodes: tuple[NodeLine, ...], plugs: list[_Plug]) -> Iterator[Cable]:
+    """Each cable once. Raises TopologyError for a port with two, or a node that is not there."""
+    numbers: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        if numbers.setdefault(node.name, number) != number:
+            raise TopologyError(f"line {node.line}: a second node {node.name!r}")
+    ends: dict[tuple[int, int], tuple[int, int]] = {}
+    for plug in plugs:
+        peer = numbers.get(plug.peer)
+        if peer is None:
+            raise TopologyError(f"line {plug.line}: there is no node {plug.peer!r}")
+        if not 1 <= plug.peer_port <= nodes[peer].num_ports:
+            raise TopologyError(f"line {plug.line}: {plug.peer!r} has no port {plug.peer_port}")
+        here, there = (plug.node, plug.port), (peer, plug.peer_port)
+        if here == there:
+            raise TopologyError(f"line {plug.line}: a cable from a port to itself")
+        known = ends.get(here) == there
+        if not known and (here in ends or there in ends):
+            raise TopologyError(f"line {plug.line}: one of the two ports has another cable")
+        ends[here], ends[there] = there, here
+        if not known:
+            yield Cable((here, there), *(plug.rate or DEFAULT_RATE))

@@ -1,0 +1,155 @@
+"""How a subnet management packet goes from node to node, and what each does with it.
+
+Source: IBTA volume 1, 14.2.2 (directed routes: C14-9 for requests, C14-13 for responses); Linux
+core/smi.c. SMPs need links, but no active ports (7.2.7). A directed route may begin behind LIDs
+(DrSLID), but does not go on by them (DrDLID).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from emu.device.port.ib import sma
+from emu.server.net.ib.subnet.agent import Asked, answer
+from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place, SimNode
+from layouts.wire.bth import PERMISSIVE_LID
+from layouts.wire.mads import DIRECTION, Method, smp
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import Smp
+
+log = logging.getLogger(__name__)
+
+MOST_LINKS: Final = 128
+"""That an SMP may pass: twice the longest directed route, and tables may lead it in circles."""
+_MOST_HOPS: Final = 63
+
+
+@dataclass(slots=True)
+class Smps:
+    """An SMP on its way, and the LIDs of its local route header."""
+
+    mad: Smp
+    dlid: int
+    slid: int
+
+
+class Walk:
+    """Carries SMPs through a subnet."""
+
+    def __init__(
+        self,
+        cables: Cables,
+        deliver: Callable[[int, bytes, int, int], None],
+        repressed: Callable[[SimNode, int], None],
+    ) -> None:
+        """``deliver`` hands an SMP to a function: its number, bytes, source and destination LID.
+
+        ``repressed`` hears that the manager has got the trap of a node with a transaction number.
+        """
+        self._cables = cables
+        self._deliver = deliver
+        self._repressed = repressed
+
+    def leave(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
+        """An SMP leaves a node by a port; port 0 is a switch itself."""
+        smp_ = Smps(smp.view(bytearray(data)), dlid, slid)
+        node, port = place
+        if port == 0:
+            port = self._exit(self._cables.nodes[node], smp_) or NO_PORT
+        for _ in range(MOST_LINKS):
+            far = self._cables.peer(node, port)
+            if far is None:
+                log.debug("SMP at node %d: no link at port %d: dropped", node, port)
+                return
+            node = far[0]
+            exit_ = self._arrive(self._cables.nodes[node], far[1], smp_)
+            if exit_ is None:
+                return
+            port = exit_
+        log.debug("SMP at node %d: too many hops: dropped", node)
+
+    def _arrive(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
+        """The port by which it goes on; None where it ends."""
+        mad = smp_.mad
+        if node.function is not None:
+            if smp_.dlid == PERMISSIVE_LID or node.has_lid(entry, smp_.dlid):
+                self._deliver(node.function, bytes(mad), smp_.slid, smp_.dlid)
+            return None
+        if smp_.dlid != PERMISSIVE_LID and not node.has_lid(entry, smp_.dlid):
+            return self._exit(node, smp_) if node.is_switch else None
+        if mad.mgmt_class != sma.DIRECTED:
+            return self._answer(node, entry, smp_)
+        if mad.status & DIRECTION:
+            return self._take_back(node, smp_)
+        return self._take_on(node, entry, smp_)
+
+    def _exit(self, node: SimNode, smp_: Smps) -> int | None:
+        """Where a switch sends an SMP by its LID."""
+        tables = node.tables
+        port = tables.exit_to(smp_.dlid) if tables is not None else NO_PORT
+        return None if port in (0, NO_PORT) else port
+
+    def _take_on(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
+        """A directed request (C14-9)."""
+        mad = smp_.mad
+        hops, at = mad.hop_cnt, mad.hop_ptr
+        if hops > _MOST_HOPS or mad.dr_dlid != PERMISSIVE_LID:
+            return None
+        if at == 0 and hops and mad.dr_slid != PERMISSIVE_LID and node.is_switch:
+            mad.hop_ptr = 1
+            return self._directed(smp_, mad.initial_path[1])
+        if 0 < at < hops and node.is_switch:
+            sma.note_return(mad, entry)
+            mad.hop_ptr = at + 1
+            return self._directed(smp_, mad.initial_path[at + 1])
+        if at == hops and (hops or mad.dr_slid != PERMISSIVE_LID):
+            if hops:
+                sma.note_return(mad, entry)
+            return self._answer(node, entry, smp_)
+        log.debug("SMP at %s with hop %d of %d: dropped", node.line.name, at, hops)
+        return None
+
+    def _take_back(self, node: SimNode, smp_: Smps) -> int | None:
+        """A directed response (C14-13); simulated nodes have asked nothing."""
+        mad = smp_.mad
+        at = mad.hop_ptr
+        if not node.is_switch or not 1 <= at <= mad.hop_cnt <= _MOST_HOPS:
+            return None
+        mad.hop_ptr = at - 1
+        if at > 1:
+            return self._directed(smp_, mad.return_path[at - 1])
+        if mad.dr_slid == PERMISSIVE_LID:
+            return None
+        smp_.dlid, smp_.slid = mad.dr_slid, node.ports[0].info.lid
+        return self._exit(node, smp_)
+
+    def _directed(self, smp_: Smps, port: int) -> int:
+        smp_.dlid = smp_.slid = PERMISSIVE_LID
+        return port
+
+    def _answer(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
+        """The SMP is for the node: answer it, and send that back."""
+        mad = smp_.mad
+        if mad.method == Method.TRAP_REPRESS:
+            self._repressed(node, mad.tid)
+            return None
+        if mad.method not in (Method.GET, Method.SET):
+            return None
+        data = answer(Asked(self._cables, node, entry), bytes(mad))
+        if data is None:
+            log.debug("SMP to %s with a wrong M_Key: not answered", node.line.name)
+            return None
+        back = smp_.mad = smp.view(bytearray(data))
+        if back.mgmt_class == sma.DIRECTED:
+            back.status |= DIRECTION
+            if back.hop_cnt:
+                return self._directed(smp_, entry)
+            smp_.dlid = back.dr_slid
+        else:
+            smp_.dlid = smp_.slid
+        smp_.slid = node.end(entry).info.lid
+        return self._exit(node, smp_) if node.is_switch else entry

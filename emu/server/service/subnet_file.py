@@ -1,0 +1,21 @@
+"""The file of ``--subnet``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+from emu.server.net.ib.subnet.topology import Topology, TopologyError, parse
+
+MOST_BYTES = 16 << 20
+
+
+def read_topology(path: Path) -> Topology:
+    """The subnet that a file describes. Raises UserError that names it, and OSError."""
+    try:
+        return parse(read_infile(path, MOST_BYTES).decode())
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not text in UTF-8") from None
+    except TopologyError as error:
+        raise UserError(f"{path}: {error}") from None

@@ -1,0 +1,201 @@
+"""Two functions at different leaves of a subnet from a file, which a manager sets up by QP0."""
+
+import pytest
+from helpers.net.small_manager import SmallManager
+
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
+from emu.driver.nodes.cable import DueTimers
+from emu.driver.nodes.two_nodes import GUID, brought_up
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.gsi import Gsi
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
+from emu.server.net.ib.subnet.fabric import SubnetFabric
+from emu.server.net.ib.subnet.topology import parse
+from firmware_cmds import TABLE
+from layouts.enums import EventType, Op, PhysState, PortChange, PortState
+from layouts.wire.mads import Method, PmaAttr, SmpAttr, pma_portcounters, port_info
+
+FILE = """
+Switch 4 "leaf0"
+[1] "function0"[1]
+[3] "spine0"[1]
+[4] "spine1"[1]
+Switch 4 "leaf1"
+[1] "function1"[1]
+[2] "other"[1]
+[3] "spine0"[2]
+[4] "spine1"[2]
+Switch 4 "spine0"
+Switch 4 "spine1"
+Hca 1 "function0"
+Hca 1 "function1"
+Hca 2 "other"
+"""
+LEAF0, LEAF1, SPINE0, SPINE1, OTHER = 0, 1, 2, 3, 6
+
+
+@pytest.fixture
+def subnet(clock):
+    return SubnetFabric(clock, parse(FILE), [GUID, GUID + 1])
+
+
+@pytest.fixture
+def nodes(subnet, model, clock):
+    functions = []
+    for guid, plug in subnet.plugs.items():
+        options = HcaOptions(guid=guid)
+        functions.append(Function(model, options, TABLE, Memory(), IrqList(), clock, plug))
+    return brought_up(Node, functions, DueTimers(clock))
+
+
+@pytest.fixture
+def manager(nodes):
+    return SmallManager(nodes[0])
+
+
+def lids(nodes):
+    return [node.hca.ib.lid for node in nodes]
+
+
+def test_ports_wait_for_their_manager(nodes):
+    for node in nodes:
+        assert (node.hca.ib.state, node.hca.ib.lid) == (PortState.INIT, 0)
+        assert (node.hca.ib.has_link, node.hca.ib.is_up) == (True, False)
+
+
+def test_a_sweep_finds_all_and_gives_lids(nodes, manager, subnet):
+    manager.sweep()
+    assert len(manager.found) == 7
+    assert [node.hca.ib.state for node in nodes] == [PortState.ACTIVE] * 2
+    assert all(lids(nodes))
+    assert nodes[1].hca.ib.sm_lid == nodes[0].hca.ib.lid
+    assert nodes[1].hca.ib.is_up
+
+
+def test_the_driver_hears_of_lid_and_state(nodes, manager):
+    eqn = nodes[1].driver.create_eq(events=[EventType.PORT_CHANGE])
+    manager.sweep()
+    heard = [entry.sub_type for entry in nodes[1].driver.eqs[eqn].drain()]
+    assert heard == [PortChange.LID, PortChange.ACTIVE]
+    context = nodes[1].driver.must(Op.QUERY_HCA_VPORT_CONTEXT).hca_vport_context
+    assert (context.lid, context.sm_lid) == (nodes[1].hca.ib.lid, nodes[0].hca.ib.lid)
+    assert (context.port_state, context.vport_state) == (PortState.ACTIVE, PortState.ACTIVE)
+
+
+def exchange(nodes, count=3):
+    one, two = (node.queue_pair() for node in nodes)
+    connect(one, two)
+    source, target = nodes[0].region(4096), nodes[1].region(4096)
+    source.write(b"over two hops")
+    for _ in range(count):
+        two.post_recv(target.sge(0, 64))
+        one.send(source.sge(0, 13))
+    nodes[0].settle()
+    assert target.read(0, 13) == b"over two hops"
+    return one, two
+
+
+def counters(nodes, lid, port):
+    gsi = Gsi(nodes[0])
+    answer = gsi.pma(Method.GET, PmaAttr.PORT_COUNTERS, lid, pma_portcounters, port_select=port)
+    gsi.qp.destroy()
+    assert answer.mad_hdr.status == 0
+    return pma_portcounters.view(answer.data)
+
+
+def test_messages_pass_and_switches_count_them(nodes, manager, subnet):
+    manager.sweep()
+    before = counters(nodes, lid_of(manager, subnet, LEAF1), 1).port_xmit_packets
+    exchange(nodes)
+    after = counters(nodes, lid_of(manager, subnet, LEAF1), 1)
+    assert after.port_xmit_packets == before + 3
+    assert after.port_rcv_packets >= 1
+
+
+def lid_of(manager, subnet, number):
+    return manager.found[subnet.cables.nodes[number].line.guid].lid
+
+
+def test_without_a_way_packets_are_dropped_and_counted(nodes, manager, subnet):
+    manager.sweep()
+    leaf = subnet.cables.nodes[LEAF0]
+    leaf.tables.linear[nodes[1].hca.ib.lid] = 255
+    subnet.cables.generation += 1
+    one, two = (node.queue_pair() for node in nodes)
+    connect(one, two)
+    one.send(nodes[0].region(64).sge(0, 8))
+    nodes[0].settle()
+    assert two.cq.drain() == []
+    errors = counters(nodes, leaf.ports[0].info.lid, 1).port_rcv_switch_relay_errors
+    assert errors >= 1
+
+
+def test_a_cut_is_told_and_a_new_sweep_finds_another_way(nodes, manager, subnet):
+    manager.sweep()
+    used = subnet.cables.nodes[LEAF0].tables.linear[nodes[1].hca.ib.lid]
+    subnet.cables.cut(LEAF0, used, is_cut=True)
+    traps = [mad for mad in manager.smi.smps() if mad.method == Method.TRAP]
+    assert traps
+    assert traps[0].attr_id == SmpAttr.NOTICE
+    for mad in traps:
+        mad.method = Method.TRAP_REPRESS
+        manager.smi.post(mad, int.from_bytes(mad.data[6:8], "big"))
+    assert subnet.cables.nodes[LEAF0].tables.info.port_state_change == 1
+    manager.sweep()
+    assert subnet.cables.nodes[LEAF0].tables.linear[nodes[1].hca.ib.lid] != used
+    exchange(nodes)
+
+
+def test_a_cut_at_the_function_takes_its_link(nodes, manager, subnet):
+    manager.sweep()
+    subnet.cables.cut(LEAF1, 1, is_cut=True)
+    assert (nodes[1].hca.ib.state, nodes[1].hca.ib.phys_state) == (
+        PortState.DOWN,
+        PhysState.POLLING,
+    )
+    subnet.cables.cut(LEAF1, 1, is_cut=False)
+    assert nodes[1].hca.ib.state is PortState.INIT
+    assert not nodes[1].hca.ib.is_up
+
+
+def test_a_manager_sets_a_port_down_and_it_trains_again(nodes, manager, subnet):
+    manager.sweep()
+    one = manager.found[subnet.cables.nodes[LEAF1].line.guid]
+    data = manager.ask(SmpAttr.PORT_INFO, *one.route, attr_mod=1).data
+    info = port_info.view(bytearray(data))
+    info.port_state, info.port_physical_state = PortState.DOWN, 0
+    manager._set_port(one, 1, info)
+    assert nodes[1].hca.ib.state is PortState.INIT
+    info.port_state, info.port_physical_state = 0, PhysState.DISABLED
+    manager._set_port(one, 1, info)
+    assert nodes[1].hca.ib.state is PortState.DOWN
+    info.port_physical_state = PhysState.POLLING
+    manager._set_port(one, 1, info)
+    assert nodes[1].hca.ib.state is PortState.INIT
+
+
+def test_a_reset_function_starts_without_a_lid(nodes, manager, subnet):
+    manager.sweep()
+    nodes[1].driver.bar.function.reset()
+    plug = subnet.plugs[GUID + 1]
+    assert plug._hca.ib.state is PortState.INIT
+    assert plug._hca.ib.lid == 0
+
+
+def test_smps_with_a_wrong_mkey_get_no_answer(nodes, manager, subnet):
+    manager.sweep()
+    leaf = subnet.cables.nodes[LEAF0]
+    leaf.ports[0].info.assign({"mkey": 5, "mkey_protect_bits": 1})
+    smi = manager.smi
+    before = bytes(leaf.ports[1].info)
+    request = smi.request(SmpAttr.PORT_INFO, 1, method=Method.SET, attr_mod=1, data=before)
+    smi.post(request, 0xFFFF)
+    assert smi.smps() == []
+    assert leaf.ports[0].info.mkey_violations == 1
+    hidden = smi.ask(SmpAttr.PORT_INFO, 1, attr_mod=0)
+    assert port_info.view(hidden.data).mkey == 0
+    shown = smi.ask(SmpAttr.PORT_INFO, 1, attr_mod=0, mkey=5)
+    assert port_info.view(shown.data).mkey == 5
