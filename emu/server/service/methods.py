@@ -12,7 +12,8 @@ from emu.device.ports import Clock
 from emu.device.rounds.portions import Portions
 from emu.server.control.server import ControlRequestError, Method, Streamed
 from emu.server.net.eth.segments import Segments
-from emu.server.service import views
+from emu.server.net.ib.subnet.fabric import SubnetFabric
+from emu.server.service import subnet_methods, views
 from emu.server.service.fault_session import FaultSession
 from emu.version import code, version
 
@@ -21,12 +22,16 @@ MOST_LIMIT = 20_000
 
 
 def methods(
-    functions: Sequence[Function], clock: Clock, faults: FaultSession, segments: Segments
+    functions: Sequence[Function],
+    clock: Clock,
+    faults: FaultSession,
+    segments: Segments,
+    subnet: SubnetFabric | None = None,
 ) -> Mapping[str, Method]:
-    """The methods, by name."""
+    """The methods, by name; ``subnet`` is the simulated one, if there is any."""
     # Now: pydantic takes a fifth of a second, for which a client's first plan would stop the loop.
     importlib.import_module("emu.device.faults.text")
-    control = _Methods(functions, clock, faults, segments)
+    control = _Methods(functions, clock, faults, segments, subnet)
     return {
         "status": control.status,
         "objects": control.objects,
@@ -37,18 +42,26 @@ def methods(
         "fault.load": control.fault_load,
         "net.show": control.net_show,
         "net.set": control.net_set,
+        "subnet.show": control.subnet_show,
+        "subnet.cut": control.subnet_cut,
     }
 
 
 class _Methods:
     def __init__(
-        self, functions: Sequence[Function], clock: Clock, faults: FaultSession, segments: Segments
+        self,
+        functions: Sequence[Function],
+        clock: Clock,
+        faults: FaultSession,
+        segments: Segments,
+        subnet: SubnetFabric | None,
     ) -> None:
         self._about = {"mlx5emu": version(), "code": code()}
         self._functions = functions
         self._clock = clock
         self._faults = faults
         self._segments = segments
+        self._subnet = subnet
 
     def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params)
@@ -131,6 +144,20 @@ class _Methods:
             self._faults.set_link(link_from_table(params.get("link")))
         except ValueError as error:
             raise ControlRequestError(str(error)) from None
+        return {}
+
+    def _need_subnet(self) -> SubnetFabric:
+        if self._subnet is None:
+            raise ControlRequestError("no subnet of a file: start with --subnet FILE")
+        return self._subnet
+
+    def subnet_show(self, params: dict[str, Any]) -> Streamed:
+        _only(params)
+        return subnet_methods.show(self._need_subnet())
+
+    def subnet_cut(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params, "node", "port", "is_cut")
+        subnet_methods.cut(self._need_subnet(), params)
         return {}
 
 

@@ -123,7 +123,9 @@ class Server:
             self._faults.on_fired = self._capture.fault
         self._control = None
         if control is not None:
-            answered = methods(self.functions, self.loop, self._faults, self._segments)
+            answered = methods(
+                self.functions, self.loop, self._faults, self._segments, self._subnet
+            )
             self._control = ControlServer(control, self.loop, answered)
 
     def _cable(self, index: int, spec: DeviceSpec) -> FunctionPort | None:

@@ -1,5 +1,10 @@
 """Two functions at different leaves of a subnet from a file, which a manager sets up by QP0."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from helpers.net.small_manager import SmallManager
 
@@ -12,8 +17,10 @@ from emu.driver.verbs.gsi import Gsi
 from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
+from emu.server.control.server import ControlRequestError
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import parse
+from emu.server.service import subnet_methods
 from firmware_cmds import TABLE
 from layouts.enums import EventType, Op, PhysState, PortChange, PortState
 from layouts.wire.mads import Method, PmaAttr, SmpAttr, pma_portcounters, port_info
@@ -34,6 +41,7 @@ Hca 1 "function0"
 Hca 1 "function1"
 Hca 2 "other"
 """
+FAT_TREE = Path(__file__).parents[3] / "examples/subnet/fat-tree.py"
 LEAF0, LEAF1, SPINE0, SPINE1, OTHER = 0, 1, 2, 3, 6
 
 
@@ -146,6 +154,7 @@ def test_a_cut_is_told_and_a_new_sweep_finds_another_way(nodes, manager, subnet)
     assert subnet.cables.nodes[LEAF0].tables.info.port_state_change == 1
     manager.sweep()
     assert subnet.cables.nodes[LEAF0].tables.linear[nodes[1].hca.ib.lid] != used
+    assert counters(nodes, lid_of(manager, subnet, LEAF0), used).link_downed_counter == 1
     exchange(nodes)
 
 
@@ -199,3 +208,50 @@ def test_smps_with_a_wrong_mkey_get_no_answer(nodes, manager, subnet):
     assert port_info.view(hidden.data).mkey == 0
     shown = smi.ask(SmpAttr.PORT_INFO, 1, attr_mod=0, mkey=5)
     assert port_info.view(shown.data).mkey == 5
+
+
+# -- what the control socket does
+
+
+def test_cables_are_shown_cut_and_mended(nodes, manager, subnet):
+    manager.sweep()
+    about = json.loads(b"".join(subnet_methods.show(subnet)))["nodes"]
+    assert [node["name"] for node in about if node["is_function"]] == ["function0", "function1"]
+    assert about[LEAF1]["lid"] == lid_of(manager, subnet, LEAF1)
+    assert about[LEAF1]["ports"][0] == {
+        "port": 1, "state": "ACTIVE", "peer": "function1", "peer_port": 1, "is_cut": False,
+    }  # fmt: skip
+    for is_cut, state in ((True, PortState.DOWN), (False, PortState.INIT)):
+        subnet_methods.cut(subnet, {"node": "leaf1", "port": 1, "is_cut": is_cut})
+        assert nodes[1].hca.ib.state is state
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        ({}, "node is a name"),
+        ({"node": "leaf0", "port": "1", "is_cut": True}, "node is a name"),
+        ({"node": "leaf0", "port": True, "is_cut": True}, "node is a name"),
+        ({"node": "x", "port": 1, "is_cut": True}, "no node 'x'"),
+        ({"node": "leaf0", "port": 2, "is_cut": True}, "no cable at port 2"),
+        ({"node": "leaf0", "port": 0, "is_cut": True}, "no cable at port 0"),
+        ({"node": "leaf0", "port": 1 << 70, "is_cut": True}, "no cable at port"),
+    ],
+)
+def test_wrong_cuts(subnet, params, why):
+    with pytest.raises(ControlRequestError, match=why):
+        subnet_methods.cut(subnet, params)
+
+
+def test_a_thousand_adapters_are_swept(clock, model):
+    """A fat tree of two levels: the manager finds each node once."""
+    tree = subprocess.run(
+        [sys.executable, FAT_TREE, "42"], capture_output=True, text=True, check=True
+    ).stdout
+    subnet = SubnetFabric(clock, parse(tree), [GUID])
+    (plug,) = subnet.plugs.values()
+    function = Function(model, HcaOptions(guid=GUID), TABLE, Memory(), IrqList(), clock, plug)
+    manager = SmallManager(*brought_up(Node, [function], DueTimers(clock)))
+    manager._find((), 0, None)
+    assert len(manager.found) == 42 + 12 + 42 * 24

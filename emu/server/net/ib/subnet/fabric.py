@@ -22,11 +22,12 @@ from emu.server.net.ib.subnet.nodes import Place, SimNode, built
 from emu.server.net.ib.subnet.places import places_of
 from emu.server.net.ib.subnet.plug import Plug
 from emu.server.net.ib.subnet.pma import CounterAgents
-from emu.server.net.ib.subnet.routes import NOWHERE, Routes, Way
+from emu.server.net.ib.subnet.routes import LINK_DOWNED, NOWHERE, Routes, Way
 from emu.server.net.ib.subnet.topology import Topology
 from emu.server.net.ib.subnet.traps import Traps
 from emu.server.net.ib.subnet.walk import Walk
 from emu.server.net.link.direction import LinkDirection
+from layouts.enums import PortState
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import MAD_BYTES
 
@@ -55,7 +56,7 @@ class SubnetFabric:
         self._walk = Walk(self.cables, self._smp_arrives, self._traps.repressed)
         self.plugs = {guid: Plug(self, guid, number) for guid, number in places.items()}
         self._by_node = {plug.number: plug for plug in self.plugs.values()}
-        self.cables.on_link = self._traps.link_changed
+        self.cables.on_link = self._link_changed
         self.cables.wants_link = lambda guid: self.plugs[guid].wants_link
         self.cables.plug = lambda guid, has_link: self.plugs[guid].set_link(up=has_link)
 
@@ -64,6 +65,12 @@ class SubnetFabric:
         return hca.ib.guid
 
     # -- subnet management
+
+    def _link_changed(self, node: SimNode, port: int) -> None:
+        """A simulated port's link has come or gone."""
+        if node.ports[port].info.port_state == PortState.DOWN:
+            self.routes.count(node.number, port, LINK_DOWNED)
+        self._traps.link_changed(node, port)
 
     def _smp_leaves(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
         self._walk.leave(place, data, dlid, slid)

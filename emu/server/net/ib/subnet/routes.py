@@ -23,6 +23,7 @@ NOWHERE: Final = -1
 
 RELAY_ERRORS: Final = "port_rcv_switch_relay_errors"
 DISCARDS: Final = "port_xmit_discards"
+LINK_DOWNED: Final = "link_downed_counter"
 
 
 @dataclass(slots=True)
@@ -101,8 +102,12 @@ class Routes:
                     self._add(place, direction, cast, way.packets, way.octets)
             if way.dropped is not None:
                 node, port, why = way.dropped
-                self.counts.setdefault((node, port), Counter())[why] += way.packets
+                self.count(node, port, why, way.packets)
             way.packets = way.octets = 0
+
+    def count(self, node: int, port: int, name: str, by: int = 1) -> None:
+        """Add to a counter of a port."""
+        self.counts.setdefault((node, port), Counter())[name] += by
 
     def _add(self, place: Place, direction: str, cast: str, packets: int, octets: int) -> None:
         counts = self.counts.setdefault(place, Counter())

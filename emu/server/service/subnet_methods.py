@@ -1,0 +1,55 @@
+"""What the control socket tells of a simulated subnet, and the cables that it cuts and mends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from emu.server.control.server import ControlRequestError, Streamed
+from emu.server.net.ib.subnet.fabric import SubnetFabric
+from emu.server.net.ib.subnet.nodes import Cables, SimNode
+from layouts.enums import PortState
+
+
+def show(subnet: SubnetFabric) -> Streamed:
+    """Every node, and those of its ports that have a cable."""
+    yield b'{"nodes":['
+    for number, node in enumerate(subnet.cables.nodes):
+        yield b"," * bool(number) + json.dumps(_about(subnet.cables, node)).encode()
+    yield b"]}"
+
+
+def _about(cables: Cables, node: SimNode) -> dict[str, Any]:
+    ports = []
+    for number, peer in enumerate(node.peers):
+        if peer is None:
+            continue
+        ports.append(
+            {
+                "port": number,
+                "state": PortState(node.ports[number].info.port_state).name,
+                "peer": cables.nodes[peer[0]].line.name,
+                "peer_port": peer[1],
+                "is_cut": number in node.cut,
+            }
+        )
+    kind = "switch" if node.is_switch else "adapter"
+    is_function = node.function is not None
+    lid = (node.ports[0] if node.is_switch else node.ports[1]).info.lid
+    name = node.line.name
+    return {"name": name, "kind": kind, "is_function": is_function, "lid": lid, "ports": ports}
+
+
+def cut(subnet: SubnetFabric, params: Mapping[str, Any]) -> None:
+    """Cut or mend the cable at a node's port. Raises ControlRequestError when there is none."""
+    name, port, is_cut = params.get("node"), params.get("port"), params.get("is_cut")
+    if type(port) is not int or not isinstance(name, str) or not isinstance(is_cut, bool):
+        raise ControlRequestError("node is a name, port a number, is_cut true or false")
+    node = next((one for one in subnet.cables.nodes if one.line.name == name), None)
+    if node is None:
+        raise ControlRequestError(f"no node {name!r}")
+    if not 1 <= port <= node.num_ports or node.peers[port] is None:
+        raise ControlRequestError(f"no cable at port {port} of {name!r}")
+    if (port in node.cut) is not is_cut:
+        subnet.cables.cut(node.number, port, is_cut=is_cut)

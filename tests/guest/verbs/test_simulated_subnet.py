@@ -1,0 +1,108 @@
+"""opensm in a guest manages a subnet of a file, in which the guest's two functions are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from helpers.guest.guests import (
+    IN_PEER,
+    SECONDS,
+    no_complaints_since_boot,
+    run,
+    running,
+    two_namespaces,
+)
+
+from emu.guests import GuestOptions
+from emu.server.control.client import Client
+from emu.server.net.ib.subnet.topology import parse
+
+pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.suite("trixie")]
+
+FILE = Path(__file__).parents[3] / "examples/subnet/two-leaves.net"
+ACTIVE = "until grep -q ACTIVE /sys/class/infiniband/mlx5_{}/ports/1/state; do sleep 0.2; done"
+
+
+@pytest.fixture(scope="module")
+def guest(suite):
+    options = GuestOptions(
+        suite=suite, devices=("connectx6", "connectx6"), packages=("opensm",), memory_mib=1024,
+        subnet=FILE,
+    )  # fmt: skip
+    with running(options) as (found,):
+        run(found, "(exec opensm -f /tmp/opensm.log > /tmp/opensm.out 2>&1 </dev/null) &")
+        for number in (0, 1):
+            run(found, f"timeout {SECONDS} sh -c '{ACTIVE.format(number)}'")
+        yield found
+        no_complaints_since_boot(found)
+
+
+def lids(guest):
+    text = run(guest, "cat /sys/class/infiniband/mlx5_[01]/ports/1/lid")
+    return [int(word, 16) for word in text.split()]
+
+
+def test_the_topology_is_the_files(guest):
+    found, given = parse(run(guest, "ibnetdiscover")), parse(FILE.read_text())
+    assert len(found.nodes) == len(given.nodes) == 8
+    assert len(found.cables) == len(given.cables) == 8
+    names = {node.description for node in found.nodes}
+    assert names > {"leaf0", "leaf1", "spine0", "spine1", "node2", "node3"}
+
+
+def test_tools_see_a_subnet_without_errors(guest):
+    assert "SMINFO_MASTER" in run(guest, "sminfo")
+    assert "8 nodes checked, 0 bad nodes found" in run(guest, "ibqueryerrors")
+    assert run(guest, "iblinkinfo --line").count("Active/  LinkUp") == 16
+    assert run(guest, "saquery -N").count("NodeRecord dump") == 8
+    hops = run(guest, "ibtracert {} {}".format(*lids(guest)))
+    assert hops.count("-> switch port") == 3
+
+
+def messages(guest):
+    """Bytes over a connection between the two functions."""
+    return run(
+        guest, "ibv_rc_pingpong -n 50 -d mlx5_1 > /dev/null & sleep 2;"
+        " ibv_rc_pingpong -n 50 -d mlx5_0 localhost"
+    )  # fmt: skip
+
+
+def test_packets_pass_three_switches_which_count_them(guest):
+    lid = int(re.search(r"lid (\d+) lmc", run(guest, "ibswitches | grep leaf1"))[1])
+    before = sent(guest, lid)
+    assert "50 iters in" in messages(guest)
+    assert sent(guest, lid) >= before + 50
+
+
+def sent(guest, lid):
+    return int(re.search(r"PortXmitPkts:\.*(\d+)", run(guest, f"perfquery {lid} 1"))[1])
+
+
+def test_ipoib_and_rdma_cm_need_the_tables_of_multicast(guest):
+    """The first packet is ARP's broadcast, by the switches' multicast tables."""
+    run(
+        guest,
+        f"""set -e
+        modprobe ib_ipoib
+        {two_namespaces("ib0", "ib1", "10.0.0.1", "10.0.0.2")}
+        timeout {SECONDS} sh -c 'until ping -c 1 -W 2 10.0.0.2; do sleep 1; done'""",
+    )
+    said = run(guest, "(rping -s -C 3 -a 10.0.0.1 &) ; sleep 2; "
+               f"{IN_PEER} rping -c -v -C 3 -a 10.0.0.1")  # fmt: skip
+    assert said.count("ping data: rdma-ping") == 3
+
+
+def test_a_cable_is_cut_and_opensm_routes_anew(guest):
+    one, other = lids(guest)
+    spine = re.findall(r'"(spine\d)"', run(guest, f"ibtracert {one} {other}"))[0]
+    port = 7 + int(spine[-1])
+    with Client(guest.control_socket) as client:
+        client.call("subnet.cut", node="leaf0", port=port, is_cut=True)
+    anew = f"until ibtracert {one} {other} | grep -q spine{1 - int(spine[-1])}; do sleep 1; done"
+    run(guest, f"timeout {SECONDS} sh -c '{anew}' 2> /dev/null")
+    assert "50 iters in" in messages(guest)
+    with Client(guest.control_socket) as client:
+        client.call("subnet.cut", node="leaf0", port=port, is_cut=False)
+    run(guest, "ibnetdiscover")
