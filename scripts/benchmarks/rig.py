@@ -31,7 +31,7 @@ class MappedMemory(Memory):
     """The tests' page allocator, over a memfd that is granted as by DMA_MAP."""
 
     def __init__(self, size: int = 64 << 20) -> None:
-        super().__init__(0)
+        super().__init__(mmap.PAGESIZE)
         fd = os.memfd_create("guest-ram", os.MFD_CLOEXEC)
         os.ftruncate(fd, size)
         ram: Any = mmap.mmap(fd, size)
