@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow_counter import FlowCounter
 from layouts.enums import Op, Status
 from layouts.steering import flow_counter as layout
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 def alloc_flow_counter(
     hca: Hca, cmd: layout.AllocFlowCounterIn, out: layout.AllocFlowCounterOut
 ) -> None:
-    """Make one counter, at zero."""
-    if cmd.flow_counter_bulk & ~hca.caps.general.flow_counter_bulk_alloc:
+    """Make one counter, or a bulk, at zero; of a bulk the number of its first one is returned."""
+    if cmd.flow_counter_bulk not in (0, hca.caps.general.flow_counter_bulk_alloc):
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "flow counter bulk size not supported",
@@ -30,14 +29,15 @@ def alloc_flow_counter(
         )
     if cmd.flow_counter_bulk_log_size:
         raise CmdError(Status.BAD_PARAM_ERR, "flow_counter_bulk_log_size is not supported")
-    out.flow_counter_id = hca.flow_counters.add(FlowCounter())
+    counters = hca.flow_counters
+    out.flow_counter_id = counters.add_bulk() if cmd.flow_counter_bulk else counters.add()
 
 
 @command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
 def dealloc_flow_counter(
     hca: Hca, cmd: layout.DeallocFlowCounterIn, out: layout.DeallocFlowCounterOut
 ) -> None:
-    """Destroy the counter; refused while a flow table entry counts in it."""
+    """Destroy the counter, or the bulk that begins with it; refused while an entry counts there."""
     hca.flow_counters.remove(cmd.flow_counter_id)
 
 

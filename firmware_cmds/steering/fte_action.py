@@ -22,7 +22,7 @@ from emu.device.objects.eth.flow import (
     Sampler,
     VportTarget,
 )
-from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounters
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat
 from emu.device.objects.eth.reshape import Step
@@ -262,5 +262,5 @@ def _vport_target(
     return VportTarget(number, port, reformat)
 
 
-def _counter(counters: Table[FlowCounter], item: bytes) -> FlowCounter:
+def _counter(counters: FlowCounters, item: bytes) -> FlowCounter:
     return counters.need(layout.flow_counter_list.view(item).flow_counter_id)

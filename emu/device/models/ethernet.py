@@ -62,6 +62,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         # The driver asks for the counters of tc's rules by ranges of at least four
         # (core/fs_counters.c: mlx5_fc_stats_query_counter_range).
         "log_max_flow_counter_bulk": 10,
+        # Counters of tc's rules are of bulks of 512 (core/fs_counters.c: mlx5_fc_bulk_create).
+        "flow_counter_bulk_alloc": 4,
         # Raw packet queue pairs and work queues of verbs count what they drop (ib/qp.c:
         # modify_raw_packet_qp_rq, mlx5_ib_modify_wq).
         "modify_rq_counter_set_id": 1,

@@ -28,6 +28,7 @@ IPOIB_GENERAL: Capabilities = MappingProxyType(
         "log_max_transport_domain": 12,
         "log_max_wq_sz": 15,
         "log_max_flow_counter_bulk": 10,
+        "flow_counter_bulk_alloc": 4,
     }
 )
 """General capabilities, besides those of the port."""

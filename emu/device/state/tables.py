@@ -15,7 +15,7 @@ from emu.device import objects
 from emu.device.objects.caller import Caller
 from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx, Xrcd
 from emu.device.objects.eth.flow import ACLS, FlowDomain, FlowEntry, FlowGroup, FlowTable
-from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounterBulk, FlowCounters
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.packet_reformat import PacketReformat
@@ -110,7 +110,9 @@ class ObjectTables:
         self.rqs = self.objects[Rq]
         self.srqs = self.objects[Srq]
         self.counters = self.objects[QCounter]
-        self.flow_counters = self.objects[FlowCounter]
+        self.flow_counters = FlowCounters(
+            self, self.objects[FlowCounter], self.objects[FlowCounterBulk]
+        )
         self.scheduling_elements = self.objects[SchedulingElement]
         self.tises = self.objects[Tis]
         self.rqts = self.objects[Rqt]

@@ -78,10 +78,6 @@ MISTAKEN = {
         "in create_devx_flow_table",
         "RDMA flow tables are not offered, which the test does not ask",
     ),
-    "test_counters_bulk_flow": (
-        "in create_bulk_counter",
-        "bulks of flow counters are not offered, which the test does not ask",
-    ),
     "test_flow_meter": (
         "Reg C is not supported",
         "flow meters are not offered, which before rdma-core 57 the test takes for an error",

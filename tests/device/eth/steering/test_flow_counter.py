@@ -3,8 +3,9 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.driver.ethernet.flows import Flows
 from layouts.enums import Op, Status
+from layouts.eth_enums import FlowAction
 from layouts.function.vport import traffic_counter
 
 
@@ -37,10 +38,72 @@ def test_freed_counter_is_gone(driver, number, refused):
             refused(missing(op), op, flow_counter_id=wrong)
 
 
-@pytest.mark.parametrize("fields", [{"flow_counter_bulk": 1}, {"flow_counter_bulk_log_size": 3}])
-def test_no_bulks_are_offered(driver, refused, fields):
-    assert driver.caps.flow_counter_bulk_alloc == 0
+@pytest.mark.parametrize("fields", [
+    {"flow_counter_bulk": 1}, {"flow_counter_bulk": 0xFF}, {"flow_counter_bulk_log_size": 3},
+])  # fmt: skip
+def test_bulks_of_another_size(driver, refused, fields):
     refused(Status.BAD_PARAM_ERR, Op.ALLOC_FLOW_COUNTER, **fields)
+
+
+class TestBulk:
+    """512 counters by one command, each of which an entry can count in."""
+
+    SIZE = 512
+
+    @pytest.fixture
+    def first(self, driver):
+        assert driver.caps.flow_counter_bulk_alloc * 128 == self.SIZE
+        return driver.must(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4).flow_counter_id
+
+    def test_each_has_a_number(self, driver, function, number, first):
+        other = driver.must(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4).flow_counter_id
+        assert abs(other - first) >= self.SIZE
+        assert number not in range(first, first + self.SIZE)
+        counters = [function.hca.flow_counters.get(first + at) for at in range(self.SIZE)]
+        counters[0].packets, counters[-1].octets = 3, 5
+        assert query(driver, first) == (3, 0)
+        assert query(driver, first + self.SIZE - 1, clear=1) == (0, 5)
+        assert query(driver, first + self.SIZE - 1) == (0, 0)
+        answer = driver.must(
+            Op.QUERY_FLOW_COUNTER, out_extra=self.SIZE * traffic_counter.size,
+            flow_counter_id=first, num_of_counters=self.SIZE,
+        )  # fmt: skip
+        assert [one.packets for one in answer.flow_statistics] == [3] + [0] * (self.SIZE - 1)
+
+    def test_all_go_together(self, driver, first, refused):
+        for at in (1, self.SIZE - 1):
+            refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_FLOW_COUNTER, flow_counter_id=first + at)
+        driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=first)
+        for at in (0, 1, self.SIZE - 1):
+            refused(Status.BAD_RES_ERR, Op.QUERY_FLOW_COUNTER, flow_counter_id=first + at)
+        refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_FLOW_COUNTER, flow_counter_id=first)
+
+    def test_none_goes_while_an_entry_counts_in_one(self, driver, first, refused):
+        flows = Flows(driver)
+        table = flows.table(0)
+        group = flows.group(table, 0, 0)
+        flows.entry(table, 0, group, action=FlowAction.DROP, counters=[first + 7])
+        refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_FLOW_COUNTER, flow_counter_id=first)
+        flows.delete(table, 0)
+        driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=first)
+
+    def test_numbers_are_used_again(self, driver):
+        most = (driver.caps.max_flow_counter_31_16 << 16 | driver.caps.max_flow_counter_15_0) // 2
+        made = [
+            driver.must(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4).flow_counter_id
+            for _ in range(most // self.SIZE)
+        ]
+        assert len({*made}) == len(made)
+        assert max(made) + self.SIZE <= 2 * most + 1
+        answer = driver.command(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4)
+        assert answer.status == Status.NO_RES_ERR
+        driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=made[5])
+        assert driver.must(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4).flow_counter_id == made[5]
+
+    def test_counters_beside_bulks(self, driver, function, first):
+        """A counter of its own is there as long as half of the numbers are not."""
+        numbers = {function.hca.flow_counters.add() for _ in range(1000)}
+        assert not numbers & {*range(first, first + self.SIZE)}
 
 
 def test_query_of_more_than_there_is_room_for(driver, number, refused):
@@ -67,7 +130,7 @@ def test_a_range_may_have_numbers_that_are_no_counter(driver, function, number):
 
 def test_there_are_as_many_as_advertised(driver, function, refused):
     most = driver.caps.max_flow_counter_31_16 << 16 | driver.caps.max_flow_counter_15_0
-    for _ in range(most - 1):
-        function.hca.flow_counters.add(FlowCounter())
+    for _ in range(most // 2 - 2):  # the other half is of bulks
+        function.hca.flow_counters.add()
     driver.must(Op.ALLOC_FLOW_COUNTER)
     refused(Status.NO_RES_ERR, Op.ALLOC_FLOW_COUNTER)

@@ -9,6 +9,7 @@ from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
+from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY
 from emu.device.port.eth.headers import FrameError, parse
@@ -215,7 +216,7 @@ def test_a_new_counter_with_an_old_number(node):
     domain = node.hca.flow_domains[FlowTableType.NIC_RX]
     steering.decide(domain, parse(FRAMES[0]), 60)
     assert flows.counted(number) == (1, 60)
-    table = node.hca.flow_counters
+    table = node.hca.objects[FlowCounter]
     node.driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=number)
     while flows.counter() != number:
         assert len(table) < table.limit - table.first

@@ -30,7 +30,7 @@ from emu.device.objects.eth.flow import (
     Sampler,
     VportTarget,
 )
-from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounters
 from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE, FlowMeterAso, Metering
 from emu.device.objects.eth.icm_addresses import DROPS, IcmKind, place_at
 from emu.device.objects.eth.reshape import Step
@@ -82,7 +82,7 @@ class SteeringMemory:
         planner: Planner,
         tirs: Table[Tir],
         tables: Table[FlowTable],
-        counters: Table[FlowCounter],
+        counters: FlowCounters,
         samplers: Table[Sampler],
         meters: Table[FlowMeterAso],
         vport: Callable[[int], VportTarget | None],
