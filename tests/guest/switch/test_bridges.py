@@ -71,6 +71,8 @@ def check_group(guest, pair, group, devices):
     ]
     offloaded = f"bridge -d mdb show | grep -c '{group} .*offload'"
     run(guest, f"until [ $({offloaded}) = 2 ]; do sleep 0.2; done")
+    # An IPv6 address that may be somebody else's yet sends nothing.
+    one.run("sh -c 'while ip -6 address show tentative | grep -q inet6; do sleep 0.2; done'")
     before = seen(guest, one.representor)
     one.run(f"python3 /tmp/multicast.py speak {group} {devices[0]} {COUNT}")
     for ear in ears:
