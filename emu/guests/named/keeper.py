@@ -148,6 +148,10 @@ def _keep(claim: running.Claim, info: Mapping[str, object], start: Start, report
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        # pause() would sleep through a signal that comes right before it, or to another thread.
+        signals, arrived = os.pipe()
+        os.set_blocking(arrived, False)
+        signal.set_wakeup_fd(arrived, warn_on_full_buffer=False)
         with claim, contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
             _detach(claim.path / _LOG)
             os.mkfifo(claim.path / _LAST_WORDS, 0o600)
@@ -158,7 +162,7 @@ def _keep(claim: running.Claim, info: Mapping[str, object], start: Start, report
             os.write(report, UP)  # fails when nobody waits any more
             os.close(report)
             while True:
-                signal.pause()
+                os.read(signals, 1)
     except SystemExit:
         status = 0
     except Exception as error:
