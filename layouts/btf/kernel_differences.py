@@ -109,7 +109,8 @@ KNOWN: tuple[Known, ...] = (
         _NOT_THE_DRIVERS,
         _names(
             """
-            guid_info inform_info inform_info_rec linear_forw_table link_notice mcast_forw_table mcmember_rec node_info node_rec
+            guid_info inform_info inform_info_rec linear_forw_table link_notice
+            mcast_forw_table mcmember_rec node_info node_rec
             notice path_rec pkey_table pma_mad port_info portinfo_rec rmpp_hdr sa_mad service_rec
             sm_info switch_info
             """
