@@ -1,4 +1,6 @@
-"""The port's performance management agent: traffic and error counters by MAD.
+"""Performance management agents: traffic and error counters of ports by MAD.
+
+A function's port has one, and each simulated node of a subnet.
 
 Source: IBTA volume 1, 16.1. The adapter responds to these MADs itself, both those that arrive at
 QP1 and those that the driver passes with MAD_IFC: the responses that hw/mad.c:process_pma_cmd
@@ -7,8 +9,9 @@ builds on its own are usable for sysfs only, as they have no MAD header.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from emu.device.port.counts import Traffic
 from emu.device.port.ib.port import IbPort
@@ -77,7 +80,10 @@ _VALUES: Final[dict[str, _Value]] = {
 }
 """Sources of the counters; the counters not listed count errors that never happen."""
 
-_SELECT: Final = {
+Counters = Mapping[PmaAttr, Mapping[str, int]]
+"""The counters that an agent's ports have, with their bits of CounterSelect, which selects those
+that a Set changes."""
+_COUNTERS: Final[Counters] = {
     PmaAttr.PORT_COUNTERS: {
         "link_downed_counter": 1 << 2,
         "port_xmit_data": 1 << 12,
@@ -96,24 +102,58 @@ _SELECT: Final = {
         "port_multicast_rcv_packets": 1 << 7,
     },
 }
-"""Bits of CounterSelect, which selects the counters that a Set changes."""
 _LAYOUTS: Final[Mapping[PmaAttr, Prm]] = {
     PmaAttr.PORT_COUNTERS: pma_portcounters,
     PmaAttr.PORT_COUNTERS_EXT: pma_portcounters_ext,
 }
 
 
+class PortCounts(Protocol):
+    """What one port counts."""
+
+    @property
+    def base(self) -> MutableMapping[tuple[int, str], int]:
+        """What was there when counters were last set, by attribute and counter."""
+
+    def value(self, name: str, /) -> int:
+        """A counter since the port exists."""
+
+
+Select = Callable[[int], Sequence[PortCounts] | None]
+"""The ports that a PortSelect means; None when there is no such port."""
+
+
+class _FunctionCounts:
+    """Implements PortCounts for a function's port."""
+
+    def __init__(self, port: IbPort) -> None:
+        self._port = port
+        self.base = port.pma_base
+
+    def value(self, name: str) -> int:
+        return _VALUES[name](self._port)
+
+
 def answer(port: IbPort, data: bytes) -> bytes | None:
-    """The response to a MAD of 256 bytes; None when it is no request."""
+    """The response to a MAD of 256 bytes for a function's port; None when it is no request."""
+    return respond(partial(_selected, port), _COUNTERS, PmaCap.EXT_WIDTH, data)
+
+
+def _selected(port: IbPort, number: int) -> Sequence[PortCounts] | None:
+    return [_FunctionCounts(port)] if number in (1, ALL_PORTS) else None
+
+
+def respond(select: Select, counters: Counters, capability_mask: int, data: bytes) -> bytes | None:
+    """The response of an agent to a MAD of 256 bytes; None when it is no request."""
     mad = pma_mad.view(bytearray(data))
     if mad.mad_hdr.method not in (Method.GET, Method.SET):
         return None
-    mad.mad_hdr.status = _act(port, mad)
+    mad.mad_hdr.status = _act(select, counters, capability_mask, mad)
     mad.mad_hdr.method = Method.GET | RESPONSE
     return bytes(mad)
 
 
-def _act(port: IbPort, mad: PmaMad) -> MadStatus:
+def _act(select: Select, counters: Counters, capability_mask: int, mad: PmaMad) -> MadStatus:
     """Do what the MAD asks for, in place."""
     hdr = mad.mad_hdr
     if (hdr.base_version, hdr.class_version) != (BASE_VERSION, CLASS_VERSION):
@@ -121,7 +161,7 @@ def _act(port: IbPort, mad: PmaMad) -> MadStatus:
     if hdr.attr_id == PmaAttr.CLASS_PORT_INFO and hdr.method == Method.GET:
         info = class_port_info.new(
             base_version=BASE_VERSION, class_version=CLASS_VERSION,
-            capability_mask=PmaCap.EXT_WIDTH, cap_mask2_resp_time={"resp_time": RESP_TIME},
+            capability_mask=capability_mask, cap_mask2_resp_time={"resp_time": RESP_TIME},
         )  # fmt: skip
         mad.data = bytes(info).ljust(len(mad.data), b"\0")
         return MadStatus.SUCCESS
@@ -129,27 +169,30 @@ def _act(port: IbPort, mad: PmaMad) -> MadStatus:
         return MadStatus.UNSUPPORTED_METHOD_ATTRIB
     attr = PmaAttr(hdr.attr_id)
     given = _LAYOUTS[attr].view(mad.data)
-    if given.port_select not in (1, ALL_PORTS):
+    ports = select(given.port_select)
+    if ports is None:
         return MadStatus.INVALID_ATTRIB_VALUE
     if hdr.method == Method.SET:
-        _set(port, attr, given)
-    mad.data = bytes(_get(port, attr, given)).ljust(len(mad.data), b"\0")
+        for port in ports:
+            _set(port, counters[attr], attr, given)
+    mad.data = bytes(_get(ports, counters[attr], attr, given)).ljust(len(mad.data), b"\0")
     return MadStatus.SUCCESS
 
 
-def _get(port: IbPort, attr: PmaAttr, given: Any) -> Any:
-    """The counters; a counter stops at its maximum (16.1.3.5)."""
+def _get(ports: Sequence[PortCounts], names: Mapping[str, int], attr: PmaAttr, given: Any) -> Any:
+    """The ports' counters together; each one stops at its maximum (16.1.3.5)."""
     layout = _LAYOUTS[attr]
     counters = layout.new(port_select=given.port_select, counter_select=given.counter_select)
     for field in layout.fields:
-        if field.name in _SELECT[attr]:
-            value = _VALUES[field.name](port) - port.pma_base.get((attr, field.name), 0)
+        if field.name in names:
+            key = attr, field.name
+            value = sum(port.value(field.name) - port.base.get(key, 0) for port in ports)
             setattr(counters, field.name, min(value, (1 << field.width) - 1))
     return counters
 
 
-def _set(port: IbPort, attr: PmaAttr, given: Any) -> None:
+def _set(port: PortCounts, names: Mapping[str, int], attr: PmaAttr, given: Any) -> None:
     """Set counters: the counts themselves go on; only the base that they count from is changed."""
-    for name, bit in _SELECT[attr].items():
+    for name, bit in names.items():
         if given.counter_select & bit:
-            port.pma_base[attr, name] = _VALUES[name](port) - getattr(given, name)
+            port.base[attr, name] = port.value(name) - getattr(given, name)
