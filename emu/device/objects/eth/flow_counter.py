@@ -7,6 +7,7 @@ mlx5_fc_bulk_create). Of the numbers that there are, the upper half is of bulks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from emu.device.errors import CmdError
@@ -20,11 +21,11 @@ COUNTERS_PER_UNIT: Final = 128
 _COUNTER_BYTES: Final = 160
 
 
-def _numbers(made: Limits) -> int:
-    """How many counters there are at most, and the number behind the last one."""
+def _counters(made: Limits) -> int:
+    """How many there are at most, from number 1 on."""
     general = made.caps.general
-    limit: int = general.max_flow_counter_31_16 << 16 | general.max_flow_counter_15_0
-    return 1 + limit
+    counters: int = general.max_flow_counter_31_16 << 16 | general.max_flow_counter_15_0
+    return counters
 
 
 def _counters_per_bulk(made: Limits) -> int:
@@ -32,15 +33,16 @@ def _counters_per_bulk(made: Limits) -> int:
     return made.caps.general.flow_counter_bulk_alloc * COUNTERS_PER_UNIT
 
 
-def _first_of_bulks(made: Limits) -> int:
-    """The number from which on they are of bulks."""
-    limit, size = _numbers(made) - 1, _counters_per_bulk(made)
-    return limit - limit // (2 * size) * size if size else limit + 1
-
-
 def _bulks(made: Limits) -> int:
+    """How many bulks there are at most, in the upper half of the numbers."""
     size = _counters_per_bulk(made)
-    return (_numbers(made) - 1) // (2 * size) if size else 0
+    return _counters(made) // (2 * size) if size else 0
+
+
+def _first_of_bulks(made: Limits) -> int:
+    """The number from which on they are of bulks; behind all where there are none."""
+    counters, bulks = _counters(made), _bulks(made)
+    return counters - bulks * _counters_per_bulk(made) if bulks else 1 + counters
 
 
 class FlowCounter(Object):
@@ -124,24 +126,28 @@ class FlowCounters:
 
     def get(self, number: int) -> FlowCounter | None:
         """The counter, whoever made it; None if there is none."""
-        slot, at = self._place(number)
-        if slot < 0:
-            return self._single.get(number)
-        bulk = self._bulks.get(slot)
-        return None if bulk is None else bulk.counters[at]
+        return self._counter(number, self._single.get, self._bulks.get)
 
     def usable(self, number: int) -> FlowCounter | None:
         """The counter; None if the caller has none with this number."""
-        slot, at = self._place(number)
-        if slot < 0:
-            return self._single.usable(number)
-        bulk = self._bulks.usable(slot)
-        return None if bulk is None else bulk.counters[at]
+        return self._counter(number, self._single.usable, self._bulks.usable)
 
     def need(self, number: int) -> FlowCounter:
         """The counter. Raises BAD_RES_ERR if the caller has none with this number."""
         counter = self.usable(number)
         return self._single.need(number) if counter is None else counter
+
+    def _counter(
+        self,
+        number: int,
+        single: Callable[[int], FlowCounter | None],
+        bulks: Callable[[int], FlowCounterBulk | None],
+    ) -> FlowCounter | None:
+        slot, at = self._place(number)
+        if slot < 0:
+            return single(number)
+        bulk = bulks(slot)
+        return None if bulk is None else bulk.counters[at]
 
     def _place(self, number: int) -> tuple[int, int]:
         """The handle of its bulk, and its place there; (-1, 0) for numbers of no bulk."""
