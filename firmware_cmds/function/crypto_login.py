@@ -8,13 +8,13 @@ adapter's credential, wrapped as well.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.models.crypto import CREDENTIAL, IMPORT_KEK
 from emu.device.objects.memory.aes import unwrap_key
 from emu.device.objects.memory.dek import CryptoLogin
+from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.function.crypto import crypto_login_obj
 
@@ -27,8 +27,7 @@ def object_of(cmd: CreateGeneralObjectIn, size: int) -> bytes:
     """The one object that a command brings; what it does not bring of it is zeros."""
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one crypto object")
-    given: Iterable[bytes] = cmd.object
-    return b"".join(given)[:size].ljust(size, b"\0")
+    return given_object(cmd.object, size)
 
 
 def unwrap(wrapped: bytes, what: str) -> bytes:

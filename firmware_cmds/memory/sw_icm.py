@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.objects.memory.sw_icm import AREAS, LOG_BLOCK, SwIcm
+from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.memory.sw_icm import sw_icm
 
@@ -22,7 +23,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
     Refused with NO_RES_ERR when a part of it is taken.
     """
-    given = sw_icm.view(b"".join(cmd.object)[: sw_icm.size].ljust(sw_icm.size, b"\0"))
+    given = sw_icm.view(given_object(cmd.object, sw_icm.size))
     start, log_size = given.sw_icm_start_addr, given.log_sw_icm_size
     memory = hca.icm
     assert memory is not None  # the type is not advertised without

@@ -15,6 +15,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing
 from emu.device.errors import CmdError
 from emu.device.objects.eth.pacing import MOST_DEPTH, RateLimit, SchedulingElement
+from firmware_cmds.given_object import given_object
 from layouts.enums import Op, Status
 from layouts.objects import scheduling as layout
 
@@ -97,8 +98,7 @@ def destroy(hca: Hca, number: int) -> None:
 
 
 def _object(given: Iterable[bytes]) -> layout.SchedElem:
-    octets = b"".join(given)[: layout.sched_elem.size].ljust(layout.sched_elem.size, b"\0")
-    obj = layout.sched_elem.view(octets)
+    obj = layout.sched_elem.view(given_object(given, layout.sched_elem.size))
     if obj.scheduling_hierarchy != NIC:
         raise CmdError(
             Status.BAD_PARAM_ERR, "a general object is no element of the switch's tree",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE, FlowMeterAso, Metering
+from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.eth_enums import FlowAction, MeterColor, ModifyField
 from layouts.objects.flow_meter import flow_meter_aso_obj
@@ -34,8 +35,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
             Status.LIM_ERR, "more flow meters than log_meter_aso_max_alloc",
             f"{1 << cmd.log_obj_range}",
         )  # fmt: skip
-    given = b"".join(cmd.object)[: flow_meter_aso_obj.size].ljust(flow_meter_aso_obj.size, b"\0")
-    obj = flow_meter_aso_obj.view(given)
+    obj = flow_meter_aso_obj.view(given_object(cmd.object, flow_meter_aso_obj.size))
     pd = hca.pds.need(obj.meter_aso_access_pd)
     parameters = b"".join(map(bytes, obj.flow_meter_parameters))
     aso = FlowMeterAso(pd, cmd.log_obj_range, parameters)

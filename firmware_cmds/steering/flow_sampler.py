@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import FlowTable, Sampler
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
+from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType
 from layouts.steering.sampler import sampler_obj
@@ -24,8 +25,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     """Make a sampler; returns its number. It leads to higher levels, or to any if it says so."""
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one sampler", f"{1 << cmd.log_obj_range}")
-    given = b"".join(cmd.object)[: sampler_obj.size].ljust(sampler_obj.size, b"\0")
-    obj = sampler_obj.view(given)
+    obj = sampler_obj.view(given_object(cmd.object, sampler_obj.size))
     is_for_nic = obj.table_type == FlowTableType.NIC_RX and hca.icm is not None
     if obj.table_type != FlowTableType.FDB and not is_for_nic:
         raise CmdError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.objects.eth.geneve_option import GeneveOption
+from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.steering.geneve_option import geneve_tlv_option
 
@@ -21,8 +22,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     """Let the parser look for an option; returns its number."""
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one Geneve option")
-    given = b"".join(cmd.object)[: geneve_tlv_option.size].ljust(geneve_tlv_option.size, b"\0")
-    obj = geneve_tlv_option.view(given)
+    obj = geneve_tlv_option.view(given_object(cmd.object, geneve_tlv_option.size))
     most = int(hca.caps.general.max_geneve_tlv_option_data_len)
     if not 1 <= obj.option_data_length <= most:
         raise CmdError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.steering.hash_split import DEFINER_FIELDS
 from emu.device.errors import CmdError
 from emu.device.objects.eth.match_definer import MatchDefiner
+from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.prm import Prm
 from layouts.steering import match_definer as layout
@@ -37,8 +38,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
         raise CmdError(
             Status.LIM_ERR, "one command makes one match definer", f"{1 << cmd.log_obj_range}"
         )
-    size = layout.match_definer.size
-    obj = layout.match_definer.view(b"".join(cmd.object)[:size].ljust(size, b"\0"))
+    obj = layout.match_definer.view(given_object(cmd.object, layout.match_definer.size))
     masks = _masks(obj.format_id, bytes(obj.match_mask))
     return hca.objects[MatchDefiner].add(MatchDefiner(obj.format_id, masks))
 
