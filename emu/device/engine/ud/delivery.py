@@ -43,7 +43,7 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
     pair here is attached to. It waits, with a copy of its bytes, when others before it wait or the
     round has done enough. Nothing raises here.
     """
-    if not _is_open(hca, packet):
+    if not (hca.link.is_up or _is_for_manager(hca, packet)):
         return
     if hca.arrivals.is_free:
         contain(hca, partial(_take, hca, packet, origin, is_looped))
@@ -52,7 +52,7 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
 
 
 def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
-    if not _is_open(hca, packet):
+    if not (hca.link.is_up or _is_for_manager(hca, packet)):
         return
     if packet.to.gid is not None and (why := hca.link.misrouted(origin.gid, packet.to.gid)):
         _count(hca.link, packet, is_looped)
@@ -100,15 +100,13 @@ def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> 
 
 def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
     """Put a datagram on the wire, unless the link is down."""
-    if _is_open(hca, packet):
+    if hca.link.is_up or _is_for_manager(hca, packet):
         hca.link.count_sent(1, packet.octets, multicast=packet.is_multicast)
         hca.wire.datagram(hca, packet, origin)
 
 
-def _is_open(hca: Hca, packet: Datagram) -> bool:
-    """Whether the port takes it: an SMP needs a link, but no manager before it (IBTA 7.2.7)."""
-    if hca.link.is_up:
-        return True
+def _is_for_manager(hca: Hca, packet: Datagram) -> bool:
+    """Whether a port that is not up takes it: an SMP needs a link alone (IBTA 7.2.7)."""
     return packet.to.qpn == QP0 and hca.model.port_type is _IB and hca.ib.has_link
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 PKEYS_OF_A_BLOCK: Final = 32
 ARBITRATION_BLOCKS: Final = (1, 2, 3, 4)
 """The low priorities' two halves, then the high ones' (IBTA 14.2.5.9)."""
-DATA_BYTES: Final = 64
 SL_TO_VL_BYTES: Final = 8
 _VLS: Final = 8
 _SLS: Final = 16
@@ -49,6 +48,15 @@ def _lanes() -> bytes:
 
 SL_TO_VL: Final = _lanes()
 """SLtoVLMappingTable of a port for which nobody has set one."""
+
+
+def pkey_block(pkeys: tuple[int, ...], entries: int, block: int) -> bytes | None:
+    """A block of a P_Key table with so many entries; None where there is none."""
+    first = block * PKEYS_OF_A_BLOCK
+    if first >= entries:
+        return None
+    keys = list(pkeys[first : first + PKEYS_OF_A_BLOCK])
+    return bytes(pkey_table.new(pkey=keys + [0] * (PKEYS_OF_A_BLOCK - len(keys))))
 
 
 class ManagedPort:
@@ -147,11 +155,7 @@ class ManagedPort:
 
     def pkey_block(self, block: int) -> bytes | None:
         """A block of the P_Key table; None where there is none."""
-        if block * PKEYS_OF_A_BLOCK >= self._pkey_entries:
-            return None
-        first = block * PKEYS_OF_A_BLOCK
-        keys = list(self.pkeys[first : first + PKEYS_OF_A_BLOCK])
-        return bytes(pkey_table.new(pkey=keys + [0] * (PKEYS_OF_A_BLOCK - len(keys))))
+        return pkey_block(self.pkeys, self._pkey_entries, block)
 
     def set_pkeys(self, block: int, data: bytes) -> bool:
         """Write a block; False where there is none."""

@@ -6,25 +6,21 @@ fabric sets up itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from emu.device.port.ib import sma
-from emu.device.port.ib.endport import end_port
+from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.managed import (
     ARBITRATION_BLOCKS,
-    DATA_BYTES,
     KEPT,
     SL_TO_VL,
     SL_TO_VL_BYTES,
     ManagedPort,
 )
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, IbPort
+from emu.device.port.ib.sma import Handler
 from layouts.wire.mads import (
-    BASE_VERSION,
-    DIRECTION,
-    RESPONSE,
-    MadStatus,
     Method,
     SmpAttr,
     port_info,
@@ -37,37 +33,10 @@ if TYPE_CHECKING:
 EXTENDED_SPEEDS: Final = 1 << 31
 """In the modifier of PortInfo: the manager knows extended speeds (14.2.5.6), as we all do."""
 
-NodeT = TypeVar("NodeT")
-Handler = Callable[[NodeT, "Smp"], bytes | None]
-"""Does what an SMP asks for; returns the attribute's value, None for an invalid request."""
-
-
-def respond(handlers: Mapping[int, Handler[NodeT]], node: NodeT, data: bytes) -> bytes:
-    """The response to a request whose M_Key has been checked."""
-    mad = smp.view(bytearray(data))
-    status, value = _act(handlers, node, mad)
-    if value is not None:
-        mad.data = value.ljust(DATA_BYTES, b"\0")
-    mad.status = status | mad.status & DIRECTION
-    mad.method = Method.GET | RESPONSE
-    return bytes(mad)
-
-
-def _act(
-    handlers: Mapping[int, Handler[NodeT]], node: NodeT, mad: Smp
-) -> tuple[MadStatus, bytes | None]:
-    if (mad.base_version, mad.class_version) != (BASE_VERSION, sma.CLASS_VERSION):
-        return MadStatus.BAD_VERSION, None
-    handler = handlers.get(mad.attr_id)
-    if handler is None or (mad.method == Method.SET and mad.attr_id in READ_ONLY):
-        return MadStatus.UNSUPPORTED_METHOD_ATTRIB, None
-    value = handler(node, mad)
-    return (MadStatus.SUCCESS if value is not None else MadStatus.INVALID_ATTRIB_VALUE), value
-
-
-READ_ONLY: Final = frozenset(
-    {SmpAttr.NODE_DESC, SmpAttr.NODE_INFO, SmpAttr.GUID_INFO, SmpAttr.EXTENDED_PORT_INFO}
+SETTABLE: Final = frozenset(
+    {SmpAttr.PORT_INFO, SmpAttr.PKEY_TABLE, SmpAttr.SL_TO_VL_TABLE, SmpAttr.VL_ARB_TABLE}
 )
+"""What a manager sets of a port."""
 
 
 def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes | None:
@@ -124,15 +93,15 @@ def _port_info(port: IbPort, mad: Smp) -> bytes | None:
     return port_info_of(_managed(port), mad) if number in (0, 1) else None
 
 
-def _fixed(fill: Callable[..., bytes | None]) -> Handler[IbPort]:
-    return lambda port, mad: fill(end_port(port), mad.attr_mod)
+def _fixed(fill: Handler[EndPort]) -> Handler[IbPort]:
+    return lambda port, mad: fill(end_port(port), mad)
 
 
 _HANDLERS: Final[Mapping[int, Handler[IbPort]]] = {
     SmpAttr.NODE_DESC: _fixed(sma.node_description),
     SmpAttr.NODE_INFO: _fixed(sma.node_info),
     SmpAttr.GUID_INFO: _fixed(sma.guids),
-    SmpAttr.EXTENDED_PORT_INFO: lambda _port, mad: b"" if mad.attr_mod in (0, 1) else None,
+    SmpAttr.EXTENDED_PORT_INFO: _fixed(sma.extended_port_info),
     SmpAttr.PORT_INFO: _port_info,
     SmpAttr.PKEY_TABLE: lambda port, mad: pkeys_of(_managed(port), mad, mad.attr_mod),
     SmpAttr.SL_TO_VL_TABLE: lambda port, mad: sl_to_vl_of(_managed(port), mad, 0),
@@ -158,6 +127,6 @@ def answer(port: IbPort, data: bytes) -> bytes | None:
     managed = _managed(port)
     if not managed.may(mad.mkey, is_set=mad.method == Method.SET):
         return None
-    answered = respond(_HANDLERS, port, data)
+    answered = sma.respond(_HANDLERS, port, data, SETTABLE)
     port.settle(managed)
     return answered

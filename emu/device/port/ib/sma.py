@@ -6,10 +6,11 @@ the LID and the other numbers of a port, so nothing can be set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from emu.device.port.ib.endport import EndPort, end_port
+from emu.device.port.ib.managed import SL_TO_VL, pkey_block
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, IbPort
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import (
@@ -22,7 +23,6 @@ from layouts.wire.mads import (
     MgmtClass,
     SmpAttr,
     guid_info,
-    pkey_table,
     smp,
 )
 
@@ -30,68 +30,65 @@ if TYPE_CHECKING:
     from layouts.wire.mads import Smp
 
 CLASS_VERSION: Final = 1
-PKEYS_OF_A_BLOCK: Final = 32
 GUIDS_OF_A_BLOCK: Final = 8
 DATA_BYTES: Final = 64
 DIRECTED: Final = MgmtClass.SUBN_DIRECTED_ROUTE
 CLASSES: Final = (MgmtClass.SUBN_LID_ROUTED, DIRECTED)
-_VLS: Final = 8
-_SLS: Final = 16
 
 NodeT = TypeVar("NodeT")
-Attributes = Mapping[int, Callable[[NodeT, int], bytes | None]]
-"""The function that builds each attribute; it returns None for an invalid modifier."""
+Handler = Callable[[NodeT, "Smp"], bytes | None]
+"""Does what an SMP asks for; returns the attribute's value, None for an invalid request."""
 
 
-def node_description(port: EndPort, attr_mod: int) -> bytes | None:
+def node_description(port: EndPort, _mad: Smp) -> bytes | None:
     """NodeDescription."""
     return port.node_description
 
 
-def node_info(port: EndPort, attr_mod: int) -> bytes | None:
+def node_info(port: EndPort, _mad: Smp) -> bytes | None:
     """NodeInfo."""
     return port.node_info()
 
 
-def guids(port: EndPort, block: int) -> bytes | None:
+def guids(port: EndPort, mad: Smp) -> bytes | None:
     """The port's GUIDs: there is only one."""
-    if block >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
+    if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
         return None
     return bytes(guid_info.new(guid=[port.port_guid] + [0] * (GUIDS_OF_A_BLOCK - 1)))
 
 
 def port_pkeys(port: EndPort, block: int) -> bytes | None:
     """A block of the P_Key table."""
-    if block >= PKEY_TABLE_ENTRIES // PKEYS_OF_A_BLOCK:
-        return None
-    first = block * PKEYS_OF_A_BLOCK
-    pkeys = list(port.pkeys[first : first + PKEYS_OF_A_BLOCK])
-    return bytes(pkey_table.new(pkey=pkeys + [0] * (PKEYS_OF_A_BLOCK - len(pkeys))))
+    return pkey_block(port.pkeys, PKEY_TABLE_ENTRIES, block)
 
 
-def sl_to_vl(_port: object, attr_mod: int) -> bytes | None:
-    """SLtoVLMappingTable, four bits for each service level: they share the lanes in turn."""
-    return bytes(sl % _VLS << 4 | (sl + 1) % _VLS for sl in range(0, _SLS, 2))
+def _pkeys(port: EndPort, mad: Smp) -> bytes | None:
+    return port_pkeys(port, mad.attr_mod)
 
 
-def _port_info(port: EndPort, port_num: int) -> bytes | None:
+def sl_to_vl(_port: object, _mad: Smp) -> bytes | None:
+    """SLtoVLMappingTable."""
+    return SL_TO_VL
+
+
+def _port_info(port: EndPort, mad: Smp) -> bytes | None:
     """PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
-    return port.port_info() if port_num in (0, 1) else None
+    return port.port_info() if mad.attr_mod in (0, 1) else None
 
 
-def _extended_port_info(port: EndPort, port_num: int) -> bytes | None:
+def extended_port_info(_port: EndPort, mad: Smp) -> bytes | None:
     """NVIDIA's own attribute: whether the link runs at FDR10, which no model does."""
-    return b"" if port_num in (0, 1) else None
+    return b"" if mad.attr_mod in (0, 1) else None
 
 
-_ATTRIBUTES: Final[Attributes[EndPort]] = {
+_ATTRIBUTES: Final[Mapping[int, Handler[EndPort]]] = {
     SmpAttr.NODE_DESC: node_description,
     SmpAttr.NODE_INFO: node_info,
     SmpAttr.GUID_INFO: guids,
     SmpAttr.PORT_INFO: _port_info,
-    SmpAttr.PKEY_TABLE: port_pkeys,
+    SmpAttr.PKEY_TABLE: _pkeys,
     SmpAttr.SL_TO_VL_TABLE: sl_to_vl,
-    SmpAttr.EXTENDED_PORT_INFO: _extended_port_info,
+    SmpAttr.EXTENDED_PORT_INFO: extended_port_info,
 }
 
 
@@ -137,22 +134,30 @@ def note_return(mad: Smp, port_num: int) -> None:
     mad.return_path = bytes(path)
 
 
-def respond(attributes: Attributes[NodeT], node: NodeT, data: bytes) -> bytes:
-    """The response to a request, from an agent with these attributes."""
+def respond(
+    handlers: Mapping[int, Handler[NodeT]],
+    node: NodeT,
+    data: bytes,
+    settable: Collection[int] = (),
+) -> bytes:
+    """The response to a request, from an agent that lets these attributes be set."""
     mad = smp.view(bytearray(data))
-    mad.status = _act(attributes, node, mad) | mad.status & DIRECTION
+    mad.status = _act(handlers, node, mad, settable) | mad.status & DIRECTION
     mad.method = Method.GET | RESPONSE
     return bytes(mad)
 
 
-def _act(attributes: Attributes[NodeT], node: NodeT, mad: Smp) -> MadStatus:
+def _act(
+    handlers: Mapping[int, Handler[NodeT]], node: NodeT, mad: Smp, settable: Collection[int]
+) -> MadStatus:
     """Do what the SMP asks for, in place."""
     if (mad.base_version, mad.class_version) != (BASE_VERSION, CLASS_VERSION):
         return MadStatus.BAD_VERSION
-    fill = attributes.get(mad.attr_id)
-    if fill is None or mad.method != Method.GET:
+    handler = handlers.get(mad.attr_id)
+    may_set = mad.method == Method.SET and mad.attr_id in settable
+    if handler is None or not (mad.method == Method.GET or may_set):
         return MadStatus.UNSUPPORTED_METHOD_ATTRIB
-    value = fill(node, mad.attr_mod)
+    value = handler(node, mad)
     if value is None:
         return MadStatus.INVALID_ATTRIB_VALUE
     mad.data = value.ljust(DATA_BYTES, b"\0")

@@ -154,7 +154,7 @@ class LocalFabric:
         """A packet comes to a function of this process, by its link."""
         lid = destination(frame)
         link = self.rx_links.get(lid)
-        if link is None or _source(frame) == lid:
+        if link is None or source_of(frame) == lid:
             self._receive(frame)
         else:
             link.take(PacketParcel(frame, self._receive))
@@ -232,7 +232,7 @@ def take(node: Hca, frame: bytes) -> None:
     except BadPacketError as error:
         log.warning("malformed packet dropped: %s", error)
         return
-    if _source(frame) == destination(frame):
+    if source_of(frame) == destination(frame):
         node.link.count_looped(1, len(frame))
     receive(node, packet, len(frame))
 
@@ -242,7 +242,7 @@ def destination(frame: bytes) -> int:
     return int.from_bytes(frame[2:4], "big")
 
 
-def _source(frame: bytes) -> int:
+def source_of(frame: bytes) -> int:
     """The LID that a packet comes from."""
     return int.from_bytes(frame[6:8], "big")
 

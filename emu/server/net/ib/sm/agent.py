@@ -6,9 +6,9 @@ a manager in a guest stands by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.port.ib import sma
 from emu.device.port.ib.endport import EndPort
@@ -21,6 +21,9 @@ from layouts.wire.mads import (
     sm_info,
     switch_info,
 )
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import Smp
 
 HIGHEST_PRIORITY = 15
 TRUSTED_SM_KEY = 1
@@ -95,12 +98,12 @@ class Asked(NamedTuple):
         return replace(self.ports.own, port_num=self.entry)
 
 
-def _own(fill: Callable[[EndPort, int], bytes | None]) -> Callable[[Asked, int], bytes | None]:
+def _own(fill: sma.Handler[EndPort]) -> sma.Handler[Asked]:
     """What any port answers, of the management port as the one who asks sees it."""
-    return lambda asked, attr_mod: fill(asked.own, attr_mod)
+    return lambda asked, mad: fill(asked.own, mad)
 
 
-def _switch_info(asked: Asked, attr_mod: int) -> bytes | None:
+def _switch_info(asked: Asked, _mad: Smp) -> bytes | None:
     """SwitchInfo: any unicast LID may be given, and nothing has changed since the last sweep."""
     info = switch_info.new(
         linear_fdb_cap=MULTICAST_LID, linear_fdb_top=asked.own.lid, life_time_value=_LIFE_TIME,
@@ -110,9 +113,9 @@ def _switch_info(asked: Asked, attr_mod: int) -> bytes | None:
     return bytes(info)
 
 
-def _port_info(asked: Asked, number: int) -> bytes | None:
+def _port_info(asked: Asked, mad: Smp) -> bytes | None:
     """PortInfo of one of the switch's ports: its link is that of the port behind it."""
-    own = asked.own
+    own, number = asked.own, mad.attr_mod
     if number > own.num_ports:
         return None
     if number == 0:
@@ -125,25 +128,25 @@ def _port_info(asked: Asked, number: int) -> bytes | None:
     return replace(own, lid=0, sm_lid=0, cap_mask=0).port_info()
 
 
-def _pkeys(asked: Asked, attr_mod: int) -> bytes | None:
+def _pkeys(asked: Asked, mad: Smp) -> bytes | None:
     """The P_Keys of port 0; the others enforce no partitions."""
-    block, number = attr_mod & 0xFFFF, attr_mod >> 16
+    block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
     own = asked.own
     if number > own.num_ports:
         return None
     return sma.port_pkeys(own if number == 0 else replace(own, pkeys=()), block)
 
 
-def _forwarding(asked: Asked, block: int) -> bytes | None:
+def _forwarding(asked: Asked, mad: Smp) -> bytes | None:
     """A block of the linear forwarding table."""
-    first = block * LIDS_OF_A_BLOCK
+    first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
         return None
     lids = range(first, first + LIDS_OF_A_BLOCK)
     return bytes(linear_forw_table.new(port=[asked.ports.exit_to(lid) for lid in lids]))
 
 
-def _manager(asked: Asked, attr_mod: int) -> bytes | None:
+def _manager(asked: Asked, _mad: Smp) -> bytes | None:
     """SMInfo of the subnet's master."""
     asked.ports.queries += 1
     info = sm_info.new(
@@ -153,7 +156,7 @@ def _manager(asked: Asked, attr_mod: int) -> bytes | None:
     return bytes(info)
 
 
-ATTRIBUTES: sma.Attributes[Asked] = {
+ATTRIBUTES: Mapping[int, sma.Handler[Asked]] = {
     SmpAttr.NODE_DESC: _own(sma.node_description),
     SmpAttr.NODE_INFO: _own(sma.node_info),
     SmpAttr.SWITCH_INFO: _switch_info,

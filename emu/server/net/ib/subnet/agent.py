@@ -9,15 +9,14 @@ from emu.device.port.ib.endport import NODE_INFO_CLASS_VERSION, VENDOR_ID
 from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.ib.managed_sma import (
     EXTENDED_SPEEDS,
-    Handler,
+    SETTABLE,
     arbitration_of,
     pkeys_of,
     port_info_of,
-    respond,
     sl_to_vl_of,
 )
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
-from emu.device.port.ib.sma import GUIDS_OF_A_BLOCK
+from emu.device.port.ib.sma import GUIDS_OF_A_BLOCK, Handler, respond
 from emu.server.net.ib.subnet.nodes import MULTICAST_LIDS, NO_PORT, Cables, SimNode, SwitchTables
 from layouts.enums import PortState
 from layouts.wire.bth import MULTICAST_LID
@@ -61,7 +60,9 @@ def answer(asked: Asked, data: bytes) -> bytes | None:
     mad = smp.view(data)
     if not asked.node.end(asked.entry).may(mad.mkey, is_set=mad.method == Method.SET):
         return None
-    return respond(_SWITCH if asked.node.is_switch else _ADAPTER, asked, data)
+    if asked.node.is_switch:
+        return respond(_SWITCH, asked, data, _SETTABLE)
+    return respond(_ADAPTER, asked, data, SETTABLE)
 
 
 def _node_description(asked: Asked, mad: Smp) -> bytes:
@@ -220,3 +221,7 @@ _SWITCH: Final[Mapping[int, Handler[Asked]]] = {
     SmpAttr.LINEAR_FORW_TABLE: _linear,
     SmpAttr.MCAST_FORW_TABLE: _multicast,
 }
+_SETTABLE: Final = SETTABLE | {
+    SmpAttr.SWITCH_INFO, SmpAttr.LINEAR_FORW_TABLE, SmpAttr.MCAST_FORW_TABLE,
+}  # fmt: skip
+"""Of a switch."""

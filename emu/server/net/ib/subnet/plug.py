@@ -11,7 +11,7 @@ from emu.device.engine.ud.delivery import QP0, arrive
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib import managed_sma
 from emu.device.ports import CarryTrain
-from emu.server.net.ib.local import destination, take
+from emu.server.net.ib.local import destination, source_of, take
 from emu.server.net.ib.packet_queue import PacketQueue
 from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
 from layouts.wire.bth import PERMISSIVE_LID
@@ -163,7 +163,7 @@ class Plug:
 
     def _enter(self, frame: bytes) -> None:
         link = self._fabric.rx_links.get(self.guid)
-        if link is None or int.from_bytes(frame[6:8], "big") == destination(frame):
+        if link is None or source_of(frame) == destination(frame):
             self._receive(frame)
         else:
             link.take(PacketParcel(frame, self._receive))
