@@ -19,7 +19,7 @@ from emu.guests import GuestOptions
 from emu.server.control.client import Client
 from emu.server.net.ib.subnet.topology import parse
 
-pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.suite("trixie")]
+pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
 FILE = Path(__file__).parents[3] / "examples/subnet/two-leaves.net"
 ACTIVE = "until grep -q ACTIVE /sys/class/infiniband/mlx5_{}/ports/1/state; do sleep 0.2; done"
