@@ -336,6 +336,7 @@ class Guest:
                 " on, a longer --boot-timeout (boot_timeout) helps"
             )
         self.kernel_release = release
+        self._machine.note_up()
         if self.options.trace is not None:
             self._running.mark_clock()
 

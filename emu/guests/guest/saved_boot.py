@@ -8,17 +8,19 @@ costs a third of a boot. Its clock is set; its random numbers are its own, as QE
 tells the kernel that it has been copied.
 
 A saved boot is for one machine: the same QEMU, kernel, command line, root disk, memory and
-processors. The second guest of a machine has it made, so nothing is kept for what is booted once.
+processors. The first guest of a machine that has booted lets the next one have it made, so nothing
+is kept for what is booted once, nor tried with what does not boot.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emu.guests import cache
@@ -46,27 +48,43 @@ _ANY_SPEED = 1 << 40
 """Bytes a second: QEMU holds itself to 128 MiB by default."""
 
 
-def saved_boot(
+@dataclass(frozen=True)
+class Beginning:
+    """How a guest begins: it goes on from ``boot``, or boots from the start without one."""
+
+    boot: SavedBoot | None = None
+    name: str | None = None
+    """Of the machine, where a boot of it can be saved."""
+
+    def note_up(self) -> None:
+        """The guest has booted: the next one of its machine may have its boot saved."""
+        if self.name is not None:
+            saved.note_booted(self.name)
+
+
+FROM_THE_START = Beginning()
+
+
+def beginning(
     options: GuestOptions,
     machine: Machine,
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
-) -> SavedBoot | None:
-    """What a guest goes on from; None when it is to boot from the start.
+) -> Beginning:
+    """How a guest with these options is to begin; a boot that is to be saved is saved now.
 
-    One that cannot be made is no error: the log says why, and it is not tried again.
+    One that cannot be saved is no error: the log says why, and it is not tried again.
     """
     if not can_be_saved(options, machine):
-        return None
+        return FROM_THE_START
     with work_directory() as work:
         bare = bare_machine(options, work)
         name = saved.name_of(options.suite, bare)
-        if (boot := saved.found(name)) is not None:
-            return boot
-        if not saved.is_worth_saving(name):
-            return None
-        with cache.lock(f"boot-{name}", on_wait):
-            return saved.found(name) or _made(bare, name, work, options.boot_timeout, progress)
+        boot = saved.found(name)
+        if boot is None and saved.is_worth_saving(name):
+            with cache.lock(f"boot-{name}", on_wait):
+                boot = saved.found(name) or _made(bare, name, work, options.boot_timeout, progress)
+        return Beginning(boot, name)
 
 
 def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
@@ -131,15 +149,16 @@ def _save(bare: Machine, boot: SavedBoot, work: Path, boot_timeout: float) -> No
         )
         process = _started(arguments(machine), log)
         try:
-            qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
-            with port.accept(process, CONNECT_TIMEOUT) as connection:
+            with (
+                contextlib.closing(Qmp(control.accept(process, CONNECT_TIMEOUT))) as qmp,
+                port.accept(process, CONNECT_TIMEOUT) as connection,
+            ):
                 _await_parked(connection, boot_timeout)
                 qmp.execute("stop")
                 _allow(qmp)
                 qmp.execute("migrate-set-parameters", **{"max-bandwidth": _ANY_SPEED})
                 qmp.execute("migrate", uri=f"file:{boot.memory}")
                 _await(qmp)
-            qmp.close()
         except (GuestError, OSError) as error:
             said = console.read(log) + console.tail(console.read(work / "console.log"))
             raise GuestError(f"{error}; {said}") from error

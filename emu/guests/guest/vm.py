@@ -18,7 +18,7 @@ from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, Se
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
 from emu.guests.guest.process import ChildListener, stop, tied
-from emu.guests.guest.saved_boot import resume, saved_boot
+from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import Stay, Watch
 from emu.guests.machine.command_line import arguments
@@ -71,6 +71,7 @@ class Vm:
         self._server: DeviceServer | None = None
         self._qmp: Qmp | None = None
         self._console: ConsoleLog | None = None
+        self._beginning = FROM_THE_START
         self.is_emulated = True
         """Whether QEMU emulates the processors."""
         self._stay = stay
@@ -120,7 +121,8 @@ class Vm:
             on_wait=on_wait,
         )
         self.is_emulated = machine.accelerator != "kvm"
-        boot = saved_boot(self._options, machine, progress, on_wait)
+        self._beginning = beginning(self._options, machine, progress, on_wait)
+        boot = self._beginning.boot
         machine = replace(machine, is_resumed=boot is not None)
         self._tell_booting(progress)
         process = self._start_process(arguments(machine), log)
@@ -129,12 +131,16 @@ class Vm:
         try:
             self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
             self._open.callback(self._qmp.close)
-            connection = port.accept(process, CONNECT_TIMEOUT)
+            connection = self._open.enter_context(port.accept(process, CONNECT_TIMEOUT))
             if boot is not None:
                 resume(self._qmp, connection, boot, machine.settings)
         except OSError as error:
             raise self.why_ended() from error
         return connection
+
+    def note_up(self) -> None:
+        """The guest has booted."""
+        self._beginning.note_up()
 
     def stop(self) -> None:
         """End the processes at once. May be called twice."""

@@ -23,7 +23,10 @@ _MOST_EARLY = 100
 
 
 class Qmp:
-    """A connection over which QEMU takes commands."""
+    """A connection over which QEMU takes commands.
+
+    It belongs to the client from the start, which closes it when QEMU does not greet.
+    """
 
     def __init__(self, connection: socket.socket, timeout: float = REPLY_TIMEOUT) -> None:
         connection.settimeout(timeout)
@@ -32,8 +35,12 @@ class Qmp:
         self._lock = threading.Lock()
         self._early: deque[dict[str, object]] = deque(maxlen=_MOST_EARLY)
         self._lines = connection.makefile("rb")
-        self._receive()  # its greeting
-        self.execute("qmp_capabilities")
+        try:
+            self._receive()  # its greeting
+            self.execute("qmp_capabilities")
+        except (GuestError, OSError):
+            self.close()
+            raise
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """Run a command and return its result; :class:`GuestError` when QEMU refuses it."""

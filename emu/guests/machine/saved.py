@@ -63,12 +63,14 @@ def found(name: str) -> SavedBoot | None:
 
 
 def is_worth_saving(name: str) -> bool:
-    """Whether a guest of this machine has booted before (it has from now on), and can be saved."""
-    known = cache.load_json(_store())
-    if name not in known:
+    """Whether a guest of this machine has booted before, and its boot can be saved."""
+    return bool(cache.load_json(_store()).get(name) == _BOOTED)
+
+
+def note_booted(name: str) -> None:
+    """A guest of this machine has booted; a failure that was noted before stays so."""
+    if name not in cache.load_json(_store()):
         _note(name, _BOOTED)
-        return False
-    return bool(known[name] != _FAILED)
 
 
 def note_failure(name: str) -> None:

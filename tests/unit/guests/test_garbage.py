@@ -143,11 +143,16 @@ class TestQmp:
         ids=range(11),
     )  # fmt: skip
     def test_what_is_no_answer(self, answer):
-        with (
-            self.saying(b'{"QMP": {}}\n', answer) as ours,
-            pytest.raises(GuestError, match=r"QEMU (does not answer|refuses)"),
-        ):
-            Qmp(ours)
+        with self.saying(b'{"QMP": {}}\n', answer) as ours:
+            with pytest.raises(GuestError, match=r"QEMU (does not answer|refuses)"):
+                Qmp(ours)
+            assert ours.fileno() == -1  # nobody else would close it
+
+    def test_an_end_instead_of_a_greeting(self):
+        with self.saying(b"") as ours:
+            with pytest.raises(ConnectionResetError, match="it has ended"):
+                Qmp(ours)
+            assert ours.fileno() == -1
 
     def test_events_before_an_answer(self):
         answer = json.dumps({"return": {"x": 1}}).encode() + b"\n"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import shlex
 import socket
+import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from emu.guests import cache
 from emu.guests.errors import GuestError
+from emu.guests.guest import saved_boot
 from emu.guests.guest.saved_boot import can_be_saved, resume
+from emu.guests.machine import saved
 from emu.guests.machine.command_line import Machine
 from emu.guests.machine.initramfs import settings
 from emu.guests.machine.qemu import Qemu
@@ -99,3 +105,38 @@ def test_one_that_qemu_does_not_take_is_removed(boot, port, answers):
 ])  # fmt: skip
 def test_which_guests_go_on_from_a_saved_boot(said, saved):
     assert can_be_saved(GuestOptions(**said), MACHINE) is saved
+
+
+FAKE_QEMU = """
+import json, socket, sys
+control, port = (socket.socket(socket.AF_UNIX) for _ in range(2))
+control.connect(sys.argv[1])
+lines = control.makefile("rw")
+print(json.dumps({"QMP": {}}), file=lines, flush=True)
+lines.readline()
+print(json.dumps({"return": {}}), file=lines, flush=True)
+port.connect(sys.argv[2])
+"""
+"""A QEMU whose guest ends before its boot can be saved."""
+
+
+def test_a_boot_that_cannot_be_saved_leaves_nothing_behind(tmp_path, monkeypatch, caplog):
+    """The guest boots from the start, and no connection stays open (pytest would say so)."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "i").write_bytes(b"")
+    machine = replace(MACHINE, initrd=tmp_path / "i")
+    monkeypatch.setattr(saved_boot, "bare_machine", lambda *_: machine)
+    monkeypatch.setattr(
+        saved_boot, "arguments",
+        lambda bare: [sys.executable, "-c", FAKE_QEMU, str(bare.control), str(bare.port)],
+    )  # fmt: skip
+    begun = saved_boot.beginning(GuestOptions(), machine)
+    assert begun.boot is None
+    begun.note_up()
+    again = saved_boot.beginning(GuestOptions(), machine)
+    gc.collect()
+    assert again == begun
+    assert "the boot is not saved: the guest has ended" in caplog.text
+    assert not saved.is_worth_saving(begun.name)
+    assert not list(cache.subdir("boots").glob("[!.]*"))
