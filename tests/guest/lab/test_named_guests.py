@@ -17,6 +17,9 @@ from emu.host.own_code import module_command
 logger = logging.getLogger(__name__)
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "lab"
+SUBNET = EXAMPLES.parent / "subnet" / "hosts.toml"
+
+HOSTS = ("h1", "h2")
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite(DEFAULT_SUITE)]
 
@@ -192,6 +195,39 @@ def test_two_guests_of_a_topology_are_as_close_as_one(mlx5emu):
     assert used["h1"] <= 1.5 * used["h2"], used
     assert b"h2" in mlx5emu("lab", "status").stdout
     assert mlx5emu("lab", "down").returncode == 0
+
+
+@pytest.mark.slow
+def test_guests_at_two_leaves_of_a_subnet_and_a_second_manager(mlx5emu):
+    """opensm in one guest; the other's stands by, and takes over when the first has gone."""
+    up = mlx5emu("lab", "up", str(SUBNET))
+    assert (up.returncode, up.stderr) == (0, b"")
+
+    def inside(guest, script):
+        done = mlx5emu("lab", "exec", guest, "--", "sh", "-c", script)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.decode()
+
+    assert len(re.findall(r"^(?:Switch|Ca)\s", inside("h1", "ibnetdiscover"), re.M)) == 8
+    inside("h2", "ping -c 1 -W 30 10.0.0.1")
+    first, standby = (inside(one, "cat /sys/class/infiniband/mlx5_0/node_guid") for one in HOSTS)
+    inside(
+        "h2",
+        "printf 'sminfo_polling_timeout 1000\npolling_retry_number 2\n' > /tmp/conf;"
+        "(exec opensm -F /tmp/conf > /tmp/out 2>&1 < /dev/null) & timeout 60 sh -c "
+        "'until grep STANDBY /tmp/out; do sleep 0.2; done'",
+    )
+    assert plain(first) in inside("h2", "sminfo")
+    inside("h1", "pkill -x opensm")
+    inside("h2", "timeout 60 sh -c 'until grep MASTER /tmp/out; do sleep 0.2; done'")
+    inside("h2", "timeout 60 sh -c 'until sminfo; do sleep 1; done'")
+    assert plain(standby) in inside("h2", "sminfo")
+    assert "NodeRecord dump" in inside("h1", "saquery -N")
+
+
+def plain(guid):
+    """A GUID of sysfs as infiniband-diags print it."""
+    return f"{int(guid.replace(':', ''), 16):x}"
 
 
 def server_of(ps):
