@@ -523,7 +523,9 @@ class CapMask1(IntFlag):
     SNMP_TUNNEL_SUP = 1 << 17
     DEVICE_MGMT_SUP = 1 << 19
     VENDOR_CLASS_SUP = 1 << 20
+    CAP_MASK_NOTICE_SUP = 1 << 22
     CLIENT_REG_SUP = 1 << 25
+    OTHER_LOCAL_CHANGES_SUP = 1 << 26
 
 
 class Opcode(IntEnum):

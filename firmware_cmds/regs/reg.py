@@ -56,7 +56,9 @@ def _read_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
 
 
 def _write_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
-    hca.vport.node_description = reg.desc
+    before, hca.vport.node_description = hca.vport.node_description, reg.desc
+    if before != reg.desc and hca.model.port_type is PortType.IB:
+        hca.wire.port_changed(hca)  # the subnet has it as well
 
 
 REGISTERS: dict[int, Register] = {

@@ -110,6 +110,7 @@ KNOWN: tuple[Known, ...] = (
         _names(
             """
             guid_info inform_info inform_info_rec linear_forw_table link_notice
+            local_change_notice
             mcast_forw_table mcmember_rec node_info node_rec
             notice path_rec pkey_table pma_mad port_info portinfo_rec rmpp_hdr sa_mad service_rec
             sm_info switch_info

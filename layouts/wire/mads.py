@@ -82,6 +82,27 @@ class SmState(IntEnum):
     MASTER = 3
 
 
+class SmaTrap(IntEnum):
+    """Notices of a node's subnet management agent (IBTA table 131)."""
+
+    LINK_STATE_CHANGE = 128
+    LOCAL_CHANGE = 144
+
+
+class NoticeType(IntEnum):
+    """Notice.Type (IBTA 13.4.8.2)."""
+
+    URGENT = 1
+    INFORMATIONAL = 4
+
+
+class LocalChange(IntEnum):
+    """What trap 144 tells of: the bits of its last word (IBTA table 144)."""
+
+    CAPABILITIES = 0
+    NODE_DESCRIPTION = 1
+
+
 class PmaAttr(IntEnum):
     """Performance management attributes (IBTA 16.1.3; IB_PMA_*)."""
 
@@ -200,6 +221,15 @@ link_notice = Prm(
     "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
     "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
     "lid" / bits(16), rsvd(416),
+)
+
+local_change_notice = Prm(
+    "local_change_notice",
+    "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
+    "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
+    rsvd(16), "lid" / bits(16), rsvd(15), "other_local_changes" / bits(1), "cap_mask" / bits(32),
+    rsvd(13), "link_speed_change" / bits(1), "link_width_change" / bits(1),
+    "node_description_change" / bits(1), "cap_mask2" / bits(16), rsvd(320),
 )
 
 linear_forw_table = Prm("linear_forw_table", "port" / array(64, bits(8)))

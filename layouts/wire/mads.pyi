@@ -70,6 +70,24 @@ class SmState(IntEnum):
     STANDBY = 2
     MASTER = 3
 
+class SmaTrap(IntEnum):
+    """Notices of a node's subnet management agent (IBTA table 131)."""
+
+    LINK_STATE_CHANGE = 128
+    LOCAL_CHANGE = 144
+
+class NoticeType(IntEnum):
+    """Notice.Type (IBTA 13.4.8.2)."""
+
+    URGENT = 1
+    INFORMATIONAL = 4
+
+class LocalChange(IntEnum):
+    """What trap 144 tells of: the bits of its last word (IBTA table 144)."""
+
+    CAPABILITIES = 0
+    NODE_DESCRIPTION = 1
+
 class PmaAttr(IntEnum):
     """Performance management attributes (IBTA 16.1.3; IB_PMA_*)."""
 
@@ -271,6 +289,24 @@ class LinkNotice(View):
     lid: int
 
 link_notice: Prm[LinkNotice]
+
+class LocalChangeNotice(View):
+    is_generic: int
+    trap_type: int
+    producer_type: int
+    trap_num: int
+    issuer_lid: int
+    toggle: int
+    count: int
+    lid: int
+    other_local_changes: int
+    cap_mask: int
+    link_speed_change: int
+    link_width_change: int
+    node_description_change: int
+    cap_mask2: int
+
+local_change_notice: Prm[LocalChangeNotice]
 
 class LinearForwTable(View):
     port: Items[int]

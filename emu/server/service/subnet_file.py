@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from emu.host.user_error import UserError
@@ -14,7 +15,7 @@ MOST_BYTES = 16 << 20
 def read_topology(path: Path) -> Topology:
     """The subnet that a file describes. Raises UserError that names it, and OSError."""
     try:
-        return parse(read_infile(path, MOST_BYTES).decode())
+        return replace(parse(read_infile(path, MOST_BYTES).decode()), source=str(path))
     except UnicodeDecodeError:
         raise UserError(f"{path}: not text in UTF-8") from None
     except TopologyError as error:

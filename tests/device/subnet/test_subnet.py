@@ -22,8 +22,17 @@ from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import parse
 from emu.server.service import subnet_methods
 from firmware_cmds import TABLE
-from layouts.enums import EventType, Op, PhysState, PortChange, PortState
-from layouts.wire.mads import Method, PmaAttr, SmpAttr, pma_portcounters, port_info
+from layouts.enums import CapMask1, EventType, Op, PhysState, PortChange, PortState, RegId
+from layouts.wire.mads import (
+    Method,
+    PmaAttr,
+    SmaTrap,
+    SmpAttr,
+    local_change_notice,
+    pma_portcounters,
+    port_info,
+    smp,
+)
 
 FILE = """
 Switch 4 "leaf0"
@@ -208,6 +217,81 @@ def test_smps_with_a_wrong_mkey_get_no_answer(nodes, manager, subnet):
     assert port_info.view(hidden.data).mkey == 0
     shown = smi.ask(SmpAttr.PORT_INFO, 1, attr_mod=0, mkey=5)
     assert port_info.view(shown.data).mkey == 5
+
+
+def test_an_mkeys_lease_ends_unless_who_knows_it_comes_back(nodes, manager, subnet, clock):
+    """Whoever comes later may read the key, and with it set the port (IBTA 14.2.4.2)."""
+    manager.sweep()
+    leaf, smi = subnet.cables.nodes[LEAF0], manager.smi
+    leaf.ports[0].info.assign({"mkey": 5, "mkey_protect_bits": 2, "mkey_lease_period": 3})
+
+    def is_answered(mkey):
+        smi.post(smi.request(SmpAttr.PORT_INFO, 1, attr_mod=0, mkey=mkey), 0xFFFF)
+        return [port_info.view(mad.data).mkey for mad in smi.smps()]
+
+    assert is_answered(4) == []
+    clock.advance(2_900_000_000)
+    assert is_answered(5) == [5]
+    clock.advance(2_900_000_000)
+    assert is_answered(4) == []
+    clock.advance(2_999_999_999)
+    assert is_answered(4) == []
+    clock.advance(1)
+    assert is_answered(4) == [5]
+    assert leaf.ports[0].info.mkey_protect_bits == 0
+
+
+# -- traps of functions
+
+
+def traps(manager):
+    """Those that have come since the last look, as trap 144 has them."""
+    mads = [mad for mad in manager.smi.smps() if mad.method == Method.TRAP]
+    return [(mad, local_change_notice.view(mad.data)) for mad in mads]
+
+
+def described(node, text):
+    """The driver tells the port's description (hw/main.c:mlx5_ib_modify_device)."""
+    node.driver.write_register(RegId.NODE_DESC, text.ljust(64, b"\0"))
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["own", "other"])
+def test_a_new_node_description_is_told_until_the_manager_has_heard(nodes, manager, clock, number):
+    manager.sweep()
+    traps(manager)
+    described(nodes[number], b"new name")
+    ((mad, told),) = traps(manager)
+    assert (told.trap_num, told.lid) == (SmaTrap.LOCAL_CHANGE, nodes[number].hca.ib.lid)
+    assert (told.node_description_change, told.other_local_changes) == (1, 1)
+    clock.advance(1_000_000_000)
+    ((again, _),) = traps(manager)
+    assert again.tid == mad.tid
+    mad.method = Method.TRAP_REPRESS
+    out = nodes[number].driver.must(Op.MAD_IFC, port=1, mad=bytes(mad))
+    assert smp.view(bytearray(out.response_mad_packet)).status
+    clock.advance(20_000_000_000)
+    assert traps(manager) == []
+
+
+def test_new_capabilities_are_told(nodes, manager):
+    """opensm in a guest sets IsSM of its port."""
+    manager.sweep()
+    traps(manager)
+    context = {"cap_mask1": CapMask1.SM, "cap_mask1_field_select": CapMask1.SM}
+    nodes[1].driver.must(Op.MODIFY_HCA_VPORT_CONTEXT, hca_vport_context=context)
+    ((_, told),) = traps(manager)
+    assert (told.node_description_change, told.other_local_changes) == (0, 0)
+    assert told.cap_mask & CapMask1.SM
+    assert told.cap_mask & CapMask1.CAP_MASK_NOTICE_SUP
+
+
+def test_nobody_is_told_without_a_manager_or_a_change(nodes, manager, clock):
+    described(nodes[1], b"early")
+    manager.sweep()
+    traps(manager)
+    described(nodes[1], b"early")
+    clock.advance(20_000_000_000)
+    assert traps(manager) == []
 
 
 # -- what the control socket does

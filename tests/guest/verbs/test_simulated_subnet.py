@@ -63,6 +63,18 @@ def test_tools_see_a_subnet_without_errors(guest):
     assert hops.count("-> switch port") == 3
 
 
+def test_opensm_hears_of_a_new_description(guest):
+    """By trap 144, without a sweep."""
+    run(guest, "echo 'the new name' > /sys/class/infiniband/mlx5_1/node_desc")
+    told = "until saquery -N | grep -q 'the new name'; do sleep 1; done"
+    run(guest, f'timeout {SECONDS} sh -c "{told}"')
+    run(guest, "sleep 2")
+    log = run(guest, "cat /tmp/opensm.log")
+    traps = re.findall(r"num:144 .* TID:(\w+)", log)
+    assert traps
+    assert len(set(traps)) == len(traps), "each is sent once, as opensm represses it"
+
+
 def messages(guest):
     """Bytes over a connection between the two functions."""
     return run(

@@ -23,12 +23,12 @@ _STATES: Final = {
 
 
 def answer(hca: Hca, data: bytes) -> bytes | None:
-    """What the port's agent answers; None when a wrong M_Key forbids an answer."""
+    """What the port's agent answers; None when a wrong M_Key forbids it, or there is none."""
     port = hca.ib
     if port.managed is None:
         return sma.answer(port, data)
     before = _seen(port)
-    answered = managed_sma.answer(port, data)
+    answered = managed_sma.answer(port, data, hca.clock.now_ns())
     follow(hca, before, reregister=answered is not None and _asks_to_reregister(data))
     return answered
 

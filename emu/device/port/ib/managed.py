@@ -2,12 +2,12 @@
 
 Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5.6 (PortInfo: which values are valid), 14.2.5.7 to
 14.2.5.9 (P_KeyTable, SLtoVLMappingTable, VLArbitrationTable). A function's port has such a record
-while a manager of the subnet sets it up, and each port of a simulated node has one. M_Keys have no
-lease: a key stays until it is set again.
+while a manager of the subnet sets it up, and each port of a simulated node has one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from layouts.enums import PhysState, PortState
@@ -29,6 +29,7 @@ _ALL_WIDTHS: Final = 0xFF
 _HIDES_MKEY: Final = 1
 _GUARDS_READS: Final = 2
 _MOST_VIOLATIONS: Final = 0xFFFF
+_NS_PER_S: Final = 1_000_000_000
 
 KEPT: Final = (
     "mkey", "gid_prefix", "lid", "sm_lid", "mkey_lease_period", "mkey_protect_bits", "lmc",
@@ -71,6 +72,10 @@ class ManagedPort:
         """By the port that a packet has come in by; channel adapters have 0 alone."""
         self.arbitration: dict[int, bytes] = {}
         """VLArbitrationTable, by block."""
+        self.on_repress: Callable[[int], None] = lambda tid: None
+        """Told of the manager's TrapRepress, with its transaction number."""
+        self._lease_ends = 0
+        """When the M_Key's protection ends, in ns; 0 while its lease period is not counting."""
 
     @property
     def state(self) -> PortState:
@@ -92,12 +97,23 @@ class ManagedPort:
         elif info.port_state == PortState.DOWN:
             info.port_state, info.port_physical_state = PortState.INIT, PhysState.LINK_UP
 
-    def may(self, mkey: int, *, is_set: bool) -> bool:
-        """Whether a request with this M_Key may be answered; a wrong one is counted (14.2.4.1)."""
-        own = self.info.mkey
-        if own in (0, mkey) or not (is_set or self.info.mkey_protect_bits >= _GUARDS_READS):
+    def may(self, mkey: int, now: int, *, is_set: bool) -> bool:
+        """Whether a request with this M_Key may be answered; a wrong one is counted (14.2.4.1).
+
+        ``now`` is in ns. The first wrong one begins the lease period, after which the key protects
+        nothing any more; who comes with the right one renews it (14.2.4.2).
+        """
+        info = self.info
+        if self._lease_ends and now >= self._lease_ends:
+            info.mkey_protect_bits = self._lease_ends = 0
+        if info.mkey in (0, mkey):
+            self._lease_ends = 0
             return True
-        self.info.mkey_violations = min(self.info.mkey_violations + 1, _MOST_VIOLATIONS)
+        if not (is_set or info.mkey_protect_bits >= _GUARDS_READS):
+            return True
+        info.mkey_violations = min(info.mkey_violations + 1, _MOST_VIOLATIONS)
+        if info.mkey_lease_period and not self._lease_ends:
+            self._lease_ends = now + info.mkey_lease_period * _NS_PER_S
         return False
 
     def told(self, mkey: int) -> bytes:

@@ -20,6 +20,7 @@ from emu.device.port.ib.managed import (
 )
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, IbPort
 from emu.device.port.ib.sma import Handler
+from layouts.enums import CapMask1
 from layouts.wire.mads import (
     Method,
     SmpAttr,
@@ -74,7 +75,7 @@ def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
     return port.arbitration.get(block, b"")
 
 
-def _managed(port: IbPort) -> ManagedPort:
+def refreshed(port: IbPort) -> ManagedPort:
     """The record of a function's port, with what the port itself knows better."""
     managed = port.managed
     assert managed is not None
@@ -90,7 +91,7 @@ def _managed(port: IbPort) -> ManagedPort:
 def _port_info(port: IbPort, mad: Smp) -> bytes | None:
     """PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
     number = mad.attr_mod & ~EXTENDED_SPEEDS
-    return port_info_of(_managed(port), mad) if number in (0, 1) else None
+    return port_info_of(refreshed(port), mad) if number in (0, 1) else None
 
 
 def _fixed(fill: Handler[EndPort]) -> Handler[IbPort]:
@@ -103,9 +104,11 @@ _HANDLERS: Final[Mapping[int, Handler[IbPort]]] = {
     SmpAttr.GUID_INFO: _fixed(sma.guids),
     SmpAttr.EXTENDED_PORT_INFO: _fixed(sma.extended_port_info),
     SmpAttr.PORT_INFO: _port_info,
-    SmpAttr.PKEY_TABLE: lambda port, mad: pkeys_of(_managed(port), mad, mad.attr_mod),
-    SmpAttr.SL_TO_VL_TABLE: lambda port, mad: sl_to_vl_of(_managed(port), mad, 0),
-    SmpAttr.VL_ARB_TABLE: lambda port, mad: arbitration_of(_managed(port), mad, mad.attr_mod >> 16),
+    SmpAttr.PKEY_TABLE: lambda port, mad: pkeys_of(refreshed(port), mad, mad.attr_mod),
+    SmpAttr.SL_TO_VL_TABLE: lambda port, mad: sl_to_vl_of(refreshed(port), mad, 0),
+    SmpAttr.VL_ARB_TABLE: lambda port, mad: arbitration_of(
+        refreshed(port), mad, mad.attr_mod >> 16
+    ),
 }
 
 
@@ -113,19 +116,25 @@ def begin(port: IbPort) -> None:
     """From now on a manager of the subnet sets up the port, which has no LID until then."""
     info = port_info.view(bytearray(end_port(port).port_info()))
     info.assign({"lid": 0, "sm_lid": 0, "port_state": 1})
+    port.cap_mask1 |= CapMask1.CAP_MASK_NOTICE_SUP | CapMask1.OTHER_LOCAL_CHANGES_SUP
+    info.cap_mask |= port.cap_mask1
     managed = ManagedPort(info, port.pkeys, PKEY_TABLE_ENTRIES)
     managed.connect(has_link=port.has_link)
     port.settle(managed)
 
 
-def answer(port: IbPort, data: bytes) -> bytes | None:
+def answer(port: IbPort, data: bytes, now: int) -> bytes | None:
     """The response to an SMP for a function's port, which then is as the SMP has set it.
 
-    None when its M_Key is wrong: then nobody is told anything (IBTA 14.2.4.1).
+    None when its M_Key is wrong: then nobody is told anything (IBTA 14.2.4.1). Nor is a TrapRepress
+    answered. ``now`` is in ns.
     """
     mad = smp.view(data)
-    managed = _managed(port)
-    if not managed.may(mad.mkey, is_set=mad.method == Method.SET):
+    managed = refreshed(port)
+    if not managed.may(mad.mkey, now, is_set=mad.method != Method.GET):
+        return None
+    if mad.method == Method.TRAP_REPRESS:
+        managed.on_repress(mad.tid)
         return None
     answered = sma.respond(_HANDLERS, port, data, SETTABLE)
     port.settle(managed)

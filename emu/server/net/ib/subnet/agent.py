@@ -53,12 +53,14 @@ class Asked(NamedTuple):
     cables: Cables
     node: SimNode
     entry: int
+    now: int
+    """ns."""
 
 
 def answer(asked: Asked, data: bytes) -> bytes | None:
     """The response to a request; None when its M_Key is wrong."""
     mad = smp.view(data)
-    if not asked.node.end(asked.entry).may(mad.mkey, is_set=mad.method == Method.SET):
+    if not asked.node.end(asked.entry).may(mad.mkey, asked.now, is_set=mad.method == Method.SET):
         return None
     if asked.node.is_switch:
         return respond(_SWITCH, asked, data, _SETTABLE)

@@ -29,7 +29,7 @@ from emu.server.net.ib.subnet.walk import Walk
 from emu.server.net.link.direction import LinkDirection
 from layouts.enums import PortState
 from layouts.wire.bth import PERMISSIVE_LID
-from layouts.wire.mads import MAD_BYTES
+from layouts.wire.mads import MAD_BYTES, LocalChange
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -53,7 +53,12 @@ class SubnetFabric:
         self.watcher: PacketWatcher | None = None
         self._agents = CounterAgents(self.routes)
         self._traps = Traps(clock, self._smp_leaves)
-        self._walk = Walk(self.cables, self._smp_arrives, self._traps.repressed)
+        self._walk = Walk(
+            clock,
+            self.cables,
+            self._smp_arrives,
+            lambda node, tid: self._traps.repressed(node.number, tid),
+        )
         self.plugs = {guid: Plug(self, guid, number) for guid, number in places.items()}
         self._by_node = {plug.number: plug for plug in self.plugs.values()}
         self.cables.on_link = self._link_changed
@@ -70,10 +75,22 @@ class SubnetFabric:
         """A simulated port's link has come or gone."""
         if node.ports[port].info.port_state == PortState.DOWN:
             self.routes.count(node.number, port, LINK_DOWNED)
-        self._traps.link_changed(node, port)
+        self._traps.link_changed(node)
+
+    def local_change(self, plug: Plug, change: LocalChange) -> None:
+        """A function's node description, or its capabilities, are others: the manager hears it."""
+        self._traps.port_changed(self.cables.nodes[plug.number], change)
+
+    def trap_repressed(self, plug: Plug, tid: int) -> None:
+        """The manager has got a function's trap."""
+        self._traps.repressed(plug.number, tid)
 
     def _smp_leaves(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
-        self._walk.leave(place, data, dlid, slid)
+        node = self.cables.nodes[place[0]]
+        if node.function is not None and node.has_lid(place[1], dlid):
+            self._smp_arrives(node.function, data, slid, dlid)  # the manager is there itself
+        else:
+            self._walk.leave(place, data, dlid, slid)
 
     def _smp_arrives(self, guid: int, data: bytes, slid: int, dlid: int) -> None:
         to = Destination(QP0, 0, dlid, sl=0, path_bits=0)

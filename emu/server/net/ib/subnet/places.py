@@ -31,7 +31,7 @@ def places_of(topology: Topology, guids: Sequence[int]) -> dict[int, int]:
             number = next(free, None)
         if number is None:
             raise TopologyError(
-                f"{len(guids)} functions, but the file has {len(adapters)} channel adapters"
+                f"{topology.source}: {len(guids)} functions, but {len(adapters)} channel adapters"
             )
         found[guid] = number
     _check_guids(topology, found)
@@ -47,4 +47,6 @@ def _check_guids(topology: Topology, found: dict[int, int]) -> None:
     others = {node.guid for at, node in enumerate(topology.nodes) if at not in found.values()}
     for guid in found:
         if guid in others:
-            raise TopologyError(f"GUID {guid:#x} is a function's and another node's")
+            raise TopologyError(
+                f"{topology.source}: GUID {guid:#x} is a function's and another node's"
+            )

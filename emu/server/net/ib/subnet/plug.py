@@ -15,8 +15,10 @@ from emu.server.net.ib.local import destination, source_of, take
 from emu.server.net.ib.packet_queue import PacketQueue
 from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
 from layouts.wire.bth import PERMISSIVE_LID
+from layouts.wire.mads import LocalChange
 
 if TYPE_CHECKING:
+    from emu.device.port.ib.port import IbPort
     from emu.device.state.hca import Hca
     from emu.server.net.ib.subnet.fabric import SubnetFabric
 
@@ -42,6 +44,8 @@ class Plug:
         """What the function has been told last."""
         self._is_pulled = False
         """A fault has pulled the cable at the function."""
+        self._described = (0, b"")
+        """Capabilities and node description, as the manager may know them."""
 
     # -- the link
 
@@ -57,6 +61,8 @@ class Plug:
         self._has_cable = port.has_cable = cables.can_train(self.number, _PORT)
         managed_sma.begin(port)
         assert port.managed is not None
+        port.managed.on_repress = partial(self._fabric.trap_repressed, self)
+        self._described = (port.cap_mask1, port.node_description)
         node.ports[:] = [port.managed] * len(node.ports)
         far = node.peers[_PORT]
         if far is not None:
@@ -79,15 +85,28 @@ class Plug:
             lifecycle.set_link(self._hca, up=up)
 
     def port_changed(self, hca: Hca) -> None:
-        """The function's port has come up or gone down, by its driver, a manager or a fault."""
+        """The function's port is not as it was, by its driver, a manager or a fault."""
         if hca is not self._hca or hca.ib.managed is None:
             return
+        self._tell_changes(hca.ib)
         cables, has_cable = self._fabric.cables, hca.ib.has_cable
         if has_cable is not self._has_cable:
             self._has_cable, self._is_pulled = has_cable, not has_cable
             cables.cut(self.number, _PORT, is_cut=not has_cable)
         else:
             cables.settle(self.number, _PORT)
+
+    def _tell_changes(self, port: IbPort) -> None:
+        """The manager reads what is in no event, and is told by traps."""
+        (caps, description), now = self._described, (port.cap_mask1, port.node_description)
+        self._described = now
+        if now == (caps, description):
+            return
+        managed_sma.refreshed(port)
+        if now[0] != caps:
+            self._fabric.local_change(self, LocalChange.CAPABILITIES)
+        if now[1] != description:
+            self._fabric.local_change(self, LocalChange.NODE_DESCRIPTION)
 
     # -- packets out
 

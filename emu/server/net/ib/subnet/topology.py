@@ -91,6 +91,8 @@ class Topology:
 
     nodes: tuple[NodeLine, ...]
     cables: tuple[Cable, ...]
+    source: str = "the file"
+    """Where they have been read from, as errors name it."""
 
 
 @dataclass(slots=True)

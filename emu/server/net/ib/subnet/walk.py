@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from emu.device.port.ib import sma
+from emu.device.ports import Clock
 from emu.server.net.ib.subnet.agent import Asked, answer
 from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place, SimNode
 from layouts.wire.bth import PERMISSIVE_LID
@@ -42,6 +43,7 @@ class Walk:
 
     def __init__(
         self,
+        clock: Clock,
         cables: Cables,
         deliver: Callable[[int, bytes, int, int], None],
         repressed: Callable[[SimNode, int], None],
@@ -50,6 +52,7 @@ class Walk:
 
         ``repressed`` hears that the manager has got the trap of a node with a transaction number.
         """
+        self._clock = clock
         self._cables = cables
         self._deliver = deliver
         self._repressed = repressed
@@ -139,7 +142,7 @@ class Walk:
             return None
         if mad.method not in (Method.GET, Method.SET):
             return None
-        data = answer(Asked(self._cables, node, entry), bytes(mad))
+        data = answer(Asked(self._cables, node, entry, self._clock.now_ns()), bytes(mad))
         if data is None:
             log.debug("SMP to %s with a wrong M_Key: not answered", node.line.name)
             return None

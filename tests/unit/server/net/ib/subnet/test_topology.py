@@ -124,7 +124,7 @@ def test_any_text_is_a_subnet_or_an_error(text):
 def test_functions_are_the_adapters_of_their_names_and_then_the_first():
     found = parse('Hca 1 "a"\nHca 1 "function1"\nHca 1 "b"')
     assert places_of(found, [0x11, 0x12, 0x13]) == {0x11: 0, 0x12: 1, 0x13: 2}
-    with pytest.raises(TopologyError, match="2 functions, but the file has 1 channel adapters"):
+    with pytest.raises(TopologyError, match="the file: 2 functions, but 1 channel adapters"):
         places_of(parse('Hca 1 "a"'), [0x11, 0x12])
     with pytest.raises(TopologyError, match="GUID 0x5 is a function's"):
         places_of(parse('Hca 1 "a"\ncaguid=0x5\nHca 1 "b"'), [0x5])
