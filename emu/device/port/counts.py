@@ -7,7 +7,10 @@ changes only what they are read against.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+MOST_VIOLATIONS: Final = 0xFFFF
+"""Where counters of wrong keys stay (IBTA 14.2.5.6)."""
 
 
 @dataclass(slots=True)

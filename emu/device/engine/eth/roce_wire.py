@@ -20,7 +20,7 @@ from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, frame_of
 from emu.device.port.eth.roce.framing import TAG_BYTES
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
-from emu.device.port.eth.roce.link import parts_of
+from emu.device.port.eth.roce.route import parts_of
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
 from emu.device.rounds.sizes import PACKETS_PER_TURN

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
-from emu.device.objects.queues.qp import GlobalRoute, Marks
+from emu.device.objects.queues.qp import GlobalRoute
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
-from emu.device.port.counts import Traffic
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
+from emu.device.port.ib.counts import IbCounts
 from emu.device.port.ib.framing import Route, grh_of, parse
 from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.packet import GlobalHeader, Packet
@@ -26,8 +25,6 @@ LINK_LOCAL_PREFIX: Final = 0xFE80_0000_0000_0000
 DEFAULT_PKEY: Final = 0xFFFF
 GID_TABLE_ENTRIES: Final = 8
 PKEY_TABLE_ENTRIES: Final = 128
-MOST_VIOLATIONS: Final = 0xFFFF
-"""Where the counters of wrong keys stay."""
 _PREFIX_BYTES: Final = 8
 _MULTICAST_GID: Final = 0xFF
 SM_LID: Final = 0xBFFF
@@ -44,7 +41,6 @@ _AV: Final = av.packer(
 _NO_GRH: Final = bytes(GRH_BYTES)
 CQE_GRH: Final = 1 << 28
 CQE_SL_SHIFT: Final = 24
-_CASTS: Final = ("unicast", "multicast")
 
 _RECOVERY: Final = LossRecovery()
 
@@ -60,16 +56,8 @@ SETTABLE_CAPS: Final = int(
 )
 
 
-def _no_traffic() -> tuple[Traffic, Traffic]:
-    return Traffic(), Traffic()
-
-
-def _sum(casts: tuple[Traffic, ...]) -> Traffic:
-    return Traffic(sum(cast.packets for cast in casts), sum(cast.octets for cast in casts))
-
-
 @dataclass(slots=True)
-class IbPort:
+class IbPort(IbCounts):
     """Port 1: an ``emu.device.port.base.Port``, and the function's ``Link`` as well.
 
     ``guid`` is port and node GUID; the fabric assigns the LID and other numbers.
@@ -100,28 +88,8 @@ class IbPort:
     gid_prefix: int = LINK_LOCAL_PREFIX
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
-    dropped: Counter[str] = field(default_factory=Counter)
-    """Packets that no queue pair has taken, by what is wrong with them."""
     pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
-    pkey_violations: int = 0
-    """Packets with a P_Key that does not match (PortInfo.P_KeyViolations)."""
-    qkey_violations: int = 0
-    """Datagrams with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
-    transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
-    """Unicast and multicast packets sent."""
-    received: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
-    """Unicast and multicast packets received."""
-    looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
-    """What of the received packets has come from this port, and not passed the physical one."""
-    cleared: dict[str, Traffic] = field(default_factory=dict)
-    """The traffic at the time when the driver last cleared its counters, by their names."""
-    pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
-    """The base that performance management counters count from, by attribute and field."""
-    link_downed: int = 0
-    """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
-    ppcnt_base: int = 0
-    """The value of ``link_downed`` when the driver last cleared it."""
 
     @property
     def congestion(self) -> None:
@@ -179,70 +147,6 @@ class IbPort:
         if self.pkeys != managed.pkeys:
             self.pkeys = managed.pkeys
 
-    def count_sent(
-        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
-    ) -> None:
-        """Count sent packets. Octets run from the first header to the invariant CRC.
-
-        That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
-        (hw/mad.c:pma_cnt_ext_assign).
-        """
-        traffic = self.transmitted[multicast]
-        traffic.packets += packets
-        traffic.octets += octets
-
-    def count_received(
-        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
-    ) -> None:
-        """Count received packets; octets as above."""
-        traffic = self.received[multicast]
-        traffic.packets += packets
-        traffic.octets += octets
-
-    def count_exchange(
-        self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
-    ) -> None:
-        """Count what a message inside the process has in both directions; octets as above."""
-        transmitted, taken = self.transmitted[False], self.received[False]
-        transmitted.packets += sent
-        transmitted.octets += sent_octets
-        taken.packets += received
-        taken.octets += received_octets
-
-    def count_loop(
-        self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
-    ) -> None:
-        """Count what a message between queue pairs of this port has; octets as above."""
-        packets, octets = packets + back, octets + back_octets
-        for traffic in (self.transmitted[False], self.received[False], self.looped[False]):
-            traffic.packets += packets
-            traffic.octets += octets
-
-    def count_looped(
-        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
-    ) -> None:
-        """Of what counts as received, these packets have come from this port."""
-        traffic = self.looped[multicast]
-        traffic.packets += packets
-        traffic.octets += octets
-
-    def count_discard(self) -> None:
-        """Count a packet for which its receive request has too many pieces."""
-        self.dropped["receive request in too many pieces"] += 1
-
-    def count_too_small(self) -> None:
-        """Count one that was longer than the request at its receive queue."""
-        self.dropped["longer than its receive request"] += 1
-
-    def counters(self) -> dict[str, Traffic]:
-        """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
-        ways = {"transmitted": self.transmitted, "received": self.received}
-        return {
-            f"{way}_ib_{cast}": replace(traffic)
-            for way, casts in ways.items()
-            for cast, traffic in zip(_CASTS, casts)
-        } | {"local_loopback": _sum(self.looped)}
-
     @property
     def address(self) -> str:
         """The LID."""
@@ -252,10 +156,6 @@ class IbPort:
     def link_state(self) -> str:
         """The port's logical state."""
         return self.state.name
-
-    def totals(self) -> tuple[Traffic, Traffic]:
-        """All packets sent and received."""
-        return _sum(self.transmitted), _sum(self.received)
 
     def check_source(self, index: int) -> None:
         """An entry of the table."""
@@ -339,14 +239,6 @@ class IbPort:
             return "from an empty GID"
         is_ours = dgid[0] == _MULTICAST_GID or dgid == self.gid(0)
         return "" if is_ours else "not to the port's GID"
-
-    def violated_pkey(self) -> None:
-        """Count; the counter stays at its end (IBTA 14.2.5.6)."""
-        self.pkey_violations = min(self.pkey_violations + 1, MOST_VIOLATIONS)
-
-    def violated_qkey(self) -> None:
-        """Count; the counter stays at its end."""
-        self.qkey_violations = min(self.qkey_violations + 1, MOST_VIOLATIONS)
 
     def vector(self, raw: bytes) -> Destination:
         """An address vector, which has a GID when its GRH bit is set."""

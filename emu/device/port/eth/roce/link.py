@@ -10,19 +10,27 @@ Sources: IBTA annexes A16 and A17; mlx5_ifc.h: ads; device.h: mlx5_av; hw/qp.c: 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute, Marks
 from emu.device.port.congestion import Congestion
+from emu.device.port.counts import MOST_VIOLATIONS
 from emu.device.port.datagram import Datagram, Destination, Origin
-from emu.device.port.eth.congestion import ECN_MASK, NOT_CAPABLE
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
 from emu.device.port.eth.roce.framing import Framer, Headers, header_bytes
-from emu.device.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
+from emu.device.port.eth.roce.gids import NO_GID, NO_MAC, GidTable, text
 from emu.device.port.eth.roce.reading import network_header, parse, seal, transport_header
+from emu.device.port.eth.roce.route import (
+    DEFAULT_SPORT,
+    GID_BITS,
+    INDEX_SHIFT,
+    PKEY,
+    RoceRoute,
+    address_of,
+    parts_of,
+)
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
@@ -35,26 +43,15 @@ from layouts.wire.bth import BECN, PacketKind, Service
 if TYPE_CHECKING:
     from layouts.objects.qp import Ads
 
-PKEY: Final = 0xFFFF
-"""The only P_Key (IBTA A17.4.6)."""
-DEFAULT_SPORT: Final = 0xC000
 CQE_GRH: Final = 1 << 28
 CQE_L3_SHIFT: Final = 24
-_ECT0: Final = 2
-"""IP header: the sender is capable of ECN (RFC 3168)."""
 _DSCP_SHIFT: Final = 2
-_MOST_VIOLATIONS: Final = 0xFFFF
 _V2: Final = RoceVersion.VERSION_2
 _UNMARKED: Final = Marks(0, 0, 0)
 _PRIORITY_SHIFT: Final = 13
 _NO_PRIORITY: Final = 0x1FFF
 _CNP: Final = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 
-_GID_BITS: Final = GID_BYTES * 8
-_MAC_BITS: Final = MAC_BYTES * 8
-_GID_MASK: Final = (1 << _GID_BITS) - 1
-_MAC_MASK: Final = (1 << _MAC_BITS) - 1
-_INDEX_SHIFT: Final = _GID_BITS + _MAC_BITS
 _MOST_AROUND: Final = (
     Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MOST_HEADER_BYTES + FCS_BYTES
 )
@@ -62,70 +59,6 @@ _MOST_AROUND: Final = (
 _AV: Final = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "rlid", "rmac", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
-
-
-def address_of(index: int, mac: bytes, gid: bytes) -> int:
-    """The number of an address: source GID index, destination MAC address and GID."""
-    return index << _INDEX_SHIFT | int.from_bytes(mac + gid, "big")
-
-
-def parts_of(address: int) -> tuple[int, bytes, bytes]:
-    """The source GID index, the MAC address and the GID in an address."""
-    mac, gid = address >> _GID_BITS & _MAC_MASK, address & _GID_MASK
-    return address >> _INDEX_SHIFT, mac.to_bytes(MAC_BYTES, "big"), gid.to_bytes(GID_BYTES, "big")
-
-
-class RoceRoute:
-    """The headers of a connection's packets, made anew when the GID table has changed.
-
-    While the port reacts to congestion, its connections' packets are marked as ECN-capable.
-    """
-
-    __slots__ = ("_changes", "_congestion", "_framer", "_gids", "_path", "address")
-
-    def __init__(self, gids: GidTable, congestion: Congestion, path: Ads, address: int) -> None:
-        """``path`` is a view of ads."""
-        self._gids = gids
-        self._congestion = congestion
-        self._path = path
-        self._changes = -1
-        self._framer: Framer | None = None
-        self.address = address
-
-    def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """The frame of a packet; empty while the source GID is."""
-        changes = self._gids.changes + self._congestion.changes  # neither ever goes back
-        if self._changes != changes:
-            headers = self.headers()
-            self._framer = None if headers is None else Framer(headers, self.pkey)
-            self._changes = changes
-        return self._framer.frame(packet, payload, length) if self._framer is not None else b""
-
-    @property
-    def pkey(self) -> int:
-        """The P_Key of the packets."""
-        return 0 if self._path.pkey_index else PKEY
-
-    def headers(self) -> Headers | None:
-        """The headers in front of the packets; None while the source GID is empty."""
-        path = self._path
-        index, mac, gid = parts_of(self.address)
-        source = self._gids[index]
-        if source.is_empty:
-            return None
-        tclass = int(path.tclass)
-        is_ip = source.version == _V2
-        if (
-            is_ip
-            and tclass & ECN_MASK == NOT_CAPABLE
-            and self._congestion.rp_enabled[path.eth_prio]
-        ):
-            tclass |= _ECT0
-        return Headers(
-            mac, source.mac, source.gid, gid, tci_of(source.vlan, path.eth_prio), tclass,
-            path.flow_label, path.hop_limit, path.udp_sport or DEFAULT_SPORT,
-            source.version,
-        )  # fmt: skip
 
 
 class RoceLink:
@@ -174,7 +107,7 @@ class RoceLink:
         """The address that a path leads to."""
         mac = int(path.rmac_47_32) << 32 | int(path.rmac_31_0)
         gid = int.from_bytes(path.rgid_rip, "big")
-        return int(path.src_addr_index) << _INDEX_SHIFT | mac << _GID_BITS | gid
+        return int(path.src_addr_index) << INDEX_SHIFT | mac << GID_BITS | gid
 
     @property
     def attributes(self) -> object:
@@ -191,7 +124,7 @@ class RoceLink:
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
         """Ethernet and network headers, and a VLAN tag if the source GID has one."""
-        source = self.gids[address >> _INDEX_SHIFT]
+        source = self.gids[address >> INDEX_SHIFT]
         return header_bytes(source.version, source.gid, has_tag=source.vlan is not None)
 
     def marks(self, path: Ads) -> Marks:
@@ -240,7 +173,7 @@ class RoceLink:
     def violated_qkey(self) -> None:
         """Count; the counter stays at its end."""
         vport = self._vport
-        vport.qkey_violations = min(vport.qkey_violations + 1, _MOST_VIOLATIONS)
+        vport.qkey_violations = min(vport.qkey_violations + 1, MOST_VIOLATIONS)
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
         """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1).

@@ -1,0 +1,122 @@
+"""What an InfiniBand port counts: packets, drops, wrong keys (IBTA 14.2.5.6, 16.1.3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from emu.device.objects.queues.qp import Marks
+from emu.device.port.counts import MOST_VIOLATIONS, Traffic
+
+_CASTS: Final = ("unicast", "multicast")
+
+
+def _no_traffic() -> tuple[Traffic, Traffic]:
+    return Traffic(), Traffic()
+
+
+def _sum(casts: tuple[Traffic, ...]) -> Traffic:
+    return Traffic(sum(cast.packets for cast in casts), sum(cast.octets for cast in casts))
+
+
+@dataclass(slots=True, kw_only=True)
+class IbCounts:
+    """The counters of a port, and the bases that its readers count from."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Packets that no queue pair has taken, by what is wrong with them."""
+    pkey_violations: int = 0
+    """Packets with a P_Key that does not match (PortInfo.P_KeyViolations)."""
+    qkey_violations: int = 0
+    """Datagrams with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
+    transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """Unicast and multicast packets sent."""
+    received: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """Unicast and multicast packets received."""
+    looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """What of the received packets has come from this port, and not passed the physical one."""
+    cleared: dict[str, Traffic] = field(default_factory=dict)
+    """The traffic at the time when the driver last cleared its counters, by their names."""
+    pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The base that performance management counters count from, by attribute and field."""
+    link_downed: int = 0
+    """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
+    ppcnt_base: int = 0
+    """The value of ``link_downed`` when the driver last cleared it."""
+
+    def count_sent(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Count sent packets. Octets run from the first header to the invariant CRC.
+
+        That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
+        (hw/mad.c:pma_cnt_ext_assign).
+        """
+        traffic = self.transmitted[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
+    def count_received(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Count received packets; octets as above."""
+        traffic = self.received[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
+    def count_exchange(
+        self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
+    ) -> None:
+        """Count what a message inside the process has in both directions; octets as above."""
+        transmitted, taken = self.transmitted[False], self.received[False]
+        transmitted.packets += sent
+        transmitted.octets += sent_octets
+        taken.packets += received
+        taken.octets += received_octets
+
+    def count_loop(
+        self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
+    ) -> None:
+        """Count what a message between queue pairs of this port has; octets as above."""
+        packets, octets = packets + back, octets + back_octets
+        for traffic in (self.transmitted[False], self.received[False], self.looped[False]):
+            traffic.packets += packets
+            traffic.octets += octets
+
+    def count_looped(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Of what counts as received, these packets have come from this port."""
+        traffic = self.looped[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
+    def count_discard(self) -> None:
+        """Count a packet for which its receive request has too many pieces."""
+        self.dropped["receive request in too many pieces"] += 1
+
+    def count_too_small(self) -> None:
+        """Count one that was longer than the request at its receive queue."""
+        self.dropped["longer than its receive request"] += 1
+
+    def counters(self) -> dict[str, Traffic]:
+        """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
+        ways = {"transmitted": self.transmitted, "received": self.received}
+        return {
+            f"{way}_ib_{cast}": replace(traffic)
+            for way, casts in ways.items()
+            for cast, traffic in zip(_CASTS, casts)
+        } | {"local_loopback": _sum(self.looped)}
+
+    def totals(self) -> tuple[Traffic, Traffic]:
+        """All packets sent and received."""
+        return _sum(self.transmitted), _sum(self.received)
+
+    def violated_pkey(self) -> None:
+        """Count; the counter stays at its end (IBTA 14.2.5.6)."""
+        self.pkey_violations = min(self.pkey_violations + 1, MOST_VIOLATIONS)
+
+    def violated_qkey(self) -> None:
+        """Count; the counter stays at its end."""
+        self.qkey_violations = min(self.qkey_violations + 1, MOST_VIOLATIONS)
