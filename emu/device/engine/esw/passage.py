@@ -75,9 +75,9 @@ def passages(manager: Hca, source_port: int, frame: Frame) -> Iterator[Arrival]:
     for one, before, decided in crossing:
         for at, (target, _) in enumerate(decided.deliveries):
             assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
-            steps = decided.rewrites[at] if decided.rewrites else ()
+            steps = decided.rewrites[at] if decided.rewrites else None
             sent = [(one, before)]
-            if any(step.needs_whole for step in steps):
+            if steps is not None and steps.needs_whole:
                 sent = each_of(one, before, left, round_)
                 left -= len(sent)
             for each, now in sent:
@@ -137,7 +137,7 @@ def _arrivals(
     arrivals: list[Arrival] = []
     for at, (other, _) in enumerate(decision.deliveries):
         assert isinstance(other, VportTarget)  # an egress ACL leads to tables and vPorts only
-        steps = decision.rewrites[at] if decision.rewrites else ()
+        steps = decision.rewrites[at] if decision.rewrites else None
         eswitch = switch_behind(manager, other.port)
         if eswitch is not None:
             place = eswitch.vport(other.number)

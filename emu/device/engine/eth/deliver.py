@@ -58,22 +58,21 @@ def deliver(
     one round.
     """
     hca.round.charge(STEPS_PER_DELIVERY)
-    rq, rss_hash_result, rss_hash_type, flow_tag, rewrites, _, looks_inside = to
+    rq, rss_hash_result, rss_hash_type, flow_tag, steps, _, looks_inside = to
     if rq.state is not _RDY:
         return
     header_type = tci = metadata = 0
     if rq.scatters_fcs:
         headers = with_fcs(headers)
-    if rewrites:
+    if steps is not None:
         try:
-            changed = rewrite(headers, rewrites)
+            changed = rewrite(headers, steps)
         except FrameError:  # of a super-frame's packets some may have less inside than others
             return
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
         # What was vouched for is the packet outside.
-        is_vouched = is_vouched and not any(step.reshapes for step in rewrites)
-        changes = sum(len(context.changes) for context in rewrites)
-        hca.round.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
+        is_vouched = is_vouched and not steps.reshapes
+        hca.round.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
     if rq.strips and headers.l3 != ETHERNET_BYTES:
         without = strip_tag(headers.frame)
         if without is not None:

@@ -122,7 +122,9 @@ def _timeout_ns(headers: Headers, to: Delivery) -> int:
     One that steering changes, or whose check sequence is wanted, is no plain packet.
     """
     rq, merging, reservations = to.rq, to.merging, to.rq.reservations
-    if rq.scatters_fcs or to.rewrites or type(headers) is not Headers or rq.state is not _RDY:
+    if to.steps is not None or type(headers) is not Headers:
+        return 0
+    if rq.scatters_fcs or rq.state is not _RDY:
         return 0
     if reservations is not None:
         return reservations.timeout_ns if reservations.merges else 0

@@ -21,7 +21,7 @@ from emu.device.objects.eth.match_definer import MatchDefiner
 from emu.device.objects.eth.modify_header import most
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.parser import PARSER
-from emu.device.objects.eth.reshape import Step
+from emu.device.objects.eth.reshape import Step, Steps
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import FlowSource, FlowTableType
@@ -401,9 +401,9 @@ class Decision:
     """A table's miss hands it to the next domain."""
     missed: bool
     """It came to an end without an entry: by a default miss, too many steps, or without a root."""
-    rewrites: tuple[tuple[Step, ...], ...] = ()
+    rewrites: tuple[Steps | None, ...] = ()
     """For each delivery the steps that change the packet; empty when none of them does."""
-    allowed_rewrites: tuple[Step, ...] = ()
+    allowed_rewrites: Steps | None = None
     """Those that change the packet that has been let pass."""
     asks: Metering | Sampler | None = None
     """What decides how it goes on, besides the packet: nothing has happened to the packet yet."""
@@ -425,7 +425,7 @@ class FlowDomain:
         """The parts of packets that groups match or entries copy, and how many of them each."""
         self.decisions: dict[Hashable, Decision] = {}
         self.kept = 0
-        """What the decisions take: deliveries, counters and contexts in all of them."""
+        """What the decisions take: deliveries, counters and changes in all of them."""
         self.software: Any = None
         """What knows the entries of tables that software owns, as :attr:`FlowTable.software`, if
         there has been one."""

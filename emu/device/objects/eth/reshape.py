@@ -41,3 +41,28 @@ class Reshape:
 
 Step = ModifyHeader | PacketReformat | Reshape
 """What an entry does with a packet before the packet goes to its destinations."""
+
+
+class Steps:
+    """Steps one after the other, and what is true of all of them together.
+
+    That is found once, when it is decided what becomes of a packet and of all packets like it.
+    """
+
+    __slots__ = ("changes", "in_frame", "needs_whole", "reshapes", "steps")
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        self.steps = steps
+        self.changes = [change for step in steps for change in step.changes]
+        """Of all of them, one after the other."""
+        self.in_frame = any(step.in_frame for step in steps)
+        self.reshapes = any(step.reshapes for step in steps)
+        self.needs_whole = any(step.needs_whole for step in steps)
+
+    def __repr__(self) -> str:
+        return repr(self.steps)
+
+
+def together(steps: tuple[Step, ...]) -> Steps | None:
+    """These steps, None when there is none."""
+    return Steps(steps) if steps else None

@@ -142,7 +142,7 @@ def become(decision, headers):
     """What is delivered of a packet, and where."""
     found = []
     for at, (target, tag) in enumerate(decision.deliveries):
-        steps = decision.rewrites[at] if decision.rewrites else ()
+        steps = decision.rewrites[at] if decision.rewrites else None
         try:
             after = rewrite(marked(headers, {}), steps).frame if steps else headers.frame
         except FrameError:

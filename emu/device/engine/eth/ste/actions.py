@@ -26,7 +26,7 @@ from emu.device.engine.eth.ste.moves import Anchor, Move, cut_to, encap, insert,
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat
-from emu.device.objects.eth.reshape import Reshape, Step
+from emu.device.objects.eth.reshape import Reshape, Step, Steps, together
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, IcmMemory
 from layouts.eth_enums import FlowTableType, MeterColor, ReformatType
 from layouts.steering import ste as layout
@@ -77,13 +77,11 @@ class Meter(NamedTuple):
 class Plan(NamedTuple):
     """What an entry does with its packets."""
 
-    steps: tuple[Step, ...] = ()
+    steps: Steps | None = None
     tag: int = 0
     meter: Meter | None = None
     actions: int = 0
     """How many it has, in its list as well, whatever they do."""
-    in_frame: bool = False
-    """A packet's bytes change."""
     is_opaque: bool = False
     """What is read of a packet after it is not decided by the same parts of it before."""
     parts: frozenset[Part] | None = frozenset()
@@ -232,10 +230,9 @@ class _Building:
     def finish(self) -> Plan:
         self._end_fields()
         self._end_moves()
-        steps = tuple(self._steps)
         return Plan(
-            steps, self.tag, self.meter, self.actions, any(step.in_frame for step in steps),
-            self._is_opaque, self._parts,
+            together(tuple(self._steps)), self.tag, self.meter, self.actions, self._is_opaque,
+            self._parts,
         )  # fmt: skip
 
 

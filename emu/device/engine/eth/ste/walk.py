@@ -279,16 +279,16 @@ class _Way:
         """Do what an entry says. Raises FrameError when that is impossible with the packet."""
         plan = ste.plan
         self.meter = plan.meter
-        if plan.steps:
+        if plan.steps is not None:
             self.cost += FIELDS_PER_CHANGE
             if plan.parts is None or (self._is_opaque and plan.parts):
                 self.parts = None
             elif self.parts is not None:
                 self.parts |= plan.parts
-            self._is_changed |= plan.in_frame
+            self._is_changed |= plan.steps.in_frame
             self._is_opaque |= plan.is_opaque
             self.headers = rewrite(self.headers, plan.steps)
-            self.steps += plan.steps
+            self.steps += plan.steps.steps
         self.tag = plan.tag or self.tag
 
     def action(

@@ -30,7 +30,7 @@ from emu.device.objects.eth.flow import (
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.flow_meter import Metering
-from emu.device.objects.eth.reshape import Step
+from emu.device.objects.eth.reshape import Step, Steps, together
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
@@ -55,7 +55,7 @@ MOST_LEARNT: Final = 64
 CACHED: Final = 4096
 """Decisions that are kept."""
 CACHED_ITEMS: Final = 1 << 16
-"""Deliveries, counters and contexts in all decisions that are kept."""
+"""Deliveries, counters and changes in all decisions that are kept."""
 
 
 # -- packets
@@ -145,7 +145,7 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
 
 def _keep(domain: FlowDomain, key: Hashable, decision: Decision) -> None:
     items = len(decision.deliveries) + len(decision.counters)
-    items += sum(map(len, decision.rewrites))
+    items += sum(len(steps.changes) for steps in decision.rewrites if steps is not None)
     if len(domain.decisions) >= CACHED or domain.kept + items > CACHED_ITEMS:
         domain.flush()
     domain.decisions[key] = decision
@@ -256,7 +256,8 @@ def _walk(
         return Decision((), (), False, False, False, asks=asks, parts=parts)
     return Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
-        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (), passed, parts=parts,
+        tuple(map(together, rewrites[:MAX_DELIVERIES])) if any(rewrites) else (),
+        together(passed), parts=parts,
     )  # fmt: skip
 
 
@@ -264,7 +265,7 @@ def _changed(way: _Way, steps: tuple[Step, ...], after: Headers | None) -> _Way:
     """The way behind these steps; ``after`` is the packet then, if somebody knows it already."""
     if after is None:
         before = way.headers if isinstance(way.headers, Marked) else marked(way.headers, {})
-        after = rewrite(before, steps)
+        after = rewrite(before, Steps(steps))
     changes = way.changes + sum(len(step.changes) for step in steps)
     return way._replace(headers=after, steps=(*way.steps, *steps), changes=changes)
 

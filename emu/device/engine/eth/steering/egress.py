@@ -51,10 +51,10 @@ def steered(hca: Hca, leaving: Leaving) -> list[Leaving]:
         if not decision.allowed:
             return [leaving] if decision.missed else []
         steps = decision.allowed_rewrites
-        if not steps:
+        if steps is None:
             return [leaving]
         pieces = [(packet, packet.headers)]
-        if any(step.needs_whole for step in steps):
+        if steps.needs_whole:
             pieces = each_of(packet, packet.headers, MOST_CUT, hca.round)
         changed = [(one.frame, after(now, steps, hca.round).frame) for one, now in pieces]
         return [_leaving(frame, data) for frame, data in changed if len(data) <= MAX_BYTES]

@@ -16,7 +16,7 @@ from emu.device.port.eth.plain import header_bytes, plain
 from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, LOG_CUT_PER_STEP, STEPS_PER_REWRITE
 
 if TYPE_CHECKING:
-    from emu.device.objects.eth.reshape import Step
+    from emu.device.objects.eth.reshape import Steps
     from emu.device.rounds.budget import Round
 
 MOST_CUT: Final = 2048
@@ -98,10 +98,9 @@ def through(domain: FlowDomain, packet: Packet, headers: Marked, round_: Round) 
     return headers if decision.missed else None
 
 
-def after(headers: Marked, steps: tuple[Step, ...], round_: Round) -> Marked:
-    """The packet after these steps. Raises FrameError when one is impossible with it."""
-    if not steps:
+def after(headers: Marked, steps: Steps | None, round_: Round) -> Marked:
+    """The packet after these steps, if any. Raises FrameError when one is impossible with it."""
+    if steps is None:
         return headers
-    changes = sum(len(step.changes) for step in steps)
-    round_.charge(STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP))
+    round_.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
     return rewrite(headers, steps)

@@ -9,14 +9,14 @@ Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mapping
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.errors import CmdError
 from emu.device.objects.eth.modify_header import ModifyHeader
-from emu.device.objects.eth.reshape import Step
+from emu.device.objects.eth.reshape import Steps
 from emu.device.port.eth.checksum import adjust
 from emu.device.port.eth.headers import TCP, UDP, Headers, Marked, parse
 from layouts.enums import Status
@@ -268,12 +268,15 @@ def marked(headers: Headers, registers: Mapping[int, int], source: int = 0) -> M
     return packet
 
 
-def rewrite(headers: Headers, steps: Sequence[Step]) -> Marked:
+def rewrite(headers: Headers, steps: Steps) -> Marked:
     """A packet after all of these steps. Raises FrameError when one is impossible with it."""
-    if not any(step.reshapes for step in steps):
-        return _rewritten(headers, steps)
-    for step in steps:
-        headers = _reshaped(headers, step) if step.reshapes else _rewritten(headers, (step,))
+    if not steps.reshapes:
+        return _rewritten(headers, steps.changes, steps.in_frame)
+    for step in steps.steps:
+        if step.reshapes:
+            headers = _reshaped(headers, step)
+        else:
+            headers = _rewritten(headers, step.changes, step.in_frame)
     return headers if isinstance(headers, Marked) else marked(headers, {})
 
 
@@ -288,18 +291,20 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
     return marked(after, {})
 
 
-def _rewritten(headers: Headers, contexts: Sequence[Step]) -> Marked:
+def _rewritten(
+    headers: Headers, changes: Iterable[Callable[[Any], object]], in_frame: bool
+) -> Marked:
+    """``in_frame``: its bytes change as well, and not only its registers."""
     packet = Changing(headers)
-    in_frame = any(context.in_frame for context in contexts)
-    if in_frame:
-        packet.frame = bytearray(headers.frame)
-    for context in contexts:
-        for change in context.changes:
+    if not in_frame:
+        for change in changes:
             change(packet)
-    if in_frame:
-        assert isinstance(packet.frame, bytearray)
-        adjust(headers, packet.frame)
-    return _with_frame(headers, bytes(packet.frame), packet.registers)
+        return _with_frame(headers, headers.frame, packet.registers)
+    packet.frame = frame = bytearray(headers.frame)
+    for change in changes:
+        change(packet)
+    adjust(headers, frame)
+    return _with_frame(headers, bytes(frame), packet.registers)
 
 
 def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Marked:

@@ -12,7 +12,7 @@ from emu.device.engine.eth.steering.domain import MOST_ASKED, decide, decide_bes
 from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.flow import Decision, FlowTable
-from emu.device.objects.eth.reshape import Step
+from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
 from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, Marked, parse
@@ -39,8 +39,8 @@ class Delivery(NamedTuple):
     rss_hash_type: int
     flow_tag: int
     """Of the last flow table entry on the way that had one; 0 without."""
-    rewrites: tuple[Step, ...] = ()
-    """What is changed in the frame before it is delivered."""
+    steps: Steps | None = None
+    """What is done with the frame before it is delivered."""
     merging: Merging | None = None
     """How packets that come together may be merged; None for a changed frame."""
     looks_inside: bool = False
@@ -116,7 +116,7 @@ def _queues(decision: Decision, headers: Headers, source: TransportDomain | None
             continue
         rq, value, kind = target.queue_of(headers)
         queues.append(
-            _new(Delivery, (rq, value, kind, tag, (), target.merging, target.looks_inside))
+            _new(Delivery, (rq, value, kind, tag, None, target.merging, target.looks_inside))
         )
     return queues
 
@@ -139,7 +139,7 @@ def _route_changed(
     """
     queues: list[Delivery] = []
     is_multicast = bool(headers.frame[0] & _GROUP_BIT)
-    for (target, tag), contexts in zip(decision.deliveries, decision.rewrites, strict=True):
+    for (target, tag), steps in zip(decision.deliveries, decision.rewrites, strict=True):
         assert isinstance(target, Tir)
         if (
             source is not None
@@ -148,10 +148,9 @@ def _route_changed(
         ):
             continue
         after = headers
-        if any(context.in_frame for context in contexts):
-            before = headers if any(context.reshapes for context in contexts) else head(headers)
-            after = rewrite(before, contexts)
+        if steps is not None and steps.in_frame:
+            after = rewrite(headers if steps.reshapes else head(headers), steps)
         queues.append(
-            Delivery(*target.queue_of(after), tag, contexts, looks_inside=target.looks_inside)
+            Delivery(*target.queue_of(after), tag, steps, looks_inside=target.looks_inside)
         )
     return queues
