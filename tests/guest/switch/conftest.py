@@ -9,13 +9,23 @@ from helpers.guest.sub_functions import DEVICES, PEER, SAYS, ports, remove, set_
 from emu.guests import GuestOptions
 from emu.server.control import Client
 
+NO_RUNNING_AHEAD = ("-global", "vfio-user-pci.x-no-posted-writes=on")
+"""Arguments of QEMU: a guest's write waits until the server has read it.
+
+The driver gives a request that sets a flow meter 10 ms (core/en/tc/meter.c:
+mlx5e_tc_meter_modify), and on a busy host the server may have to wait longer for a processor. So
+it is the guest that waits then, before its 10 ms begin. A request that comes too late is
+overwritten by the next one, as the driver's ring has room for one (core/lib/aso.c).
+"""
+
 
 @pytest.fixture(scope="module")
 def guest(lab, with_sub_functions):
     """Its first function manages a switch; the second one, in a namespace, is what it reaches."""
     options = GuestOptions(
-        **with_sub_functions, devices=DEVICES, memory_mib=3072, packages=("openvswitch-switch",)
-    )
+        **with_sub_functions, devices=DEVICES, memory_mib=3072, packages=("openvswitch-switch",),
+        qemu_arguments=NO_RUNNING_AHEAD,
+    )  # fmt: skip
     guest = lab.get(options)
     run(guest, "ip netns add peer; ip link set eth1 netns peer; ip -n peer link set eth1 up")
     run(guest, f"ip -n peer address add {PEER}/24 dev eth1")

@@ -147,6 +147,8 @@ def test_a_police_of_several_rules(guest, pair):
     one, two = pair
     one.reaches(two.address)
     clear(guest, one.representor, two.representor)
+    # Rules let go of it some time after they are deleted (net/sched/cls_flower.c: tcf_queue_work).
+    run(guest, "until tc actions list action police | grep -q 'bind 0'; do sleep 0.1; done")
     run(guest, "tc actions flush action police")
 
 
