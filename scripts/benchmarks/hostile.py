@@ -17,6 +17,7 @@ import attacks.boards
 import attacks.client
 import attacks.entries
 import attacks.eth
+import attacks.gotos
 import attacks.guest
 import attacks.keys
 import attacks.rounds
@@ -40,7 +41,7 @@ PATIENCE_S = 900.0
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
     attacks.streams, attacks.trains, attacks.tunnels, attacks.entries, attacks.sessions,
-    attacks.tags, attacks.uplinks, attacks.boards,
+    attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 

@@ -81,7 +81,7 @@ class Shared:
             for adapter in self.adapters
             for number in range(VPORTS)
         ]  # fmt: skip
-        fdb.entry(table, 0, fdb.group(table, 0, 0), *ways)
+        self.lead(fdb, table, ways)
         fdb.set_root(table)
         ports = {"tx_remap_affinity_1": 1, "tx_remap_affinity_2": 2, "fdb_selection_mode": 1}
         first.must(Op.CREATE_LAG, ctx=ports)
@@ -90,6 +90,10 @@ class Shared:
             table_eswitch_owner_vhca_id_valid=1,
             table_eswitch_owner_vhca_id=self.adapters[0].manager.number,
         )  # fmt: skip
+
+    def lead(self, fdb: Flows, table: int, ways: list[bytes]) -> None:
+        """What the table does with every packet: here it goes all these ways."""
+        fdb.entry(table, 0, fdb.group(table, 0, 0), *ways)
 
     def take(self, frame: Frame) -> None:
         """A frame comes by the second cable."""
