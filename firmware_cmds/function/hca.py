@@ -16,7 +16,6 @@ from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from emu.device.state.sub_functions import SubFunction
 
 SUPPORTED_ISSI = 0b11
 """Interface step sequence ids 0 and 1, one bit each."""
@@ -35,27 +34,24 @@ MELLANOX_OUI = 0x0002C9
 def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> None:
     """The first command of a driver. A crash kernel's ends what the old kernel has left running.
 
-    The manager's for a sub-function only allows that one's driver to begin.
+    The manager's for another function only allows that one's driver to begin.
     """
     one = hca.sub_function
     if cmd.function_id:
-        vhca_state.enable(_sub_function(hca), hca.managed_by)
+        if one is None:
+            hca.vhca.may_begin = True
+        else:
+            vhca_state.enable(one, hca.managed_by)
         return
     if one is not None:
         vhca_state.check_entry(one)
+    if not hca.vhca.may_begin:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "function's manager has disabled it")
     if hca.state is not HcaState.DISABLED:
         lifecycle.shut_down(hca)
     hca.state = HcaState.ENABLED
     if one is not None:
         vhca_state.enter(one, hca.managed_by)
-
-
-def _sub_function(hca: Hca) -> SubFunction:
-    if hca.sub_function is None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "not a sub-function", f"function_id {hca.vhca.vport_number:#x}"
-        )
-    return hca.sub_function
 
 
 @command(
@@ -69,16 +65,23 @@ def _sub_function(hca: Hca) -> SubFunction:
 def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -> None:
     """The last command of a driver; refused while the HCA is still initialized.
 
-    The manager's for a sub-function asks that one's driver to leave.
+    The manager's for a sub-function asks that one's driver to leave. A virtual function ends at
+    once: its driver has left by then, or its machine has gone (core/sriov.c:
+    mlx5_device_disable_sriov).
     """
+    one = hca.sub_function
     if cmd.function_id:
-        vhca_state.disable(_sub_function(hca), hca.managed_by)
+        if one is None:
+            hca.vhca.may_begin = False
+            lifecycle.shut_down(hca)
+        else:
+            vhca_state.disable(one, hca.managed_by)
         return
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
     hca.state = HcaState.DISABLED
-    if hca.sub_function is not None:
-        vhca_state.leave(hca.sub_function, hca.managed_by)
+    if one is not None:
+        vhca_state.leave(one, hca.managed_by)
 
 
 @command(

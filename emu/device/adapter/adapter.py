@@ -39,13 +39,15 @@ MOST_VHCAS: Final = 1 << 10
 class Vhca(Generic[NodeT]):
     """A function's place in its adapter, which it keeps over resets."""
 
-    __slots__ = ("adapter", "nic_vport", "node", "number", "vport_number")
+    __slots__ = ("adapter", "may_begin", "nic_vport", "node", "number", "vport_number")
 
     def __init__(self, adapter: Adapter[NodeT], number: int, vport_number: int) -> None:
         self.adapter = adapter
         self.number = number
         """The vhca id."""
         self.vport_number = vport_number
+        self.may_begin = True
+        """Whether its manager lets its driver begin; of a virtual function (core/sriov.c)."""
         self.node: NodeT | None = None
         """The function's state since its last reset; None before it has power."""
         self.nic_vport: NicVport | None = None
@@ -73,6 +75,8 @@ class Vhca(Generic[NodeT]):
         port = self.adapter.start_port()
         if self.is_manager:
             self.adapter.lent = Lent()
+            for one in self.adapter.vhcas.values():
+                one.may_begin = True
         if self.nic_vport is not None and not self.is_manager:
             mac = self.nic_vport.permanent_address
         self.nic_vport = NicVport(port, guid, mac, node_description)

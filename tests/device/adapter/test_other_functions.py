@@ -6,6 +6,7 @@ from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.port.eth.wire import NoWire
+from emu.device.state.hca import HcaState
 from layouts.enums import EventType, Op, PortChange, Status
 from layouts.eth_enums import VportAdminState
 from layouts.function.caps import cmd_hca_cap
@@ -129,10 +130,42 @@ def test_who_is_not_there(manager, number):
     assert answer.status == Status.BAD_PARAM_ERR
 
 
+def test_a_virtual_function_begins_when_it_is_enabled(members, manager):
+    """The manager's driver enables each before it is there (core/sriov.c)."""
+    _, other = members
+    for _ in range(2):
+        manager.must(Op.DISABLE_HCA, function_id=VPORT)
+        assert other.hca.state is HcaState.DISABLED
+        assert not any(map(len, other.hca.tables))
+        assert other.driver.command(Op.ENABLE_HCA).status == Status.BAD_SYS_STATE_ERR
+    for _ in range(2):
+        manager.must(Op.ENABLE_HCA, function_id=VPORT)
+        assert other.hca.state is HcaState.DISABLED, "up to its own driver"
+    other.driver.must(Op.ENABLE_HCA)
+    manager.must(Op.ENABLE_HCA, function_id=VPORT)
+    assert other.hca.state is HcaState.ENABLED, "nothing new to it"
+
+
+def test_a_disabled_function_stays_so_over_its_resets_only(members, manager):
+    own, other = members
+    manager.must(Op.DISABLE_HCA, function_id=VPORT)
+    for reset, may_begin in ((other, False), (own, True)):
+        reset.function.reset()
+        assert other.hca.vhca.may_begin is may_begin
+
+
 @pytest.mark.parametrize("op", [Op.ENABLE_HCA, Op.DISABLE_HCA])
-def test_only_sub_functions_are_enabled_by_the_manager(members, manager, op):
+def test_who_cannot_be_enabled(members, manager, op):
+    _, other = members
     before = [snapshot(member.hca) for member in members]
-    assert manager.command(op, function_id=VPORT).status == Status.BAD_PARAM_ERR
+    for driver, fields in (
+        (manager, {"function_id": VPORT + 1}),
+        (manager, {"function_id": 0xFFFF}),
+        (manager, {"function_id": VPORT, "embedded_cpu_function": 1}),
+        (other.driver, {"function_id": VPORT}),
+        (other.driver, {"function_id": 1}),
+    ):
+        assert driver.command(op, **fields).status == Status.BAD_PARAM_ERR
     assert [snapshot(member.hca) for member in members] == before
 
 
