@@ -73,6 +73,17 @@ def test_there_and_back(guest):
         assert not {kind: both for kind, both in changed.items() if both[0] != both[1]}
 
 
+def test_the_mode_changes_under_traffic(guest):
+    """Packets come by the cable all the time, while tables begin and cease to decide about them."""
+    set_mode(guest, "legacy")
+    run(guest, f"{IN_PEER}ping -f -q {HERE} >/tmp/flood 2>&1 & echo $! >/tmp/flood.pid")
+    for name in ("switchdev", "legacy") * 3:
+        set_mode(guest, name)
+    run(guest, "kill -INT $(cat /tmp/flood.pid); until grep -q received /tmp/flood; do :; done")
+    assert int(re.search(r"(\d+) received", run(guest, "cat /tmp/flood"))[1]) > 0
+    run(guest, f"ping -c 2 -W 20 {THERE}")
+
+
 def test_traffic_through_the_uplinks_representor(guest):
     """TCP with large sends and merged checksums passes the slow path in both directions."""
     set_mode(guest, "switchdev")
