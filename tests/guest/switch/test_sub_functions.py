@@ -42,6 +42,23 @@ def test_a_life(guest):
     run(guest, f"devlink port function set {port} state inactive")
 
 
+def test_what_a_device_plugin_hands_to_a_pod(guest):
+    """It finds a sub-function by its number: whose it is, its interface, its files for verbs."""
+    port, _ = add(guest, 5)
+    name, rdma = use(guest, activate(guest, port))
+    (place,) = run(guest, "dirname $(grep -lx 5 /sys/bus/auxiliary/devices/*/sfnum)").split()
+    assert run(guest, f"basename $(dirname $(readlink -f {place}))").strip() == DEV.split("/")[1]
+    assert run(guest, f"ls {place}/net {place}/infiniband -1").split()[1::2] == [rdma, name]
+    files = run(guest, f"ls {place}/infiniband_verbs {place}/infiniband_mad").split()
+    kinds = ("uverbs", "umad", "issm")
+    for file in (file for file in files if file.startswith(kinds)):
+        run(guest, f"test -c /dev/infiniband/{file}")
+    run(guest, f"ip netns add pod; ip link set {name} netns pod; ip -n pod link set {name} up")
+    assert "PORT_ACTIVE" in run(guest, f"ip netns exec pod ibv_devinfo -d {rdma}")
+    run(guest, "ip netns del pod; sleep 0.5")
+    remove(guest, port)
+
+
 @pytest.mark.parametrize("step", ["inactive", "active", "attached", "in use"])
 def test_it_goes_in_every_state(guest, step):
     port, _ = add(guest, 7)
