@@ -127,8 +127,9 @@ def test_rates_hold_for_rdma(guest, pair):
     at_most = 20 * octets * 8 / 2e6
     free = rdma_seconds(guest, pair, octets)
     rate(guest, pair[0], tx_max="2mbit")
-    took = [rdma_seconds(guest, pair, octets) for _ in range(2)]  # a busy host makes some longer
-    assert at_most <= min(took) < 2 * at_most + free
+    took = rdma_seconds(guest, pair, octets)
+    # Frames leave 4 ms apart, each by a timer, which on a busy host may be late by more than that.
+    assert at_most <= took < 6 * at_most + free
     rate(guest, pair[0], tx_max="0")
     assert rdma_seconds(guest, pair, octets) < at_most
     clear(guest, *(sf.representor for sf in pair))
