@@ -23,8 +23,8 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one Geneve option")
     obj = geneve_tlv_option.view(given_object(cmd.object, geneve_tlv_option.size))
-    most = int(hca.caps.general.max_geneve_tlv_option_data_len)
-    if not 1 <= obj.option_data_length <= most:
+    limit = int(hca.caps.general.max_geneve_tlv_option_data_len)
+    if not 1 <= obj.option_data_length <= limit:
         raise CmdError(
             Status.BAD_PARAM_ERR, "option_data_length above max_geneve_tlv_option_data_len, or 0",
             f"{obj.option_data_length}",

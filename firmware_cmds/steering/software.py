@@ -60,8 +60,8 @@ def _memory(hca: Hca) -> SteeringMemory:
 
     def gvmi(owner: int, vport: int) -> int:
         adapter = board.managed_by(owner)
-        found = None if adapter is None else adapter.by_vport(vport)
-        return owner if found is None else found.number
+        function = None if adapter is None else adapter.by_vport(vport)
+        return owner if function is None else function.number
 
     def vport(number: int) -> VportTarget | None:
         port, vport = vport_of(number)

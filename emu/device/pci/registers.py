@@ -146,18 +146,18 @@ class Bank:
             tuple[range, RegisterWindow, Register, Callable[[RegisterWindow, int], None]]
         ] = []
         self._windows: dict[str, RegisterWindow] = {}
-        taken: set[int] = set()
+        used: set[int] = set()
         for base, block in blocks:
             window = self._windows[block.name] = RegisterWindow(self._value, base, block)
             for register in block.registers:
-                self._place(register, window, taken)
+                self._place(register, window, used)
         self.reset()
 
-    def _place(self, register: Register, window: RegisterWindow, taken: set[int]) -> None:
+    def _place(self, register: Register, window: RegisterWindow, used: set[int]) -> None:
         span = window.span(register)
-        if not taken.isdisjoint(span) or register.offset + register.size > window.block.size:
+        if not used.isdisjoint(span) or register.offset + register.size > window.block.size:
             raise ValueError(f"{window.block.name}.{register.name} overlaps or leaves its block")
-        taken.update(span)
+        used.update(span)
         for picture, bits in (
             (self._reset, register.reset),
             (self._rw, register.bits(WriteEffect.RW)),

@@ -227,7 +227,7 @@ def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
         if len({spec.model.name for spec in specs if spec.board == number}) > 1:
             raise DeviceSpecError(f"board={number}: its functions are of different models")
     ports: Counter[int] = Counter()
-    found = []
+    placed = []
     for spec in specs:
         if spec.board:
             ports[spec.board] += 1
@@ -236,8 +236,8 @@ def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
             except ValueError as error:
                 raise DeviceSpecError(f"board={spec.board}: {error}") from None
             spec = replace(spec, model=model)
-        found.append(spec)
-    return found
+        placed.append(spec)
+    return placed
 
 
 def _linked(name: str, chosen: Mapping[str, Any]) -> Model:

@@ -93,9 +93,9 @@ def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]
     milliseconds of work; objects may come and go between two of them.
     """
     parts = ["{"]
-    for number, (name, found) in enumerate(_by_kind(function, kind)):
-        chosen = list(islice(found, limit))
-        parts.append(f'{"," * bool(number)}{_json(name)}:{{"total":{len(found)},"items":[')
+    for number, (name, entries) in enumerate(_by_kind(function, kind)):
+        chosen = list(islice(entries, limit))
+        parts.append(f'{"," * bool(number)}{_json(name)}:{{"total":{len(entries)},"items":[')
         for at, item in enumerate(chosen):
             shown = _item(function, item) if isinstance(item, Object) else item
             parts.append("," * bool(at) + _json(shown))

@@ -141,10 +141,10 @@ class BackingCache:
 
     def _unmap_held(self) -> bool:
         """Try to unmap the held mappings; whether at least one could be."""
-        held = [backing for backing in self._held if not backing.close()]
-        unmapped = len(self._held) - len(held)
+        mapped = [backing for backing in self._held if not backing.close()]
+        unmapped = len(self._held) - len(mapped)
         self._mapped -= unmapped
-        self._held = held
+        self._held = mapped
         return unmapped > 0
 
     def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int], bool]:

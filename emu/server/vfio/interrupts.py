@@ -137,8 +137,8 @@ class IrqTable(MsixVectors):
         elif count == 0:
             self._assign(index, range(len(self._fds[index])), [])
         else:
-            wanted = data or b"\1" * count
-            for vector in (vector for vector, on in zip(vectors, wanted) if on):
+            values = data or b"\1" * count
+            for vector in (vector for vector, on in zip(vectors, values) if on):
                 self._signal(self._fds[index][vector])
 
     def _check(self, index: int, flags: int, start: int, count: int) -> range:

@@ -137,8 +137,8 @@ class SendRing:
     def take_copy(self, buf: bytes) -> None:
         """Have a request that a program has copied; the one that is nearer to its turn counts."""
         wqe = Wqe(buf)
-        kept = self._size if self._copied is None else self._ahead(self._copied)
-        if self._ahead(wqe) < kept or kept >= self._size:
+        nearest = self._size if self._copied is None else self._ahead(self._copied)
+        if self._ahead(wqe) < nearest or nearest >= self._size:
             self._copied = wqe
 
     def _ahead(self, wqe: Wqe) -> int:

@@ -88,7 +88,7 @@ class Srq(Object):
             context.sw_phase_cnt = self.tags.sw_phase
             context.hw_phase_cnt = self.tags.hw_phase
 
-    def lend(self, taken: TakenWqe) -> None:
+    def lend(self, wqe: TakenWqe) -> None:
         """Remember a WQE that a message has taken and will fill later.
 
         An XRC message names its queue by number, which does not count as a reference: a driver may
@@ -96,12 +96,12 @@ class Srq(Object):
         """
         if self._begun is None:
             self._begun = WeakSet()
-        self._begun.add(taken)
+        self._begun.add(wqe)
 
     def take_back(self) -> None:
         """The queue is destroyed: messages in progress lose their WQE and complete nothing."""
-        for taken in self._begun or ():
-            taken.wqe = None
+        for wqe in self._begun or ():
+            wqe.wqe = None
 
     @property
     def host_bytes(self) -> int:

@@ -164,8 +164,8 @@ class ManagedPort:
         if given.operational_vls > info.vl_cap:
             return "more virtual lanes than there are"
         for kind, every in (("link_width", _ALL_WIDTHS), ("link_speed", _ALL_SPEEDS)):
-            wanted, there = getattr(given, f"{kind}_enabled"), getattr(info, f"{kind}_supported")
-            if wanted != every and wanted & ~there:
+            chosen, there = getattr(given, f"{kind}_enabled"), getattr(info, f"{kind}_supported")
+            if chosen != every and chosen & ~there:
                 return f"{kind} that there is not"
         return _wrong_states(info.port_state, given.port_state, given.port_physical_state)
 
@@ -188,9 +188,9 @@ class ManagedPort:
 
 def _choose(info: PortInfo, given: PortInfo, kind: str, every: int) -> None:
     """What is enabled: 0 leaves it, all ones mean all that is supported."""
-    wanted = getattr(given, f"{kind}_enabled")
-    if wanted:
-        chosen = getattr(info, f"{kind}_supported") if wanted == every else wanted
+    requested = getattr(given, f"{kind}_enabled")
+    if requested:
+        chosen = getattr(info, f"{kind}_supported") if requested == every else requested
         setattr(info, f"{kind}_enabled", chosen)
 
 

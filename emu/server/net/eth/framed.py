@@ -166,10 +166,10 @@ class FramedUplink(SegmentPort):
         if not room and self._filled > self._done:
             self._poller.pause(self, PAUSE_NS)
             return 0
-        taken = self._hand_on(min(most, room))
+        count = self._hand_on(min(most, room))
         if self._has_ended and not self.has_more:
             self.close("")
-        return taken
+        return count
 
     def _hand_on(self, limit: int) -> int:
         """Parse what is in the buffer, up to so many frames."""

@@ -16,15 +16,15 @@ class TakenError(Exception):
 
 
 def assign(
-    wanted: Sequence[Identity], taken: Iterable[Identity], avoid: Iterable[Identity] = ()
+    requested: Sequence[Identity], used: Iterable[Identity], avoid: Iterable[Identity] = ()
 ) -> list[Identity]:
     """A LID and a GUID for each function: the wanted ones, else the first that are free.
 
     Numbers to be avoided are given only on request. Raises :class:`TakenError`.
     """
-    holders = [*taken]
+    holders = [*used]
     lids, guids = {one.lid for one in holders}, {one.guid for one in holders}
-    for want in wanted:
+    for want in requested:
         _claim("LID", want.lid, lids)
         _claim("GUID", want.guid, guids)
     avoid = [*avoid]
@@ -36,15 +36,15 @@ def assign(
             want.guid or next(free_guids),
             want.is_ethernet,
         )
-        for want in wanted
+        for want in requested
     ]
 
 
-def _claim(kind: str, number: int, taken: set[int]) -> None:
-    if number and number in taken:
+def _claim(kind: str, number: int, used: set[int]) -> None:
+    if number and number in used:
         raise TakenError(f"{kind} {number:#x} belongs to another function of the fabric")
-    taken.add(number)
+    used.add(number)
 
 
-def _free(numbers: range, taken: Collection[int]) -> Iterator[int]:
-    return itertools.filterfalse(taken.__contains__, numbers)
+def _free(numbers: range, used: Collection[int]) -> Iterator[int]:
+    return itertools.filterfalse(used.__contains__, numbers)

@@ -192,15 +192,15 @@ class Hub:
 
     def _greet(self, connection: FabricConnection, member: _HubMember, body: memoryview) -> None:
         try:
-            wanted = protocol.read_hello(body)
-            taken = self._taken()
-            if not wanted:
+            requested = protocol.read_hello(body)
+            used = self._used()
+            if not requested:
                 raise FabricProtocolError("a member without functions")
             if sum(one.is_greeted for one in self._members.values()) >= MAX_MEMBERS:
                 raise TakenError(f"more than {MAX_MEMBERS} processes on the fabric")
-            if len(taken) + len(wanted) > MAX_PORTS:
+            if len(used) + len(requested) > MAX_PORTS:
                 raise TakenError(f"more than {MAX_PORTS} functions on the fabric")
-            member.identities = assign(wanted, taken, self._former)
+            member.identities = assign(requested, used, self._former)
         except (FabricProtocolError, TakenError) as error:
             connection.send(FrameKind.REFUSED, protocol.reason(str(error)))
             connection.close(f"refused: {error}")
@@ -225,11 +225,11 @@ class Hub:
             if other is not member:
                 yield from other.identities
 
-    def _taken(self) -> list[Identity]:
-        taken = [*self.identities]
+    def _used(self) -> list[Identity]:
+        used = [*self.identities]
         for member in self._members.values():
-            taken += member.identities
-        return taken
+            used += member.identities
+        return used
 
     def closed(self, connection: FabricConnection, why: str) -> None:
         """A member has gone, and its ports with it."""

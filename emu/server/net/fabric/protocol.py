@@ -129,9 +129,9 @@ def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
         body = end + HEADER.size
 
 
-def hello(wanted: Sequence[Identity]) -> bytes:
+def hello(requested: Sequence[Identity]) -> bytes:
     """The body of a HELLO."""
-    return _HELLO.pack(MAGIC, VERSION, len(wanted)) + _identities(wanted)
+    return _HELLO.pack(MAGIC, VERSION, len(requested)) + _identities(requested)
 
 
 def read_hello(body: memoryview) -> list[Identity]:
@@ -151,7 +151,7 @@ def welcome(given: Sequence[Identity]) -> bytes:
     return _WELCOME.pack(VERSION, len(given)) + _identities(given)
 
 
-def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]:
+def read_welcome(body: memoryview, requested: Sequence[Identity]) -> list[Identity]:
     """The LIDs and GUIDs that a WELCOME assigns. Raises :class:`FabricProtocolError`."""
     if len(body) < _WELCOME.size:
         raise FabricProtocolError("WELCOME is too short")
@@ -159,13 +159,13 @@ def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]
     if version != VERSION:
         raise FabricProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
     given = _read_identities(body[_WELCOME.size :], count)
-    if len(given) != len(wanted) or any(
+    if len(given) != len(requested) or any(
         not (got.lid or got.is_ethernet)
         or not got.guid
         or want.is_ethernet is not got.is_ethernet
         or want.lid not in (0, got.lid)
         or want.guid not in (0, got.guid)
-        for got, want in zip(given, wanted)
+        for got, want in zip(given, requested)
     ):
         raise FabricProtocolError("WELCOME does not answer our HELLO")
     return given

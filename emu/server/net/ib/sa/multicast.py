@@ -80,12 +80,12 @@ class MulticastGroups:
 
         The group of a partition that is in no table any more is deleted with its last member.
         """
-        wanted = {pkey | PKEY_FULL_MEMBER: None for pkeys in tables for pkey in pkeys}
+        partitions = {pkey | PKEY_FULL_MEMBER: None for pkeys in tables for pkey in pkeys}
         there = {group.pkey: group for group in self._groups.values() if group.is_permanent}
-        for pkey in there.keys() - wanted.keys():
+        for pkey in there.keys() - partitions.keys():
             self._close_partition(there[pkey])
-        room = min(MAX_PARTITIONS - len(there.keys() & wanted.keys()), MAX_GROUPS - len(self))
-        new = [pkey for pkey in wanted if pkey not in there]
+        room = min(MAX_PARTITIONS - len(there.keys() & partitions.keys()), MAX_GROUPS - len(self))
+        new = [pkey for pkey in partitions if pkey not in there]
         for pkey, mlid in zip(new[: max(room, 0)], self._free_mlids()):
             self._open_partition(pkey, mlid)
 
@@ -205,8 +205,8 @@ class MulticastGroups:
                 return mgid
 
     def _free_mlids(self) -> Iterator[int]:
-        taken = {group.mlid for group in self._groups.values()}
-        return (mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in taken)
+        used = {group.mlid for group in self._groups.values()}
+        return (mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in used)
 
     def _end_if_empty(self, group: MulticastGroup) -> None:
         if group.is_alive:

@@ -46,12 +46,12 @@ class Ports:
         self.queries = 0
         """How often the manager has been asked for SMInfo."""
 
-    def connect(self, ports: Sequence[EndPort], *, most: int) -> None:
+    def connect(self, ports: Sequence[EndPort], *, limit: int) -> None:
         """The ports that are up now. Those for which the switch has no port are left out."""
         present = {port.port_guid for port in ports}
         for port in ports:
             if port.port_guid not in self._numbers:
-                number = self._free(most, present)
+                number = self._free(limit, present)
                 if number is None:
                     break
                 self._numbers[port.port_guid] = number
@@ -61,11 +61,11 @@ class Ports:
         self._by_lid = {port.lid: number for number, port in self._by_number.items()}
         self.own = replace(self.own, num_ports=max(self.own.num_ports, *self._numbers.values(), 1))
 
-    def _free(self, most: int, present: set[int]) -> int | None:
+    def _free(self, limit: int, present: set[int]) -> int | None:
         """A number that nobody has; when there is none, that of a port which has gone."""
-        taken = set(self._numbers.values())
-        for number in range(1, most + 1):
-            if number not in taken:
+        used = set(self._numbers.values())
+        for number in range(1, limit + 1):
+            if number not in used:
                 return number
         for guid, number in self._numbers.items():
             if guid not in present:

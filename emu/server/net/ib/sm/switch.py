@@ -53,7 +53,7 @@ class SmpSwitch:
 
     def connect(self, ports: Iterable[EndPort]) -> None:
         """Ports of the subnet, those that are up; the others have gone or have no link."""
-        self._ports.connect(list(ports), most=MOST_PORTS)
+        self._ports.connect(list(ports), limit=MOST_PORTS)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
         """Take a datagram for QP0 at the manager's LID; one that is no SMP for it is lost."""

@@ -198,8 +198,8 @@ def _multicast(asked: Asked, mad: Smp) -> bytes | None:
             else:
                 masks.pop(at, None)
         asked.cables.generation += 1
-    found = [masks.get(at, 0) >> shift & part for at in range(first, first + MLIDS_OF_A_BLOCK)]
-    return bytes(mcast_forw_table.new(port_mask=found))
+    block = [masks.get(at, 0) >> shift & part for at in range(first, first + MLIDS_OF_A_BLOCK)]
+    return bytes(mcast_forw_table.new(port_mask=block))
 
 
 def _extended_port_info(asked: Asked, mad: Smp) -> bytes:

@@ -24,7 +24,7 @@ def places_of(topology: Topology, guids: Sequence[int]) -> dict[int, int]:
     }
     named = {node.name: number for number, node in adapters.items()}
     free = (number for number, node in adapters.items() if not _is_named(node, len(guids)))
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for index, guid in enumerate(guids):
         number = named.get(f"{FUNCTION}{index}")
         if number is None:
@@ -33,19 +33,19 @@ def places_of(topology: Topology, guids: Sequence[int]) -> dict[int, int]:
             raise TopologyError(
                 f"{topology.source}: {len(guids)} functions, but {len(adapters)} channel adapters"
             )
-        found[guid] = number
-    _check_guids(topology, found)
-    return found
+        numbers[guid] = number
+    _check_guids(topology, numbers)
+    return numbers
 
 
 def _is_named(node: NodeLine, functions: int) -> bool:
     return any(node.name == f"{FUNCTION}{index}" for index in range(functions))
 
 
-def _check_guids(topology: Topology, found: dict[int, int]) -> None:
+def _check_guids(topology: Topology, numbers: dict[int, int]) -> None:
     """A function keeps its own GUID, whatever the file says of its node."""
-    others = {node.guid for at, node in enumerate(topology.nodes) if at not in found.values()}
-    for guid in found:
+    others = {node.guid for at, node in enumerate(topology.nodes) if at not in numbers.values()}
+    for guid in numbers:
         if guid in others:
             raise TopologyError(
                 f"{topology.source}: GUID {guid:#x} is a function's and another node's"

@@ -118,25 +118,25 @@ class _Reader:
 
     def take(self, number: int, line: str) -> str:
         """Take a line; returns what is wrong with it."""
-        if found := _ABOUT.fullmatch(line):
-            self.about[found[1]] = int(found[2], 16)
+        if match := _ABOUT.fullmatch(line):
+            self.about[match[1]] = int(match[2], 16)
             return ""
-        if found := _HEADER.fullmatch(line):
-            return self._take_node(number, found)
-        if found := _PORT.fullmatch(line):
-            return self._take_port(number, found)
+        if match := _HEADER.fullmatch(line):
+            return self._take_node(number, match)
+        if match := _PORT.fullmatch(line):
+            return self._take_port(number, match)
         return "neither a node, a port, nor an identifier of the node that follows"
 
-    def _take_node(self, number: int, found: re.Match[str]) -> str:
-        kind, ports, name = KINDS[found[1].lower()], int(found[2]), found[3]
-        most = MOST_SWITCH_PORTS if kind is NodeType.SWITCH else MOST_CA_PORTS
+    def _take_node(self, number: int, match: re.Match[str]) -> str:
+        kind, ports, name = KINDS[match[1].lower()], int(match[2]), match[3]
+        limit = MOST_SWITCH_PORTS if kind is NodeType.SWITCH else MOST_CA_PORTS
         if not name or not name.isprintable():
             return "a node has a name"
-        if not 1 <= ports <= most:
-            return f"{found[1]} has 1 to {most} ports"
+        if not 1 <= ports <= limit:
+            return f"{match[1]} has 1 to {limit} ports"
         if len(self.nodes) >= MOST_NODES:
             return f"more than {MOST_NODES} nodes"
-        described = _DESCRIPTION.search(found[4])
+        described = _DESCRIPTION.search(match[4])
         about, self.about = self.about, {}
         guid = about.get("switchguid" if kind is NodeType.SWITCH else "caguid", 0)
         self.nodes.append(
@@ -147,19 +147,19 @@ class _Reader:
         )  # fmt: skip
         return ""
 
-    def _take_port(self, number: int, found: re.Match[str]) -> str:
+    def _take_port(self, number: int, match: re.Match[str]) -> str:
         if not self.nodes:
             return "a port of no node"
-        port, peer_port = int(found[1]), int(found[4] or 1)
+        port, peer_port = int(match[1]), int(match[4] or 1)
         if not 1 <= port <= self.nodes[-1].num_ports:
             return f"{self.nodes[-1].name!r} has no port {port}"
         if len(self.plugs) >= 2 * MOST_CABLES:
             return f"more than {MOST_CABLES} cables"
-        rate = _RATE.search(found[5])
+        rate = _RATE.search(match[5])
         code = None
         if rate and int(rate[1]) in _WIDTHS:
             code = _WIDTHS[int(rate[1])], _SPEEDS[rate[2]]
-        self.plugs.append(_Plug(number, len(self.nodes) - 1, port, found[3], peer_port, code))
+        self.plugs.append(_Plug(number, len(self.nodes) - 1, port, match[3], peer_port, code))
         return ""
 
 
@@ -178,13 +178,13 @@ def parse(text: str) -> Topology:
 
 def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
     """Nodes that the file gives no GUID get one. Raises TopologyError for one given twice."""
-    taken: dict[int, str] = {}
+    owners: dict[int, str] = {}
     for node in nodes:
-        if node.guid and (other := taken.setdefault(node.guid, node.name)) != node.name:
+        if node.guid and (other := owners.setdefault(node.guid, node.name)) != node.name:
             raise TopologyError(f"line {node.line}: {other!r} has this GUID, too")
         if node.guid > _LAST_GUID - _GUIDS_OF_A_NODE:
             raise TopologyError(f"line {node.line}: no room for the GUIDs of its ports")
-    free = (guid for guid in itertools.count(_FIRST_GUID, _GUIDS_OF_A_NODE) if guid not in taken)
+    free = (guid for guid in itertools.count(_FIRST_GUID, _GUIDS_OF_A_NODE) if guid not in owners)
     for node in nodes:
         guid = node.guid or next(free)
         yield replace(node, guid=guid, system_guid=node.system_guid or guid)

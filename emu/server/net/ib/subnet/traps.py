@@ -71,23 +71,23 @@ class Traps:
             return
         node.tables.info.port_state_change = 1
         lid = node.ports[0].info.lid
-        told = link_notice.new(
+        notice = link_notice.new(
             is_generic=1, trap_type=NoticeType.URGENT, producer_type=NodeType.SWITCH,
             trap_num=SmaTrap.LINK_STATE_CHANGE, issuer_lid=lid, lid=lid,
         )  # fmt: skip
-        self._tell(_Event(node, 0, SmaTrap.LINK_STATE_CHANGE, bytes(told)))
+        self._tell(_Event(node, 0, SmaTrap.LINK_STATE_CHANGE, bytes(notice)))
 
     def port_changed(self, node: SimNode, change: LocalChange) -> None:
         """An adapter's node description, or its capabilities, are others."""
         info = node.ports[1].info
-        told = local_change_notice.new(
+        notice = local_change_notice.new(
             is_generic=1, trap_type=NoticeType.INFORMATIONAL,
             producer_type=NodeType.CHANNEL_ADAPTER, trap_num=SmaTrap.LOCAL_CHANGE,
             issuer_lid=info.lid, lid=info.lid, cap_mask=info.cap_mask, cap_mask2=info.cap_mask2,
             other_local_changes=change is not LocalChange.CAPABILITIES,
             node_description_change=change is LocalChange.NODE_DESCRIPTION,
         )  # fmt: skip
-        self._tell(_Event(node, 1, SmaTrap.LOCAL_CHANGE << 8 | change, bytes(told)))
+        self._tell(_Event(node, 1, SmaTrap.LOCAL_CHANGE << 8 | change, bytes(notice)))
 
     def repressed(self, node: int, tid: int) -> None:
         """The manager has got a trap of the node with this number."""
