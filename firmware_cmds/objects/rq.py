@@ -23,6 +23,7 @@ from emu.device.objects.queues.receive_queue import (
 )
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.rounds.portions import Portions
+from firmware_cmds.objects import hairpin
 from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.srq import srq_of
 from firmware_cmds.objects.wq import (
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 
 LOG_DS = 4
 
-_NOT_BUILT = ("delay_drop_en", "hairpin")
-"""Fields of rqc whose features have capability bits, none of which is set."""
+_NOT_BUILT = ("delay_drop_en",)
+"""Fields of rqc whose features have capability bits that are not set."""
 
 _WQ_TYPES: dict[int, type[RecvQueue]] = {
     WqType.LINKED_LIST: SharedRecvList,
@@ -86,7 +87,11 @@ def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Port
     if ctx.state != RqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     has_real_time = real_time(ctx.ts_format, hca.caps.general.rq_ts_format)
-    cq, counter = hca.cqs.need(ctx.cqn), counter_set(hca.counters, ctx.counter_set_id)
+    counter = counter_set(hca.counters, ctx.counter_set_id)
+    if ctx.hairpin:
+        out.rqn = hca.rqs.add(hairpin.receive_queue(hca, ctx, counter))
+        return
+    cq = hca.cqs.need(ctx.cqn)
     hca.rqs.check_room()
     if ctx.mem_rq_type == MemRqType.RMP:
         rmp = srq_of(hca.srqs, SrqForm.RMP, ctx.rmpn)
@@ -209,6 +214,7 @@ def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None
         raise CmdError(Status.BAD_PARAM_ERR, "RQ field cannot be modified", f"{unknown:#x}")
     if mask & ModifyRq.SCATTER_FCS:
         _check_fcs(hca.caps, cmd.ctx)
+    peer = hairpin.sender(hca, rq, state, cmd.ctx) if rq.hairpin is not None else None
     if mask & ModifyRq.RQ_COUNTER_SET_ID:
         rq.count_into(counter_set(hca.counters, cmd.ctx.counter_set_id))
         rq.ctx.counter_set_id = cmd.ctx.counter_set_id
@@ -218,6 +224,8 @@ def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None
         rq.ctx.scatter_fcs = cmd.ctx.scatter_fcs
     rq.decode()
     queues.enter_rq(hca, rq, state)
+    if rq.hairpin is not None:
+        hairpin.pair_receiver(rq, rq.hairpin, peer)
 
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
@@ -232,7 +240,8 @@ def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
 def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> None:
     """Destroy the RQ; refused while a TIR or an RQT leads to it."""
     rq = hca.rqs.remove(cmd.rqn)
-    settle(hca, rq.cq)
+    if rq.cq is not None:
+        settle(hca, rq.cq)
     hca.sessions.forget(rq)
     rq.state = RqState.RST
     rq.stop_waiting()

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing, queues
 from emu.device.errors import CmdError
-from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.hairpin_sq import HairpinSq
+from emu.device.objects.eth.pacing import SchedulingElement
+from emu.device.objects.eth.sq import AnySq, Sq
 from emu.device.objects.eth.tir import Tis
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.rounds.portions import Portions
+from firmware_cmds.objects import hairpin
 from firmware_cmds.objects.scheduling import queue_group
 from firmware_cmds.objects.wq import (
     check_transition,
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 LOG_WQEBB = 6
-_NOT_BUILT = ("cd_master", "hairpin", "non_wire")
-"""Fields of sqc whose features have capability bits, none of which is set."""
+_NOT_BUILT = ("cd_master", "non_wire")
+"""Fields of sqc whose features have capability bits that are not set."""
 
 _REACHES_ALL = ("rlky", "fre")
 """Fields of sqc by which a queue uses all of memory, which only the driver's own may."""
@@ -47,6 +50,11 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     refuse_to_processes(hca, ctx, _REACHES_ALL)
     if ctx.state != SqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
+    if ctx.hairpin:
+        sender = hairpin.send_queue(hca, ctx, _tis(hca.tises, ctx))
+        sender.group = _paced_by(hca, ctx)
+        _add(hca, sender, out)
+        return
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
         raise CmdError(
             Status.BAD_PARAM_ERR, "log_wq_stride is not that of a send queue",
@@ -63,8 +71,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "allow_swp")
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
-    group = queue_group(hca, ctx.qos_queue_group_id)
-    _check_rate(hca, ctx)
+    group = _paced_by(hca, ctx)
     hca.uars.need(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
     ts_cq = _ts_cq(hca, ctx)
@@ -76,6 +83,18 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     sq.has_real_time = has_real_time
     sq.uidx = user_index(hca.caps, ctx)
     sq.group = group
+    _add(hca, sq, out)
+
+
+def _paced_by(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
+    """The queue group, if there is one; group and rate exist."""
+    group = queue_group(hca, ctx.qos_queue_group_id)
+    _check_rate(hca, ctx)
+    return group
+
+
+def _add(hca: Hca, sq: AnySq, out: layout.CreateSqOut) -> None:
+    """Give the queue its number and its rates."""
     out.sqn = hca.sqs.add(sq)
     pacing.apply(hca, sq)
 
@@ -109,6 +128,7 @@ def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None
         raise CmdError(Status.BAD_PARAM_ERR, "SQ field cannot be modified", f"{unknown:#x}")
     if mask & _RATE_LIMIT:
         _check_rate(hca, cmd.ctx)
+    peer = hairpin.receiver(hca, sq, state, cmd.ctx) if isinstance(sq, HairpinSq) else None
     group = queue_group(hca, cmd.ctx.qos_queue_group_id) if mask & _QUEUE_GROUP else None
     if mask & _RATE_LIMIT:
         sq.ctx.packet_pacing_rate_limit_index = cmd.ctx.packet_pacing_rate_limit_index
@@ -118,6 +138,8 @@ def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None
     if mask:
         pacing.apply(hca, sq)
     queues.enter_sq(hca, sq, state)
+    if isinstance(sq, HairpinSq):
+        hairpin.pair_sender(hca, sq, peer)
 
 
 _RATE_LIMIT, _QUEUE_GROUP = 1 << 0, 1 << 2

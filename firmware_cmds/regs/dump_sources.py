@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from emu.device.cmdif.registry import InT, OutT
 from emu.device.objects.eth.rq import Rq
-from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.sq import AnySq
 from emu.device.objects.queues.qp import Qp
 from firmware_cmds.memory.mkey import query_mkey
 from firmware_cmds.objects.cq import query_cq
@@ -96,10 +96,10 @@ def _set(cmd: View, name: str, index: int) -> None:
         raise MissingError from None
 
 
-def _queue(numbers: Numbers, number: int) -> Qp | Sq | Rq:
+def _queue(numbers: Numbers, number: int) -> Qp | AnySq | Rq:
     """A queue pair, send queue or receive queue."""
     holder = numbers.holders.get(number)
-    if not isinstance(holder, Qp | Sq | Rq):
+    if not isinstance(holder, Qp | AnySq | Rq):
         raise MissingError
     return holder
 

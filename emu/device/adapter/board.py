@@ -104,6 +104,14 @@ class Board(Generic[NodeT]):
         candidates = (adapter for adapter in self.adapters if adapter.manager.number == number)
         return next(candidates, None)
 
+    def node_of(self, number: int) -> NodeT | None:
+        """The function with this vhca id, if there is one that has power."""
+        for adapter in self.adapters:
+            vhca = adapter.vhcas.get(number)
+            if vhca is not None:
+                return vhca.node
+        return None
+
     def has_vport(self, port: int, number: int) -> bool:
         """Whether the switch behind a port has a vPort of this number."""
         return 0 < port <= len(self.adapters) and self.adapters[port - 1].has_vport(number)

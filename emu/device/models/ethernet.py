@@ -118,6 +118,18 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
 )
 """Group ETHERNET_OFFLOADS. ``max_lso_cap`` is the log of the longest large send, in bytes."""
 
+HAIRPIN: Capabilities = MappingProxyType(
+    {
+        "hairpin": 1,
+        # A pair has a send queue, of which there are no more than so many.
+        "log_max_hairpin_queues": 14,
+        "log_min_hairpin_wq_data_sz": 13,
+        "log_max_hairpin_wq_data_sz": 16,
+        "log_max_hairpin_num_packets": 14,
+    }
+)
+"""General capabilities: queues whose packets are sent on within the adapter."""
+
 SHAMPO: Capabilities = MappingProxyType(
     {
         "shampo_header_split": 1,

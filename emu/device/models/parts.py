@@ -27,6 +27,7 @@ from emu.device.models.ethernet import (
     ETHERNET_OFFLOADS,
     ETHERNET_VF_LIMITS,
     FLEX_PROTOCOLS,
+    HAIRPIN,
     NIC_FLOW_TABLES,
     PACING,
     ROCE,
@@ -102,6 +103,9 @@ PARTS = (
     # more. In the enhanced layout, Linux since 6.2 finds blocks of them without titles.
     Part(CapType.GENERAL, {"cqe_compression_128": 1, "mini_cqe_resp_stride_index": 1}, since=_CX5),
     Part(CapType.GENERAL, _LATER_COMPRESSION, since=_CX6DX),
+    # Packets that are sent on without the driver: tc's redirection between ports, and DPDK's
+    # hairpin queues.
+    Part(CapType.GENERAL, HAIRPIN, since=_CX5, link=_ETH),
     # Headers apart from data: mlx5e's HW-GRO and tcp-data-split since Linux 6.12, which map
     # the buffer for headers by entries of 256 bytes.
     Part(CapType.GENERAL, {"shampo": 1}, since=_CX7, link=_ETH),

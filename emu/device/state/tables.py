@@ -21,7 +21,7 @@ from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.parser import Parser
 from emu.device.objects.eth.rq import Rq
-from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.sq import AnySq
 from emu.device.objects.eth.tir import Rqt, Tir, Tis
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.memory.memic import Memic, MemicArea
@@ -105,7 +105,7 @@ class ObjectTables:
         self.mkeys = self.objects[Mkey]
         self.qps = self.objects[Qp]
         self.dcts = self.objects[Dct]
-        self.sqs = self.objects[Sq]
+        self.sqs = self.objects[AnySq]
         self.reserved_qpns = self.objects[ReservedQpn]
         self.rqs = self.objects[Rq]
         self.srqs = self.objects[Srq]

@@ -45,7 +45,9 @@ class SendQueue:
     @property
     def object(self) -> Sq:
         """The device's side."""
-        return self.node.hca.sqs.need(self.sqn)
+        sq = self.node.hca.sqs.need(self.sqn)
+        assert isinstance(sq, Sq)
+        return sq
 
     def modify(self, state: SqState, **fields: Any) -> None:
         """To another state; back in RST both sides count from 0, but the record stays as it is."""

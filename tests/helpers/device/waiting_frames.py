@@ -8,6 +8,7 @@ from emu.driver.command.words import pack64
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_direct_tir,
@@ -105,6 +106,18 @@ def ethernet_queue_that_had_no_turn_yet(world):
     world.segment()
     for node in world.nodes:
         sender(node).nop()
+
+
+@case
+def packet_in_a_hairpin(world):
+    """Its send queue is not there yet."""
+    world.segment()
+    pair = HairpinPair(world.right.driver, world.right.driver)
+    pair.stop_sending()
+    lead(world.right, pair)
+    sender(world.left).send(broadcast(world.left))
+    world.settle()
+    assert len(world.right.hca.rqs.need(pair.rqn).hairpin) == 1
 
 
 @case

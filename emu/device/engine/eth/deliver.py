@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.eth.hairpins.received import pass_one
 from emu.device.engine.eth.header_split import put
 from emu.device.engine.eth.merging.lro import Merged
 from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of
@@ -78,6 +79,11 @@ def deliver(
         if without is not None:
             data, tci = without
             headers, header_type = parse(data), _STRIPPED
+    cq = rq.cq
+    if cq is None:
+        if rq.hairpin is not None:
+            pass_one(hca, rq, rq.hairpin, headers.frame, is_vouched=is_vouched)
+        return
     if rq.reservations is None:
         placed = _place(hca, rq, headers.frame)
         if placed is None:
@@ -111,7 +117,7 @@ def deliver(
         entry = entry[:SHAMPO_AT] + apart + entry[_SHAMPO_END:]
     elif looks_inside and headers.protocol in TUNNEL_PROTOCOLS:
         entry = about_inner(hca, headers, l3_ok, l4_ok, entry)
-    completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+    completions.report(hca, cq, rq, entry, _OP_OWN, False)
 
 
 def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[int, bool, bool]:

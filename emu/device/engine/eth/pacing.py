@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.objects.eth.pacing import Pacing, SchedulingElement, Terms
-from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.sq import AnySq
 from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_REPACING
 from emu.device.rounds.portions import Portions
 from layouts.enums import PortType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def apply(hca: Hca, sq: Sq) -> None:
+def apply(hca: Hca, sq: AnySq) -> None:
     """Find out by which rates the queue has to go from now on.
 
     A queue whose terms are the same stays in debt for what it has sent.
@@ -42,7 +42,7 @@ def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
     return Pacing(terms) if any(terms) else None
 
 
-def _terms(hca: Hca, sq: Sq) -> Terms:
+def _terms(hca: Hca, sq: AnySq) -> Terms:
     of_class = None
     if sq.tis is not None and hca.model.port_type is PortType.ETH:
         of_class = hca.eth.qos.limit_of(sq.tis.prio)
@@ -91,13 +91,13 @@ def _apply_to_all(hca: Hca) -> Portions[None]:
                 apply(hca, sq)
 
 
-def wait(hca: Hca, sq: Sq, delay_ns: int) -> None:
+def wait(hca: Hca, sq: AnySq, delay_ns: int) -> None:
     """The queue goes on in so many nanoseconds, if a change does not let it go on before."""
     if sq.timer is None:
         sq.timer = hca.clock.call_later(delay_ns, partial(go_on, hca, sq))
 
 
-def go_on(hca: Hca, sq: Sq) -> None:
+def go_on(hca: Hca, sq: AnySq) -> None:
     """Look again whether the queue may send."""
     if sq.timer is not None:
         sq.stop_waiting()

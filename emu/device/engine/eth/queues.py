@@ -23,7 +23,7 @@ from emu.device.engine.events.cq import settle
 from emu.device.engine.events.vendor_syndromes import Cause
 from emu.device.engine.qp.events import break_srq
 from emu.device.objects.eth.rq import Rq
-from emu.device.objects.eth.sq import Sq
+from emu.device.objects.eth.sq import AnySq, Sq
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.receive_queue import ListBrokenError
 from emu.device.ports import DmaError
@@ -64,14 +64,14 @@ RQ_TRANSITIONS: Final[Mapping[RqState, tuple[RqState, ...]]] = {
 # -- send queues
 
 
-def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
+def enter_sq(hca: Hca, sq: AnySq, state: SqState) -> None:
     """A command has moved the queue to ``state``, which may be the one that it is in."""
     if state is sq.state:
         return
     sq.state, sq.has_failed = state, False
     stop_pacing(sq)
     if state is SqState.RST:
-        sq.ring.restart()
+        sq.restart()
     elif state is SqState.ERR:
         hca.schedule(sq)
 
@@ -107,7 +107,7 @@ def stop_sq(hca: Hca, sq: Sq) -> None:
         hca.schedule(sq)
 
 
-def stop_pacing(sq: Sq) -> None:
+def stop_pacing(sq: AnySq) -> None:
     """The queue waits for nothing, and takes no share of what others may send."""
     sq.stop_waiting()
     if sq.pacing is not None:
@@ -138,7 +138,8 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     """A command has moved the queue to ``state``, which may be the one that it is in."""
     if state is rq.state:
         return
-    settle(hca, rq.cq)
+    if rq.cq is not None:
+        settle(hca, rq.cq)
     hca.sessions.forget(rq)
     rq.state, rq.has_failed = state, False
     rq.stop_waiting()
@@ -168,6 +169,7 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
     log.warning("%r: receive request %d fails: %s", rq, index, why)
     if rq.strides is not None:
         rq.strides.abandon()
+    assert rq.cq is not None  # a hairpin has no requests
     completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index)
     stop_rq(hca, rq)
 
@@ -193,7 +195,12 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     When there is no more, it looks again later. The requests of an RMP are not flushed: other
     queues receive from it, too.
     """
-    if rq.state is not RqState.ERR or rq.rmp is not None or not rq.ctx.flush_in_error_en:
+    if (
+        rq.state is not RqState.ERR
+        or rq.rmp is not None
+        or rq.cq is None
+        or not rq.ctx.flush_in_error_en
+    ):
         return False
     flushed = 0
     begun = rq.strides.abandon() if rq.strides is not None else None
@@ -225,9 +232,9 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
 # -- both
 
 
-def raise_event(hca: Hca, queue: Sq | Rq, event: EventType) -> None:
+def raise_event(hca: Hca, queue: AnySq | Rq, event: EventType) -> None:
     """Raise an asynchronous event of a queue (ib/qpc.c: rsc_event_notifier)."""
-    kind = _SQ_EVENT if isinstance(queue, Sq) else _RQ_EVENT
+    kind = _SQ_EVENT if isinstance(queue, AnySq) else _RQ_EVENT
     eq_engine.raise_event(hca, event, _EVENT_DATA.pack(kind, queue.handle))
 
 
@@ -237,11 +244,13 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
     Yields for each queue looked at whether it has been stopped.
     """
     for sq in list(hca.sqs):
-        is_stopped = sq.cq in broken and sq.state is SqState.RDY and hca.sqs.get(sq.handle) is sq
-        if is_stopped:
-            log.warning("%r: to ERR: %r takes no completions", sq, sq.cq)
-            raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
-            stop_sq(hca, sq)
+        is_stopped = False
+        if isinstance(sq, Sq) and sq.cq in broken and sq.state is SqState.RDY:
+            is_stopped = hca.sqs.get(sq.handle) is sq
+            if is_stopped:
+                log.warning("%r: to ERR: %r takes no completions", sq, sq.cq)
+                raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
+                stop_sq(hca, sq)
         yield is_stopped
     for rq in list(hca.rqs):
         is_stopped = rq.cq in broken and rq.state is RqState.RDY and hca.rqs.get(rq.handle) is rq

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.deliver import deliver
+from emu.device.engine.eth.hairpins.received import pass_on
 from emu.device.engine.eth.merging.lro import Merged, TcpStream, expect
 from emu.device.engine.eth.sessions import flush_stream
 from emu.device.engine.eth.sessions import take as take_or_hold
 from emu.device.engine.eth.steering.fields import source as source_part
 from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
+from emu.device.objects.eth.hairpin import Waiting
 from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import insert, trusted
 from emu.device.port.eth.fcs import Damaged, Wrong
@@ -260,6 +262,10 @@ class _Large:
         self.octets = self.packets * self.header + payload
         self.longest = self.header + min(payload, self.size)
 
+    def waiting(self) -> Waiting:
+        """The frame as it is, for a hairpin."""
+        return Waiting(self.data, self.size, True, self.packets, self.longest, self.octets)
+
 
 def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> None:
     """Steer a super-frame by its headers, then give each of its packets to the same queues."""
@@ -296,6 +302,10 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
     round_ = hca.round
     apart = []
     for to in queues:
+        hairpin = to.rq.hairpin
+        if hairpin is not None and to.steps is None:
+            pass_on(hca, to.rq, hairpin, large.waiting())
+            continue
         flush_stream(hca, to.rq, large.headers)
         strides = to.rq.strides
         if (

@@ -67,4 +67,5 @@ def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
         wqe.index, 0, 0, 0, 0, 0, 0, 0, 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD,
         now & _WORD, 0, first,
     )  # fmt: skip
+    assert rq.cq is not None  # a hairpin has no requests
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)

@@ -32,7 +32,7 @@ from layouts.rings.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VL
 from layouts.rings.wqe import DS
 
 if TYPE_CHECKING:
-    from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.eth.sq import AnySq, Sq
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
@@ -132,7 +132,7 @@ def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int) -> No
         send(hca, sq, Frame(data), 1, len(data), len(data))
 
 
-def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int) -> None:
+def send(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int) -> None:
     """Let a frame through the tables of what the function sends, and put what is left on the wire.
 
     It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all.
@@ -149,15 +149,14 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
         _leave(hca, sq, *leaving)
 
 
-def _leave(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int) -> None:
+def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int) -> None:
     """Put a frame on the wire, or drop and count what the port does not let out.
 
     A frame to an address of the function itself stays here, one to a group comes back as well; who
-    takes them is up to the TIRs (tirc.self_lb_block).
+    takes them is up to the TIRs (tirc.self_lb_block). What a hairpin sends always leaves.
     """
-    assert sq.tis is not None  # only queues with a TIS send frames
-    vport = hca.nic_vport
-    by = _port_of(hca, sq.tis.affinity) if sq.tis.affinity else hca
+    vport, tis, td = hca.nic_vport, sq.tis, sq.td
+    by = _port_of(hca, tis.affinity) if tis is not None and tis.affinity else hca
     if not by.nic_vport.is_up:
         vport.sent.discards += packets
     elif longest + FCS_BYTES > vport.oper_mtu:
@@ -167,9 +166,11 @@ def _leave(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: i
         vport.sent.add(frame.data, packets, octets)
         is_multicast = frame.data[0] & _GROUP_BIT
         if (
-            is_multicast or _is_own(vport.own, vport.permanent_address, frame.data)
-        ) and not hca.switch.is_decided(hca):
-            loop_back(hca, frame, sq.tis.td)
+            td is not None
+            and (is_multicast or _is_own(vport.own, vport.permanent_address, frame.data))
+            and not hca.switch.is_decided(hca)
+        ):
+            loop_back(hca, frame, td)
             if not is_multicast:
                 vport.looped_out.add(frame.data, packets, octets)
                 return

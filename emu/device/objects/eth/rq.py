@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.eth.hairpin import Hairpin
 from emu.device.objects.eth.reservations import Reservations
 from emu.device.objects.eth.strides import Strides
 from emu.device.objects.memory.umem import Umem
@@ -28,7 +29,7 @@ class Rq(Queue):
     """
 
     __slots__ = (
-        "_list_bytes", "cq", "ctx", "held", "look_ns", "most_merged", "pd", "queue",
+        "_list_bytes", "cq", "ctx", "hairpin", "held", "look_ns", "most_merged", "pd", "queue",
         "reservations", "rmp", "scatters_fcs", "state", "strides", "strips", "timer", "umems",
     )  # fmt: skip
     kind = "rq"
@@ -41,7 +42,7 @@ class Rq(Queue):
         self,
         ctx: Rqc,
         queue: RecvQueue,
-        cq: Cq,
+        cq: Cq | None,
         counter: QCounter | None,
         *,
         pd: Pd | None = None,
@@ -50,10 +51,12 @@ class Rq(Queue):
         host_bytes: int = 0,
         strides: Strides | None = None,
         reservations: Reservations | None = None,
+        hairpin: Hairpin | None = None,
     ) -> None:
         """``host_bytes`` is what lists of its own cost the host.
 
-        A queue that only drops has no protection domain: mlx5e creates one without.
+        Only a ``hairpin`` reports to no ``cq``, and is its ``queue`` as well. A queue that only
+        drops has no protection domain: mlx5e creates one without.
         """
         super().__init__()
         self.ctx = ctx
@@ -67,6 +70,8 @@ class Rq(Queue):
         """How its requests are cut; None for a queue with a request for each packet."""
         self.reservations = reservations
         """Where headers and data go; None for a queue that keeps packets whole."""
+        self.hairpin = hairpin
+        """Where packets wait for a send queue of the adapter; None for a queue of requests."""
         self.held = 0
         """Packets that wait for others to be merged with."""
         self.most_merged = 0
@@ -89,8 +94,9 @@ class Rq(Queue):
 
     def decode(self) -> None:
         """Extract the values from the context after a command has changed it."""
-        self.strips = not self.ctx.vsd
-        self.scatters_fcs = bool(self.ctx.scatter_fcs)
+        receives = self.hairpin is None  # a hairpin sends packets on as they are
+        self.strips = receives and not self.ctx.vsd
+        self.scatters_fcs = receives and bool(self.ctx.scatter_fcs)
 
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query.
@@ -116,6 +122,9 @@ class Rq(Queue):
         if self.strides is None:
             return posted
         return max(self.strides.frames(posted, longest, self.most_merged) - self.held, 0)
+
+    def about(self) -> dict[str, object]:
+        return {} if self.hairpin is None else self.hairpin.about()
 
     def stop_waiting(self) -> None:
         """Forget the timer."""

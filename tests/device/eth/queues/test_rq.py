@@ -90,7 +90,7 @@ def test_all_of_memory_is_the_drivers(node, cq, refused):
         ({"mem_rq_type": 2}, Status.BAD_PARAM_ERR),
         ({"ts_format": 2}, Status.BAD_PARAM_ERR),
         ({"delay_drop_en": 1}, Status.BAD_PARAM_ERR),
-        ({"hairpin": 1}, Status.BAD_PARAM_ERR),
+        ({"hairpin": 1}, Status.LIM_ERR),
         ({"wq": {"pd": 0x77}}, Status.BAD_RES_ERR),
         ({"wq": {"wq_type": LIST_STRIDING, "log_wq_stride": 4}}, Status.BAD_PARAM_ERR),
         ({"wq": {"wq_type": LIST_STRIDING, "log_wqe_num_of_strides": 8}}, Status.BAD_PARAM_ERR),

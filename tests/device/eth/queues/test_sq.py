@@ -127,7 +127,7 @@ def test_all_of_memory_is_the_drivers(node, cq, refused, option):
         ({"state": RDY}, Status.BAD_PARAM_ERR),
         ({"ts_format": 2}, Status.BAD_PARAM_ERR),
         ({"min_wqe_inline_mode": 4}, Status.BAD_PARAM_ERR),
-        ({"hairpin": 1}, Status.BAD_PARAM_ERR),
+        ({"hairpin": 1}, Status.LIM_ERR),
         ({"packet_pacing_rate_limit_index": 1}, Status.BAD_PARAM_ERR),
         ({"wq": {"pd": 0}}, Status.BAD_RES_ERR),
         ({"wq": {"uar_page": 0x77}}, Status.BAD_RES_ERR),

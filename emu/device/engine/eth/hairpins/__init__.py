@@ -1,0 +1,1 @@
+"""Hairpin queues: packets that are sent on without the driver."""

@@ -1,0 +1,47 @@
+"""The two queues of a hairpin: each finds the other by number, if both say that they are a pair."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.objects.eth.hairpin import Hairpin, Peer
+from emu.device.objects.eth.hairpin_sq import HairpinSq
+from emu.device.objects.eth.rq import Rq
+from emu.device.objects.object import Object
+from layouts.eth_enums import RqState, SqState
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def named(hca: Hca, queue: Object) -> Peer:
+    """What a queue of the function is called by its peer."""
+    return Peer(hca.vhca.number, queue.handle)
+
+
+def sender_for(hca: Hca, rq: Rq, hairpin: Hairpin) -> tuple[Hca, HairpinSq] | None:
+    """The function and the send queue that packets of a receive queue leave by now.
+
+    None while there is none in RDY that names the receive queue as well.
+    """
+    peer = hairpin.peer
+    node = hca.vhca.adapter.board.node_of(peer.vhca) if peer is not None else None
+    if peer is None or node is None:
+        return None
+    sq = node.sqs.get(peer.number)
+    if isinstance(sq, HairpinSq) and sq.state is SqState.RDY and sq.peer == named(hca, rq):
+        return node, sq
+    return None
+
+
+def packets_for(hca: Hca, sq: HairpinSq) -> Hairpin | None:
+    """Where the packets wait that a send queue is for, under the same conditions."""
+    peer = sq.peer
+    node = hca.vhca.adapter.board.node_of(peer.vhca) if peer is not None else None
+    if peer is None or node is None:
+        return None
+    rq = node.rqs.get(peer.number)
+    hairpin = rq.hairpin if rq is not None else None
+    if rq is None or hairpin is None or rq.state is not RqState.RDY:
+        return None
+    return hairpin if hairpin.peer == named(hca, sq) else None

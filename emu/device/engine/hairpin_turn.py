@@ -1,0 +1,45 @@
+"""A turn of a hairpin send queue: what waits in the receive queue of the pair leaves.
+
+A packet that comes back to the receive queue waits in it again, so a loop of hairpins takes turns
+as other queues do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.hairpins.peers import packets_for
+from emu.device.engine.eth.pacing import wait
+from emu.device.engine.eth.transmit import send
+from emu.device.objects.eth.hairpin_sq import HairpinSq
+from emu.device.port.eth.frame import Frame
+from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.sizes import FRAMES_PER_TURN
+from emu.device.state.turns import turn_of
+from layouts.eth_enums import SqState
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@turn_of(HairpinSq)
+def turn(hca: Hca, sq: HairpinSq) -> bool:
+    """Send some of the packets that wait; True when there are more."""
+    hairpin = packets_for(hca, sq) if sq.state is SqState.RDY else None
+    if hairpin is None:
+        return False
+    for _ in range(FRAMES_PER_TURN):
+        pacing = sq.pacing
+        if not hairpin:
+            if pacing is not None:
+                pacing.rest()
+            return False
+        if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
+            wait(hca, sq, delay)
+            return False
+        data, gso_size, is_vouched, packets, longest, octets = hairpin.pop()
+        frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)
+        send(hca, sq, frame, packets, longest, octets)
+        if hca.round.steps > STEPS_PER_ROUND:
+            break
+    return True

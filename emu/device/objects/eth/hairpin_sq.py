@@ -1,0 +1,30 @@
+"""Hairpin send queues (``emu.device.objects.eth.hairpin``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.objects.eth.hairpin import Peer, about
+from emu.device.objects.eth.sq import AnySq
+
+if TYPE_CHECKING:
+    from emu.device.objects.eth.tir import Tis
+    from layouts.objects.sq import Sqc
+
+
+class HairpinSq(AnySq):
+    """A send queue for the packets of a hairpin receive queue."""
+
+    __slots__ = ("peer",)
+
+    def __init__(self, ctx: Sqc, tis: Tis | None) -> None:
+        super().__init__(ctx, None, tis)
+        self.peer: Peer | None = None
+        """The receive queue of the pair; None before the queue is in RDY."""
+
+    def restart(self) -> None:
+        """It went to RST: the pair is no more."""
+        self.peer = None
+
+    def about(self) -> dict[str, object]:
+        return about(self.peer)

@@ -1,0 +1,120 @@
+"""Hairpin queues in the commands of send and receive queues (core/transobj.c).
+
+The driver makes both queues of a pair, then takes the send queue to RDY and after it the receive
+queue. Each command names the other queue, of the same function or of another one of the board. It
+is refused unless there is a hairpin queue of that number that is not of another pair.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.hairpins.peers import named
+from emu.device.errors import CmdError
+from emu.device.objects.eth.hairpin import Hairpin, Peer
+from emu.device.objects.eth.hairpin_sq import HairpinSq
+from emu.device.objects.eth.rq import Rq
+from layouts.enums import Status
+from layouts.eth_enums import MemRqType, RqState, SqState
+
+if TYPE_CHECKING:
+    from emu.device.objects.domains import QCounter
+    from emu.device.objects.eth.tir import Tis
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+    from layouts.objects.rq import Rqc
+    from layouts.objects.sq import Sqc
+    from layouts.objects.srq import Wq
+
+
+def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
+    """A hairpin receive queue in RST. It has no CQ and no memory of the driver's."""
+    _check_sizes(hca.caps, ctx.wq)
+    if ctx.mem_rq_type != MemRqType.INLINE:
+        raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
+    hca.rqs.check_room()
+    wq = ctx.wq
+    waiting = Hairpin(hca.memory, wq.log_hairpin_data_sz, wq.log_hairpin_num_packets)
+    return Rq(ctx, waiting, None, counter, host_bytes=waiting.host_bytes, hairpin=waiting)
+
+
+def send_queue(hca: Hca, ctx: Sqc, tis: Tis | None) -> HairpinSq:
+    """A hairpin send queue in RST. The kernel makes it without a TIS, DPDK with one."""
+    _check_sizes(hca.caps, ctx.wq)
+    hca.sqs.check_room()
+    return HairpinSq(ctx, tis)
+
+
+def _check_sizes(caps: Caps, wq: Wq) -> None:
+    general = caps.general
+    if not general.hairpin:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "hairpin")
+    least, most = general.log_min_hairpin_wq_data_sz, general.log_max_hairpin_wq_data_sz
+    if not least <= wq.log_hairpin_data_sz <= most:
+        raise CmdError(
+            Status.LIM_ERR, "log_hairpin_data_sz not supported", f"{wq.log_hairpin_data_sz}"
+        )
+    if wq.log_hairpin_num_packets > general.log_max_hairpin_num_packets:
+        raise CmdError(
+            Status.LIM_ERR,
+            "log_hairpin_num_packets above log_max_hairpin_num_packets",
+            f"{wq.log_hairpin_num_packets}",
+        )
+
+
+def sender(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
+    """The send queue that a receive queue has a pair with when it enters ``state``."""
+    assert rq.hairpin is not None
+    if rq.state is not RqState.RST or state is not RqState.RDY:
+        return rq.hairpin.peer if state is not RqState.RST else None
+    peer = Peer(ctx.hairpin_peer_vhca, ctx.hairpin_peer_sq)
+    node = _function(hca, peer)
+    sq = hca.sqs.need(peer.number) if node is hca else node.sqs.get(peer.number)
+    if not isinstance(sq, HairpinSq):
+        raise CmdError(
+            Status.BAD_RES_ERR, "hairpin_peer_sq is no hairpin queue", f"{peer.number:#x}"
+        )
+    _check_free(sq.peer, named(hca, rq))
+    return peer
+
+
+def receiver(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
+    """The receive queue that a send queue has a pair with when it enters ``state``."""
+    if sq.state is not SqState.RST or state is not SqState.RDY:
+        return sq.peer if state is not SqState.RST else None
+    peer = Peer(ctx.hairpin_peer_vhca, ctx.hairpin_peer_rq)
+    node = _function(hca, peer)
+    rq = hca.rqs.need(peer.number) if node is hca else node.rqs.get(peer.number)
+    if rq is None or rq.hairpin is None:
+        raise CmdError(
+            Status.BAD_RES_ERR, "hairpin_peer_rq is no hairpin queue", f"{peer.number:#x}"
+        )
+    _check_free(rq.hairpin.peer, named(hca, sq))
+    return peer
+
+
+def _function(hca: Hca, peer: Peer) -> Hca:
+    node: Hca | None = hca.vhca.adapter.board.node_of(peer.vhca)
+    if node is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "hairpin_peer_vhca is no function of the board", f"{peer.vhca}"
+        )
+    return node
+
+
+def _check_free(present: Peer | None, wanted: Peer) -> None:
+    if present not in (None, wanted):
+        raise CmdError(Status.BAD_RES_STATE_ERR, "the hairpin peer is of another pair")
+
+
+def pair_receiver(rq: Rq, hairpin: Hairpin, peer: Peer | None) -> None:
+    """The receive queue has this peer from now on."""
+    hairpin.peer = peer
+    rq.ctx.hairpin_peer_vhca, rq.ctx.hairpin_peer_sq = peer or (0, 0)
+
+
+def pair_sender(hca: Hca, sq: HairpinSq, peer: Peer | None) -> None:
+    """The send queue has this peer from now on; packets may wait there for it."""
+    sq.peer = peer
+    sq.ctx.hairpin_peer_vhca, sq.ctx.hairpin_peer_rq = peer or (0, 0)
+    hca.schedule(sq)
