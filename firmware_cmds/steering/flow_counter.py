@@ -5,15 +5,25 @@ A function without flow tables has them, too, because DEVX programs make them wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import command
+from emu.device.engine.mr.access import access
+from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
 from emu.device.errors import CmdError
+from emu.device.objects.eth.flow_counter import FlowCounter
+from emu.device.objects.memory.mkey import ANY_QPN
+from emu.device.objects.memory.views import copy
 from layouts.enums import Op, Status
 from layouts.steering import flow_counter as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+
+_TRAFFIC: Final = Struct(">QQ")
+"""traffic_counter: packets, octets."""
 
 
 @command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
@@ -48,7 +58,8 @@ def query_flow_counter(
     """Return packets and bytes; ``clear`` starts them again from zero.
 
     A range may have numbers that are no counter of the caller's, for which it gives zeros: the
-    driver's ranges begin and end at multiples of four.
+    driver's ranges begin and end at multiples of four. With ``dump_to_memory`` they are written
+    behind a memory key of the caller's instead.
     """
     if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
         raise CmdError(
@@ -59,12 +70,36 @@ def query_flow_counter(
     number = cmd.num_of_counters or 1
     if number == 1:
         hca.flow_counters.need(first)
+    counters = [hca.flow_counters.usable(first + n) for n in range(number)]
+    if cmd.dump_to_memory:
+        _dump(hca, cmd, counters)
+    else:
+        _answer(out, counters)
+    if cmd.clear:
+        for counter in counters:
+            if counter is not None:
+                counter.packets = counter.octets = 0
+
+
+def _answer(out: layout.QueryFlowCounterOut, counters: Sequence[FlowCounter | None]) -> None:
+    number = len(counters)
     if len(out.flow_statistics) < number:
         raise CmdError(Status.BAD_OUTP_LEN_ERR, "output is too short for the counters", f"{number}")
-    counters = [hca.flow_counters.usable(first + n) for n in range(number)]
     for counter, place in zip(counters, out.flow_statistics, strict=False):
-        if counter is None:
-            continue
-        place.packets, place.octets = counter.packets, counter.octets
-        if cmd.clear:
-            counter.packets = counter.octets = 0
+        if counter is not None:
+            place.packets, place.octets = counter.packets, counter.octets
+
+
+def _dump(hca: Hca, cmd: layout.QueryFlowCounterIn, counters: Sequence[FlowCounter | None]) -> None:
+    """Write a traffic_counter for each, as DPDK's mlx5_flow_query_alarm has all of a pool."""
+    if not hca.caps.general.flow_counters_dump:
+        raise CmdError(Status.BAD_PARAM_ERR, "counters cannot be written into memory")
+    values = [(0, 0) if one is None else (one.packets, one.octets) for one in counters]
+    data = b"".join([_TRAFFIC.pack(*pair) for pair in values])
+    key = hca.mkeys.need(cmd.mkey >> 8)
+    span = (int(cmd.address), len(data), LOCAL_WRITE)
+    try:
+        views = access(hca, key.pd, ANY_QPN, int(cmd.mkey), span)
+    except AccessError as error:
+        raise CmdError(Status.BAD_PARAM_ERR, "counters have nowhere to go", str(error)) from None
+    copy(views, (memoryview(data),))

@@ -90,6 +90,15 @@ KNOWN_ETH: tuple[Known, ...] = (
     ),
     Known(("6.12",), What.STRUCTURE, "no field of it is read", ("shampo_cap",)),
     Known(
+        (),
+        What.FIELD,
+        "DPDK names these bits; the kernel leaves them reserved and passes them on",
+        (
+            "cmd_hca_cap.flow_counters_dump",
+            *_fields("query_flow_counter_in", "mkey address dump_to_memory"),
+        ),
+    ),
+    Known(
         ("6.1", "6.12"),
         What.STRUCTURE,
         "the non-volatile configuration came with Linux 7",

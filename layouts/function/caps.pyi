@@ -253,6 +253,7 @@ class CmdHcaCap(View):
     quota_exceeded_count: int
     log_max_flow_counter_bulk: int
     max_flow_counter_15_0: int
+    flow_counters_dump: int
     log_max_rq: int
     log_max_sq: int
     log_max_tir: int

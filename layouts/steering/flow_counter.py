@@ -1,6 +1,6 @@
 """Flow counters: packets and bytes that entries with the action COUNT have met.
 
-Names and widths: mlx5_ifc.h of Linux 6.12.
+Names and widths: mlx5_ifc.h of Linux 6.12; of what user space dumps, mlx5_prm.h of DPDK.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ alloc_flow_counter_out = Prm(
 
 query_flow_counter_in = Prm(
     "query_flow_counter_in",
-    *CMD_IN_NO_UID, rsvd(128), "clear" / bits(1), rsvd(15), "num_of_counters" / bits(16),
+    *CMD_IN_NO_UID, rsvd(32), "mkey" / bits(32), "address" / bits(64), "clear" / bits(1),
+    "dump_to_memory" / bits(1), rsvd(14), "num_of_counters" / bits(16),
     "flow_counter_id" / bits(32),
 )
 

@@ -23,7 +23,10 @@ alloc_flow_counter_out: Prm[AllocFlowCounterOut]
 class QueryFlowCounterIn(View):
     opcode: int
     op_mod: int
+    mkey: int
+    address: int
     clear: int
+    dump_to_memory: int
     num_of_counters: int
     flow_counter_id: int
 

@@ -106,6 +106,8 @@ PARTS = (
     # Packets that are sent on without the driver: tc's redirection between ports, and DPDK's
     # hairpin queues.
     Part(CapType.GENERAL, HAIRPIN, since=_CX5, link=_ETH),
+    # Counters that are written into memory, many by a command: DPDK has its counters that way.
+    Part(CapType.GENERAL, {"flow_counters_dump": 1}, since=_CX5, link=_ETH),
     # Headers apart from data: mlx5e's HW-GRO and tcp-data-split since Linux 6.12, which map
     # the buffer for headers by entries of 256 bytes.
     Part(CapType.GENERAL, {"shampo": 1}, since=_CX7, link=_ETH),

@@ -1,5 +1,7 @@
 """Flow counters."""
 
+from struct import iter_unpack
+
 import pytest
 from helpers.device.refusals import missing
 
@@ -134,3 +136,70 @@ def test_there_are_as_many_as_advertised(driver, function, refused):
         function.hca.flow_counters.add()
     driver.must(Op.ALLOC_FLOW_COUNTER)
     refused(Status.NO_RES_ERR, Op.ALLOC_FLOW_COUNTER)
+
+
+class TestDump:
+    """Counters that are written into memory (DPDK's mlx5_devx_cmd_flow_counter_query)."""
+
+    SIZE = 512
+
+    @pytest.fixture
+    def first(self, driver, function):
+        number = driver.must(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4).flow_counter_id
+        for at in range(self.SIZE):
+            counter = function.hca.flow_counters.get(number + at)
+            counter.packets, counter.octets = at, 100 * at
+        return number
+
+    @pytest.fixture
+    def region(self, node):
+        return node.region(self.SIZE * traffic_counter.size)
+
+    def fields(self, first, region, **others):
+        return {
+            "flow_counter_id": first, "num_of_counters": self.SIZE, "dump_to_memory": 1,
+            "mkey": region.key, "address": region.va,
+        } | others  # fmt: skip
+
+    def found(self, region):
+        data = region.read()
+        return list(iter_unpack(">QQ", data))
+
+    def test_a_bulk(self, driver, first, region):
+        driver.must(Op.QUERY_FLOW_COUNTER, **self.fields(first, region))
+        assert self.found(region) == [(at, 100 * at) for at in range(self.SIZE)]
+        driver.must(Op.QUERY_FLOW_COUNTER, **self.fields(first, region, clear=1))
+        assert query(driver, first + 7) == (0, 0)
+
+    def test_one(self, driver, first, region):
+        one = {"num_of_counters": 0, "address": region.va + 16}
+        driver.must(Op.QUERY_FLOW_COUNTER, **self.fields(first + 5, region, **one))
+        assert self.found(region)[:3] == [(0, 0), (5, 500), (0, 0)]
+
+    @pytest.mark.hostile
+    @pytest.mark.parametrize("shift", [16, -16, 1 << 40])
+    def test_memory_that_the_key_does_not_have(self, driver, first, region, refused, shift):
+        """Refused, they are not cleared either."""
+        wrong = self.fields(first, region, address=region.va + shift & (1 << 64) - 1, clear=1)
+        refused(Status.BAD_PARAM_ERR, Op.QUERY_FLOW_COUNTER, **wrong)
+        assert query(driver, first + 7) == (7, 700)
+        assert not any(region.read())
+
+    @pytest.mark.hostile
+    def test_keys_that_do_not_allow_it(self, node, driver, first, region, refused):
+        readable = node.region(self.SIZE * traffic_counter.size, lw=0)
+        wrong = Op.QUERY_FLOW_COUNTER, self.fields(first, readable)
+        refused(Status.BAD_PARAM_ERR, wrong[0], **wrong[1])
+        refused(Status.BAD_PARAM_ERR, wrong[0], **self.fields(first, region, mkey=region.key ^ 1))
+        refused(Status.BAD_RES_ERR, wrong[0], **self.fields(first, region, mkey=0xABCDEF00))
+
+    @pytest.mark.hostile
+    def test_a_user_has_only_its_own_keys(self, driver, first, region, refused):
+        uid = driver.must(Op.CREATE_UCTX).uid
+        number = driver.must(Op.ALLOC_FLOW_COUNTER, _uid=uid).flow_counter_id
+        wrong = self.fields(number, region, num_of_counters=1)
+        refused(Status.BAD_RES_ERR, Op.QUERY_FLOW_COUNTER, _uid=uid, **wrong)
+
+    @pytest.mark.parametrize("limits", [{"flow_counters_dump": 0}])
+    def test_adapters_without_it(self, driver, first, region, refused):
+        refused(Status.BAD_PARAM_ERR, Op.QUERY_FLOW_COUNTER, **self.fields(first, region))
