@@ -216,17 +216,18 @@ sm_info = Prm(
     "sm_state" / bits(4),
 )
 
-link_notice = Prm(
-    "link_notice",
+NOTICE = (
     "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
     "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
-    "lid" / bits(16), rsvd(416),
+)
+"""How each notice begins (IBTA 13.4.8.2); what follows depends on the trap."""
+
+link_notice = Prm(
+    "link_notice", *NOTICE, "lid" / bits(16), rsvd(416),
 )
 
 local_change_notice = Prm(
-    "local_change_notice",
-    "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
-    "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
+    "local_change_notice", *NOTICE,
     rsvd(16), "lid" / bits(16), rsvd(15), "other_local_changes" / bits(1), "cap_mask" / bits(32),
     rsvd(13), "link_speed_change" / bits(1), "link_width_change" / bits(1),
     "node_description_change" / bits(1), "cap_mask2" / bits(16), rsvd(320),

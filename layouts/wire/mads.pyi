@@ -1,7 +1,7 @@
 # Written by scripts/gen-view-types from mads.py; a test fails when it is stale.
 
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Any, Final
 
 from layouts.codec import View
 from layouts.fields import Items, Nested, Octets
@@ -11,6 +11,7 @@ MAD_BYTES: Final = 256
 BASE_VERSION: Final = 1
 RESPONSE: Final = 128
 DIRECTION: Final = 32768
+NOTICE: tuple[Any, ...]
 
 class MgmtClass(IntEnum):
     """Management classes (IBTA table 102; IB_MGMT_CLASS_*)."""

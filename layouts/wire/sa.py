@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 
 from layouts.prm import Prm, array, bits, octets, rsvd
-from layouts.wire.mads import mad_hdr, node_info, port_info, rmpp_hdr
+from layouts.wire.mads import NOTICE, mad_hdr, node_info, port_info, rmpp_hdr
 
 CLASS_VERSION = 2
 DATA_BYTES = 200
@@ -177,9 +177,7 @@ inform_info_rec = Prm(
 )
 
 notice = Prm(
-    "notice",
-    "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
-    "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
+    "notice", *NOTICE,
     rsvd(48), "gid" / octets(16), rsvd(256), "issuer_gid" / octets(16),
 )
 

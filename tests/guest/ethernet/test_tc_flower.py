@@ -11,9 +11,7 @@ import shlex
 
 import pytest
 from helpers.guest.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
-from helpers.guest.switch_kernel import switch_kernel
-
-from emu.guests import GuestOptions
+from helpers.guest.switch_kernel import with_rules_in_hardware
 
 pytestmark = pytest.mark.guest
 
@@ -56,10 +54,7 @@ for port in range(int(sys.argv[2]), int(sys.argv[3]) + 1):
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """A guest with both interfaces up, one of which takes rules."""
-    kernel = switch_kernel() if suite == "trixie" else {"suite": suite}
-    options = GuestOptions(**kernel, devices=DEVICES)
-    if lab.get(options).run("grep -q mlx5e_configure_flower /proc/kallsyms").status:
-        pytest.skip("the kernel's mlx5_core has no CONFIG_MLX5_CLS_ACT")
+    options = with_rules_in_hardware(lab, suite, DEVICES)
     with prepared(lab, options, UP, DOWN) as guest:
         yield guest
 

@@ -10,10 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest.guests import no_complaints, prepared, run
-from helpers.guest.switch_kernel import switch_kernel
-
-from emu.guests import GuestOptions
+from helpers.guest.guests import no_complaints, prepared, run, two_ends
+from helpers.guest.switch_kernel import with_rules_in_hardware
 
 pytestmark = pytest.mark.guest
 
@@ -23,16 +21,9 @@ DEVICES = (
 )  # fmt: skip
 CHECKED_STREAM = Path(__file__).parents[1] / "inside" / "checked_stream.py"
 OCTETS = 4_000_000
-UP = """
-set -e
-for number in 2 3; do
-    ip netns add end$number
-    ip link set eth$number netns end$number
-    ip -n end$number link set lo up
-    ip -n end$number address add 10.0.0.$number/24 dev eth$number
-    ip -n end$number link set eth$number up
-done
-mac() { ip -n $1 -o link show $2 | sed 's/.*ether \\([^ ]*\\).*/\\1/'; }
+UP = (
+    f"set -e{two_ends()}"
+    + """mac() { ip -n $1 -o link show $2 | sed 's/.*ether \\([^ ]*\\).*/\\1/'; }
 two=$(mac end2 eth2)
 three=$(mac end3 eth3)
 ip -n end2 neighbour replace 10.0.0.3 lladdr $three dev eth2
@@ -46,6 +37,7 @@ redirect="flower skip_sw dst_mac"
 tc filter add dev eth0 ingress protocol ip $redirect $three action mirred egress redirect dev eth1
 tc filter add dev eth1 ingress protocol ip $redirect $two action mirred egress redirect dev eth0
 """
+)
 DOWN = """
 for number in 0 1; do tc qdisc del dev eth$number ingress; ip link set eth$number down; done
 ip netns del end2; ip netns del end3
@@ -63,10 +55,7 @@ test "$(tail -n 1 /tmp/got)" = "$sent"
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
-    kernel = switch_kernel() if suite == "trixie" else {"suite": suite}
-    options = GuestOptions(**kernel, devices=DEVICES)
-    if lab.get(options).run("grep -q mlx5e_configure_flower /proc/kallsyms").status:
-        pytest.skip("the kernel's mlx5_core has no CONFIG_MLX5_CLS_ACT")
+    options = with_rules_in_hardware(lab, suite, DEVICES)
     with prepared(lab, options, UP, DOWN) as guest:
         guest.run("cat > /tmp/checked_stream.py", stdin=CHECKED_STREAM.read_bytes()).check()
         run(

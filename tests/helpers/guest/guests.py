@@ -53,6 +53,19 @@ done
 """
 
 
+def two_ends():
+    """Shell commands: eth2 and eth3 up, each in a network namespace of its own: end2 and end3."""
+    return """
+for number in 2 3; do
+    ip netns add end$number
+    ip link set eth$number netns end$number
+    ip -n end$number link set lo up
+    ip -n end$number address add 10.0.0.$number/24 dev eth$number
+    ip -n end$number link set eth$number up
+done
+"""
+
+
 def addresses_ready(first, second):
     """Shell commands: wait until both interfaces may use their IPv6 addresses."""
     return f"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from emu.guests import cache
+from emu.guests import GuestOptions, cache
 from emu.guests.kernel.choice import choose
 
 SUITE = "trixie"
@@ -25,3 +25,15 @@ def switch_kernel():
         )
     chosen = choose([str(where)], SUITE)
     return {"suite": SUITE, "kernel": chosen.kernel, "modules": chosen.modules}
+
+
+def with_rules_in_hardware(lab, suite, devices):
+    """Options of a guest whose mlx5_core offloads tc's rules; the test is skipped without one.
+
+    Debian builds it so for 6.1 alone; in the place of 6.12 is the kernel of above.
+    """
+    kernel = switch_kernel() if suite == "trixie" else {"suite": suite}
+    options = GuestOptions(**kernel, devices=devices)
+    if lab.get(options).run("grep -q mlx5e_configure_flower /proc/kallsyms").status:
+        pytest.skip("the kernel's mlx5_core has no CONFIG_MLX5_CLS_ACT")
+    return options

@@ -114,10 +114,9 @@ _HANDLERS: Final[Mapping[int, Handler[IbPort]]] = {
 
 def begin(port: IbPort) -> None:
     """From now on a manager of the subnet sets up the port, which has no LID until then."""
+    port.cap_mask1 |= CapMask1.CAP_MASK_NOTICE_SUP | CapMask1.OTHER_LOCAL_CHANGES_SUP
     info = port_info.view(bytearray(end_port(port).port_info()))
     info.assign({"lid": 0, "sm_lid": 0, "port_state": 1})
-    port.cap_mask1 |= CapMask1.CAP_MASK_NOTICE_SUP | CapMask1.OTHER_LOCAL_CHANGES_SUP
-    info.cap_mask |= port.cap_mask1
     managed = ManagedPort(info, port.pkeys, PKEY_TABLE_ENTRIES)
     managed.connect(has_link=port.has_link)
     port.settle(managed)

@@ -53,12 +53,7 @@ class SubnetFabric:
         self.watcher: PacketWatcher | None = None
         self._agents = CounterAgents(self.routes)
         self._traps = Traps(clock, self._smp_leaves)
-        self._walk = Walk(
-            clock,
-            self.cables,
-            self._smp_arrives,
-            lambda node, tid: self._traps.repressed(node.number, tid),
-        )
+        self._walk = Walk(clock, self.cables, self._smp_arrives, self._traps.repressed)
         self.plugs = {guid: Plug(self, guid, number) for guid, number in places.items()}
         self._by_node = {plug.number: plug for plug in self.plugs.values()}
         self.cables.on_link = self._link_changed

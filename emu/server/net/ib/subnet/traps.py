@@ -42,8 +42,8 @@ class _Event:
     node: SimNode
     port: int
     """Which has the manager's LID, and by which the trap leaves."""
-    kind: int
-    """The trap's number and, for trap 144, what has changed."""
+    change: LocalChange | None
+    """What has changed at an adapter; None for a switch's link."""
     data: bytes
     """The notice."""
 
@@ -61,8 +61,8 @@ class Traps:
         """``leave`` has an SMP leave a node: from where, its bytes, destination and source LID."""
         self._clock = clock
         self._leave = leave
-        self._sent: dict[tuple[int, int], _Sent] = {}
-        """By the node's number and the kind of event."""
+        self._sent: dict[tuple[int, LocalChange | None], _Sent] = {}
+        """By the node's number and what has changed."""
         self._tids = count(1)
 
     def link_changed(self, node: SimNode) -> None:
@@ -75,7 +75,7 @@ class Traps:
             is_generic=1, trap_type=NoticeType.URGENT, producer_type=NodeType.SWITCH,
             trap_num=SmaTrap.LINK_STATE_CHANGE, issuer_lid=lid, lid=lid,
         )  # fmt: skip
-        self._tell(_Event(node, 0, SmaTrap.LINK_STATE_CHANGE, bytes(notice)))
+        self._tell(_Event(node, 0, None, bytes(notice)))
 
     def port_changed(self, node: SimNode, change: LocalChange) -> None:
         """An adapter's node description, or its capabilities, are others."""
@@ -87,27 +87,26 @@ class Traps:
             other_local_changes=change is not LocalChange.CAPABILITIES,
             node_description_change=change is LocalChange.NODE_DESCRIPTION,
         )  # fmt: skip
-        self._tell(_Event(node, 1, SmaTrap.LOCAL_CHANGE << 8 | change, bytes(notice)))
+        self._tell(_Event(node, 1, change, bytes(notice)))
 
     def repressed(self, node: int, tid: int) -> None:
         """The manager has got a trap of the node with this number."""
-        known = ((key, sent) for key, sent in self._sent.items() if key[0] == node)
-        for key, sent in known:
-            if sent.tid == tid:
-                self._stop(key)
-                return
+        for change in (None, *LocalChange):
+            sent = self._sent.get((node, change))
+            if sent is not None and sent.tid == tid:
+                self._stop((node, change))
 
     def _tell(self, event: _Event) -> None:
-        self._stop((event.node.number, event.kind))
+        self._stop((event.node.number, event.change))
         self._send(event, next(self._tids), 0)
 
-    def _stop(self, key: tuple[int, int]) -> None:
+    def _stop(self, key: tuple[int, LocalChange | None]) -> None:
         sent = self._sent.pop(key, None)
         if sent is not None:
             sent.timer.cancel()
 
     def _send(self, event: _Event, tid: int, repeats: int) -> None:
-        key = event.node.number, event.kind
+        key = event.node.number, event.change
         self._sent.pop(key, None)
         own = event.node.ports[event.port].info
         if not (own.lid and own.sm_lid):

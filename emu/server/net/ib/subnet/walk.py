@@ -46,11 +46,12 @@ class Walk:
         clock: Clock,
         cables: Cables,
         deliver: Callable[[int, bytes, int, int], None],
-        repressed: Callable[[SimNode, int], None],
+        repressed: Callable[[int, int], None],
     ) -> None:
         """``deliver`` hands an SMP to a function: its number, bytes, source and destination LID.
 
-        ``repressed`` hears that the manager has got the trap of a node with a transaction number.
+        ``repressed`` hears of which node, by its number, the manager has got the trap with which
+        transaction number.
         """
         self._clock = clock
         self._cables = cables
@@ -138,7 +139,7 @@ class Walk:
         """The SMP is for the node: answer it, and send that back."""
         mad = smp_.mad
         if mad.method == Method.TRAP_REPRESS:
-            self._repressed(node, mad.tid)
+            self._repressed(node.number, mad.tid)
             return None
         if mad.method not in (Method.GET, Method.SET):
             return None
