@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.guest.guests import two_ends
 
 from emu.driver.ethernet.frames import MACS, UDP, Packet
 from emu.guests import GuestOptions
@@ -30,14 +31,7 @@ UP = """
 set -e
 mkdir -p /dev/hugepages
 mount -t hugetlbfs none /dev/hugepages
-for number in 2 3; do
-    ip netns add end$number
-    ip link set eth$number netns end$number
-    ip -n end$number link set lo up
-    ip -n end$number address add 10.0.0.$number/24 dev eth$number
-    ip -n end$number link set eth$number up
-done
-"""
+""" + two_ends()
 TESTPMD = """
 set -e
 rm -f /tmp/in
@@ -136,8 +130,12 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             out.sendto(bytes(100), ("10.0.0.3", port))
 '
 said "UDP port=1003"
-echo "flow query 0 $dropping count" >&3
-said "hits: "
+# The driver reads counters once a second, and answers with what it has read last.
+for _ in $(seq 20); do
+    echo "flow query 0 $dropping count" >&3
+    sleep 0.5
+    ! grep -q "hits: 20$" /tmp/out || break
+done
 echo "flow flush 0" >&3
 echo "stop" >&3
 said Done
