@@ -88,6 +88,9 @@ PARTS = (
     # ``ibv_devinfo -v`` have them on InfiniBand alone, and rdma-core and UCX cannot connect the
     # queue pair for their commands on Ethernet.
     Part(CapType.GENERAL, TAG_MATCHING, since=_CX5, link=_IB),
+    # Public outputs of ConnectX-6 with Ethernet have twice as many queue pairs as others, and
+    # tinygrad's driver asks for them without a look at the maximum (support/mlx/mlxdev.py).
+    Part(CapType.GENERAL, {"log_max_qp": 18}, since=_CX6, until=_CX6, link=_ETH),
     # A driver that is a process's own has no user context (rdma-core's mlx5_vfio.c).
     Part(CapType.GENERAL, {"umem_uid_0": 1}, since=_CX6),
     # Memory on the adapter.
