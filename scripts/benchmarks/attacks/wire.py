@@ -25,7 +25,7 @@ from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
-from emu.server.net.fabric import protocol
+from emu.server.net.fabric import port_frames, protocol
 from emu.server.net.fabric.protocol import HEADER, FrameKind, Identity
 from firmware_cmds import TABLE
 from layouts.wire.mads import MAD_BYTES, Method, MgmtClass
@@ -90,7 +90,7 @@ def small_packets(watch: Watch) -> Iterator[None]:
 def port_news(watch: Watch) -> Iterator[None]:
     hub = Hub(watch, PORTS)
     ports = b"".join(
-        protocol.frame(FrameKind.PORT, protocol.port(_port(own.lid, own.guid)))
+        protocol.frame(FrameKind.PORT, port_frames.port(_port(own.lid, own.guid)))
         for own in hub.peer.identities
     )
     yield
@@ -104,7 +104,7 @@ def changing_ports(watch: Watch) -> Iterator[None]:
     ports = [
         b"".join(
             protocol.frame(
-                FrameKind.PORT, protocol.port(replace(_port(own.lid, own.guid), mtu=mtu))
+                FrameKind.PORT, port_frames.port(replace(_port(own.lid, own.guid), mtu=mtu))
             )
             for own in hub.peer.identities
         )
@@ -126,7 +126,7 @@ def tables(watch: Watch) -> Iterator[None]:
     hub = Hub(watch, 1000)
     peer = hub.peer
     for own in peer.identities:
-        peer.say(FrameKind.PORT, protocol.port(_port(own.lid, own.guid)))
+        peer.say(FrameKind.PORT, port_frames.port(_port(own.lid, own.guid)))
     frames = []
     for attr in (SaAttr.PATH_REC, SaAttr.NODE_REC, SaAttr.PORT_INFO_REC):
         for tid in range(333):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from emu.device.port.ib.endport import end_port
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, Packet
-from emu.server.net.fabric import protocol
+from emu.server.net.fabric import port_frames
 from layouts.wire.bth import MULTICAST_LID, PacketKind, Service
 
 
@@ -22,4 +22,4 @@ def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=Fals
 def port_of(member, **changes):
     """A port as the member reports it."""
     described = end_port(member.node.hca.port)
-    return protocol.port(replace(described, **changes))
+    return port_frames.port(replace(described, **changes))

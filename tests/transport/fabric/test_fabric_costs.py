@@ -8,7 +8,7 @@ from helpers.net.strangers import packet_frame, port_of
 from emu.device.rounds.sizes import PACKETS_PER_CONNECTION, PACKETS_PER_ROUND
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.stranger import Stranger
-from emu.server.net.fabric import address, hub, protocol
+from emu.server.net.fabric import address, hub, port_frames, protocol
 from emu.server.net.fabric.protocol import FrameKind, Identity
 
 pytestmark = pytest.mark.hostile
@@ -92,7 +92,7 @@ def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):
     fabric.settle()
     sweeps, packed = [], []
     monkeypatch.setattr(hub_process.wire.sa, "sweep", lambda: sweeps.append(1))
-    pack = protocol.port
+    pack = port_frames.port
     news = b"".join(
         protocol.frame(
             FrameKind.PORT, port_of(hub_process, lid=own.lid, port_guid=own.guid, mtu=mtu)
@@ -100,7 +100,7 @@ def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):
         for mtu in (1024, 2048) * 6
         for own in stranger.identities
     )
-    monkeypatch.setattr(protocol, "port", lambda port: (packed.append(1), pack(port))[1])
+    monkeypatch.setattr(port_frames, "port", lambda port: (packed.append(1), pack(port))[1])
     stranger.sock.send(news)
     fabric.settle()
     assert len(sweeps) == 1

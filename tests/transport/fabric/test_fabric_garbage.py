@@ -80,7 +80,7 @@ def warnings(caplog):
             protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\0"),
             "version 1 of the fabric's",
         ),
-        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\4\0\1"), "1 functions in 0 bytes"),
+        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\5\0\1"), "1 functions in 0 bytes"),
         (
             protocol.frame(FrameKind.HELLO, protocol.hello([Identity(3, 0, True)])),
             "kind 1 with LID 0x3",

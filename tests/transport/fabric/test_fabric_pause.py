@@ -60,14 +60,13 @@ def test_a_train_that_the_socket_does_not_take_whole_follows_later(taken):
     """In order: what is sent behind it does not overtake what is left of it."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    clock = HandClock()
-    connection = FabricConnection(ours, Owner(), clock, "peer")
     pieces = [bytes((number,)) * 50_000 for number in range(4)]
     sendmsg = ours.sendmsg
 
     class Socket:
-        """Takes so much of the first call."""
+        """Takes so much of the first call; to another host, with which no memory is shared."""
 
+        family = socket.AF_INET
         left = taken
 
         def sendmsg(self, buffers):
@@ -84,7 +83,7 @@ def test_a_train_that_the_socket_does_not_take_whole_follows_later(taken):
         def close(self):
             ours.close()
 
-    connection._sock = Socket()
+    connection = FabricConnection(Socket(), Owner(), HandClock(), "peer")
     connection.send_pieces(FrameKind.TRAIN, pieces)
     connection.send(FrameKind.PACKET, b"last")
     with theirs:

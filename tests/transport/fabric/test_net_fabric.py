@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.device.port.eth.roce import trains as roce_trains
 from emu.device.port.eth.roce.framing import Framer, Headers
 from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.port.packet import OPS
@@ -17,10 +18,12 @@ from emu.device.rounds.sizes import PACKETS_PER_CONNECTION
 from emu.driver.ethernet.frames import Packet
 from emu.driver.nodes.roce import ipv4
 from emu.driver.transport.stranger import Stranger
+from emu.server.net.eth import uplinks
 from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.uplinks import Uplinks
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.connection import PAUSE_BYTES
+from emu.server.net.fabric.errors import FabricProtocolError
 from emu.server.net.fabric.protocol import FrameKind, Identity
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
@@ -222,7 +225,7 @@ def test_other_versions_are_refused_with_a_reason(unix):
     stranger.say(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\1" + bytes(10))
     kind, body = stranger.hear()
     assert kind is FrameKind.REFUSED
-    assert b"version 1 of the fabric's protocol, not 4" in body
+    assert b"version 1 of the fabric's protocol, not 5" in body
 
 
 @pytest.mark.hostile
@@ -288,6 +291,26 @@ def test_a_train_for_who_takes_frames_is_cut(unix):
     packets = [parse(frame.data, network_header(frame.data)) for frame in hub.host.got]
     assert [packet.psn for packet in packets] == [*range(0x20, 0x25)]
     assert [packet.payload[0] for packet in packets] == [*range(5)]
+
+
+@pytest.mark.hostile
+def test_a_train_that_changes_while_it_is_read_is_dropped(unix, monkeypatch):
+    """As one may in memory that the other process writes."""
+
+    def change(frame):
+        read = roce_trains.parse_train(frame)
+        frame[12:14] = b"\xff\xff"
+        return read
+
+    monkeypatch.setattr(uplinks, "parse_train", change)
+    hub = unix.join()
+    stranger = Stranger.member(unix, ETHERNET)
+    hub.host.send(ethernet(EVERYONE, A, 0x88B5))
+    stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(A, B, 5))
+    (port,) = hub.uplinks()
+    unix.until(lambda: port.dropped["malformed"] == 1)
+    assert hub.host.got == []
+    assert hub.uplinks() == [port]
 
 
 @pytest.mark.hostile
@@ -375,5 +398,5 @@ def test_random_bodies(unix, said):
 
 @pytest.mark.hostile
 def test_guids_that_are_cut_off():
-    with pytest.raises(protocol.FabricProtocolError, match="cut off"):
+    with pytest.raises(FabricProtocolError, match="cut off"):
         protocol.read_guids(memoryview(bytes(9)))

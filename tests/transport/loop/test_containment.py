@@ -13,6 +13,7 @@ from emu.driver.transport.stranger import Stranger
 from emu.driver.transport.vfio_client import RefusedError
 from emu.server.control import protocol
 from emu.server.control.server import ControlServer
+from emu.server.net.fabric import port_frames
 from emu.server.net.fabric import protocol as fabric_protocol
 from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.protocol import FrameKind, Identity
@@ -174,7 +175,7 @@ class TestFabric:
     def test_frame(self, fabric, hub, blunder, told):
         member = Stranger.member(fabric)
         blunder(hub.wire.election.role, "_take_port")
-        member.say(FrameKind.PORT, fabric_protocol.port(port_of(hub, member)))
+        member.say(FrameKind.PORT, port_frames.port(port_of(hub, member)))
         assert member.is_dropped()
         told()
 
@@ -190,6 +191,6 @@ class TestFabric:
         """The news of the ports is for all members."""
         member = Stranger.member(fabric)
         blunder(hub.wire, "ports_changed")
-        member.say(FrameKind.PORT, fabric_protocol.port(port_of(hub, member)))
+        member.say(FrameKind.PORT, port_frames.port(port_of(hub, member)))
         fabric.settle()
         told()

@@ -123,9 +123,10 @@ class Uplinks:
         port = self._ports[connection][number]
         try:
             read = parse_train(frame)
-        except BadPacketError:
+            is_whole = switch.forward_train(port, frame, read)
+        except BadPacketError:  # also if it changes in shared memory while it is read
             port.dropped["malformed"] += 1
             return TRAIN_WORK
-        if switch.forward_train(port, frame, read):
+        if is_whole:
             return TRAIN_WORK
         return read[0].count * (len(switch.ports) if frame[0] & 1 else 1)

@@ -19,14 +19,17 @@ from typing import Protocol
 
 from emu.device.ports import Buffer, Clock, Timer
 from emu.device.state.containment import ContainedClock, contain
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.errors import FabricProtocolError
 from emu.server.net.fabric.protocol import (
     HEADER,
     LOSABLE,
     MAX_BODY,
-    FabricProtocolError,
+    PACKETS,
     FrameKind,
     frames,
 )
+from emu.server.net.fabric.shared import Sharing
 from emu.server.net.poller import READ, WRITE
 
 log = logging.getLogger(__name__)
@@ -71,8 +74,8 @@ class FabricConnection:
         self._sock: socket.socket | None = sock
         self._owner = owner
         self._clock = ContainedClock(clock, self)
-        self._queue: deque[tuple[bool, Buffer]] = deque()
-        """For each frame: whether it is a packet, and the bytes still to be written."""
+        self._queue: deque[tuple[FrameKind, Buffer]] = deque()
+        """Each frame's kind, and the bytes still to be written."""
         self._packet_bytes = self._other_bytes = 0
         self._has_begun = False
         """Whether the first frame of the queue has been written in part."""
@@ -88,6 +91,7 @@ class FabricConnection:
         self._done = 0
         """Offset in the buffer up to which frames have been handed to the owner."""
         self.has_more = False
+        self._sharing = Sharing(sock)
 
     def fileno(self) -> int:
         """The socket's descriptor; -1 when closed."""
@@ -124,7 +128,7 @@ class FabricConnection:
         """Queue a frame. False when packets should pause; packets above the limit are dropped."""
         if self._sock is None:
             return True
-        is_packet = kind in LOSABLE
+        is_packet = kind in PACKETS
         size = HEADER.size + len(body)
         if is_packet:
             if self._is_stuck:
@@ -134,7 +138,7 @@ class FabricConnection:
             self._packet_bytes += size
         else:
             self._other_bytes += size
-        self._queue.append((is_packet, HEADER.pack(len(body), kind) + body))
+        self._queue.append((kind, HEADER.pack(len(body), kind) + body))
         if not self._is_blocked:
             if self._packet_bytes >= _FLUSH_BYTES:
                 self._write()
@@ -148,10 +152,12 @@ class FabricConnection:
     def send_pieces(self, kind: FrameKind, pieces: Sequence[Buffer]) -> bool:
         """As :meth:`send`, for a train in pieces, which are valid until this returns.
 
-        What the socket takes is copied by nobody else.
+        Copied once, into memory that the other process maps, or else by the socket.
         """
         if self._queue and not self._is_blocked:
             self._write()
+        if self._place(kind, pieces):
+            return self._packet_bytes < PAUSE_BYTES
         if self._queue or self._sock is None or len(pieces) >= _BUFFERS_PER_CALL:
             return self.send(kind, b"".join(pieces))
         size = sum(map(len, pieces))
@@ -159,11 +165,26 @@ class FabricConnection:
         written = self._write_some((header, *pieces))
         left = HEADER.size + size - written
         if left and self._sock is not None:
-            self._queue.append((True, b"".join((header, *pieces))[written:]))
+            self._queue.append((kind, b"".join((header, *pieces))[written:]))
             self._packet_bytes += left
             self._has_begun = written > 0
             self._set_blocked(True)
         return self._packet_bytes < PAUSE_BYTES
+
+    def _place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> bool:
+        """Send a frame by way of shared memory; False when that has no room, or is not there."""
+        sharing = self._sharing
+        if self._sock is None or self.is_congested:
+            return False
+        if not sharing.has_begun and (self._queue or not sharing.begin(self._sock)):
+            return False
+        placed = sharing.place(kind, pieces)
+        if placed is None:
+            return False
+        self.send(FrameKind.PLACED, protocol.placed(placed))
+        if not self._is_blocked:
+            self._write()
+        return True
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when packets may be sent again, or when the connection is closed."""
@@ -205,16 +226,16 @@ class FabricConnection:
         self._stop_lifetime()
         self._is_stuck = False
         while count:
-            is_packet, data = self._queue.popleft()
+            kind, data = self._queue.popleft()
             done = min(count, len(data))
             count -= done
-            if is_packet:
+            if kind in PACKETS:
                 self._packet_bytes -= done
             else:
                 self._other_bytes -= done
             self._has_begun = done < len(data)
             if self._has_begun:
-                self._queue.appendleft((is_packet, memoryview(data)[done:]))
+                self._queue.appendleft((kind, memoryview(data)[done:]))
         if self._packet_bytes < PAUSE_BYTES:
             self._wake()
 
@@ -230,11 +251,11 @@ class FabricConnection:
         self._lifetime = None
         self._is_stuck = True
         first = [self._queue.popleft()] if self._has_begun else []
-        remaining = [entry for entry in self._queue if not entry[0]]
+        remaining = [entry for entry in self._queue if entry[0] not in LOSABLE]
         lost = len(self._queue) - len(remaining)
         log.info("%s reads too slowly or not at all: %d packets dropped", self.name, lost)
         self._queue = deque(first + remaining)
-        self._packet_bytes = sum(len(data) for is_packet, data in first if is_packet)
+        self._packet_bytes = sum(len(data) for kind, data in self._queue if kind in PACKETS)
         self._wake()
 
     def _stop_lifetime(self) -> None:
@@ -270,8 +291,9 @@ class FabricConnection:
         """Read the data that have arrived; False when there are none."""
         if self._sock is None:
             return False
+        room = memoryview(self._buffer)[self._filled : self._filled + _READ_BYTES]
         try:
-            count = self._sock.recv_into(memoryview(self._buffer)[self._filled :], _READ_BYTES)
+            count = self._sharing.receive(self._sock, room)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -287,7 +309,10 @@ class FabricConnection:
         view, start, work = memoryview(self._buffer), self._done, 0
         self.has_more = False
         for kind, body, end in frames(view[start : self._filled]):
-            work += self._owner.received(self, kind, body)
+            if kind < FrameKind.MEMORY:
+                work += self._owner.received(self, kind, body)
+            else:
+                work += self._shared(kind, body)
             if self._sock is None:
                 return work
             self._done = start + end
@@ -298,6 +323,17 @@ class FabricConnection:
         view[:left] = view[self._done : self._filled]
         self._filled, self._done = left, 0
         return max(work, 1)
+
+    def _shared(self, kind: FrameKind, body: memoryview) -> int:
+        """A frame about shared memory; returns how much work it was."""
+        if kind is not FrameKind.PLACED:
+            self._sharing.take(kind, body)
+            return 1
+        placed = protocol.read_placed(body)
+        work = self._owner.received(self, placed.kind, self._sharing.body(placed))
+        if (up_to := self._sharing.to_tell()) is not None:
+            self.send(FrameKind.FREED, protocol.freed(up_to))
+        return work
 
     # -- the end
 
@@ -314,7 +350,7 @@ class FabricConnection:
         if sock is None:
             return
         self._stop_lifetime()
-        last = [data for is_packet, data in self._queue if not is_packet]
+        last = [data for kind, data in self._queue if kind not in PACKETS]
         if last and not self._has_begun:
             with contextlib.suppress(OSError):
                 sock.sendmsg(last[:_BUFFERS_PER_CALL])
@@ -322,4 +358,5 @@ class FabricConnection:
         self._buffer = bytearray()
         self.has_more = False
         sock.close()
+        self._sharing.close()
         self._wake()

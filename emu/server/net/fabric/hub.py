@@ -16,11 +16,13 @@ from emu.device.port.packet import Packet
 from emu.device.ports import Timer
 from emu.device.rounds.costs import LOG_NEWS_BYTES_PER_STEP, STEPS_PER_NEWS
 from emu.device.rounds.sizes import ACCEPTS_PER_ROUND, TRAIN_WORK
-from emu.server.net.fabric import protocol
+from emu.server.net.fabric import port_frames, protocol
 from emu.server.net.fabric.address import FabricListener
 from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.directory import TakenError, assign
-from emu.server.net.fabric.protocol import MAX_PORTS, FabricProtocolError, FrameKind, Identity
+from emu.server.net.fabric.errors import FabricProtocolError
+from emu.server.net.fabric.port_frames import MAX_PORTS
+from emu.server.net.fabric.protocol import FrameKind, Identity
 from emu.server.net.fabric.site import Site
 from emu.server.net.poller import READ
 
@@ -61,7 +63,7 @@ class _HubMember:
         """All of its ports."""
         packed = self.packed
         for lid in self.ports.keys() - packed.keys():
-            packed[lid] = protocol.port(self.ports[lid])
+            packed[lid] = port_frames.port(self.ports[lid])
         return b"".join(packed.values())
 
     @property
@@ -177,7 +179,7 @@ class Hub:
                 raise FabricProtocolError(f"{kind.name} before HELLO")
             self._greet(connection, member, body)
         elif kind is FrameKind.PORT:
-            self._take_port(member, protocol.read_port(body))
+            self._take_port(member, port_frames.read_port(body))
         else:
             raise FabricProtocolError(f"{kind.name} from a member")
         return 1
@@ -282,7 +284,7 @@ class Hub:
         if self._has_changed:
             self._has_changed = False
             self._site.ports_changed()
-        own = b"".join(map(protocol.port, self._site.local_ports()))
+        own = b"".join(map(port_frames.port, self._site.local_ports()))
         others = {member.number: member.pack() for member in self._members.values()}
         for connection, member in list(self._members.items()):
             if not member.is_greeted or member.is_informed:

@@ -8,9 +8,10 @@ from socket import socket
 from typing import Protocol
 
 from emu.device.port.ib.endport import EndPort
-from emu.server.net.fabric import protocol
+from emu.server.net.fabric import port_frames, protocol
 from emu.server.net.fabric.connection import FabricConnection
-from emu.server.net.fabric.protocol import FabricProtocolError, FrameKind, Identity
+from emu.server.net.fabric.errors import FabricProtocolError
+from emu.server.net.fabric.protocol import FrameKind, Identity
 from emu.server.net.fabric.site import Site
 from emu.server.net.poller import READ
 
@@ -64,7 +65,7 @@ class Membership:
 
     def announce(self, port: EndPort) -> None:
         """A port of our own has changed."""
-        self.connection.send(FrameKind.PORT, protocol.port(port))
+        self.connection.send(FrameKind.PORT, port_frames.port(port))
 
     def close(self) -> None:
         """Leave."""
@@ -108,7 +109,7 @@ class Membership:
             return self._site.deliver_train(self._site.parse_train(body), body)
         elif kind is FrameKind.PORTS:
             own = {identity.lid for identity in self.identities}
-            ports = {port.lid: port for port in protocol.read_ports(body)}
+            ports = {port.lid: port for port in port_frames.read_ports(body)}
             if own & ports.keys():
                 raise FabricProtocolError("a port of ours among the others'")
             self._ports = ports

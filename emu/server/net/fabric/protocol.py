@@ -8,6 +8,7 @@ own (PORTS, and the GUIDs of Ethernet ports), and which multicast LIDs lead to a
 (GROUP). Four kinds of frames go in both directions: PACKETs, from the local route header to the
 invariant CRC; Ethernet frames, from the destination address to the payload's end, behind the number
 of their segment and what the sender knows of them; and TRAINs of both (``emu.device.port.train``).
+Between processes of one host the body of a train may stand in memory that both map (``shared.py``).
 
 Everything from a socket is checked here before it is used.
 """
@@ -18,21 +19,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
+from typing import NamedTuple
 
-from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.eth.frame import MAX_BYTES as MAX_FRAME
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce import trains as roce_trains
 from emu.device.port.ib import framing
-from emu.device.port.ib.endport import EndPort
-from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
-from layouts.enums import PhysState, PortState
+from emu.device.port.ib.port import SM_LID
+from emu.server.net.fabric.errors import FabricProtocolError
+from emu.server.net.fabric.port_frames import MAX_PORTS, MOST_PORT_BYTES
 from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID
 
-VERSION = 4
+VERSION = 5
 MAGIC = b"mlx5fab\n"
-MAX_PORTS = 1024
-"""Functions in one fabric."""
 MAX_REASON = 400
 
 HEADER = Struct(">IB3x")
@@ -46,11 +45,11 @@ _FRAME = Struct(">BBH")
 """Segment, what is vouched for, segment size of a super-frame or 0."""
 _SEGMENT = Struct(">B3x")
 """Of a train of RoCE packets."""
+_MEMORY = Struct(">I")
+_PLACED = Struct(">B3xIQ")
+"""Kind of the frame, its bytes, and where they begin, counted over all that was ever placed."""
+_FREED = Struct(">Q")
 _CHECKED, _FILLED = 1, 2
-_PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
-_PKEY = Struct(">H")
-_MTUS = (256, 512, 1024, 2048, 4096)
-_MAX_TIMEOUT = 31
 
 
 class FrameKind(IntEnum):
@@ -67,24 +66,31 @@ class FrameKind(IntEnum):
     GROUP = 9
     TRAIN = 10
     FRAME_TRAIN = 11
+    MEMORY = 12
+    PLACED = 13
+    FREED = 14
 
 
 LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME, FrameKind.TRAIN, FrameKind.FRAME_TRAIN})
 """The kinds that are dropped when the other side does not read."""
+PACKETS = LOSABLE | {FrameKind.PLACED}
+"""The kinds that packets travel in. A place in memory is not lost: its room would be, too."""
 
-_MOST_PORT = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
 MAX_BODY = {
     FrameKind.HELLO: _HELLO.size + MAX_PORTS * _IDENTITY.size,
     FrameKind.WELCOME: _WELCOME.size + MAX_PORTS * _IDENTITY.size,
     FrameKind.REFUSED: MAX_REASON,
-    FrameKind.PORTS: MAX_PORTS * _MOST_PORT,
-    FrameKind.PORT: _MOST_PORT,
+    FrameKind.PORTS: MAX_PORTS * MOST_PORT_BYTES,
+    FrameKind.PORT: MOST_PORT_BYTES,
     FrameKind.PACKET: framing.MAX_BYTES,
     FrameKind.FRAME: _FRAME.size + MAX_FRAME,
     FrameKind.GUIDS: MAX_PORTS * _GUID.size,
     FrameKind.GROUP: _GROUP.size,
     FrameKind.TRAIN: framing.MAX_TRAIN_BYTES,
     FrameKind.FRAME_TRAIN: _SEGMENT.size + roce_trains.MAX_TRAIN_BYTES,
+    FrameKind.MEMORY: _MEMORY.size,
+    FrameKind.PLACED: _PLACED.size,
+    FrameKind.FREED: _FREED.size,
 }
 
 
@@ -92,8 +98,13 @@ _KINDS = {kind.value: (kind, limit) for kind, limit in MAX_BODY.items()}
 _NO_KIND = FrameKind.HELLO, -1
 
 
-class FabricProtocolError(Exception):
-    """The other side violates the protocol; the text says how."""
+class Placed(NamedTuple):
+    """A frame whose body stands in memory that both processes map (``shared.py``)."""
+
+    kind: FrameKind
+    size: int
+    start: int
+    """Where the body begins, counted over all laps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +240,46 @@ def read_train(body: memoryview) -> tuple[int, memoryview]:
     return _SEGMENT.unpack_from(body)[0], body[_SEGMENT.size :]
 
 
+def memory(size: int) -> bytes:
+    """The body of MEMORY, with which a descriptor comes."""
+    return _MEMORY.pack(size)
+
+
+def read_memory(body: memoryview) -> int:
+    """The size that MEMORY tells. Raises :class:`FabricProtocolError`."""
+    (size,) = _exactly(_MEMORY, body)
+    return int(size)
+
+
+def placed(frame: Placed) -> bytes:
+    """The body of PLACED."""
+    return _PLACED.pack(*frame)
+
+
+def read_placed(body: memoryview) -> Placed:
+    """The frame that PLACED stands for. Raises :class:`FabricProtocolError`."""
+    code, size, start = _exactly(_PLACED, body)
+    kind, _ = _KINDS.get(code, _NO_KIND)
+    return Placed(kind, size, start)
+
+
+def freed(up_to: int) -> bytes:
+    """The body of FREED."""
+    return _FREED.pack(up_to)
+
+
+def read_freed(body: memoryview) -> int:
+    """Up to where memory is free. Raises :class:`FabricProtocolError`."""
+    (up_to,) = _exactly(_FREED, body)
+    return int(up_to)
+
+
+def _exactly(layout: Struct, body: memoryview) -> tuple[int, ...]:
+    if len(body) != layout.size:
+        raise FabricProtocolError(f"{len(body)} bytes in place of {layout.size}")
+    return layout.unpack(body)
+
+
 def reason(text: str) -> bytes:
     """The body of a REFUSED."""
     return text.encode()[:MAX_REASON]
@@ -238,45 +289,6 @@ def read_reason(body: memoryview) -> str:
     """The text of a REFUSED, fit for a log."""
     text = bytes(body).decode(errors="replace")
     return "".join(char if char.isprintable() else "?" for char in text)
-
-
-def port(end_port: EndPort) -> bytes:
-    """A port as sent to other processes: the body of PORT, or a part of the body of PORTS."""
-    return _PORT.pack(
-        end_port.lid,
-        end_port.port_guid,
-        end_port.node_guid,
-        end_port.mtu,
-        end_port.width,
-        end_port.speed,
-        end_port.state,
-        end_port.phys_state,
-        end_port.cap_mask,
-        end_port.device_id,
-        end_port.subnet_timeout,
-        end_port.node_description,
-        len(end_port.pkeys),
-    ) + b"".join(map(_PKEY.pack, end_port.pkeys))
-
-
-def read_ports(body: memoryview) -> list[EndPort]:
-    """All ports in the body of PORTS. Raises :class:`FabricProtocolError`."""
-    ports: list[EndPort] = []
-    at = 0
-    while at < len(body):
-        if len(ports) >= MAX_PORTS:
-            raise FabricProtocolError(f"more than {MAX_PORTS} ports")
-        one, at = _read_port(body, at)
-        ports.append(one)
-    return ports
-
-
-def read_port(body: memoryview) -> EndPort:
-    """The port in the body of PORT. Raises :class:`FabricProtocolError`."""
-    one, end = _read_port(body, 0)
-    if end != len(body):
-        raise FabricProtocolError("something stands behind the port")
-    return one
 
 
 def group(mlid: int, gid: bytes, listens: bool) -> bytes:
@@ -292,37 +304,3 @@ def read_group(body: memoryview) -> tuple[int, bytes, bool]:
     if not MULTICAST_LID <= mlid < PERMISSIVE_LID:
         raise FabricProtocolError(f"GROUP with LID {mlid:#x}")
     return mlid, gid, listens
-
-
-def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:
-    if len(body) - at < _PORT.size:
-        raise FabricProtocolError("a port is cut off")
-    (
-        lid, guid, node_guid, mtu, width, speed, state, phys_state, cap_mask, device_id,
-        subnet_timeout, description, pkey_count,
-    ) = _PORT.unpack_from(body, at)  # fmt: skip
-    at += _PORT.size
-    end = at + pkey_count * _PKEY.size
-    if pkey_count > PKEY_TABLE_ENTRIES or end > len(body):
-        raise FabricProtocolError(f"a port with {pkey_count} P_Keys is cut off")
-    if not 0 < lid < SM_LID or not guid or mtu not in _MTUS or subnet_timeout > _MAX_TIMEOUT:
-        raise FabricProtocolError(f"a port with LID {lid:#x}, GUID {guid:#x}, MTU {mtu}")
-    try:
-        end_port = EndPort(
-            lid=lid,
-            port_guid=guid,
-            node_guid=node_guid,
-            pkeys=tuple(pkey for (pkey,) in _PKEY.iter_unpack(body[at:end])),
-            node_description=description,
-            mtu=mtu,
-            width=width,
-            speed=speed,
-            state=PortState(state),
-            phys_state=PhysState(phys_state),
-            cap_mask=cap_mask,
-            device_id=device_id,
-            subnet_timeout=subnet_timeout,
-        )
-    except ValueError as error:
-        raise FabricProtocolError(f"LID {lid:#x}: {error}") from None
-    return end_port, end

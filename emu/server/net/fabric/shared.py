@@ -1,0 +1,215 @@
+"""Memory that two processes of one host share: the bodies of large frames, beside their socket.
+
+A frame of 128 KiB through a socket is copied twice by the kernel, which also has to find the pages
+for it. So the sender makes a file in memory (memfd_create(2)) when its first train goes out, and
+passes its descriptor over the Unix socket (MEMORY). From then on it copies a train to the next free
+place there, and sends where that is (PLACED), in order with all other frames. The receiver acts on
+the train where it stands, and tells from time to time up to where the memory is free again (FREED).
+When there is no room, the train takes the socket, which makes senders pause.
+
+Super-frames of Ethernet, of 64 KiB at most, take the socket: they gain nothing here (measured).
+Places are counted from the first byte on, over all laps; a train's bytes are never split.
+
+The other process may be hostile. Its file cannot shrink, which a seal guarantees, and has pages of
+the usual size, so reading it raises no SIGBUS. It can change a train while we read it; each reader
+of a train checks what it has read, and copies headers before it uses them twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import mmap
+import os
+import socket
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from emu.device.ports import Buffer
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.errors import FabricProtocolError
+from emu.server.net.fabric.protocol import MAX_BODY, FrameKind, Placed
+
+log = logging.getLogger(__name__)
+
+SIZE: Final = 1 << 21
+"""Bytes of memory for one direction: more than the trains that are under way on a queue pair."""
+_TELL_AFTER: Final = SIZE // 4
+_PLACEABLE: Final = frozenset({FrameKind.TRAIN, FrameKind.FRAME_TRAIN})
+_ANCILLARY: Final = socket.CMSG_SPACE(array("i").itemsize)
+_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+class OutMemory:
+    """Memory that we write and the other process reads."""
+
+    __slots__ = ("_freed", "_view", "_written")
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._written = self._freed = 0
+
+    def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
+        """Copy a frame's body to the next place; None when there is no room."""
+        size = sum(map(len, pieces))
+        start = self._written
+        at = start % SIZE
+        if at + size > SIZE:
+            start, at = start + SIZE - at, 0
+        if start + size - self._freed > SIZE:
+            return None
+        view = self._view
+        for piece in pieces:
+            end = at + len(piece)
+            view[at:end] = piece
+            at = end
+        self._written = start + size
+        return Placed(kind, size, start)
+
+    def freed(self, up_to: int) -> None:
+        """The other process needs nothing before ``up_to``. Raises FabricProtocolError."""
+        if not self._freed <= up_to <= self._written:
+            raise FabricProtocolError(f"memory is free up to {up_to} of {self._written}")
+        self._freed = up_to
+
+
+class InMemory:
+    """Memory that the other process writes and we read."""
+
+    __slots__ = ("_done", "_told", "_view")
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._done = self._told = 0
+
+    def body(self, placed: Placed) -> memoryview:
+        """The body of a frame that has been placed. Raises FabricProtocolError."""
+        at, size = placed.start % SIZE, placed.size
+        if placed.kind not in _PLACEABLE or size > MAX_BODY[placed.kind]:
+            raise FabricProtocolError(f"{placed.kind.name} of {size} bytes in memory")
+        if at + size > SIZE or not 0 <= placed.start - self._done < SIZE:
+            raise FabricProtocolError(f"{size} bytes at {placed.start}, behind {self._done}")
+        self._done = placed.start + size
+        return self._view[at : at + size]
+
+    def to_tell(self) -> int | None:
+        """Up to where the memory is free; None when that need not be told yet."""
+        if self._done - self._told < _TELL_AFTER:
+            return None
+        self._told = self._done
+        return self._done
+
+
+class Sharing:
+    """What the two processes of one connection share: memory for each direction, or none."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._is_local = self._may_begin = sock.family == socket.AF_UNIX
+        """Descriptors can be passed, and files in memory can be had."""
+        self._out: OutMemory | None = None
+        self._in: InMemory | None = None
+        self._fd = -1
+        """A descriptor that has come before its MEMORY."""
+
+    # -- out
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the other process has been given memory."""
+        return self._out is not None
+
+    def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
+        """Copy a frame's body to the next place; None when there is no room."""
+        return None if self._out is None else self._out.place(kind, pieces)
+
+    def begin(self, sock: socket.socket) -> bool:
+        """Make memory and give it to the other process. False when that cannot be, or not now.
+
+        Nothing that was sent before may still wait for the socket.
+        """
+        if not self._may_begin:
+            return False
+        frame = protocol.frame(FrameKind.MEMORY, protocol.memory(SIZE))
+        fd = -1
+        try:
+            fd = os.memfd_create("mlx5emu-fabric", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, SIZE)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+            view = memoryview(mmap.mmap(fd, SIZE))
+            socket.send_fds(sock, (frame,), (fd,))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            log.info("trains go by socket: no memory to share: %s", error.strerror)
+            self._may_begin = False
+            return False
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        self._out = OutMemory(view)
+        return True
+
+    # -- in
+
+    def receive(self, sock: socket.socket, room: memoryview) -> int:
+        """Read what has come, and the descriptor of memory if one may come yet; as recv_into."""
+        if not self._is_local or self._in is not None:
+            return sock.recv_into(room)  # the kernel closes descriptors that nobody takes
+        flags = socket.MSG_CMSG_CLOEXEC
+        count, ancillary, _, _ = sock.recvmsg_into([room], _ANCILLARY, flags)
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                self._keep(array("i", data))
+        return count
+
+    def _keep(self, fds: Iterable[int]) -> None:
+        """Of the descriptors that have come, only the last may be what MEMORY means."""
+        for fd in fds:
+            self.close()
+            self._fd = fd
+
+    def body(self, placed: Placed) -> memoryview:
+        """The body of a frame that has been placed. Raises FabricProtocolError."""
+        if self._in is None:
+            raise FabricProtocolError("a frame in memory that was not given")
+        return self._in.body(placed)
+
+    def to_tell(self) -> int | None:
+        """Up to where the memory is free; None when that need not be told yet."""
+        return None if self._in is None else self._in.to_tell()
+
+    def take(self, kind: FrameKind, body: memoryview) -> None:
+        """MEMORY or FREED from the other process. Raises FabricProtocolError."""
+        if kind is FrameKind.MEMORY:
+            size = protocol.read_memory(body)
+            if self._in is not None or self._fd < 0:
+                raise FabricProtocolError("MEMORY without a file, or a second one")
+            self._in = InMemory(_mapped(self._fd, size))
+            self.close()
+        elif self._out is not None:
+            self._out.freed(protocol.read_freed(body))
+        else:
+            raise FabricProtocolError("memory is free that was not given")
+
+    def close(self) -> None:
+        """Close a descriptor that has come and was not used."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _mapped(fd: int, size: int) -> memoryview:
+    """A file of another process, which cannot raise SIGBUS. Raises FabricProtocolError."""
+    try:
+        seals, page = fcntl.fcntl(fd, fcntl.F_GET_SEALS), os.fstatvfs(fd).f_bsize
+        actual = os.fstat(fd).st_size
+        if not seals & fcntl.F_SEAL_SHRINK or page != mmap.PAGESIZE:
+            raise FabricProtocolError(f"memory with seals {seals:#x}, in pages of {page} bytes")
+        if size != SIZE or actual != SIZE:
+            raise FabricProtocolError(f"memory of {actual} bytes, said to be {size}, not {SIZE}")
+        mapping = mmap.mmap(fd, SIZE, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise FabricProtocolError(f"memory cannot be mapped: {error.strerror}") from None
+    mapping.madvise(mmap.MADV_DONTDUMP)
+    return memoryview(mapping)
