@@ -37,9 +37,9 @@ def turn(hca: Hca, sq: HairpinSq) -> bool:
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)
             return False
-        data, gso_size, is_vouched, packets, longest, octets = hairpin.pop()
+        data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
         frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)
-        send(hca, sq, frame, packets, longest, octets)
+        send(hca, sq, frame, packets, longest, octets, metadata)
         if hca.round.steps > STEPS_PER_ROUND:
             break
     return True

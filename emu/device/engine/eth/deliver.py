@@ -82,7 +82,7 @@ def deliver(
     cq = rq.cq
     if cq is None:
         if rq.hairpin is not None:
-            pass_one(hca, rq, rq.hairpin, headers.frame, is_vouched=is_vouched)
+            pass_one(hca, rq, rq.hairpin, headers.frame, is_vouched=is_vouched, metadata=metadata)
         return
     if rq.reservations is None:
         placed = _place(hca, rq, headers.frame)

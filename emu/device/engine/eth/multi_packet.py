@@ -40,12 +40,13 @@ def transmit_each(hca: Hca, sq: Sq, wqe: Wqe) -> None:
         raise BadWqeError("the adapter has no multi-packet requests")
     if wqe.ds * DS <= SEGMENTS_AT:
         raise BadWqeError(f"ds {wqe.ds} has no room for a packet")
-    cs_flags, _, _, trailer = _eth(wqe.buf, ETH_AT)
+    cs_flags, _, metadata, trailer = _eth(wqe.buf, ETH_AT)
     if trailer and not trailer & INSERT_VLAN:
         raise BadWqeError("inline headers in a multi-packet request")
     has_inner = cs_flags & INNER
     for data in gather_each(hca, sq, wqe, SEGMENTS_AT, MAX_BYTES):
         if has_inner and len(data) >= ETHERNET_BYTES:
-            send_frame(hca, sq, finished(hca, sq, wqe, data, cs_flags), 0, trailer)
+            whole = finished(hca, sq, wqe, data, cs_flags)
+            send_frame(hca, sq, whole, 0, trailer, metadata)
         else:
-            send_frame(hca, sq, data, cs_flags, trailer)
+            send_frame(hca, sq, data, cs_flags, trailer, metadata)

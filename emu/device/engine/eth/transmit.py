@@ -62,7 +62,7 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     """
     if wqe.ds * DS < SEGMENTS_AT:
         raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
-    cs_flags, mss, _, trailer = _eth(wqe.buf, ETH_AT)
+    cs_flags, mss, metadata, trailer = _eth(wqe.buf, ETH_AT)
     header, at = b"", SEGMENTS_AT
     if trailer and not trailer & INSERT_VLAN:
         header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
@@ -72,19 +72,20 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
         max_payload = 1 << hca.caps.ethernet.max_lso_cap
         payload = gather(hca, sq, wqe, at, b"", max_payload)
         if cs_flags & INNER:
-            _send_tunnelled(hca, sq, wqe, header, payload, mss)
+            _send_tunnelled(hca, sq, wqe, header, payload, mss, metadata)
         else:
-            _send_large(hca, sq, header, payload, mss)
+            _send_large(hca, sq, header, payload, mss, metadata)
         return
     data = gather(hca, sq, wqe, at, header, MAX_BYTES)
     if cs_flags & INNER and len(data) >= ETHERNET_BYTES:
         data, cs_flags = sent.finished(hca, sq, wqe, data, cs_flags), 0
-    send_frame(hca, sq, data, cs_flags, trailer)
+    send_frame(hca, sq, data, cs_flags, trailer, metadata)
 
 
-def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int) -> None:
+def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int, metadata: int) -> None:
     """Send a frame with the tag and the checksums that the Ethernet segment asks for.
 
+    ``metadata`` is what the segment has for the function's tables.
     Raises BadWqeError for less than an Ethernet header.
     """
     if len(data) < ETHERNET_BYTES:
@@ -97,7 +98,7 @@ def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int) -> No
         data = insert(parse(data), l3=bool(checksums & _L3), l4=bool(checksums & _L4))
     if len(data) < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")
-    send(hca, sq, Frame(data, 0, checksums == _BOTH), 1, len(data), len(data))
+    send(hca, sq, Frame(data, 0, checksums == _BOTH), 1, len(data), len(data), metadata)
 
 
 def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
@@ -108,13 +109,15 @@ def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
     return wqe.buf[_INLINE_AT : _INLINE_AT + size], at
 
 
-def _send_tunnelled(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int) -> None:
+def _send_tunnelled(
+    hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int, metadata: int
+) -> None:
     for data in sent.segments(hca, sq, wqe, header, payload, mss):
         data = data.ljust(MIN_BYTES, b"\0")
-        send(hca, sq, Frame(data), 1, len(data), len(data))
+        send(hca, sq, Frame(data), 1, len(data), len(data), metadata)
 
 
-def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int) -> None:
+def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int, metadata: int) -> None:
     """Send a super-frame; frames when one is enough, or when IP has no length for all of it."""
     try:
         whole = unsegmented(header, payload, mss) if len(payload) > mss else None
@@ -122,20 +125,23 @@ def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int) -> No
             frame = Frame(whole, mss, checked=True)
             packets = -(-len(payload) // mss)
             octets = packets * len(header) + len(payload)
-            send(hca, sq, frame, packets, len(header) + mss, octets)
+            send(hca, sq, frame, packets, len(header) + mss, octets, metadata)
             return
         cut = segment(header, payload, mss)
     except FrameError as error:
         raise BadWqeError(str(error)) from None
     for data in cut:
         data = data.ljust(MIN_BYTES, b"\0")
-        send(hca, sq, Frame(data), 1, len(data), len(data))
+        send(hca, sq, Frame(data), 1, len(data), len(data), metadata)
 
 
-def send(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int) -> None:
+def send(
+    hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int, metadata: int = 0
+) -> None:
     """Let a frame through the tables of what the function sends, and put what is left on the wire.
 
-    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all.
+    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all. The tables
+    find ``metadata`` in register A.
     """
     hca.round.charge(packets * STEPS_PER_FRAME)
     if sq.pacing is not None:
@@ -144,7 +150,7 @@ def send(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: 
     if hca.nic_tx.root is None:
         _leave(hca, sq, frame, packets, longest, octets)
         return
-    for leaving in steered(hca, Leaving(frame, packets, longest, octets)):
+    for leaving in steered(hca, Leaving(frame, packets, longest, octets), metadata):
         leaving.frame.sqn = sq.handle
         _leave(hca, sq, *leaving)
 

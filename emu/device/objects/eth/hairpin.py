@@ -46,6 +46,8 @@ class Waiting(NamedTuple):
     """Bytes of the longest packet."""
     octets: int
     """Bytes of all packets."""
+    metadata: int = 0
+    """Register B of the receive queue's tables: the send queue's tables find it in register A."""
 
 
 class Hairpin(RecvQueue):

@@ -44,6 +44,10 @@ ICMPV6: Final = 58
 
 ROCE_PORT: Final = 4791
 
+REG_A: Final = 0x49
+"""The number of register A beside a packet that leaves (METADATA_REG_A; Linux names no such field
+of a modify header context). Only tables that software writes match it."""
+
 _TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
 _HOP_BY_HOP: Final = 0
 _ROUTING: Final = 43

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def pass_one(hca: Hca, rq: Rq, hairpin: Hairpin, data: bytes, *, is_vouched: bool) -> None:
-    """Send a packet on; ``is_vouched``: its checksums are right."""
+def pass_one(
+    hca: Hca, rq: Rq, hairpin: Hairpin, data: bytes, *, is_vouched: bool, metadata: int
+) -> None:
+    """Send a packet on; ``is_vouched``: its checksums are right. ``metadata`` is its register B."""
     if len(data) < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")
     octets = len(data)
-    pass_on(hca, rq, hairpin, Waiting(data, 0, is_vouched, 1, octets, octets))
+    pass_on(hca, rq, hairpin, Waiting(data, 0, is_vouched, 1, octets, octets, metadata))
 
 
 def pass_on(hca: Hca, rq: Rq, hairpin: Hairpin, one: Waiting) -> None:

@@ -14,11 +14,8 @@ from typing import Final, NamedTuple, Protocol
 from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import ABSENT, PLACES, Change, Changing, Place
-from emu.device.port.eth.headers import TCP, Headers, Marked
+from emu.device.port.eth.headers import REG_A, TCP, Headers, Marked
 from layouts.eth_enums import ModifyField as F
-
-REG_A: Final = 0x49
-"""METADATA_REG_A, which tables that firmware owns do not know."""
 
 
 class _Bits(Protocol):

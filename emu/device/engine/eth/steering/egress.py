@@ -19,7 +19,7 @@ from emu.device.engine.eth.steering.passing import (
     stands_for,
 )
 from emu.device.port.eth.frame import MAX_BYTES, Frame
-from emu.device.port.eth.headers import FrameError, source_of
+from emu.device.port.eth.headers import REG_A, FrameError, source_of
 from emu.device.port.eth.vlan import pad
 
 if TYPE_CHECKING:
@@ -37,16 +37,18 @@ class Leaving(NamedTuple):
     """Of all these packets."""
 
 
-def steered(hca: Hca, leaving: Leaving) -> list[Leaving]:
+def steered(hca: Hca, leaving: Leaving, metadata: int = 0) -> list[Leaving]:
     """What becomes of a frame that stands for packets of a send queue (``Frame.sqn``).
 
     It is none when an entry drops it, and several when a super-frame is changed by what needs whole
-    packets. Packets that cannot be changed as an entry says are lost.
+    packets. Packets that cannot be changed as an entry says are lost. Register A is ``metadata``.
     """
     domain = hca.nic_tx
     try:
         source = source_of(hca.vhca.vport_number, hca.adapter.manager.number)
         packet = Packet(leaving.frame, source)
+        if metadata:
+            packet.headers.registers = {REG_A: metadata}
         decision = decision_on(domain, packet, packet.headers, hca.round)
         if not decision.allowed:
             return [leaving] if decision.missed else []
