@@ -108,26 +108,20 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "no driver reads it": ("time_since_last_clear", "phy_received_bits"),
     },
     "ib_port_cntrs_grp_data_layout": {
-        _NO_NOISE: (
-            "symbol_error_counter", "link_error_recovery_counter", "port_rcv_errors",
-            "port_rcv_remote_physical_errors",
-        ),
+        _NO_NOISE: ("port_rcv_remote_physical_errors",),
         "it is counted by switches": (
             "port_rcv_switch_relay_errors", "port_xmit_constraint_errors",
             "port_rcv_constraint_errors", "port_xmit_discards",
         ),
-        _NO_LANES: ("link_overrun_errors", "vl_15_dropped", "port_xmit_wait"),
+        _NO_LANES: ("vl_15_dropped", "port_xmit_wait"),
     },
     "pma_portcounters": {
-        _NO_NOISE: (
-            "symbol_error_counter", "link_error_recovery_counter", "port_rcv_errors",
-            "port_rcv_remphys_errors",
-        ),
+        _NO_NOISE: ("port_rcv_remphys_errors",),
         "it is counted by switches": (
             "port_rcv_switch_relay_errors", "port_xmit_constraint_errors",
             "port_rcv_constraint_errors", "port_xmit_discards",
         ),
-        _NO_LANES: ("link_overrun_errors", "vl15_dropped", "port_xmit_wait"),
+        _NO_LANES: ("vl15_dropped", "port_xmit_wait"),
     },
     "query_cong_statistics_out": {
         "the counters are exact: nothing is accumulated over a period": (

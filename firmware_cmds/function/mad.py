@@ -28,7 +28,7 @@ def mad_ifc(hca: Hca, cmd: layout.MadIfcIn, out: layout.MadIfcOut) -> None:
 def _answer(hca: Hca, mad: bytes) -> bytes:
     port, mgmt_class = hca.ib, pma_mad.view(mad).mad_hdr.mgmt_class
     if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
-        return smp.answer(hca, mad) or _unsupported(mad)
+        return smp.answer(hca, mad, port.lid) or _unsupported(mad)
     answer = pma.answer(port, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
     return answer or _unsupported(mad)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.models.model import IbSpeed, Model
+from emu.device.port.ib.link_errors import INTEGRITY_ERRORS, OVERRUN_ERRORS
 from emu.device.port.ib.port import SETTABLE_CAPS
 from firmware_cmds.regs.registers import Register
 from layouts.enums import RegId, Status
@@ -84,25 +86,36 @@ def _pvlc(hca: Hca, reg: layout.PvlcReg) -> None:
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
-    """Error counters of the link. Only its going down is counted: it has no bit errors.
+    """Error counters of the link: it goes down, and has the errors that faults make.
 
     ethtool of an IPoIB interface asks for counters of frames as well (core/ipoib/ipoib.c:
     mlx5i_stats_grps), of which there are none.
     """
-    downed = hca.ib.link_downed - hca.ib.ppcnt_base
+    failures = hca.ib.failures()
+    failures.subtract(hca.ib.ppcnt_base)
     if reg.grp == CountersGroup.INFINIBAND_PORT:
-        counters = bytes(
-            layout.ib_port_cntrs_grp_data_layout.new(link_downed_counter=min(downed, 0xFF))
-        )
+        counters = bytes(_ib_port_counters(failures))
     elif reg.grp == CountersGroup.PHYSICAL_LAYER:
-        counters = bytes(port_counters.phys_layer_cntrs.new(link_down_events=downed & 0xFFFFFFFF))
+        downed = failures["link_downed_counter"] & 0xFFFFFFFF
+        counters = bytes(port_counters.phys_layer_cntrs.new(link_down_events=downed))
     elif reg.grp in _FRAME_COUNTERS:
         counters = b""
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
     if reg.clr:
-        hca.ib.ppcnt_base = hca.ib.link_downed
+        hca.ib.ppcnt_base = hca.ib.failures()
+
+
+def _ib_port_counters(failures: Counter[str]) -> layout.IbPortCntrsGrpDataLayout:
+    """The counters, each of which stops at its maximum (IBTA 16.1.3.5)."""
+    counters = layout.ib_port_cntrs_grp_data_layout.new()
+    for field in layout.ib_port_cntrs_grp_data_layout.fields:
+        if field.name in failures:
+            setattr(counters, field.name, min(failures[field.name], (1 << field.width) - 1))
+    integrity, overrun = (min(failures[name], 0xF) for name in (INTEGRITY_ERRORS, OVERRUN_ERRORS))
+    counters.link_overrun_errors = integrity << 4 | overrun
+    return counters
 
 
 REGISTERS: dict[int, Register] = {

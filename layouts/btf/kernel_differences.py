@@ -95,6 +95,12 @@ KNOWN: tuple[Known, ...] = (
         "DPDK has these, and Linux asks for no such mini CQEs",
         ("mini_cqe_flow_tag", "mini_cqe_l3_l4"),
     ),
+    Known(
+        (),
+        What.FIELD,
+        "the driver has both in one byte, link_overrun_errors",
+        _fields("pma_portcounters", "local_link_integrity_errors excessive_buffer_overrun_errors"),
+    ),
     Known((), What.FIELD, "DPDK names these bits", ("cqc.mini_cqe_res_format_ext",)),
     Known(
         (),
@@ -109,11 +115,11 @@ KNOWN: tuple[Known, ...] = (
         _NOT_THE_DRIVERS,
         _names(
             """
-            guid_info inform_info inform_info_rec linear_forw_table link_notice
+            bad_mkey_notice guid_info inform_info inform_info_rec linear_forw_table link_notice
             local_change_notice
             mcast_forw_table mcmember_rec node_info node_rec
-            notice path_rec pkey_table pma_mad port_info portinfo_rec rmpp_hdr sa_mad service_rec
-            sm_info switch_info
+            notice path_rec pkey_table pma_mad port_info port_notice portinfo_rec rmpp_hdr sa_mad
+            service_rec sm_info switch_info
             """
         ),
     ),

@@ -86,13 +86,18 @@ class SmaTrap(IntEnum):
     """Notices of a node's subnet management agent (IBTA table 131)."""
 
     LINK_STATE_CHANGE = 128
+    LINK_INTEGRITY = 129
+    BUFFER_OVERRUN = 130
+    FLOW_CONTROL_WATCHDOG = 131
     LOCAL_CHANGE = 144
+    BAD_MKEY = 256
 
 
 class NoticeType(IntEnum):
     """Notice.Type (IBTA 13.4.8.2)."""
 
     URGENT = 1
+    SECURITY = 2
     INFORMATIONAL = 4
 
 
@@ -226,6 +231,18 @@ link_notice = Prm(
     "link_notice", *NOTICE, "lid" / bits(16), rsvd(416),
 )
 
+port_notice = Prm(
+    "port_notice", *NOTICE, rsvd(16), "lid" / bits(16), "port_num" / bits(8), rsvd(392),
+)
+
+bad_mkey_notice = Prm(
+    "bad_mkey_notice", *NOTICE,
+    rsvd(16), "lid" / bits(16), "dr_slid" / bits(16), "method" / bits(8), rsvd(8),
+    "attr_id" / bits(16), "attr_mod" / bits(32), "mkey" / bits(64), rsvd(8),
+    "dr_notice" / bits(1), "dr_path_truncated" / bits(1), "dr_hop_count" / bits(6),
+    "dr_return_path" / octets(30),
+)
+
 local_change_notice = Prm(
     "local_change_notice", *NOTICE,
     rsvd(16), "lid" / bits(16), rsvd(15), "other_local_changes" / bits(1), "cap_mask" / bits(32),
@@ -253,8 +270,9 @@ pma_portcounters = Prm(
     "link_downed_counter" / bits(8), "port_rcv_errors" / bits(16),
     "port_rcv_remphys_errors" / bits(16), "port_rcv_switch_relay_errors" / bits(16),
     "port_xmit_discards" / bits(16), "port_xmit_constraint_errors" / bits(8),
-    "port_rcv_constraint_errors" / bits(8), rsvd(8), "link_overrun_errors" / bits(8), rsvd(16),
-    "vl15_dropped" / bits(16), "port_xmit_data" / bits(32), "port_rcv_data" / bits(32),
+    "port_rcv_constraint_errors" / bits(8), rsvd(8), "local_link_integrity_errors" / bits(4),
+    "excessive_buffer_overrun_errors" / bits(4), rsvd(16), "vl15_dropped" / bits(16),
+    "port_xmit_data" / bits(32), "port_rcv_data" / bits(32),
     "port_xmit_packets" / bits(32), "port_rcv_packets" / bits(32), "port_xmit_wait" / bits(32),
     c_name="ib_pma_portcounters",
 )

@@ -75,12 +75,17 @@ class SmaTrap(IntEnum):
     """Notices of a node's subnet management agent (IBTA table 131)."""
 
     LINK_STATE_CHANGE = 128
+    LINK_INTEGRITY = 129
+    BUFFER_OVERRUN = 130
+    FLOW_CONTROL_WATCHDOG = 131
     LOCAL_CHANGE = 144
+    BAD_MKEY = 256
 
 class NoticeType(IntEnum):
     """Notice.Type (IBTA 13.4.8.2)."""
 
     URGENT = 1
+    SECURITY = 2
     INFORMATIONAL = 4
 
 class LocalChange(IntEnum):
@@ -291,6 +296,40 @@ class LinkNotice(View):
 
 link_notice: Prm[LinkNotice]
 
+class PortNotice(View):
+    is_generic: int
+    trap_type: int
+    producer_type: int
+    trap_num: int
+    issuer_lid: int
+    toggle: int
+    count: int
+    lid: int
+    port_num: int
+
+port_notice: Prm[PortNotice]
+
+class BadMkeyNotice(View):
+    is_generic: int
+    trap_type: int
+    producer_type: int
+    trap_num: int
+    issuer_lid: int
+    toggle: int
+    count: int
+    lid: int
+    dr_slid: int
+    method: int
+    attr_id: int
+    attr_mod: int
+    mkey: int
+    dr_notice: int
+    dr_path_truncated: int
+    dr_hop_count: int
+    dr_return_path: Octets
+
+bad_mkey_notice: Prm[BadMkeyNotice]
+
 class LocalChangeNotice(View):
     is_generic: int
     trap_type: int
@@ -347,7 +386,8 @@ class PmaPortcounters(View):
     port_xmit_discards: int
     port_xmit_constraint_errors: int
     port_rcv_constraint_errors: int
-    link_overrun_errors: int
+    local_link_integrity_errors: int
+    excessive_buffer_overrun_errors: int
     vl15_dropped: int
     port_xmit_data: int
     port_rcv_data: int

@@ -1,7 +1,8 @@
 """The effects of rules on a device as a whole that have begun, and how each ends.
 
 An effect ends after ``ms`` if the rule has it, when the rule is removed, or when the function is
-reset; what it has changed is then restored. :mod:`emu.device.faults.points.device` declares them.
+reset, unless it is outside of the function; what it has changed is then restored.
+:mod:`emu.device.faults.points.device` and ``subnet`` declare them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,25 @@ Ending = Callable[[], object]
 """Undoes what an effect has done."""
 
 
+class Lasting:
+    """An ending of an effect outside of the function, which a reset does not undo."""
+
+    def __init__(self, undo: Callable[[], object]) -> None:
+        self._undo = undo
+
+    def __call__(self) -> None:
+        """Undo what the effect has done."""
+        self._undo()
+
+
 class Effects:
     """The effects at one function."""
 
     def __init__(self, faults: RuleInjector) -> None:
         self.faults = faults
         self._endings: dict[str, list[Ending]] = {}
-        self._timers: set[Timer] = set()
+        self._timers: dict[Timer, bool] = {}
+        """Whether each of them goes on when the function is reset."""
         self.is_gone = False
         """Whether the function is off the bus."""
         self.wanted_pages: int | None = None
@@ -58,20 +71,23 @@ class Effects:
             return
         self._endings.setdefault(rule.name, []).append(ending)
         if rule["ms"] is not None:
-            self.after(rule, lambda: self._over(rule.name, ending))
+            is_lasting = isinstance(ending, Lasting)
+            self.after(rule, lambda: self._over(rule.name, ending), is_lasting=is_lasting)
 
-    def after(self, rule: Rule, call: Callable[[], None]) -> Ending:
+    def after(self, rule: Rule, call: Callable[[], None], *, is_lasting: bool = False) -> Ending:
         """Call after the rule's time, unless the function is reset before; returns what ends that.
+
+        ``is_lasting``: a reset changes nothing about it.
 
         By the clock of the function, which lasts: one that is off the bus comes back after a reset.
         """
 
         def go() -> None:
-            self._timers.discard(timer)
+            self._timers.pop(timer, None)
             call()
 
         timer = self.faults.function.clock.call_later(int((rule["ms"] or 0) * 1_000_000), go)
-        self._timers.add(timer)
+        self._timers[timer] = is_lasting
         return timer.cancel
 
     def end(self, rule: Rule) -> None:
@@ -86,10 +102,11 @@ class Effects:
         """
         self.wanted_pages = None
         if not self.is_gone:
-            self._endings.clear()
-            for timer in self._timers:
+            for endings in self._endings.values():
+                endings[:] = [ending for ending in endings if isinstance(ending, Lasting)]
+            for timer in [one for one, is_lasting in self._timers.items() if not is_lasting]:
                 timer.cancel()
-            self._timers.clear()
+                del self._timers[timer]
 
     def _over(self, name: str, ending: Ending) -> None:
         endings = self._endings.get(name, [])

@@ -223,7 +223,11 @@ class GuestOptions:
         "one; its manager (opensm) is in the guest.",
         tables=OF_SERVER,
         is_for_server=True,
-        wrong=lambda o: "is for one guest, without fabric" if o.subnet and o.fabric else "",
+        wrong=lambda o: (
+            "is not for --fabric, as the switches are one server's; guests of a lab share it"
+            if o.subnet and o.fabric
+            else ""
+        ),
     )
     nets: tuple[str, ...] = option(
         (),

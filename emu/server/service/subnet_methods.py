@@ -8,7 +8,7 @@ from typing import Any
 
 from emu.server.control.server import ControlRequestError, Streamed
 from emu.server.net.ib.subnet.fabric import SubnetFabric
-from emu.server.net.ib.subnet.nodes import Cables, SimNode
+from emu.server.net.ib.subnet.nodes import Cables, NoPlaceError, SimNode
 from layouts.enums import PortState
 
 
@@ -46,10 +46,7 @@ def cut(subnet: SubnetFabric, params: Mapping[str, Any]) -> None:
     name, port, is_cut = params.get("node"), params.get("port"), params.get("is_cut")
     if type(port) is not int or not isinstance(name, str) or not isinstance(is_cut, bool):
         raise ControlRequestError("node is a name, port a number, is_cut true or false")
-    node = next((one for one in subnet.cables.nodes if one.line.name == name), None)
-    if node is None:
-        raise ControlRequestError(f"no node {name!r}")
-    if not 1 <= port <= node.num_ports or node.peers[port] is None:
-        raise ControlRequestError(f"no cable at port {port} of {name!r}")
-    if (port in node.cut) is not is_cut:
-        subnet.cables.cut(node.number, port, is_cut=is_cut)
+    try:
+        subnet.cables.cut(*subnet.cables.place(name, port), is_cut=is_cut)
+    except NoPlaceError as error:
+        raise ControlRequestError(str(error)) from None

@@ -187,7 +187,10 @@ def serve(
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
     if fabric is not None and subnet is not None:
-        raise click.UsageError("--subnet is for the functions of one process, without --fabric")
+        raise click.UsageError(
+            "--subnet is not for --fabric: the switches are in one process. Guests of a lab share"
+            " a subnet: subnet of its [server]"
+        )
     if faults is not None:
         _check_begin(faults)
     tracing: Trace | None = None

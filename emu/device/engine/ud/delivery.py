@@ -139,7 +139,7 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
 def _subnet_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
     """SMPs have no keys; they have a lane of their own, which only QP0 sends on (IBTA 13.5.1)."""
     taken = sma.taken_at_qp0(mad) if origin.qpn == QP0 else None
-    return None if taken is None else own_smps.answer(hca, taken)
+    return None if taken is None else own_smps.answer(hca, taken, origin.lid)
 
 
 def _performance_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:

@@ -42,8 +42,10 @@ class IbCounts:
     """The base that performance management counters count from, by attribute and field."""
     link_downed: int = 0
     """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
-    ppcnt_base: int = 0
-    """The value of ``link_downed`` when the driver last cleared it."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Errors at the port, by the names of PortCounters (``link_errors``)."""
+    ppcnt_base: Counter[str] = field(default_factory=Counter)
+    """The values of ``failures`` when the driver last cleared them."""
 
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
@@ -108,6 +110,10 @@ class IbCounts:
             for way, casts in ways.items()
             for cast, traffic in zip(_CASTS, casts)
         } | {"local_loopback": _sum(self.looped)}
+
+    def failures(self) -> Counter[str]:
+        """A copy of the counts of errors and of failures of the link, by PortCounters' names."""
+        return Counter({**self.errors, "link_downed_counter": self.link_downed})
 
     def totals(self) -> tuple[Traffic, Traffic]:
         """All packets sent and received."""

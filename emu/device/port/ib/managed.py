@@ -15,7 +15,7 @@ from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import pkey_table, port_info
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import PortInfo
+    from layouts.wire.mads import PortInfo, Smp
 
 PKEYS_OF_A_BLOCK: Final = 32
 ARBITRATION_BLOCKS: Final = (1, 2, 3, 4)
@@ -74,6 +74,8 @@ class ManagedPort:
         """VLArbitrationTable, by block."""
         self.on_repress: Callable[[int], None] = lambda tid: None
         """Told of the manager's TrapRepress, with its transaction number."""
+        self.on_bad_mkey: Callable[[Smp, int], None] = lambda mad, slid: None
+        """Told of an SMP whose M_Key is wrong, and of its source LID."""
         self._lease_ends = 0
         """When the M_Key's protection ends, in ns; 0 while its lease period is not counting."""
 

@@ -14,6 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from emu.device.port.counts import Traffic
+from emu.device.port.ib.link_errors import (
+    INTEGRITY_ERRORS,
+    OVERRUN_ERRORS,
+    RECEIVE_ERRORS,
+    RECOVERIES,
+    SYMBOL_ERRORS,
+)
 from emu.device.port.ib.port import IbPort
 from layouts.prm import Prm
 from layouts.wire.mads import (
@@ -63,11 +70,17 @@ def _packets(direction: _Direction, casts: tuple[bool, ...]) -> _Value:
     return lambda port: sum(direction(port)[cast].packets for cast in casts)
 
 
+def _error(name: str) -> _Value:
+    return lambda port: port.errors[name]
+
+
 def _words(direction: _Direction) -> _Value:
     return lambda port: sum(traffic.octets for traffic in direction(port)) // _OCTETS_PER_WORD
 
 
+_ERRORS: Final = (SYMBOL_ERRORS, RECOVERIES, RECEIVE_ERRORS, INTEGRITY_ERRORS, OVERRUN_ERRORS)
 _VALUES: Final[dict[str, _Value]] = {
+    **{name: _error(name) for name in _ERRORS},
     "link_downed_counter": lambda port: port.link_downed,
     "port_xmit_data": _words(_sent),
     "port_rcv_data": _words(_received),
@@ -85,7 +98,12 @@ Counters = Mapping[PmaAttr, Mapping[str, int]]
 that a Set changes."""
 _COUNTERS: Final[Counters] = {
     PmaAttr.PORT_COUNTERS: {
+        SYMBOL_ERRORS: 1 << 0,
+        RECOVERIES: 1 << 1,
         "link_downed_counter": 1 << 2,
+        RECEIVE_ERRORS: 1 << 3,
+        INTEGRITY_ERRORS: 1 << 9,
+        OVERRUN_ERRORS: 1 << 10,
         "port_xmit_data": 1 << 12,
         "port_rcv_data": 1 << 13,
         "port_xmit_packets": 1 << 14,

@@ -244,6 +244,8 @@ PARAMETER_VALUES = {
     "fatal": st.booleans(), "severity": st.integers(0, 7), "stalled": st.booleans(),
     "up": st.booleans(), "event": st.just("PORT_CHANGE"), "sub_type": st.integers(0, 255),
     "vector": st.integers(0, 63), "starve": st.booleans(), "error": st.just("BAD_TLP"),
+    "node": st.text(min_size=1, max_size=9), "port": st.integers(1, 254),
+    "kind": st.just("symbols"),
 }  # fmt: skip
 
 

@@ -28,7 +28,6 @@ from layouts.wire.mads import (
     linear_forw_table,
     mcast_forw_table,
     node_info,
-    smp,
     switch_info,
 )
 
@@ -57,11 +56,14 @@ class Asked(NamedTuple):
     """ns."""
 
 
-def answer(asked: Asked, data: bytes) -> bytes | None:
-    """The response to a request; None when its M_Key is wrong."""
-    mad = smp.view(data)
-    if not asked.node.end(asked.entry).may(mad.mkey, asked.now, is_set=mad.method == Method.SET):
-        return None
+def may(asked: Asked, mad: Smp) -> bool:
+    """Whether the M_Key of a request, or of a TrapRepress, is right; see ``ManagedPort.may``."""
+    port = asked.node.end(asked.entry)
+    return port.may(mad.mkey, asked.now, is_set=mad.method != Method.GET)
+
+
+def answer(asked: Asked, data: bytes) -> bytes:
+    """The response to a request whose M_Key is right."""
     if asked.node.is_switch:
         return respond(_SWITCH, asked, data, _SETTABLE)
     return respond(_ADAPTER, asked, data, SETTABLE)

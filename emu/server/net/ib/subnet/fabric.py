@@ -15,6 +15,7 @@ from emu.device.engine.ud.delivery import QP0, QP1
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.device.port.ib import partitions, sma
 from emu.device.port.ib.datagram import answer_to
+from emu.device.port.ib.link_errors import LinkError, outcome
 from emu.device.port.ib.port import DEFAULT_PKEY, LINK_LOCAL_PREFIX
 from emu.device.ports import Clock
 from emu.server.net.ib.local import PacketWatcher
@@ -33,6 +34,7 @@ from layouts.wire.mads import MAD_BYTES, LocalChange
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.wire.mads import Smp
 
 log = logging.getLogger(__name__)
 _PORT: Final = 1
@@ -53,7 +55,7 @@ class SubnetFabric:
         self.watcher: PacketWatcher | None = None
         self._agents = CounterAgents(self.routes)
         self._traps = Traps(clock, self._smp_leaves)
-        self._walk = Walk(clock, self.cables, self._smp_arrives, self._traps.repressed)
+        self._walk = Walk(clock, self.cables, self._smp_arrives, self._traps)
         self.plugs = {guid: Plug(self, guid, number) for guid, number in places.items()}
         self._by_node = {plug.number: plug for plug in self.plugs.values()}
         self.cables.on_link = self._link_changed
@@ -79,6 +81,23 @@ class SubnetFabric:
     def trap_repressed(self, plug: Plug, tid: int) -> None:
         """The manager has got a function's trap."""
         self._traps.repressed(plug.number, tid)
+
+    def bad_mkey(self, plug: Plug, mad: Smp, slid: int) -> None:
+        """A function has got an SMP with a wrong M_Key."""
+        self._traps.bad_mkey(self.cables.nodes[plug.number], _PORT, mad, slid)
+
+    def fail_link(self, place: Place, error: LinkError, count: int) -> None:
+        """A port has errors: it counts them, and tells the manager when they are too many."""
+        node, port = self.cables.nodes[place[0]], place[1]
+        plug = self._by_node.get(node.number)
+        result = outcome(error, count, node.end(port).info)
+        for name, number in result.counters.items():
+            if plug is None:
+                self.routes.count(node.number, port, name, number)
+            else:
+                plug.count_error(name, number)
+        if result.trap is not None:
+            self._traps.link_failed(node, port, result.trap)
 
     def _smp_leaves(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
         node = self.cables.nodes[place[0]]

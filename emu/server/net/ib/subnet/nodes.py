@@ -91,6 +91,10 @@ class SimNode:
         return bool(info.lid) and info.lid >> info.lmc == lid >> info.lmc
 
 
+class NoPlaceError(Exception):
+    """A subnet has no such node, or the node no cable at such a port; the text says which."""
+
+
 class Cables:
     """Nodes, and which of their links are there."""
 
@@ -104,6 +108,15 @@ class Cables:
         """Whether a function has its port enabled."""
         self.plug: Callable[[int, bool], None] = lambda guid, has_link: None
         """Gives a function its link, or takes it."""
+
+    def place(self, name: str, port: int) -> Place:
+        """A port with a cable, of the node with this name. Raises NoPlaceError."""
+        node = next((one for one in self.nodes if one.line.name == name), None)
+        if node is None:
+            raise NoPlaceError(f"no node {name!r}")
+        if not 1 <= port <= node.num_ports or node.peers[port] is None:
+            raise NoPlaceError(f"no cable at port {port} of {name!r}")
+        return node.number, port
 
     def peer(self, node: int, port: int) -> Place | None:
         """The other end of a port's link; None while there is none."""
@@ -174,13 +187,16 @@ class Cables:
         if far is not None and self._state(*far) != PortState.DOWN:
             self._follow(self.nodes[far[0]], far[1], has_link=False)
 
-    def cut(self, number: int, port: int, *, is_cut: bool) -> None:
-        """Cut a port's cable, or mend it."""
+    def cut(self, number: int, port: int, *, is_cut: bool) -> bool:
+        """Cut a port's cable, or mend it; False when it is so already."""
+        if (port in self.nodes[number].cut) is is_cut:
+            return False
         far = self.nodes[number].peers[port]
         for one in ((number, port), far) if far is not None else ((number, port),):
             cut = self.nodes[one[0]].cut
             (cut.add if is_cut else cut.discard)(one[1])
         self.retrain(number, port)
+        return True
 
 
 @cache

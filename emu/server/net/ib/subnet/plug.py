@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine import lifecycle
 from emu.device.engine.ud.delivery import QP0, arrive
+from emu.device.faults.event import NoEffectError
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib import managed_sma
+from emu.device.port.ib.link_errors import LinkError
 from emu.device.ports import CarryTrain
 from emu.server.net.ib.local import destination, source_of, take
 from emu.server.net.ib.packet_queue import PacketQueue
 from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
+from emu.server.net.ib.subnet.nodes import NoPlaceError, Place
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import LocalChange
 
@@ -62,6 +65,7 @@ class Plug:
         managed_sma.begin(port)
         assert port.managed is not None
         port.managed.on_repress = partial(self._fabric.trap_repressed, self)
+        port.managed.on_bad_mkey = partial(self._fabric.bad_mkey, self)
         self._described = (port.cap_mask1, port.node_description)
         node.ports[:] = [port.managed] * len(node.ports)
         far = node.peers[_PORT]
@@ -95,6 +99,30 @@ class Plug:
             cables.cut(self.number, _PORT, is_cut=not has_cable)
         else:
             cables.settle(self.number, _PORT)
+
+    # -- faults of the subnet (``emu.device.faults.points.subnet``)
+
+    def cut_cable(self, node: str, port: int, *, is_cut: bool) -> bool:
+        """Cut or mend a cable; False when it is so already. Raises NoEffectError without one."""
+        return self._fabric.cables.cut(*self._place(node, port), is_cut=is_cut)
+
+    def fail_link(self, node: str, port: int, error: LinkError, count: int) -> None:
+        """A port has errors. Raises NoEffectError when it has no link."""
+        place = self._place(node, port)
+        if self._fabric.cables.peer(*place) is None:
+            raise NoEffectError(f"no link at port {port} of {node!r}")
+        self._fabric.fail_link(place, error, count)
+
+    def _place(self, node: str, port: int) -> Place:
+        try:
+            return self._fabric.cables.place(node, port)
+        except NoPlaceError as error:
+            raise NoEffectError(str(error)) from None
+
+    def count_error(self, name: str, number: int) -> None:
+        """The function's port counts errors."""
+        if self._hca is not None:
+            self._hca.ib.errors[name] += number
 
     def _tell_changes(self, port: IbPort) -> None:
         """The manager reads what is in no event, and is told by traps."""

@@ -19,7 +19,8 @@ _BY_BIT: Final[Mapping[PmaAttr, tuple[str, ...]]] = {
         "symbol_error_counter", "link_error_recovery_counter", "link_downed_counter",
         "port_rcv_errors", "port_rcv_remphys_errors", "port_rcv_switch_relay_errors",
         "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
-        "", "link_overrun_errors", "vl15_dropped", "port_xmit_data", "port_rcv_data",
+        "local_link_integrity_errors", "excessive_buffer_overrun_errors", "vl15_dropped",
+        "port_xmit_data", "port_rcv_data",
         "port_xmit_packets", "port_rcv_packets",
     ),
     PmaAttr.PORT_COUNTERS_EXT: (
@@ -29,8 +30,7 @@ _BY_BIT: Final[Mapping[PmaAttr, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 _COUNTERS: Final[pma.Counters] = {
-    attr: {name: 1 << bit for bit, name in enumerate(names) if name}
-    for attr, names in _BY_BIT.items()
+    attr: {name: 1 << bit for bit, name in enumerate(names)} for attr, names in _BY_BIT.items()
 }
 _NONE: Final[Counter[str]] = Counter()
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.port.ib import sma
 from emu.device.ports import Clock
-from emu.server.net.ib.subnet.agent import Asked, answer
+from emu.server.net.ib.subnet.agent import Asked, answer, may
 from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place, SimNode
+from emu.server.net.ib.subnet.traps import Traps
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, Method, smp
 
@@ -46,17 +47,16 @@ class Walk:
         clock: Clock,
         cables: Cables,
         deliver: Callable[[int, bytes, int, int], None],
-        repressed: Callable[[int, int], None],
+        traps: Traps,
     ) -> None:
         """``deliver`` hands an SMP to a function: its number, bytes, source and destination LID.
 
-        ``repressed`` hears of which node, by its number, the manager has got the trap with which
-        transaction number.
+        ``traps`` hear of the manager's TrapRepress and of wrong M_Keys.
         """
         self._clock = clock
         self._cables = cables
         self._deliver = deliver
-        self._repressed = repressed
+        self._traps = traps
 
     def leave(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
         """An SMP leaves a node by a port; port 0 is a switch itself."""
@@ -138,16 +138,17 @@ class Walk:
     def _answer(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
         """The SMP is for the node: answer it, and send that back."""
         mad = smp_.mad
-        if mad.method == Method.TRAP_REPRESS:
-            self._repressed(node.number, mad.tid)
+        if mad.method not in (Method.GET, Method.SET, Method.TRAP_REPRESS):
             return None
-        if mad.method not in (Method.GET, Method.SET):
-            return None
-        data = answer(Asked(self._cables, node, entry, self._clock.now_ns()), bytes(mad))
-        if data is None:
+        asked = Asked(self._cables, node, entry, self._clock.now_ns())
+        if not may(asked, mad):
             log.debug("SMP to %s with a wrong M_Key: not answered", node.line.name)
+            self._traps.bad_mkey(node, entry, mad, smp_.slid)
             return None
-        back = smp_.mad = smp.view(bytearray(data))
+        if mad.method == Method.TRAP_REPRESS:
+            self._traps.repressed(node.number, mad.tid)
+            return None
+        back = smp_.mad = smp.view(bytearray(answer(asked, bytes(mad))))
         if back.mgmt_class == sma.DIRECTED:
             back.status |= DIRECTION
             if back.hop_cnt:

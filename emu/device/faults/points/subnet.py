@@ -1,0 +1,71 @@
+"""Effects on the simulated subnet that a function is plugged into (--subnet)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Protocol, runtime_checkable
+
+from pydantic import Field, StrictStr
+
+from emu.device.faults.declare import Parameter, Problem, effect
+from emu.device.faults.effects import Effects, Ending, Lasting
+from emu.device.faults.event import NoEffectError
+from emu.device.faults.parameters import COUNT, MS
+from emu.device.faults.rule import Rule
+from emu.device.port.ib.link_errors import LinkError
+
+_MOST_NAME = 256
+_MOST_PORT = 254
+
+_NODE = Parameter("node", Annotated[StrictStr, Field(min_length=1, max_length=_MOST_NAME)])
+_PORT = Parameter("port", Annotated[int, Field(strict=True, ge=1, le=_MOST_PORT)])
+_KINDS = tuple(error.value for error in LinkError)
+
+
+def _check_kind(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
+    if value not in _KINDS:
+        yield "kind", f"no errors {value!r} of a link; there are {', '.join(_KINDS)}"
+
+
+_KIND = Parameter("kind", StrictStr, _check_kind)
+
+
+@runtime_checkable
+class SubnetWire(Protocol):
+    """A function's wire that leads into a simulated subnet."""
+
+    def cut_cable(self, node: str, port: int, *, is_cut: bool) -> bool:
+        """Cut or mend a cable; False when it is so already. Raises NoEffectError without one."""
+
+    def fail_link(self, node: str, port: int, error: LinkError, count: int) -> None:
+        """A port has errors. Raises NoEffectError when it has no link."""
+
+
+def _wire(effects: Effects) -> SubnetWire:
+    wire = effects.faults.function.wire
+    if not isinstance(wire, SubnetWire):
+        raise NoEffectError("the function is not plugged into a simulated subnet (--subnet)")
+    return wire
+
+
+@effect(
+    "the cable at this port of this node of a simulated subnet is cut, for ms or for good",
+    needs=[_NODE, _PORT], takes=[MS],
+)  # fmt: skip
+def cable(effects: Effects, rule: Rule) -> Ending:
+    """Cut a cable."""
+    wire, node, port = _wire(effects), rule["node"], rule["port"]
+    if not wire.cut_cable(node, port, is_cut=True):
+        raise NoEffectError(f"the cable at port {port} of {node!r} is cut already")
+    return Lasting(lambda: wire.cut_cable(node, port, is_cut=False))
+
+
+@effect(
+    "the port of a node of a simulated subnet has count errors (1): symbols, overrun or watchdog;"
+    " too many, by its PortInfo, are told to the subnet's manager",
+    needs=[_NODE, _PORT, _KIND], takes=[COUNT],
+)  # fmt: skip
+def port_errors(effects: Effects, rule: Rule) -> None:
+    """Make errors at a port."""
+    count = max(rule["count"] or 1, 1)
+    _wire(effects).fail_link(rule["node"], rule["port"], LinkError(rule["kind"]), count)

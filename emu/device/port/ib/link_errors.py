@@ -1,0 +1,57 @@
+"""Errors of a link: what a port counts, and which of them its subnet's manager hears of.
+
+Source: IBTA volume 1, 7.12.2 (thresholds), 14.2.5.6 (LocalPhyErrors, OverrunErrors), 16.1.3.5
+(counters), 14.2.5.1 (traps 129 to 131). Links here make none by themselves; faults do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from layouts.wire.mads import SmaTrap
+
+if TYPE_CHECKING:
+    from layouts.wire.mads import PortInfo
+
+SYMBOL_ERRORS: Final = "symbol_error_counter"
+RECEIVE_ERRORS: Final = "port_rcv_errors"
+RECOVERIES: Final = "link_error_recovery_counter"
+INTEGRITY_ERRORS: Final = "local_link_integrity_errors"
+OVERRUN_ERRORS: Final = "excessive_buffer_overrun_errors"
+
+
+class LinkError(Enum):
+    """What goes wrong at a port."""
+
+    SYMBOLS = "symbols"
+    """Packets arrive with symbol errors, and are dropped."""
+    OVERRUN = "overrun"
+    """Packets find no buffer, each in a period of flow control of its own."""
+    WATCHDOG = "watchdog"
+    """The peer's flow control packets do not come in time: the link recovers."""
+
+
+class Outcome(NamedTuple):
+    """What follows from errors at a port."""
+
+    counters: Mapping[str, int]
+    """What is added to counters of PortCounters."""
+    trap: SmaTrap | None
+    """What the manager hears."""
+
+
+def outcome(error: LinkError, count: int, info: PortInfo) -> Outcome:
+    """What ``count`` errors, one soon after the other, do at a port with this PortInfo."""
+    if error is LinkError.WATCHDOG:
+        return Outcome({RECOVERIES: count}, SmaTrap.FLOW_CONTROL_WATCHDOG)
+    if error is LinkError.SYMBOLS:
+        counters, excess = {SYMBOL_ERRORS: count, RECEIVE_ERRORS: count}, INTEGRITY_ERRORS
+        most, trap = info.local_phy_errors, SmaTrap.LINK_INTEGRITY
+    else:
+        counters, excess = {RECEIVE_ERRORS: count}, OVERRUN_ERRORS
+        most, trap = info.overrun_errors, SmaTrap.BUFFER_OVERRUN
+    if count <= most:
+        return Outcome(counters, None)
+    return Outcome(counters | {excess: 1}, trap)
