@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,13 @@ from emu.instruments.coverage.data import CoveredFunction
 _DEFINITION = re.compile(rb"^(?=[A-Za-z_])[^;{}()=#\n]*?\b(\w+)\((?:[^;{}]*)\)[^;{}()=]*\n\{", re.M)
 _SUFFIX = re.compile(r"\..*")
 """What the compiler appends to copies of a function: ``.isra.0``, ``.constprop.0``, ``.cold``."""
+
+_EVENT = re.compile(rb"^(?:TRACE_EVENT|DEFINE_EVENT)\(\s*(?:\w+\s*,\s*)?(\w+)\s*,\s*TP_PROTO", re.M)
+"""A trace event, of a class or not; a header has it."""
+_EVENTS_FUNCTION = re.compile(r"__(?:traceiter|probestub)_(\w+)")
+_MAKES_EVENTS = b"#define CREATE_TRACE_POINTS"
+"""Behind it a file includes the headers whose events' functions it is to have."""
+_INCLUDE = re.compile(rb'^#include "(?:[^"\n]*/)?([^"/\n]+)"', re.M)
 
 _MOST_FILE_BYTES = 4 << 20
 
@@ -50,6 +57,7 @@ class Tree:
             raise UserError(f"{root} is no kernel source tree: it has no drivers/")
         self.root = root
         self._known: dict[str, Mapping[str, list[SourcePlace]]] = {}
+        self._events: dict[str, Mapping[str, str]] = {}
 
     def places(
         self, directory: str, functions: Iterable[CoveredFunction]
@@ -58,14 +66,20 @@ class Tree:
 
         A file's functions are side by side in the module. So of several functions of one name,
         each is in the same file as what stands before it, and so is one that a macro has made.
+        Those of a trace event are in the file that makes it, of which they are the first.
         """
         if directory not in self._known:
             self._known[directory] = self._scan(directory)
-        known = self._known[directory]
+            self._events[directory] = self._scan_events(directory)
+        known, events = self._known[directory], self._events[directory]
         places: dict[CoveredFunction, SourcePlace] = {}
         file = ""
         for function in sorted(functions, key=lambda one: (one.offset is None, one.offset or 0)):
-            candidates = known.get(_SUFFIX.sub("", function.name), [])
+            name = _SUFFIX.sub("", function.name)
+            candidates = known.get(name, [])
+            event = _EVENTS_FUNCTION.fullmatch(name)
+            if event and event[1] in events:
+                file = events[event[1]]
             same = [one for one in candidates if one.file == file]
             place = (same or candidates or [SourcePlace(file, 0)])[0]
             places[function] = place
@@ -75,12 +89,32 @@ class Tree:
 
     def _scan(self, directory: str) -> Mapping[str, list[SourcePlace]]:
         definitions: dict[str, list[SourcePlace]] = defaultdict(list)
-        for path in sorted((self.root / directory).rglob("*.[ch]")):
-            if not path.is_file() or path.stat().st_size > _MOST_FILE_BYTES:
-                continue
-            text = path.read_bytes()
-            name = path.relative_to(self.root).as_posix()
+        for name, text in self._files(directory):
             for match in _DEFINITION.finditer(text):
                 line = text.count(b"\n", 0, match.start(1)) + 1
                 definitions[match[1].decode()].append(SourcePlace(name, line))
         return definitions
+
+    def _scan_events(self, directory: str) -> dict[str, str]:
+        """By a trace event's name the file that makes its functions."""
+        headers: dict[str, list[str]] = {}
+        makers: dict[str, str] = {}
+        for name, text in self._files(directory):
+            found = [match[1].decode() for match in _EVENT.finditer(text)]
+            if found:
+                headers[name.rpartition("/")[2]] = found
+            _, makes, behind = text.partition(_MAKES_EVENTS)
+            if makes:
+                makers |= {match[1].decode(): name for match in _INCLUDE.finditer(behind)}
+        return {
+            event: makers[header]
+            for header, events in headers.items()
+            if header in makers
+            for event in events
+        }
+
+    def _files(self, directory: str) -> Iterator[tuple[str, bytes]]:
+        """The sources below a directory: their names, relative to the tree, and texts."""
+        for path in sorted((self.root / directory).rglob("*.[ch]")):
+            if path.is_file() and path.stat().st_size <= _MOST_FILE_BYTES:
+                yield path.relative_to(self.root).as_posix(), path.read_bytes()

@@ -115,6 +115,28 @@ def test_definitions_are_found_by_directory(tree):
     ]  # fmt: skip
 
 
+def test_a_trace_events_functions_are_of_the_file_that_makes_them(tree):
+    """Before the first function of that file, whatever file stands before them."""
+    (tree / CORE / "lib" / "diag").mkdir()
+    (tree / CORE / "lib" / "diag" / "trace.h").write_text(
+        "DECLARE_EVENT_CLASS(class,\n\tTP_PROTO(int x),\n);\n"
+        "DEFINE_EVENT(class,\n\t     eq_event,\n\t     TP_PROTO(int x));\n"
+        "TRACE_EVENT(own_event,\n\tTP_PROTO(int x),\n);\n"
+    )
+    (tree / CORE / "lib" / "traced.c").write_text(
+        '#define CREATE_TRACE_POINTS\n#include "other.h"\n#include "diag/trace.h"\n'
+        "int traced(void)\n{\n}\n"
+    )
+    names = ("probe_one", "__traceiter_eq_event", "__probestub_own_event", "macro", "traced")
+    functions = [
+        CoveredFunction(name=name, offset=16 * at, calls=1) for at, name in enumerate(names)
+    ]
+    found = Tree(tree).places(CORE, functions)
+    assert [str(found[one]).removeprefix(f"{CORE}/") for one in functions] == [
+        "main.c:3", *["lib/traced.c"] * 3, "lib/traced.c:4"
+    ]  # fmt: skip
+
+
 def test_table_by_directory_has_a_total(tree):
     found = coverage("6.12", [("probe_one", 0, 1), ("create_eq", 16, 0), ("create_cq", 32, 4)])
     table = [
