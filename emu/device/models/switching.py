@@ -104,8 +104,10 @@ ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
             "execute_aso": 1,
             "ft_field_support": _FDB_FIELDS, "ft_field_bitmask_support": _FDB_FIELDS,
         },
-        "flow_table_properties_esw_acl_ingress": _SWITCHING,
-        "flow_table_properties_esw_acl_egress": _SWITCHING,
+        # A virtual function's VLAN (VST): its tag comes in the one and goes in the other
+        # (core/eswitch.h: esw_vst_mode_is_steering).
+        "flow_table_properties_esw_acl_ingress": {**_SWITCHING, "push_vlan": 1},
+        "flow_table_properties_esw_acl_egress": {**_SWITCHING, "pop_vlan": 1},
     }
 )  # fmt: skip
 """Group ESWITCH_FLOW_TABLE: the FDB, and the access control lists (ACL) on both sides of it."""

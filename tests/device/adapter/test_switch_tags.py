@@ -112,5 +112,5 @@ def test_refused(switch):
     acl = Flows(driver, FlowTableType.ESW_EGRESS_ACL, 0)
     table = acl.table(0)
     group = acl.group(table, 0, 3)
-    found = status(FlowTableType.ESW_EGRESS_ACL, table, also=POP)
-    assert found == Status.BAD_PARAM_ERR, "only in the FDB"
+    found = status(FlowTableType.ESW_EGRESS_ACL, table, also=PUSH, beside=BESIDE)
+    assert found == Status.BAD_PARAM_ERR, "it pops only"
