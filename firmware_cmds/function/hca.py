@@ -170,12 +170,14 @@ def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -
     of_others=True,
 )
 def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None:
-    """Let the driver choose capabilities below their maximum, before INIT_HCA only."""
+    """Let the driver choose capabilities below their maximum, before INIT_HCA only.
+
+    What an adapter's manager chooses for another function is that one's maximum.
+    """
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
-    hca.caps.set(cmd.op_mod >> 1, cmd.capability)
-    if cmd.other_function:
-        hca.caps.opt_out(cmd.op_mod >> 1)
+    choose = hca.caps.grant if cmd.other_function else hca.caps.set
+    choose(cmd.op_mod >> 1, cmd.capability)
 
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)

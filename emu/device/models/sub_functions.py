@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from emu.device.models.adapters import LINKS
-from emu.device.models.model import Model
+from emu.device.models.model import Capabilities, Model
 from emu.device.models.switching import with_switch
 
 MOST_SUB_FUNCTIONS = 256
@@ -39,7 +39,15 @@ def with_sub_functions(model: Model, most: int) -> Model:
         "vhca_state": 1,
         **{f"event_on_vhca_state_{state}": 1 for state in _EVENTS},
     }
-    return replace(model, general=MappingProxyType(general))
+    return replace(
+        model, general=MappingProxyType(general), general_2=_with_event_queues(model, {})
+    )
+
+
+def _with_event_queues(model: Model, values: Capabilities) -> Capabilities:
+    """The number of event queues where a manager sets those of its sub-functions (max_io_eqs)."""
+    most = {"max_num_eqs_24b": model.general["max_num_eqs"]}
+    return MappingProxyType({**model.general_2, **most, **values})
 
 
 def sub_function_of(model: Model) -> Model:
@@ -53,6 +61,7 @@ def sub_function_of(model: Model) -> Model:
         name=f"{model.name}-sf",
         title=f"{model.title} SF",
         general=MappingProxyType({**vf.general, "device_memory": 0}),
+        general_2=_with_event_queues(vf, {"sf_eq_usage": 1}),
         device_memory=MappingProxyType({}),
         bar0_size=1 << LOG_BYTES,
     )

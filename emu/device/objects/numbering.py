@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from layouts.function.caps import CmdHcaCap
+    from layouts.function.caps import CmdHcaCap, CmdHcaCap2
     from layouts.function.crypto import CryptoCap
     from layouts.function.esw_caps import ESwitchCap, FlowTableEswitchCap
     from layouts.function.eth_caps import FlowTableNicCap, QosCap
@@ -22,6 +22,8 @@ class Capabilities(Protocol):
 
     @property
     def general(self) -> CmdHcaCap: ...
+    @property
+    def general_2(self) -> CmdHcaCap2: ...
     @property
     def flow_table(self) -> FlowTableNicCap: ...
     @property

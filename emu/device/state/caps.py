@@ -1,8 +1,9 @@
 """The device's capability pages: what it supports at most, and what the driver has chosen.
 
-The maximum (MAX) comes from the model and never changes. The current values (CUR) start equal to
-it, and SET_HCA_CAP may lower a field but never raise it above MAX. Every limit that the device
-enforces is read from CUR, so a driver always gets exactly what it is told.
+The maximum (MAX) comes from the model; of a sub-function the adapter's manager chooses it. The
+current values (CUR) start equal to it, and SET_HCA_CAP may lower a field but never raise it above
+MAX. Every limit that the device enforces is read from CUR, so a driver always gets exactly what it
+is told.
 """
 
 from __future__ import annotations
@@ -117,6 +118,8 @@ class Caps:
             for group, prm in GROUPS.items()
             for mode in CapMode
         }
+        self._offered: dict[CapType, bytes] = {}
+        """The model's maximum, of groups that the manager has set."""
         current = {group: self._pages[group, CapMode.CUR] for group in GROUPS}
         self.general = layout.cmd_hca_cap.view(current[CapType.GENERAL])
         self.atomic = layout.atomic_caps.view(current[CapType.ATOMIC])
@@ -139,14 +142,11 @@ class Caps:
         for mode in CapMode:
             self._view(CapType.GENERAL, mode).vhca_id = vhca_id
         for group in _OFF_AT_RESET:
-            self.opt_out(group)
+            self._opt_out(group)
 
-    def opt_out(self, group: int) -> None:
-        """Turn off what a driver must ask for itself: its manager sets the maximum of all others
-        (core/eswitch_offloads.c: mlx5_devlink_port_fn_roce_set)."""
-        if group in _OFF_AT_RESET:
-            known = CapType(group)
-            self._view(known, CapMode.CUR).assign(_OFF_AT_RESET[known])
+    def _opt_out(self, group: CapType) -> None:
+        """Turn off what a driver must ask for itself."""
+        self._view(group, CapMode.CUR).assign(_OFF_AT_RESET[group])
 
     @staticmethod
     def _page(prm: Prm, values: Mapping[str, Any]) -> bytearray:
@@ -202,6 +202,23 @@ class Caps:
                 setattr(current, name, getattr(chosen, name))
         else:
             self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
+
+    def grant(self, group: int, page: bytes) -> None:
+        """Set what another function may have at most, as its manager chooses.
+
+        The manager reads MAX, changes a field and sends the page back, again and again
+        (core/eswitch_offloads.c: mlx5_devlink_port_fn_max_io_eqs_set, ..._get). Raises
+        BAD_PARAM_ERR for an unknown group, and for a field above the model's maximum.
+        """
+        known = self._known(group)
+        size, maximum = GROUPS[known].size, self._pages[known, CapMode.MAX]
+        offered = self._offered.get(known, bytes(maximum))
+        _check_below(GROUPS[known].view(page), GROUPS[known].view(offered))
+        self._offered[known] = offered
+        for mode in CapMode:
+            self._pages[known, mode][:size] = page[:size]
+        if known in _OFF_AT_RESET:
+            self._opt_out(known)
 
     def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
         """Lower general fields, given by dotted names, in both MAX and CUR.

@@ -14,8 +14,9 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import EventType, Op, Status
+from layouts.enums import CapType, EventType, Op, Status
 from layouts.eth_enums import FlowTableType, VhcaState
+from layouts.function.caps import cmd_hca_cap_2
 
 
 @pytest.fixture
@@ -193,6 +194,35 @@ def test_the_manager_chooses_its_capabilities(manager):
     manager.driver.must(Op.SET_HCA_CAP, op_mod=0, capability=bytes(page), **other)
     manager.driver.must(Op.ENABLE_HCA, function_id=NUMBER)
     assert not manager.driver_of().caps.roce
+
+
+def event_queues(manager, number=None):
+    """How many event queues it may have; set first if there is a number."""
+    other = {"other_function": 1, "function_id": NUMBER}
+    query = {"op_mod": CapType.GENERAL_2 << 1, **other}
+    page = bytearray(manager.driver.must(Op.QUERY_HCA_CAP, **query).capability)
+    caps = cmd_hca_cap_2.view(page)
+    if number is not None:
+        caps.max_num_eqs_24b, caps.sf_eq_usage = number, 1
+        return manager.driver.command(Op.SET_HCA_CAP, capability=bytes(page), **query).status
+    return caps.max_num_eqs_24b, caps.sf_eq_usage
+
+
+def test_the_manager_chooses_its_event_queues(manager):
+    """As `devlink port function set max_io_eqs`, which reads and sets the maximum."""
+    manager.driver.must(Op.ALLOC_SF, function_id=NUMBER)
+    most, used = event_queues(manager)
+    assert (most, used) == (32, 1)
+    assert event_queues(manager, most + 1) == Status.BAD_PARAM_ERR
+    for number in (4, most, 12):
+        assert event_queues(manager, number) == Status.OK
+        assert event_queues(manager) == (number, 1)
+    manager.driver.must(Op.ENABLE_HCA, function_id=NUMBER)
+    driver = manager.driver_of()
+    made = [driver.create_eq(log_size=2) for _ in range(12)]
+    assert len(set(made)) == 12
+    with pytest.raises(AssertionError, match="NO_RES_ERR"):
+        driver.create_eq(log_size=2)
 
 
 def test_frames_between_it_and_the_cable(manager):

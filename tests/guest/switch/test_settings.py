@@ -10,6 +10,7 @@ from helpers.guest.sub_functions import (
     DEV,
     activate,
     add,
+    bridged,
     clear,
     cross,
     in_hardware,
@@ -20,6 +21,15 @@ from helpers.guest.sub_functions import (
 )
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow]
+
+TOLD = {
+    *("mlx5_sf_add", "mlx5_sf_hwc_alloc", "mlx5_sf_activate", "mlx5_sf_vhca_event"),
+    *("mlx5_sf_dev_add", "mlx5_sf_dev_del", "mlx5_sf_deactivate", "mlx5_sf_free"),
+    *("mlx5e_configure_flower", "mlx5e_delete_flower", "mlx5_fs_add_ft", "mlx5_fs_set_fte"),
+    *("mlx5_esw_bridge_vport_init", "mlx5_esw_bridge_fdb_entry_init"),
+    *("mlx5_esw_bridge_vport_cleanup", "mlx5_esw_vport_qos_create"),
+}
+"""Trace events of 6.12 and 7.2 (core/sf/diag, sf/dev/diag, esw/diag, diag)."""
 
 
 def refused(guest, command, why):
@@ -40,7 +50,9 @@ def test_of_a_port(guest):
     assert ports(guest)[port]["function"]["roce"] == "enable"
     run(guest, f"devlink port function set {port} roce disable")
     assert ports(guest)[port]["function"]["roce"] == "disable"
-    refused(guest, f"devlink port function set {port} max_io_eqs 4", "doesn't support")
+    run(guest, f"devlink port function set {port} max_io_eqs 4")
+    assert ports(guest)[port]["function"]["max_io_eqs"] == 4
+    refused(guest, f"devlink port function set {port} max_io_eqs 65535", "out of range")
     refused(guest, f"devlink port function set {port} migratable enable", "doesn't support")
     device = activate(guest, port, "02:00:00:00:88:05")
     said = run(guest, f"devlink health diagnose {port} reporter vnic")
@@ -120,6 +132,33 @@ def test_ports_told_apart_without_metadata(guest):
         clear(guest, one.representor, two.representor)
     set_mode(guest, "legacy")
     run(guest, f"{param} true")
+
+
+@pytest.fixture
+def events(guest):
+    """All of the driver's trace events; the directory of tracefs."""
+    where = "/sys/kernel/tracing"
+    run(guest, f"mountpoint -q {where} || mount -t tracefs none {where}")
+    if guest.run(f"test -d {where}/events/mlx5").status:
+        pytest.skip("the kernel has no CONFIG_FTRACE")
+    run(guest, f"echo > {where}/trace; echo 1 > {where}/events/mlx5/enable")
+    yield where
+    run(guest, f"echo 0 > {where}/events/mlx5/enable")
+
+
+def test_trace_events_tell_what_the_driver_does(guest, events):
+    with sub_functions(guest) as pair:
+        one, two = pair
+        cross(guest, pair)
+        one.reaches(two.address)
+        clear(guest, one.representor, two.representor)
+        bridged(guest, one.representor, two.representor)
+        one.reaches(two.address)
+        run(guest, "ip link del br0")
+        run(guest, f"devlink port function rate set {one.port} tx_max 80mbit")
+        run(guest, f"devlink port function rate set {one.port} tx_max 0")
+    said = set(re.findall(r": (mlx5\w+): ", run(guest, f"cat {events}/trace")))
+    assert said >= TOLD, TOLD - said
 
 
 def test_what_virtual_functions_would_have(guest):

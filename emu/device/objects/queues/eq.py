@@ -20,7 +20,9 @@ class Eq(Object):
         "overruns", "pi", "uar_page", "vector",
     )  # fmt: skip
     kind = "eq"
-    numbering = Numbering(lambda made: made.caps.general.max_num_eqs + 1)
+    numbering = Numbering(
+        lambda made: (made.caps.general_2.max_num_eqs_24b or made.caps.general.max_num_eqs) + 1
+    )
     BASE_BYTES = 1024
 
     def __init__(self, ctx: Eqc, events: int, buffer: PageList) -> None:
