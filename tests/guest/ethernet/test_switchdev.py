@@ -108,10 +108,10 @@ def test_either_owns_the_tables(guest):
     """As on a real adapter, the driver does by default; firmware does when it is told so."""
     assert mode(guest) == "legacy"
     assert owner(guest) == "smfs"
+    param = f"devlink dev param set {DEV} name flow_steering_mode cmode runtime value"
+    assert guest.run(f"{param} hmfs").status, "not built, and unknown before 7.2"
     for name in ("dmfs", "smfs"):
-        run(
-            guest, f"devlink dev param set {DEV} name flow_steering_mode value {name} cmode runtime"
-        )
+        run(guest, f"{param} {name}")
         set_mode(guest, "switchdev")
         assert owner(guest) == name
         assert bool(objects(guest).get("software icm")) is (name == "smfs")
