@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
 TOLD = {
     *("mlx5_sf_add", "mlx5_sf_hwc_alloc", "mlx5_sf_activate", "mlx5_sf_vhca_event"),
-    *("mlx5_sf_dev_add", "mlx5_sf_dev_del", "mlx5_sf_deactivate", "mlx5_sf_free"),
+    *("mlx5_sf_dev_add", "mlx5_sf_dev_del"),
     *("mlx5e_configure_flower", "mlx5e_delete_flower", "mlx5_fs_add_ft", "mlx5_fs_set_fte"),
     *("mlx5_esw_bridge_vport_init", "mlx5_esw_bridge_fdb_entry_init"),
     *("mlx5_esw_bridge_vport_cleanup", "mlx5_esw_vport_qos_create"),

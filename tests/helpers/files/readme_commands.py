@@ -66,6 +66,8 @@ ENDS = {
         " switch does by itself": (0, "offloaded:yes"),
         "mlx5emu lab exec h1 -- devlink port function rate add pci/0000:01:00.0/slow tx_max 10mbit":
             (0, ""),
+        "mlx5emu lab exec h1 -- devlink port function rate set pci/0000:01:00.0/32768 parent slow"
+        "   # the first sub-function": (0, ""),
         "mlx5emu lab down": (0, ""),
     },
 }  # fmt: skip
