@@ -28,7 +28,7 @@ _AROUND = 5
 """Lines of the source before and after the one that is to be changed."""
 _MOST_SOURCE = 4 << 20
 _LOG_LINES = 30
-_FACTS = "findings.toml"
+FACTS = "findings.toml"
 _MOST_FACTS = 1 << 20
 _PLACE = re.compile(r"`(drivers/[\w./-]+\.[ch])`, (\w+), line (\d+) in ([\d.]+)")
 _RDMA = "drivers/infiniband/"
@@ -66,9 +66,9 @@ class Place:
 
 def of_library(plan_file: Path) -> Report:
     """What is known of a plan of examples/findings. Raises UserError."""
-    facts_file = plan_file.with_name(_FACTS)
+    facts_file = plan_file.with_name(FACTS)
     if not facts_file.is_file():
-        raise UserError(f"{plan_file}: neither in a corpus nor beside a {_FACTS}")
+        raise UserError(f"{plan_file}: neither in a corpus nor beside a {FACTS}")
     try:
         fact = tomllib.loads(read_infile(facts_file, _MOST_FACTS).decode())[plan_file.stem]
         title, where, kernels = (

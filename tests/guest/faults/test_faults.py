@@ -9,12 +9,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from helpers.guest.fault_plans import traffic_flows, with_traffic
+from helpers.guest.fault_plans import traffic_flows
 from helpers.guest.kernel_log import KernelLog
 
 from emu.device.faults import record
 from emu.device.faults.text import load
 from emu.host.own_code import module_command
+from emu.instruments.fuzz.traffic import with_traffic
 from emu.server.control import Client
 
 pytestmark = pytest.mark.guest

@@ -39,6 +39,8 @@ ENDS = {
         "mlx5emu fault list": (0, "added-1"),
     },
     "findings": {
+        "mlx5emu fuzz replay examples/findings/pps-event-without-pins.toml":
+            (0, "NULL pointer dereference in mlx5_pps_event"),
         "mlx5emu run --faults examples/findings/pps-event-without-pins.toml -- sleep 10":
             (125, "RIP: 0010:mlx5_pps_event"),
         "mlx5emu run --no-probe --faults examples/findings/no-doorbell-pages.toml"

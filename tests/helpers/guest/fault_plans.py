@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
+from emu.instruments.fuzz.traffic import is_ethernet, with_traffic
 from emu.server.control import Client
 from helpers.guest.kernel_log import KernelLog
 
@@ -15,39 +16,6 @@ PLANS = Path(__file__).parents[3] / "examples" / "faults"
 UNLOAD = "modprobe -r mlx5_ib mlx5_core"
 LOAD = "modprobe mlx5_ib"
 ACTIVE = "until ibv_devinfo 2>/dev/null | grep -q PORT_ACTIVE; do sleep 0.2; done"
-PORT = 18515
-ETHERNET_MODELS = ("connectx6dx", "connectx4lx")
-PAIR = r"""#!/bin/sh
-# traffic [OPTION...]: a ping-pong of two processes; status and words of the client, then the server
-ibv_rc_pingpong -d mlx5_0 -p PORT "$@" > /tmp/server 2>&1 &
-server=$!
-for i in $(seq 100); do grep -q ':HEX .* 0A ' /proc/net/tcp* && break; sleep 0.05; done
-timeout ${SECONDS_TO_TALK:-20} ibv_rc_pingpong -d mlx5_0 -p PORT "$@" 127.0.0.1 2>&1
-status=$?
-[ $status = 0 ] || kill $server 2>/dev/null
-wait $server 2>/dev/null
-echo "server: $(tail -n 3 /tmp/server | tr '\n' ' ')"
-exit $status
-""".replace("PORT", str(PORT)).replace("HEX", f"{PORT:04X}")
-ETHERNET = r"""#!/bin/sh
-# traffic [-n COUNT] [OPTION...]: pings of the second function, in a namespace of its own
-count=10
-[ "$1" != -n ] || { count=$2; shift 2; }
-if [ -e /sys/class/net/eth1 ]; then
-    ip netns add peer 2> /dev/null
-    ip link set eth1 netns peer
-fi
-ip address replace 10.9.0.1/24 dev eth0
-ip -n peer address replace 10.9.0.2/24 dev eth1
-ip link set eth0 up
-ip -n peer link set eth1 up
-for i in $(seq 50); do
-    grep -qs 1 /sys/class/net/eth0/carrier && ip -n peer link show eth1 | grep -q LOWER_UP && break
-    sleep 0.1
-done
-exec timeout ${SECONDS_TO_TALK:-20} ping -c $count -i 0.1 -W 1 "$@" 10.9.0.2
-"""
-"""The same for Ethernet functions: status 0 when any answer has come."""
 SECONDS_TO_HEAL = 60
 SLOTS_LEAKED = "loading", "by itself"
 """Plans with commands that time out: their slots are lost until the driver loads again."""
@@ -63,8 +31,8 @@ class Bench:
 
     def __init__(self, suite, model, **options):
         """``options`` are further ones of the guest."""
-        self._is_ethernet = model.startswith(ETHERNET_MODELS)
-        devices = (model, model) if self._is_ethernet else (model,)
+        self._model = model
+        devices = (model, model) if is_ethernet(model) else (model,)
         self.options = GuestOptions(suite=suite, devices=devices, **options)
         self._guest = None
 
@@ -75,7 +43,7 @@ class Bench:
         if self._guest is None:
             self._guest = Guest(self.options)
             self._guest.start()
-            with_traffic(self._guest, ETHERNET if self._is_ethernet else PAIR)
+            with_traffic(self._guest, self._model)
             self._guest.run(PATIENT)
         return self._guest
 
@@ -87,12 +55,6 @@ class Bench:
         if self._guest is not None:
             self._guest.stop()
             self._guest = None
-
-
-def with_traffic(guest, program=PAIR):
-    """Put the program ``traffic`` into a guest."""
-    install = "cat > /usr/local/bin/traffic; chmod +x /usr/local/bin/traffic"
-    guest.run(install, stdin=program.encode()).check()
 
 
 def traffic_flows(guest, seconds):

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.device.faults.text import load
+from emu.instruments.fuzz import library
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout
 from emu.instruments.fuzz.mutate import Input
 
@@ -160,3 +161,18 @@ class TestReplayedPath:
         said = mlx5emu("replay", tmp_path / "inputs" / "x")
         assert said.exit_code == 1
         assert "in no corpus: none of the folders around it has fuzz.json" in said.output
+
+
+def test_a_plan_of_the_library_is_tried(monkeypatch):
+    tried = []
+
+    def reproduce(path, options, say, devices):
+        tried.append((path.name, devices))
+        return library.Trial("its log", (), ("[#1]",))
+
+    monkeypatch.setattr(library, "reproduce", reproduce)
+    path = Path(__file__).parents[3] / "examples" / "findings" / "pages-overflow.toml"
+    said = mlx5emu("replay", path)
+    assert said.exit_code == 1
+    assert "did not come up in 3 guests: [#1]" in said.output
+    assert tried == [("pages-overflow.toml", ())]

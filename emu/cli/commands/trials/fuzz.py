@@ -157,10 +157,15 @@ def replay(which: Path, **choices: object) -> None:
     """Carry out one input of a corpus in a fresh guest, and print what goes wrong.
 
     PATH is one of an input's files, a finding's folder, or DIR/ID with an input's ID or the name of
-    a finding's folder. Status 1 says that a finding did not come up again.
+    a finding's folder. Or it is a plan of examples/findings, which is tried in three guests at
+    most. Status 1 says that a finding did not come up again.
     """
     from emu.instruments.fuzz.executor import GuestExecutor
+    from emu.instruments.fuzz.mail import FACTS
 
+    if which.suffix == ".toml" and which.with_name(FACTS).is_file():
+        _replay_library(which, choices)
+        return
     _check_emulated(choices)
     stored, name = Corpus.around(which)
     expected, entry, devices = _named(stored, name)
@@ -177,6 +182,19 @@ def replay(which: Path, **choices: object) -> None:
         click.echo(printable(feedback.log), err=True)
     if expected and expected not in feedback.titles:
         raise UserError(f"it did not come up: {expected}")
+
+
+def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
+    from emu.instruments.fuzz.library import TRIALS, reproduce
+
+    with working(f"trying {path.name}"):
+        trial = reproduce(path, to_options(**choices), _say, choices["devices"])
+    for finding in trial.findings:
+        click.echo(one_line(finding.title))
+    if trial.findings:
+        click.echo(printable(trial.log), err=True)
+    if not trial.has_come_up:
+        raise UserError(f"it did not come up in {TRIALS} guests: {', '.join(trial.missing)}")
 
 
 @fuzz.command()

@@ -1,0 +1,106 @@
+"""The plans of examples/findings, carried out as their ``[expect]`` says.
+
+What a kernel does with memory that was overwritten, and when, differs from run to run, so a plan
+is tried in fresh guests until what it finds comes up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from emu.device.faults.plan import LOADING, Expectation, Plan
+from emu.guests import Guest, GuestOptions
+from emu.guests.errors import GuestError
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+from emu.instruments.fuzz.traffic import is_ethernet, with_traffic
+from emu.instruments.outcome import Finding, Kind, findings
+from emu.server.control import Client
+from emu.server.service.plan_files import read_plan
+
+TRIALS: Final = 3
+_MOST_PLAN: Final = 1 << 20
+_LOAD: Final = "modprobe mlx5_ib"
+_LOAD_SECONDS: Final = 120.0
+_RUN_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 0.3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a plan has brought about in one guest."""
+
+    log: str
+    """The kernel's."""
+    findings: tuple[Finding, ...]
+    missing: tuple[str, ...]
+    """Those of the plan's expressions that no line of the log matches."""
+
+    @property
+    def has_come_up(self) -> bool:
+        """Whether it is what the plan is about."""
+        return bool(self.findings) and not self.missing
+
+
+def reproduce(
+    path: Path,
+    options: GuestOptions,
+    say: Callable[[str], object],
+    devices: Sequence[str] = (),
+    trials: int = TRIALS,
+) -> Trial:
+    """Carry out a plan until what it finds comes up, or ``trials`` times; returns the last one.
+
+    The guests have ``devices``, or the functions that the plan is for.
+    Raises UserError when it is no such plan, and LabError when there is no guest.
+    """
+    plan = read_plan(path)
+    expect = _expectation(path, plan)
+    functions = (expect.model,) * (2 if is_ethernet(expect.model) else 1)
+    wanted = dataclasses.replace(
+        options, devices=tuple(devices) or functions, probe=expect.when != LOADING
+    )
+    text = read_infile(path, _MOST_PLAN).decode()
+    for number in range(1, trials + 1):
+        with Guest(wanted) as guest:
+            if is_ethernet(expect.model):
+                with_traffic(guest, expect.model)
+            trial = _judged(_log(guest, text, expect), expect)
+        if trial.has_come_up:
+            break
+        say(f"{path.stem}: it did not come up in trial {number} of {trials}")
+    return trial
+
+
+def _expectation(path: Path, plan: Plan) -> Expectation:
+    if plan.expect is None or not plan.expect.dmesg:
+        raise UserError(f"{path}: it does not say what the kernel logs: no dmesg in [expect]")
+    return plan.expect
+
+
+def _judged(log: str, expect: Expectation) -> Trial:
+    missing = tuple(want for want in expect.dmesg if not re.search(want, log))
+    return Trial(log, tuple(one for one in findings(log) if one.kind is not Kind.DRIVER), missing)
+
+
+def _log(guest: Guest, text: str, expect: Expectation) -> str:
+    """The kernel's log when a plan has been carried out, as far as that went."""
+    try:
+        with Client(guest.control_socket) as control:
+            control.load_plan(text)
+        if expect.when == LOADING:
+            guest.run(_LOAD, timeout=_LOAD_SECONDS)
+        if expect.run:
+            guest.run(expect.run, timeout=_RUN_SECONDS)
+        end = time.monotonic() + expect.seconds
+        while not re.search(expect.dmesg[-1], log := guest.dmesg()) and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+        return log
+    except GuestError:
+        return guest.console
