@@ -78,11 +78,6 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "eth_per_tc_congest_prio_grp_data_layout": {
         _NO_QUEUE: ("wred_discard", "ecn_marked_tc"),
     },
-    "eth_per_prio_grp_data_layout": {
-        "no receiver here pauses its sender for so long": (
-            "device_stall_minor_watermark_cnt", "device_stall_critical_watermark_cnt",
-        ),
-    },
     "phys_layer_cntrs": {
         _NO_NOISE: (
             "symbol_errors", "sync_headers_errors", "edpl_bip_errors_lane0",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.events.board import module_status
 from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups
+from emu.device.port.eth.flow_control import MOST_CRITICAL_MS
 from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs import buffer_regs, link_regs, port_checks, qos_regs, roce_accl
@@ -60,13 +61,16 @@ def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     flow = hca.eth.flow
     reg.pptx, reg.pprx = int(flow.pause_tx), int(flow.pause_rx)
     reg.pfctx, reg.pfcrx = flow.pfc_tx, flow.pfc_rx
+    reg.device_stall_critical_watermark = flow.critical_ms
+    reg.device_stall_minor_watermark = flow.minor_ms
 
 
 def _set_pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     """Take over what the masks let through.
 
     PAUSE and PFC exclude each other (IEEE 802.1Q 36.1), so PAUSE ends PFC. Linux writes PFC with
-    PAUSE off, and PAUSE without a word about PFC.
+    PAUSE off, and PAUSE without a word about PFC. With the masks of stalls it sets for how many
+    milliseconds the port may ask others to wait (en_ethtool.c: mlx5e_set_pfc_prevention_tout).
     """
     flow = hca.eth.flow
     if not reg.pptx_mask_n:
@@ -77,6 +81,10 @@ def _set_pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     pfc_rx = _masked(flow.pfc_rx, reg.pfcrx, reg.prio_mask_rx)
     flow.pfc_tx = 0 if flow.pause_tx else pfc_tx
     flow.pfc_rx = 0 if flow.pause_rx else pfc_rx
+    if reg.critical_stall_mask:
+        flow.critical_ms = min(reg.device_stall_critical_watermark, MOST_CRITICAL_MS)
+    if reg.minor_stall_mask:
+        flow.minor_ms = min(reg.device_stall_minor_watermark, MOST_CRITICAL_MS)
     _pfcc(hca, reg)
 
 
@@ -94,7 +102,7 @@ def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
             fec_50G_per_lane_in_pplm=1, fec_100G_per_lane_in_pplm=1,
             ptys_extended_ethernet=hca.eth.modes.is_extended,
             ptys_connector_type=1, ppcnt_statistical_group=1, rx_buffer_fullness_counters=1,
-            per_lane_error_counters=1,
+            per_lane_error_counters=1, pfcc_mask=1,
         )  # fmt: skip
         reg.feature_cap_mask = bytes(features)
 

@@ -144,6 +144,8 @@ PARTS = (
     Part(CapType.GENERAL, {"log_max_rqt": 20}, until=_CX5, link=_ETH),
     # The dump of objects, and what only a physical function may ask the firmware.
     Part(CapType.DEBUG, DEBUG, is_vf=False),
+    # For how long a port may ask others to wait (ethtool's pfc-prevention-tout).
+    Part(CapType.DEBUG, {"stall_detect": 1}, link=_ETH, is_vf=False),
     Part(CapType.GENERAL, VF_LIMITS, is_vf=True),
     Part(CapType.GENERAL, ETHERNET_VF_LIMITS, link=_ETH, is_vf=True),
 )

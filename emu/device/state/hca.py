@@ -30,6 +30,7 @@ from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.vector_moderation import VectorModeration
 from emu.device.objects.remains import Remains
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
+from emu.device.port.eth.partner import Partner
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
@@ -178,6 +179,8 @@ class Hca(ObjectTables):
         """What has come to the switch that the function manages, and waits as well."""
         self.sessions = Sessions()
         """Packets that are held to be merged with those that come soon."""
+        self.partner = Partner()
+        """What it knows of the port at the other end of its cable."""
         self.repacing = Line(self.round, partial(contain, self))
         """Send queues that find out anew by which rates they go."""
         self.has_new_rates = False

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from emu.device.engine.eth.roce import arrive_train
+from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.wire import NO_LIMIT
 from emu.device.ports import Buffer, CarryTrain
 from emu.device.state.hca import Hca
 from emu.driver.world.clock import HandClock
@@ -65,6 +67,10 @@ class Cable:
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call it in the next :meth:`run`."""
         self.waiting.append(callback)
+
+    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+        """Nobody asks for more to wait."""
+        return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
         """What keeps a train for the next :meth:`run`, if they are wanted."""

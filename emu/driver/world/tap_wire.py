@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.wire import NO_LIMIT
 from emu.device.state.hca import Hca
 
 
@@ -38,6 +40,10 @@ class TapWire:
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call it at once."""
         callback()
+
+    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+        """Nobody asks for more to wait."""
+        return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> None:
         """Each packet is a frame."""

@@ -1,7 +1,8 @@
-"""examples/ethernet: checked traffic while its interface changes, and the kernel's own tests."""
+"""examples/ethernet: checked traffic while its interface changes, pause frames, kernel tests."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,22 @@ def test_traffic_while_everything_changes(boot, request):
     said = guest.run(command, timeout=seconds + MORE_SECONDS)
     assert said.status == 0, said.stdout + said.stderr
     assert "no byte wrong, no queue stuck, nothing in the log" in said.stdout
+    assert server_complaints(guest) == []
+
+
+def test_pause_frames(boot):
+    """Lost without them, and none with them; the port has the patience that the driver sets."""
+    guest = boot(devices=("connectx6dx", "connectx6dx"), share=EXAMPLES)
+    said = guest.run("python3 /mnt/share/pause.py", timeout=MORE_SECONDS).check().stdout
+    found = re.findall(r"^pause frames (on|off): rx_out_of_buffer (\d+)", said, re.M)
+    lost = {state: int(count) for state, count in found}
+    assert lost["off"] > 0
+    assert lost["on"] == 0
+    tunable = "pfc-prevention-tout"
+    guest.run(f"ethtool --set-tunable eth0 {tunable} 100").check()
+    assert f"{tunable}: 100" in guest.run(f"ethtool --get-tunable eth0 {tunable}").check().stdout
+    assert guest.run(f"ethtool --set-tunable eth0 {tunable} 9000").status
+    assert "tx_pause_storm_error_events: 0" in guest.run("ethtool -S eth0").check().stdout
     assert server_complaints(guest) == []
 
 

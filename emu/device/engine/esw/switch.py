@@ -19,7 +19,7 @@ from emu.device.adapter.switch import Deliver
 from emu.device.engine.esw.passage import passages
 from emu.device.engine.esw.uplinks import leaves_by
 from emu.device.engine.eth.steering.passing import stands_for
-from emu.device.port.eth.flow_control import is_control
+from emu.device.port.eth.flow_control import FlowControl, is_control
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK, FrameError
 from emu.device.port.eth.traffic import Direction
@@ -259,6 +259,10 @@ class _Segment(EthWire["Hca"]):
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """As for ``is_pausing_to``."""
         self._switch.uplink.when_room_to(mac, callback)
+
+    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+        """Only a port at the other end of the cable asks functions to wait."""
+        return self._switch.uplink.spare_to(mac, packets, flow, priority)
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
         """The cable's way, if the function has it to itself."""

@@ -2,6 +2,12 @@
 
 mlx5e turns pause frames on, so a real port does not overrun a driver that is behind for a moment. A
 link whose peer can wait asks this and lets it wait (IEEE 802.3 31B).
+
+Send queues wait as well while the port at the other end of the cable asks for that, if their
+function obeys pause frames, and look again by a timer. What a function may send until it asks the
+next time is counted down, so that hardly any frame costs a look at the other end's queues. Who
+waits for whom is up to the wire (``emu.device.port.eth.wire.EthWire.spare_to``), and so is how long
+a port may ask for that.
 """
 
 from __future__ import annotations
@@ -9,10 +15,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.ports import DmaError
+from layouts.enums import PortType
 from layouts.eth_enums import RqState
 
 if TYPE_CHECKING:
+    from emu.device.objects.eth.sq import AnySq
     from emu.device.state.hca import Hca
 
 MANY: Final = 1 << 16
@@ -21,16 +30,71 @@ LEAST_SIZE: Final = 64
 """Requests of the smallest queue that is waited for: a network interface's has more."""
 MOST_LOOKED_AT: Final = 512
 """Queues that are looked at, as links ask in each round."""
+LOOK_NS: Final = 200_000
+"""When a queue that waits looks again. A pause frame is for a third of a millisecond at most at
+100 Gb/s."""
+MOST_UNASKED: Final = 256
+"""Packets that are sent before the other end is asked again, whatever its room."""
+_GROUP_BIT: Final = 1
 
 
 def room(hca: Hca) -> int:
     """How many frames the emptiest receive queue in use has requests for; MANY without any."""
-    least = MANY
+    return emptiest(hca)[0]
+
+
+def emptiest(hca: Hca) -> tuple[int, int]:
+    """As :func:`room`, and how many short packets that queue has room for at most.
+
+    There is no room while frames wait that have come already.
+    """
+    if hca.arrivals:
+        return 0, MANY
+    least, size = MANY, MANY
     for rq in islice(hca.rqs, MOST_LOOKED_AT):
         queue = rq.queue
         if rq.state is RqState.RDY and queue.is_used and rq.size_frames >= LEAST_SIZE:
             try:
-                least = min(least, rq.frames(hca.nic_vport.oper_mtu))
+                frames = rq.frames(hca.nic_vport.oper_mtu)
             except DmaError:
                 continue  # the next frame breaks the queue
-    return least
+            if frames < least:
+                least, size = frames, rq.size_frames
+    return least, size
+
+
+def charge(hca: Hca, data: bytes, packets: int) -> None:
+    """Count a frame that leaves by the cable, and remember where it goes.
+
+    A frame to another address than the last one makes the next request ask.
+    """
+    partner = hca.partner
+    partner.credit -= packets
+    if packets > partner.most:
+        partner.most = packets
+    if not data[0] & _GROUP_BIT and data[:MAC_BYTES] != partner.address:
+        partner.address = data[:MAC_BYTES]
+        partner.credit = 0
+
+
+def must_wait(hca: Hca, sq: AnySq) -> bool:
+    """Whether the other end asks the queue to wait; if not, how much may be sent is known anew."""
+    if hca.model.port_type is not PortType.ETH:
+        hca.partner.credit = MANY
+        return False
+    partner, flow = hca.partner, hca.eth.flow
+    room = MANY
+    if partner.address:
+        priority = sq.tis.prio >> 1 if sq.tis is not None else 0
+        room = hca.segment.spare_to(partner.address, partner.most, flow, priority)
+    now = hca.clock.now_ns()
+    if not room:
+        if not partner.since_ns:
+            partner.since_ns = now
+            flow.told_to_wait()
+        return True
+    if partner.since_ns:
+        flow.told_to_go_on(now - partner.since_ns)
+        partner.since_ns = 0
+    partner.credit = min(max(room - partner.most, 0) + 1, MOST_UNASKED)
+    return False

@@ -1,8 +1,9 @@
 """A turn of an Ethernet send queue: its requests, one after the other, a bounded number of them.
 
-Every request is done when it has been read: a frame is on the wire or lost, there is nothing to
-wait for. A request completes if it asks for it; the CQE's wqe_counter is the number that the driver
-gave it, and the driver counts up to exactly that number (core/en_tx.c: mlx5e_poll_tx_cq).
+Every request is done when it has been read: a frame is on the wire or lost. Before it is read, it
+waits for the queue's rate, and for a link partner that asks for that (``room``). A request
+completes if it asks for it; the CQE's wqe_counter is the number that the driver gave it, and the
+driver counts up to exactly that number (core/en_tx.c: mlx5e_poll_tx_cq).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from emu.device.engine.eth.flow_meters import access_aso
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.pacing import wait
+from emu.device.engine.eth.room import LOOK_NS, must_wait
 from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
@@ -71,7 +73,7 @@ def turn(hca: Hca, sq: Sq) -> bool:
 
 def _work(hca: Hca, sq: Sq) -> bool:
     ring = sq.ring
-    waiting = ring.waiting()
+    partner, waiting = hca.partner, ring.waiting()
     for _ in range(FRAMES_PER_TURN):
         pacing = sq.pacing
         if waiting <= 0:  # requests posted meanwhile ring their own doorbell
@@ -80,6 +82,9 @@ def _work(hca: Hca, sq: Sq) -> bool:
             return False
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)
+            return False
+        if partner.credit <= 0 and must_wait(hca, sq):
+            wait(hca, sq, LOOK_NS)
             return False
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks

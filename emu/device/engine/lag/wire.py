@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.engine.lag.selection import selected
 from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.datagram import RoceDestination, frame_of
 from emu.device.port.eth.roce.gids import NO_GID
@@ -63,6 +64,10 @@ class OtherPort(EthWire["Hca"]):
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` when it is not any more."""
         self._inner.when_room_to(mac, callback)
+
+    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+        """As the port's wire has it."""
+        return self._inner.spare_to(mac, packets, flow, priority)
 
     def train_to(self, mac: bytes, /) -> None:
         """Each packet goes alone."""

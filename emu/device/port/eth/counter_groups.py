@@ -115,6 +115,8 @@ def _priority(port: EthPort, ways: Ways, priority: int = 0) -> dict[str, int]:
     values["rx_pause_transition"] = port.flow.received.transitions[priority]
     if not priority:
         values["rx_discards"] = ways[1].discards
+        values["device_stall_minor_watermark_cnt"] = port.flow.warnings
+        values["device_stall_critical_watermark_cnt"] = port.flow.storms
     return values
 
 

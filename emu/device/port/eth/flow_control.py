@@ -1,10 +1,14 @@
 """Flow control of an Ethernet port: pause frames for all traffic (PAUSE) or by priority (PFC).
 
 The port asks its link partner to wait while the driver has no receive requests. The frames that it
-sends for that never take the form of bytes: whoever feeds the port and can wait asks it directly,
-and the frames are only counted. MAC control frames that come by the wire end here, as the MAC is
+sends for that never take the form of bytes: whoever feeds the port and can wait asks it directly
+(uplinks do, and functions of this process: ``emu.device.engine.eth.room``), and the frames
+are only counted at both ends. MAC control frames that come by the wire end here, as the MAC is
 their receiver. How long they ask the port to wait is counted; at most it is 65,535 times 512 bits,
 a third of a millisecond at 100 Gb/s, and nothing that is sent waits for that.
+
+A port that has asked for so long that it must be stuck gives up (``critical_ms``): what comes then
+is lost, and the others go on.
 
 Source: IEEE 802.3 31 and 31B (PAUSE), IEEE 802.1Q 36 (PFC); PRM "PFCC", "Per priority counters".
 """
@@ -30,6 +34,10 @@ _OPCODE_AT: Final = 14
 _HEADER: Final = Struct(">HH")
 """The opcode, then PAUSE's time or PFC's vector of priorities."""
 _TIMES: Final = Struct(f">{PRIORITIES}H")
+MOST_CRITICAL_MS: Final = 8000
+"""The longest time that the driver sets (en_ethtool.c: MLX5E_PFC_PREVEN_TOUT_MAX_MSEC). A port
+whose driver sets none gives up after it, lest it stop others for ever."""
+_NS_PER_MS: Final = 1_000_000
 _QUANTUM_BITS: Final = 512
 _NS_PER_BIT_AT_1_MBPS: Final = 1000
 
@@ -90,6 +98,15 @@ class FlowControl:
     pfc_tx: int = 0
     pfc_rx: int = 0
     """The same for PFC frames, a bit for each priority."""
+    critical_ms: int = 1000
+    """For how long the port asks others to wait at most (device_stall_critical_watermark). Real
+    adapters begin with eight times as long."""
+    minor_ms: int = 800
+    """What is longer than that is counted as a warning (device_stall_minor_watermark)."""
+    warnings: int = 0
+    """How often it has asked for longer than that."""
+    storms: int = 0
+    """How often it has given up."""
     sent: Pauses = field(default_factory=Pauses)
     received: ReceivedPauses = field(default_factory=ReceivedPauses)
 
@@ -97,6 +114,17 @@ class FlowControl:
     def holds_up(self) -> bool:
         """Whether the link partner waits when the driver has no receive requests."""
         return self.pause_tx or bool(self.pfc_tx)
+
+    @property
+    def patience_ns(self) -> int:
+        """For how long others wait."""
+        return (self.critical_ms or MOST_CRITICAL_MS) * _NS_PER_MS
+
+    def waits_for(self, partner: FlowControl, priority: int) -> bool:
+        """Whether what is sent with a priority waits when the partner's port asks for it."""
+        if self.pause_rx and partner.pause_tx:
+            return True
+        return bool(self.pfc_rx & partner.pfc_tx & 1 << priority)
 
     def take(self, frame: bytes, now_ns: int, speed: int) -> None:
         """Count a MAC control frame that has come in; ``speed`` of the link in Mb/s."""
@@ -132,6 +160,30 @@ class FlowControl:
     def let_go_on(self, waited_ns: int) -> None:
         """Count the frame by which it may go on, after so long."""
         self._count(waited_ns)
+        self.warnings += waited_ns > self.minor_ms * _NS_PER_MS
+
+    def give_up(self, waited_ns: int) -> None:
+        """Count that the port has asked for too long: the partner goes on, and frames are lost."""
+        self.let_go_on(waited_ns)
+        self.storms += 1
+
+    def told_to_wait(self) -> None:
+        """Count the frame by which the partner stops the port."""
+        self._count_told(0)
+        for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
+            self.received.transitions[priority] += 1
+
+    def told_to_go_on(self, waited_ns: int) -> None:
+        """Count the frame by which the port may go on, after so long."""
+        self._count_told(waited_ns)
+
+    def _count_told(self, waited_ns: int) -> None:
+        came = self.received
+        came.control += 1
+        came.global_ += self.pause_rx
+        for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
+            came.frames[priority] += 1
+            came.duration_ns[priority] += waited_ns
 
     def _count(self, waited_ns: int) -> None:
         sent = self.sent

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
+from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.ports import CarryTrain, NodeT
+
+NO_LIMIT: Final = 1 << 16
+"""More frames than a port is sent before it is asked again."""
 
 
 class EthWire(Protocol[NodeT]):
@@ -44,6 +48,13 @@ class EthWire(Protocol[NodeT]):
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` once, when frames to a MAC address need not wait any more."""
+
+    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+        """How many frames to a MAC address may be sent for now; 0 when they should wait.
+
+        That is what the port behind the address has receive requests for, if it sends pause frames
+        and ``flow`` obeys them for this priority. ``packets`` come at once.
+        """
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
         """What carries the function's trains of RoCE packets to a MAC address, for now.
@@ -89,6 +100,10 @@ class NoWire(EthWire[NodeT]):
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call it at once."""
         callback()
+
+    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+        """Frames need not wait, as they are lost anyway."""
+        return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> None:
         """Nothing does."""

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.engine.eth.roce import arrive_train
-from emu.device.engine.eth.room import MANY, room
+from emu.device.engine.eth.room import MANY, emptiest
+from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.trains import ReadTrain
 from emu.device.ports import Buffer, CarryTrain
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-PATIENCE_NS = 1_000_000_000
-"""For how long a function without receive requests is waited for; real adapters wait eight times
-as long."""
 IGNORED_NS = 10_000_000_000
+"""For how long a function is not waited for that has had no receive requests for too long
+(``FlowControl.patience_ns``)."""
 
 
 class FrameWatcher(Protocol):
@@ -130,29 +130,45 @@ class FunctionPort(SegmentPort):
         else:
             way.when_room(callback)
 
+    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int) -> int:
+        """How many frames a function of the segment has room for, if both want to know."""
+        port = self._switch.way(mac)
+        if not isinstance(port, FunctionPort) or port is self:
+            return MANY
+        hca = port._hca
+        if hca is None or hca.has_failed or not flow.waits_for(hca.eth.flow, priority):
+            return MANY
+        return port.spare(self._switch.now_ns(), packets)
+
     # -- the segment's side
 
-    def spare(self, now_ns: int) -> int:
+    def spare(self, now_ns: int, packets: int = 1) -> int:
         """How many frames the function has receive requests for, if it sends pause frames.
 
-        One that has had none for a while is not waited for, lest it stop everybody else.
+        It has none when there is no room for so many packets, or for half of what it can have. One
+        that has had none for a while is not waited for, lest it stop everybody else.
         """
         if not self.is_up or now_ns < self._ignored_until_ns or self._hca is None:
             return MANY
         flow = self._hca.eth.flow
         if not flow.holds_up:
             return MANY
-        found, since = room(self._hca), self._full_since_ns
+        found, size = emptiest(self._hca)
+        if found < min(packets, size // 2):
+            found = 0
+        since = self._full_since_ns
         if not since:
             if not found:
                 self._full_since_ns = now_ns
                 flow.ask_to_wait()
-        elif found or now_ns - since > PATIENCE_NS:
+        elif found:
             self._full_since_ns = 0
             flow.let_go_on(now_ns - since)
-            if not found:
-                self._ignored_until_ns = now_ns + IGNORED_NS
-                return MANY
+        elif now_ns - since > flow.patience_ns:
+            self._full_since_ns = 0
+            flow.give_up(now_ns - since)
+            self._ignored_until_ns = now_ns + IGNORED_NS
+            return MANY
         return found
 
     def deliver(self, frame: Frame) -> None:

@@ -42,7 +42,7 @@ class SegmentSwitch:
 
     def __init__(self, clock: Clock, name: str = "segment 0") -> None:
         self.name = name
-        self._now_ns = clock.now_ns
+        self.now_ns = clock.now_ns
         self._ports: dict[SegmentPort, None] = {}
         self._is_cable = False
         """Whether it connects two functions and nothing else."""
@@ -79,16 +79,16 @@ class SegmentSwitch:
 
     def spare(self) -> int:
         """How many frames a peer that can wait should send for now."""
-        now = self._now_ns()
+        now = self.now_ns()
         return min((port.spare(now) for port in self._ports), default=MANY)
 
     def way(self, address: bytes) -> SegmentPort | None:
         """The port behind which a MAC address is; None while that is unknown."""
-        return self._addresses.find(address, self._now_ns())
+        return self._addresses.find(address, self.now_ns())
 
     def forward(self, source: SegmentPort, frame: Frame) -> None:
         """Carry a frame that came in at a port to the port or ports that lead to its receiver."""
-        data, now, guard = frame.data, self._now_ns(), source.guard
+        data, now, guard = frame.data, self.now_ns(), source.guard
         if not ETHERNET_BYTES <= len(data) <= MAX_BYTES:
             source.dropped["bad length"] += 1
             return
@@ -120,7 +120,7 @@ class SegmentSwitch:
         port = self.way(address)
         if port is None or port is source or not (port.is_up and port.takes_trains):
             return None
-        now = self._now_ns()
+        now = self.now_ns()
         for one in (source, port):
             if one.guard is not None and one.guard.is_blocked(now):
                 return None
@@ -140,7 +140,7 @@ class SegmentSwitch:
         if place is not None and place.port is source:
             port = self._way_of_trains(source, bytes(frame[:6]))
             if port is not None:
-                place.heard_ns = self._now_ns()
+                place.heard_ns = self.now_ns()
                 source.received += 1
                 port.deliver_train((frame,), read)
                 return True
