@@ -3,7 +3,7 @@
 The driver sets it for ``dcb``, ``lldptool`` and ``mlnx_qos`` (core/en_dcbnl.c). A frame's priority
 is that of its VLAN tag or, when the port trusts DSCP, what the table says of its IP header; the
 counters by priority follow it. Traffic classes have the rate limits that the driver gives them;
-their shares are kept and change nothing, as frames do not wait for each other here.
+their shares are kept and change nothing, as no rate limits the port as a whole.
 
 Source: PRM "QPTS", "QPDPM", "QTCT", "QETCR"; IEEE 802.1Q 8.6.8 (classes, ETS), RFC 2474 (DSCP).
 """
