@@ -34,8 +34,8 @@ SHARE = Path("/mnt/share")
 WORK = Path("/tmp/kernel-tests")
 SELFTESTS = "tools/testing/selftests"
 TREES = (
-    "Documentation/netlink", "tools/net/ynl", f"{SELFTESTS}/drivers/net", f"{SELFTESTS}/net",
-    f"{SELFTESTS}/kselftest",
+    "Documentation/netlink", "include/uapi", "tools/net/ynl", f"{SELFTESTS}/drivers/net",
+    f"{SELFTESTS}/net", f"{SELFTESTS}/kselftest",
 )  # fmt: skip
 HEADERS = "kselftest.h"
 HELPERS = (
