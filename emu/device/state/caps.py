@@ -113,11 +113,8 @@ class Caps:
     """
 
     def __init__(self, values: Mapping[CapType, Mapping[str, Any]], vhca_id: int = 0) -> None:
-        self._pages = {
-            (group, mode): self._page(prm, values.get(group, {}))
-            for group, prm in GROUPS.items()
-            for mode in CapMode
-        }
+        pages = {group: self._page(prm, values.get(group, {})) for group, prm in GROUPS.items()}
+        self._pages = {(group, mode): pages[group][:] for group in GROUPS for mode in CapMode}
         self._offered: dict[CapType, bytes] = {}
         """The model's maximum, of groups that the manager has set."""
         current = {group: self._pages[group, CapMode.CUR] for group in GROUPS}
