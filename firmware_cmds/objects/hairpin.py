@@ -49,8 +49,8 @@ def _check_sizes(caps: Caps, wq: Wq) -> None:
     general = caps.general
     if not general.hairpin:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "hairpin")
-    least, most = general.log_min_hairpin_wq_data_sz, general.log_max_hairpin_wq_data_sz
-    if not least <= wq.log_hairpin_data_sz <= most:
+    least, limit = general.log_min_hairpin_wq_data_sz, general.log_max_hairpin_wq_data_sz
+    if not least <= wq.log_hairpin_data_sz <= limit:
         raise CmdError(
             Status.LIM_ERR, "log_hairpin_data_sz not supported", f"{wq.log_hairpin_data_sz}"
         )
@@ -102,8 +102,8 @@ def _function(hca: Hca, peer: Peer) -> Hca:
     return node
 
 
-def _check_free(present: Peer | None, wanted: Peer) -> None:
-    if present not in (None, wanted):
+def _check_free(present: Peer | None, requested: Peer) -> None:
+    if present not in (None, requested):
         raise CmdError(Status.BAD_RES_STATE_ERR, "the hairpin peer is of another pair")
 
 

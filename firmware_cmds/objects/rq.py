@@ -193,7 +193,7 @@ def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) ->
     if hca.mkeys.get(wq.headers_mkey >> 8) is None:
         raise CmdError(Status.BAD_RES_ERR, "headers_mkey does not exist", f"{wq.headers_mkey:#x}")
     return Reservations(
-        strides, size=size, most=1 << wq.log_max_num_of_packets_per_reservation, align=align,
+        strides, size=size, limit=1 << wq.log_max_num_of_packets_per_reservation, align=align,
         headers_key=wq.headers_mkey, entry_bytes=1 << _LOG_HEADER_BASE + wq.log_headers_entry_size,
         entries=1 << wq.log_headers_buffer_entry_num,
         merges=ctx.shampo_match_criteria_type != ShampoMatch.NO_MATCH,

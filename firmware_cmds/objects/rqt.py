@@ -20,7 +20,7 @@ _RQS = 0
 
 
 def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
-    """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
+    """The receive queues that a rqtc lists; ``limit`` is its rqt_max_size."""
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
         raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")

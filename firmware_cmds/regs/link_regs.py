@@ -82,11 +82,11 @@ def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
 def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
     """Choose the code for each mode that there is; 0 lets the port choose."""
     links = fec.of_modes(hca.eth.modes.able)
-    wanted = {name: int(getattr(reg, f"fec_override_admin_{name}")) for name in links}
-    for name, code in wanted.items():
+    requested = {name: int(getattr(reg, f"fec_override_admin_{name}")) for name in links}
+    for name, code in requested.items():
         if code & ~links[name].capable or code.bit_count() > 1:
             raise CmdError(Status.BAD_PARAM_ERR, "no such error correction", f"{code:#x}")
-    hca.eth.fec_admin = wanted
+    hca.eth.fec_admin = requested
     _pplm(hca, reg)
 
 

@@ -136,7 +136,7 @@ def median(samples: Sequence[float]) -> float | None:
 
 
 def thinned(section: Section, most: int = 1000) -> Section:
-    """Keep at most ``most`` samples per row, evenly spread: medians survive, files stay small."""
+    """Keep at most ``limit`` samples per row, evenly spread: medians survive, files stay small."""
 
     def thin(samples: Sequence[float]) -> Sequence[float]:
         return samples[:: -(-len(samples) // most) or 1]

@@ -236,6 +236,6 @@ def _raise_port_change(hca: Hca, change: PortChange) -> None:
     eq_engine.raise_event(hca, EventType.PORT_CHANGE, bytes(data), change)
 
 
-def _few(table: Table[Object], most: int = 8) -> str:
-    names = [f"{item.handle:#x}" for item, _ in zip(table, range(most))]
-    return ", ".join(names) + (", ..." if len(table) > most else "")
+def _few(table: Table[Object], limit: int = 8) -> str:
+    names = [f"{item.handle:#x}" for item, _ in zip(table, range(limit))]
+    return ", ".join(names) + (", ..." if len(table) > limit else "")

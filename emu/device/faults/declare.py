@@ -95,8 +95,8 @@ class DeclaredPoint:
 class Mount(Protocol):
     """Puts a wrapper around a port of the device that shows its accesses, or removes it."""
 
-    def __call__(self, faults: RuleInjector, *, wanted: bool) -> None:
-        """``wanted``: a rule is about one of its points. Called whenever rules come or go."""
+    def __call__(self, faults: RuleInjector, *, requested: bool) -> None:
+        """``requested``: a rule is about one of its points. Called whenever rules come or go."""
 
 
 POINTS: dict[str, DeclaredPoint] = {}

@@ -153,7 +153,7 @@ class Event(Generic[Result]):
 
     def agrees(self, match: Mapping[str, Any]) -> bool:
         """Whether every field in ``match`` has a wanted value."""
-        return all(agrees(wanted, self.get(name)) for name, wanted in match.items())
+        return all(agrees(requested, self.get(name)) for name, requested in match.items())
 
     def summary(self) -> dict[str, Any]:
         """Names and numbers that identify the event; nothing that changes from run to run."""

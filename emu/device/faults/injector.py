@@ -174,7 +174,7 @@ class Injector:
         is_wanted = self.states or self._to_come or self.effects.is_any
         self.hca.faults = self if is_wanted else None
         for names, stand in MOUNTS:
-            stand(self, wanted=not names.isdisjoint(self._by_point))
+            stand(self, requested=not names.isdisjoint(self._by_point))
 
     @property
     def is_gone(self) -> bool:

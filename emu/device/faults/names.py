@@ -29,26 +29,26 @@ def name_of(value: object) -> Any:
     return value.name.lstrip("_") if isinstance(value, Enum) else value
 
 
-def agrees(wanted: object, value: object) -> bool:
+def agrees(requested: object, value: object) -> bool:
     """Whether a field's value is one that ``match`` wants.
 
     Wanted are a number, a range (``"4..7"``), a name or a pattern of one (``"CREATE_*"``), bytes as
     hexadecimal digits, or a list of such.
     """
-    if isinstance(wanted, list):
-        return any(agrees(one, value) for one in wanted)
-    if isinstance(wanted, str):
-        return _agrees_text(wanted, value)
-    return isinstance(value, int) and value == wanted
+    if isinstance(requested, list):
+        return any(agrees(one, value) for one in requested)
+    if isinstance(requested, str):
+        return _agrees_text(requested, value)
+    return isinstance(value, int) and value == requested
 
 
-def _agrees_text(wanted: str, value: object) -> bool:
+def _agrees_text(requested: str, value: object) -> bool:
     if isinstance(value, bytes):
-        return value.hex() == wanted.lower()
+        return value.hex() == requested.lower()
     name = name_of(value)
-    if isinstance(name, str) and fnmatchcase(name, wanted):
+    if isinstance(name, str) and fnmatchcase(name, requested):
         return True
-    low, dots, high = wanted.partition("..")
+    low, dots, high = requested.partition("..")
     if not isinstance(value, int) or not dots:
         return False
     try:

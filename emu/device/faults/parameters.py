@@ -28,11 +28,11 @@ DATA = Parameter(
 )
 
 
-def one_of(name: str, kind: type[IntEnum], most: int | None = None) -> Parameter:
-    """A name or a number of an enumeration; with ``most``, any number up to that."""
+def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Parameter:
+    """A name or a number of an enumeration; with ``limit``, any number up to that."""
 
     def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
-        yield from ((name, why) for why in _unknown(value, kind, most))
+        yield from ((name, why) for why in _unknown(value, kind, limit))
 
     return Parameter(name, NameOrNumber, check)
 
@@ -85,7 +85,7 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; near it: {', '.join(names)}" if names else ""
 
 
-def _unknown(value: Any, kind: type[IntEnum], most: int | None) -> Iterator[str]:
+def _unknown(value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str]:
     try:
         number = number_of(value, kind)
     except ValueError:
@@ -93,7 +93,7 @@ def _unknown(value: Any, kind: type[IntEnum], most: int | None) -> Iterator[str]
         shown = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
         yield f"{value!r} is none of {shown}{near(str(value), names)}"
     else:
-        if most is None and number not in kind._value2member_map_:
+        if limit is None and number not in kind._value2member_map_:
             yield f"{number} is none of {', '.join(f'{m.name} ({m:d})' for m in list(kind)[:_FEW])}"
-        elif most is not None and not 0 <= number <= most:
-            yield f"{number} is not between 0 and {most}"
+        elif limit is not None and not 0 <= number <= limit:
+            yield f"{number} is not between 0 and {limit}"

@@ -262,8 +262,8 @@ def _commands(values: dict[str, Any], place: str) -> list[int]:
     return counts
 
 
-def _is_number(value: object, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
+def _is_number(value: object, least: int, limit: int) -> bool:
+    return type(value) is int and least <= value <= limit
 
 
 def _object(text: str, source: str, number: int) -> dict[str, Any]:

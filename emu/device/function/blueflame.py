@@ -75,10 +75,10 @@ class BlueFlame:
     def _add(self, uar: Uar, start: int, copy: Copy, data: Buffer) -> None:
         copy.data += data
         copy.stop_waiting()
-        if len(copy.data) >= copy.wanted:
+        if len(copy.data) >= copy.requested:
             ring = self._ring_of(copy.number)
             if ring is not None:
-                ring.take_copy(bytes(copy.data[: copy.wanted]))
+                ring.take_copy(bytes(copy.data[: copy.requested]))
             self._end(uar, start, copy)
         else:
             late = partial(self._give_up, uar, start, copy)

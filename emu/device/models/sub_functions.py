@@ -23,7 +23,7 @@ _LOG_PAGE = 12
 _EVENTS = ("allocated", "active", "in_use", "teardown_request")
 
 
-def with_sub_functions(model: Model, most: int) -> Model:
+def with_sub_functions(model: Model, limit: int) -> Model:
     """The model with a switch and so many sub-functions, 1 to MOST_SUB_FUNCTIONS.
 
     Raises ValueError for one that can have no switch.
@@ -32,8 +32,8 @@ def with_sub_functions(model: Model, most: int) -> Model:
     general = {
         **model.general,
         "sf": 1,
-        "max_num_sf": most,
-        "log_max_sf": (most - 1).bit_length(),
+        "max_num_sf": limit,
+        "log_max_sf": (limit - 1).bit_length(),
         "sf_base_id": FIRST_NUMBER,
         "log_min_sf_size": LOG_BYTES - _LOG_PAGE,
         "vhca_state": 1,
@@ -46,8 +46,8 @@ def with_sub_functions(model: Model, most: int) -> Model:
 
 def _with_event_queues(model: Model, values: Capabilities) -> Capabilities:
     """The number of event queues where a manager sets those of its sub-functions (max_io_eqs)."""
-    most = {"max_num_eqs_24b": model.general["max_num_eqs"]}
-    return MappingProxyType({**model.general_2, **most, **values})
+    limit = {"max_num_eqs_24b": model.general["max_num_eqs"]}
+    return MappingProxyType({**model.general_2, **limit, **values})
 
 
 def sub_function_of(model: Model) -> Model:

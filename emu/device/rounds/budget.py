@@ -56,13 +56,13 @@ class Round:
 
     __slots__ = (
         "_after_turns", "_at_end", "_cycle", "_is_owed", "_later", "is_gathering", "is_waiting",
-        "most", "number", "steps",
+        "limit", "number", "steps",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.steps = 0
         """Work done in this round, as far as it is counted."""
-        self.most = STEPS_PER_ROUND
+        self.limit = STEPS_PER_ROUND
         """Above this what arrives waits."""
         self.number = 0
         """Rounds so far."""
@@ -102,7 +102,7 @@ class Round:
     @property
     def is_full(self) -> bool:
         """Whether what arrives now has to wait."""
-        return self.steps > self.most
+        return self.steps > self.limit
 
     @property
     def is_closed(self) -> bool:
@@ -121,7 +121,7 @@ class Round:
         """
         self.number += 1
         self.steps = 0
-        self.most = STEPS_PER_ROUND
+        self.limit = STEPS_PER_ROUND
         if self.is_waiting:
             self.gather()
             try:
@@ -175,7 +175,7 @@ class Round:
 
     def listen(self) -> None:
         """The turns are over, now sockets are read: there is room left for what they bring."""
-        self.most = MOST_STEPS_RECEIVED
+        self.limit = MOST_STEPS_RECEIVED
 
     def wait(self, line: RoundWaiter) -> None:
         """A line has work for the next rounds."""

@@ -47,10 +47,10 @@ class SubFunctions:
     """All of an adapter's, from the number ``first`` on."""
 
     def __init__(
-        self, first: int, most: int, start: Callable[[int], Hca], stop: Callable[[Hca], None]
+        self, first: int, limit: int, start: Callable[[int], Hca], stop: Callable[[Hca], None]
     ) -> None:
         """``start`` makes the function of a number, ``stop`` ends it at once."""
-        self.all = [SubFunction(number) for number in range(first, first + most)]
+        self.all = [SubFunction(number) for number in range(first, first + limit)]
         self._first = first
         self._start = start
         self._stop = stop

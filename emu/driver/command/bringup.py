@@ -28,7 +28,7 @@ class BringUp(EventQueues):
     def probe(self, *, is_vf: bool = False, **wanted: int) -> Self:
         """Everything up to INIT_HCA and a UAR page. Raises DriverCommandError, DriverError.
 
-        ``wanted`` are general capabilities as they are to be.
+        ``requested`` are general capabilities as they are to be.
         """
         self.attach()
         self.must(Op.ENABLE_HCA)

@@ -34,18 +34,18 @@ def create_rq(driver: Driver) -> int:
 
 
 def rqt_context(
-    rqns: Sequence[int], most: int | None = None, **context: object
+    rqns: Sequence[int], limit: int | None = None, **context: object
 ) -> tuple[Fields, bytes]:
     """What CREATE_RQT and MODIFY_RQT take: the fields, and what is behind them."""
-    fields = {"rqt_max_size": most or len(rqns), "rqt_actual_size": len(rqns), **context}
+    fields = {"rqt_max_size": limit or len(rqns), "rqt_actual_size": len(rqns), **context}
     return fields, b"".join(bytes(rq_num.new(rq_num=rqn)) for rqn in rqns)
 
 
 def create_rqt(
-    driver: Driver, rqns: Sequence[int], most: int | None = None, **context: object
+    driver: Driver, rqns: Sequence[int], limit: int | None = None, **context: object
 ) -> int:
-    """The number of an RQT with room for ``most`` RQs (en/rqt.c: mlx5e_rqt_init)."""
-    fields, extra = rqt_context(rqns, most, **context)
+    """The number of an RQT with room for ``limit`` RQs (en/rqt.c: mlx5e_rqt_init)."""
+    fields, extra = rqt_context(rqns, limit, **context)
     return int(driver.must(Op.CREATE_RQT, rqt_context=fields, extra=extra).rqtn)
 
 

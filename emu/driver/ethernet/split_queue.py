@@ -51,7 +51,7 @@ class SplitQueue(StridingQueue):
         ``timeout`` is for how many microseconds packets are held for others.
         """
         self.log_entry, self.entries = log_entry, 1 << log_entries
-        self.reservation, self.most = 1 << log_reservation, 1 << log_packets
+        self.reservation, self.limit = 1 << log_reservation, 1 << log_packets
         self.headers = node.region(self.entries << log_entry, va=0)
         shampo = {
             "shampo_enable": 1, "log_reservation_size": log_reservation - LOG_RESERVATION_BASE,

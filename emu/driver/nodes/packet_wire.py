@@ -109,12 +109,12 @@ class PacketWire:
             self.deliver()
         return waiting > 0
 
-    def settle(self, most: int = 100_000) -> None:
+    def settle(self, limit: int = 100_000) -> None:
         """Run functions and deliver frames until nothing moves any more.
 
-        Raises AssertionError after ``most`` rounds.
+        Raises AssertionError after ``limit`` rounds.
         """
-        for _ in range(most):
+        for _ in range(limit):
             for hca in self.nodes.values():
                 hca.round.begin()
             busy = [lifecycle.run(hca) for hca in list(self.nodes.values())]

@@ -117,10 +117,10 @@ class FabricNode(Node):
 class FabricProcess:
     """A process: its place on the fabric, and a node for each of its functions."""
 
-    def __init__(self, lab: Fabric, wanted: tuple[protocol.Identity, ...]) -> None:
+    def __init__(self, lab: Fabric, requested: tuple[protocol.Identity, ...]) -> None:
         """Raises FabricError."""
         self.lab = lab
-        self.wire = SocketFabric(lab.name, lab.loop, [*wanted])
+        self.wire = SocketFabric(lab.name, lab.loop, [*requested])
         self.nodes: list[FabricNode] = []
         try:
             identities = self.wire.join()

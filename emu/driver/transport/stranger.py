@@ -30,14 +30,14 @@ class Stranger:
         return cls(lab, sock)
 
     @classmethod
-    def member(cls, lab: Fabric, *wanted: protocol.Identity) -> Self:
+    def member(cls, lab: Fabric, *requested: protocol.Identity) -> Self:
         """One that has been welcomed; ``identities`` are its numbers."""
         stranger = cls.connected(lab)
-        wanted = wanted or (protocol.Identity(),)
-        stranger.say(FrameKind.HELLO, protocol.hello(wanted))
+        requested = requested or (protocol.Identity(),)
+        stranger.say(FrameKind.HELLO, protocol.hello(requested))
         kind, body = stranger.hear()
         assert kind is FrameKind.WELCOME
-        stranger.identities = protocol.read_welcome(memoryview(body), wanted)
+        stranger.identities = protocol.read_welcome(memoryview(body), requested)
         return stranger
 
     def say(self, kind: FrameKind, body: bytes) -> None:

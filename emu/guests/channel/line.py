@@ -53,8 +53,8 @@ class SerialLine:
     def _turn(self) -> bool:
         """Pass on what there is; False at the end of either side."""
         room = WINDOW - self._unread
-        wanted = [self._line, self._channel] if room > 0 else [self._line]
-        ready, _, _ = select.select(wanted, [], [])
+        requested = [self._line, self._channel] if room > 0 else [self._line]
+        ready, _, _ = select.select(requested, [], [])
         if self._channel in ready:
             data = self._channel.recv(room)
             if not data:

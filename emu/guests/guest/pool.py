@@ -13,11 +13,11 @@ class GuestPool:
 
     def __init__(self) -> None:
         self._guests: dict[GuestOptions, Guest] = {}
-        self._wanted: set[GuestOptions] = set()
+        self._requested: set[GuestOptions] = set()
 
     def get(self, options: GuestOptions) -> Guest:
         """Return a guest with these options, ready for commands. Raises :class:`LabError`."""
-        self._wanted.add(options)
+        self._requested.add(options)
         guest = self._guests.get(options)
         if guest is not None and not guest.is_running:
             guest.stop()
@@ -32,15 +32,15 @@ class GuestPool:
 
         An idle guest under TCG takes some 6 % of a processor; to boot one again takes seconds.
         """
-        unwanted = self._guests.keys() - self._wanted
-        self._wanted.clear()
+        unwanted = self._guests.keys() - self._requested
+        self._requested.clear()
         self._stop([self._guests.pop(options) for options in unwanted])
 
     def close(self) -> None:
         """Stop all guests."""
         guests = list(self._guests.values())
         self._guests.clear()
-        self._wanted.clear()
+        self._requested.clear()
         self._stop(guests)
 
     @staticmethod

@@ -63,12 +63,12 @@ def reproduce(
     plan = read_plan(path)
     expect = _expectation(path, plan)
     functions = (expect.model,) * (2 if is_ethernet(expect.model) else 1)
-    wanted = dataclasses.replace(
+    requested = dataclasses.replace(
         options, devices=tuple(devices) or functions, probe=expect.when != LOADING
     )
     text = read_infile(path, _MOST_PLAN).decode()
     for number in range(1, trials + 1):
-        with Guest(wanted) as guest:
+        with Guest(requested) as guest:
             if is_ethernet(expect.model):
                 with_traffic(guest, expect.model)
             trial = _judged(_log(guest, text, expect), expect)

@@ -89,17 +89,17 @@ class ProgramTurns:
     def begin(self, workload: str) -> bool:
         """As :meth:`Turns.begin`."""
         one = WORKLOADS[workload]
-        wanted = (one.pci_class, one.functions) if one.is_live else None
-        if wanted is not None and wanted == self._bound and self._turns < _MOST_TURNS:
+        requested = (one.pci_class, one.functions) if one.is_live else None
+        if requested is not None and requested == self._bound and self._turns < _MOST_TURNS:
             return True
         self._bound, self._turns = None, 0
         if not self._ask({"reset": True}, "reset", _RESET_SECONDS).get("done"):
             return False
-        if wanted is not None:
+        if requested is not None:
             asked = {"bind": one.pci_class, "count": one.functions}
             if not self._ask(asked, "bind", _RESET_SECONDS).get("done"):
                 return False
-            self._bound = wanted
+            self._bound = requested
         return True
 
     def spoil(self) -> None:

@@ -52,8 +52,8 @@ class Pollable(Protocol):
     def room(self) -> None:
         """The descriptor accepts data again."""
 
-    def take(self, most: int) -> int:
-        """Act on what has arrived, about as much work as ``most`` packets; returns how much."""
+    def take(self, limit: int) -> int:
+        """Act on what has arrived, about as much work as ``limit`` packets; returns how much."""
 
     def close(self, why: str) -> None:
         """Close it for this reason."""

@@ -87,8 +87,8 @@ class Server:
         self._sockets: SocketFabric | None = None
         if fabric is not None:
             uplinks = Uplinks(self._segments)
-            wanted = [*map(_wanted, specs)]
-            self._sockets = SocketFabric(fabric, self.loop, wanted, socket_mode, uplinks)
+            requested = [*map(_wanted, specs)]
+            self._sockets = SocketFabric(fabric, self.loop, requested, socket_mode, uplinks)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
         self._subnet = SubnetFabric(self.loop, subnet, _guids(specs)) if subnet else None

@@ -34,7 +34,7 @@ class TraceFile:
 
     def __init__(self, path: Path, most_mib: int = DEFAULT_MIB) -> None:
         """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
-        self._most = self._left = most_mib << 20
+        self._limit = self._left = most_mib << 20
         self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
 
     def write(self, text: str) -> None:
@@ -45,7 +45,7 @@ class TraceFile:
         data = text.encode()
         self._left -= len(data)
         if self._left < 0:
-            raise LimitError(f"it has {self._most >> 20} MiB")
+            raise LimitError(f"it has {self._limit >> 20} MiB")
         while data:
             written = os.write(self._fd, data)
             if not written:

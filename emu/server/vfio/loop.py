@@ -262,12 +262,12 @@ class Loop(TimerQueue):
     def _poll_once(self, timeout_ns: int | None) -> None:
         if self._is_stale:
             self._poll_these(self._wanted())
-        wanted, behind = self._polled, self._behind
+        requested, behind = self._polled, self._behind
         if behind:
             timeout_ns = 0
         ready = self._spin.look(self._poll, timeout_ns)
         for fd, events in ready or wait_readable(self._poll, self._readable, timeout_ns):
-            transport_or_none, _ = wanted[fd]
+            transport_or_none, _ = requested[fd]
             if transport_or_none is None:
                 self._read(fd, events)
             elif transport_or_none.connected:
@@ -287,21 +287,21 @@ class Loop(TimerQueue):
 
     def _wanted(self) -> dict[int, _Wanted]:
         """What is to be polled for now."""
-        wanted: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
+        requested: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
         for transport in self._transports:
-            wanted[transport.fileno()] = transport, transport.events
-        return wanted
+            requested[transport.fileno()] = transport, transport.events
+        return requested
 
-    def _poll_these(self, wanted: dict[int, _Wanted]) -> None:
+    def _poll_these(self, requested: dict[int, _Wanted]) -> None:
         """Set the polled descriptors; a transport's changes whenever a client comes or goes."""
         self._is_stale = False
-        if wanted == self._polled:
+        if requested == self._polled:
             return
-        self._polled = wanted
-        self._behind = [one for one, events in wanted.values() if one is not None and not events]
-        self._readable = [fd for fd, (_, events) in wanted.items() if events == select.POLLIN]
+        self._polled = requested
+        self._behind = [one for one, events in requested.values() if one is not None and not events]
+        self._readable = [fd for fd, (_, events) in requested.items() if events == select.POLLIN]
         self._poll = select.poll()
-        for fd, (_, events) in wanted.items():
+        for fd, (_, events) in requested.items():
             if fd >= 0 and events:
                 self._poll.register(fd, events)
 

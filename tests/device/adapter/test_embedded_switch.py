@@ -454,7 +454,7 @@ def test_before_anybody_has_power(adapter):
 def test_what_waits_too_long_is_lost(manager, other, wire, fdb):
     """The tables' work belongs to the manager's rounds."""
     by_source(fdb, (UPLINK, to_vport(VPORT)))
-    manager.hca.round.steps = manager.hca.round.most + 1
+    manager.hca.round.steps = manager.hca.round.limit + 1
     for _ in range(MOST_WAITING + 3):
         manager.hca.switch.receive(Frame(FRAME))
     assert manager.hca.switch.passed()[1].discards == 3

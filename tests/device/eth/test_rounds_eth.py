@@ -170,7 +170,7 @@ def test_what_a_full_line_has_no_room_for_is_counted(is_looped):
     segment = Segment(1)
     (hca,) = (node.hca for node in segment.receivers)
     (domain,) = hca.tds
-    segment.clock.round.steps = segment.clock.round.most + 1
+    segment.clock.round.steps = segment.clock.round.limit + 1
     frame = Frame(GROUP + Packet().frame()[6:])
     for _ in range(MOST_WAITING + 3):
         if is_looped:

@@ -328,7 +328,7 @@ def test_datagram_that_one_interface_is_too_small_for(clock, side):
 def test_looped_frames_that_the_line_has_no_room_for(clock):
     left, _ = on_one_segment(clock)
     hca = left.hca
-    clock.round.steps = clock.round.most + 1
+    clock.round.steps = clock.round.limit + 1
     for _ in range(MOST_WAITING):
         receive.take_in_turn(hca, Frame(bytes(60)))
     (mac, *_) = hca.gids.macs

@@ -318,7 +318,7 @@ class TestWaiting:
 
         def arrive(times=1):
             round_ = channel.right.hca.round
-            round_.steps = round_.most + 1
+            round_.steps = round_.limit + 1
             for _ in range(times):
                 packet_wire.arrive(frame)
 

@@ -123,9 +123,9 @@ def write(channel, source, target, length=None, **options):
 
 
 def in_a_round_that_is_over(world, most=-1):
-    """A turn of the left function; what costs more than ``most`` steps has to wait."""
+    """A turn of the left function; what costs more than ``limit`` steps has to wait."""
     world.clock.round.number += 1
     world.clock.round.steps = 0
-    world.clock.round.most = most
+    world.clock.round.limit = most
     world.left.function.run()
     assert any(len(node.hca.arrivals) for node in world.nodes)

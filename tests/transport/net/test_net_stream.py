@@ -277,7 +277,7 @@ def test_super_frames_for_peers_share_the_rounds(wall, path):
     round_.begin()
     for data in frames:
         wall.host.send(EVERYONE + data[6:], gso_size=20, checked=True)
-    assert round_.steps <= round_.most + 2 * 1000
+    assert round_.steps <= round_.limit + 2 * 1000
     assert round_.is_waiting
     wall.until(lambda: not round_.is_waiting)
     expected = b"".join(data[54:] for data in frames)

@@ -23,7 +23,7 @@ class Stdin:
 
 
 class Job:
-    """Takes input until ``most`` calls; then its channel has been closed by whoever waited."""
+    """Takes input until ``limit`` calls; then its channel has been closed by whoever waited."""
 
     def __init__(self, most=99):
         self.took = []

@@ -192,7 +192,7 @@ def test_sockets_have_room_behind_the_turns(world):
     world.round.steps = MOST_STEPS_RECEIVED + 1
     assert not line.is_free
     world.round.begin()
-    assert world.round.most == STEPS_PER_ROUND
+    assert world.round.limit == STEPS_PER_ROUND
 
 
 # One place that charges.

@@ -24,7 +24,7 @@ class FrameLengthError(Exception):
     """More bytes than any frame has, or less headers inline than wanted: LOCAL_LENGTH_ERR."""
 
 
-def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[bytes]:
+def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, limit: int) -> Iterator[bytes]:
     """The bytes of each of the data segments from byte ``at`` of the WQE on.
 
     Raises as :func:`gather`, when it gets to the segment concerned; all of them together may fall
@@ -35,7 +35,7 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[byte
         segment = DATA.unpack_from(buf, at)
         is_inline = segment[0] & INLINE
         length = segment[0] & INLINE_LENGTH if is_inline else segment[0]
-        if not 0 < length <= most:
+        if not 0 < length <= limit:
             raise FrameLengthError(f"packet of {length} bytes")
         if is_inline:
             segment, at = inline_segment(at, length, end)
@@ -50,7 +50,7 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, most: int) -> Iterator[byte
 def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> bytes:
     """``first`` and the bytes that the data segments from byte ``at`` of the WQE on name.
 
-    Raises FrameLengthError for more than ``most`` bytes of data, BadWqeError for a segment that
+    Raises FrameLengthError for more than ``limit`` bytes of data, BadWqeError for a segment that
     leaves the WQE, and AccessError for a key that does not allow it, or when the segments fall into
     more than STEPS_PER_ACCESS pieces: a frame is put together in one turn.
     """

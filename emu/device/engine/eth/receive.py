@@ -219,7 +219,7 @@ def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) 
         headers.frame = insert(headers, l3=True, l4=True)
     round_ = hca.round
     for at, to in enumerate(queues):
-        if round_.steps > round_.most:
+        if round_.steps > round_.limit:
             hca.arrivals.begin(_rest(hca, headers, frame.checked, queues[at:]), len(headers.frame))
             return
         if to.merging is None and to.rq.reservations is None:
@@ -319,7 +319,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
         expect(to.rq, large.header, to.merging)
         stream = TcpStream(large.headers, large.header, large.size)
         for one in stream.merged(to.merging, strides.most_bytes):
-            while round_.steps > round_.most:
+            while round_.steps > round_.limit:
                 yield
             if isinstance(one, Merged):
                 octets = len(one.headers.frame)
@@ -336,7 +336,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
             sums, length = trusted(packet), len(cut)
         packet.sums = sums
         for to in apart:
-            while round_.steps > round_.most:
+            while round_.steps > round_.limit:
                 yield
             deliver(hca, packet, True, to)
 

@@ -70,8 +70,8 @@ def charge(hca: Hca, data: bytes, packets: int) -> None:
     """
     partner = hca.partner
     partner.credit -= packets
-    if packets > partner.most:
-        partner.most = packets
+    if packets > partner.largest:
+        partner.largest = packets
     if not data[0] & _GROUP_BIT and data[:MAC_BYTES] != partner.address:
         partner.address = data[:MAC_BYTES]
         partner.credit = 0
@@ -86,7 +86,7 @@ def must_wait(hca: Hca, sq: AnySq) -> bool:
     room = MANY
     if partner.address:
         priority = sq.tis.prio >> 1 if sq.tis is not None else 0
-        room = hca.segment.spare_to(partner.address, partner.most, flow, priority)
+        room = hca.segment.spare_to(partner.address, partner.largest, flow, priority)
     now = hca.clock.now_ns()
     if not room:
         if not partner.since_ns:
@@ -96,5 +96,5 @@ def must_wait(hca: Hca, sq: AnySq) -> bool:
     if partner.since_ns:
         flow.told_to_go_on(now - partner.since_ns)
         partner.since_ns = 0
-    partner.credit = min(max(room - partner.most, 0) + 1, MOST_UNASKED)
+    partner.credit = min(max(room - partner.largest, 0) + 1, MOST_UNASKED)
     return False

@@ -149,7 +149,7 @@ def _has_room(session: Session, headers: Headers, flow: Flow) -> bool:
     count, octets = len(session.packets) + 1, session.octets + flow.size
     rq, merging = session.to.rq, session.to.merging
     if rq.reservations is not None:
-        return count <= rq.reservations.most and octets <= rq.reservations.size
+        return count <= rq.reservations.limit and octets <= rq.reservations.size
     assert merging is not None  # or nothing were held
     assert rq.strides is not None
     front = session.header - headers.l3 - IP_BYTES[headers.version]

@@ -58,14 +58,14 @@ def is_packet(entry: bytes, op_own: int) -> bool:
     return op_own == PACKET and bool(entry[_CHECKED] & CqeChecked.L2)
 
 
-def sessions(entries: Sequence[bytes], form: MiniCqeFormat, most: int) -> Iterator[int]:
+def sessions(entries: Sequence[bytes], form: MiniCqeFormat, limit: int) -> Iterator[int]:
     """How many of the entries, in their order, are in one session after the other; often one."""
     shared_of = _SHARED[form]
     count, shared, following = 0, b"", -1
     for entry in entries:
         own = shared_of(entry)
         byte_cnt, index = _PLACE.unpack_from(entry, _COUNT)
-        is_next = index == following and count < most and own == shared
+        is_next = index == following and count < limit and own == shared
         if form is MiniCqeFormat.FTAG_STRIDX and byte_cnt >= _TAGGED_COUNT:
             is_next, own = False, b""
         if count and not is_next:

@@ -142,7 +142,7 @@ def put_held(hca: Hca, cq: Cq) -> int:
     cq.held = []
     before, at = cq.pi, 0
     try:
-        for count in compression.sessions(held, how.form, how.most):
+        for count in compression.sessions(held, how.form, how.limit):
             _put_session(hca, cq, how, held[at : at + count])
             at += count
     except DmaError as error:

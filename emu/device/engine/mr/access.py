@@ -74,13 +74,13 @@ def access(
     key: int,
     span: Span,
     depth: int = 0,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> Views:
     """The guest's bytes behind a span of ``key``, as views in order.
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
     that can split or wait looks for IN_PIECES and ABSENT_PAGE. ``depth`` keys have led here.
-    ``most`` is the value of ``hca.round.steps`` above which it is IN_PIECES; without it the access
+    ``limit`` is the value of ``hca.round.steps`` above which it is IN_PIECES; without it the access
     may take STEPS_PER_ACCESS, and any number of steps up to PIECE_BYTES.
     """
     if not span[1]:
@@ -99,8 +99,8 @@ def access(
         check_key(hca, mkey, pd, qpn, key, span)
     try:
         if mkey.signature is not None:
-            return mkey.signature.views(hca, mkey, qpn, span, depth, most)
-        return _translate(hca, mkey, span, depth, most)
+            return mkey.signature.views(hca, mkey, qpn, span, depth, limit)
+        return _translate(hca, mkey, span, depth, limit)
     except (DmaError, IndexError):
         raise AccessError(Violation.TRANSLATION, key, *span[:2]) from None
 
@@ -119,7 +119,7 @@ def walk(
     ``span`` is where the part begins, its length and what is to be done there. Also returns how
     many bytes the list is too short for it. An inline segment's bytes are in ``buf``, its WQE.
 
-    Raises :class:`AccessError`, IN_PIECES for more than MOST_BYTES. ``most`` is as for ``access``.
+    Raises :class:`AccessError`, IN_PIECES for more than MOST_BYTES. ``limit`` is as for ``access``.
     """
     offset, left, need = span
     limit, too_much = most or _NO_LIMIT, left - MOST_BYTES
@@ -182,7 +182,7 @@ def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
     return total
 
 
-def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -> Views:
+def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) -> Views:
     va, length, need = span
     if length > MOST_BYTES:
         raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
@@ -195,7 +195,7 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -
     if mkey.mode is _SW_ICM:
         return _icm(hca, mkey, span)
     if mkey.mode is not _MTT:
-        return indirect(hca, mkey, span, depth, most)
+        return indirect(hca, mkey, span, depth, limit)
     size = 1 << mkey.log_page_size
     views: list[memoryview] = []
     if (va & size - 1) + length <= size:

@@ -32,16 +32,16 @@ class Stream(Protocol):
 class MemoryStream:
     """What the key's list of other keys covers."""
 
-    __slots__ = ("_depth", "_hca", "_mkey", "_most", "_need")
+    __slots__ = ("_depth", "_hca", "_limit", "_mkey", "_need")
 
-    def __init__(self, hca: Hca, mkey: Mkey, need: int, depth: int, most: int) -> None:
-        """Above ``most`` steps of ``hca.round`` the access is IN_PIECES."""
+    def __init__(self, hca: Hca, mkey: Mkey, need: int, depth: int, limit: int) -> None:
+        """Above ``limit`` steps of ``hca.round`` the access is IN_PIECES."""
         self._hca, self._mkey, self._need, self._depth = hca, mkey, need, depth
-        self._most = most
+        self._limit = limit
 
     def unlimited(self) -> None:
         """From now on something may have been written."""
-        self._most = _NO_LIMIT
+        self._limit = _NO_LIMIT
 
     def _views(self, at: int, length: int) -> Iterator[memoryview]:
         """Raises AccessError: it falls into too many pieces."""
@@ -49,8 +49,8 @@ class MemoryStream:
         while length:
             size = min(length, PACKET_BYTES)
             span = va, size, self._need
-            views = memory.indirect(self._hca, mkey, span, self._depth, self._most)
-            if self._hca.round.steps > self._most:
+            views = memory.indirect(self._hca, mkey, span, self._depth, self._limit)
+            if self._hca.round.steps > self._limit:
                 raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
             yield from views
             va, length = va + size, length - size

@@ -34,7 +34,7 @@ ABSENT_PAGE: Final = Violation.ABSENT_PAGE
 class AccessError(Exception):
     """A key does not allow an access, or not now; nothing has been read or written.
 
-    ``most``, for IN_PIECES: how many bytes to ask for at a time.
+    ``limit``, for IN_PIECES: how many bytes to ask for at a time.
 
     For ABSENT_PAGE ``key`` and ``va`` name the page where the translation ended, which may be in a
     key below the requested one; ``length`` is how much of that key was still needed. For keys below
@@ -42,13 +42,15 @@ class AccessError(Exception):
     time and then does not know them any more (hw/odp.c).
     """
 
-    def __init__(self, violation: Violation, key: int, va: int, length: int, most: int = 0) -> None:
+    def __init__(
+        self, violation: Violation, key: int, va: int, length: int, limit: int = 0
+    ) -> None:
         super().__init__(f"key {key:#x}, {va:#x}+{length:#x}: {violation.name.lower()}")
         self.violation = violation
         self.key = key
         self.va = va
         self.length = length
-        self.most = most
+        self.limit = limit
 
 
 MOST_BYTES = 4 << 20

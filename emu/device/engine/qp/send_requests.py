@@ -160,7 +160,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | 
         return messages.piece(hca, qp, wqe, message, need, message.done, length)
     except AccessError as error:
         if error.violation is IN_PIECES:
-            return InPieces(error.most)
+            return InPieces(error.limit)
         return _not_accessible(hca, qp, wqe, error)
 
 

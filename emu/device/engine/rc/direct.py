@@ -111,9 +111,9 @@ _NO_PEER: Final = Dropped("no queue pair of this function takes what comes by su
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
     """Have the responder take all of a message, or one turn's share: UNFINISHED."""
     if hca.round.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
-        message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
+        message.limit = message.limit or PIECE_BYTES  # the receiver's side may be as scattered
     outcome: Outcome | None = None
-    if not message.most:
+    if not message.limit:
         try:
             outcome = respond(node, peer, message, hca.link.lid)
         except Exception:  # a bug in the peer stops only the peer: no response
@@ -121,7 +121,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
             return Dropped("the peer has failed")
         if outcome is None:
             return None
-    if message.most and (outcome is None or isinstance(outcome, InPieces)):
+    if message.limit and (outcome is None or isinstance(outcome, InPieces)):
         qp.moving, message.wqe = message, wqe
         outcome = shares.move(hca, qp, node, peer, message)
     if isinstance(outcome, (Nak, RnrNak, Misplaced)):
@@ -134,7 +134,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """Take one whole message; None when it is acknowledged.
 
-    InPieces when the message has begun but is too much for one call: then ``message.most`` is set,
+    InPieces when the message has begun but is too much for one call: then ``message.limit`` is set,
     and the caller has to pass it by ``shares.move``. Nak or RnrNak; Dropped when there is no
     response; Held when a page is absent: the caller has to pass the message again. Misplaced when
     the requester has no place for the answer.

@@ -163,7 +163,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
         views, left = walk(hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE))
     except AccessError as error:
         if error.violation is IN_PIECES:
-            return InPieces(error.most, str(error))
+            return InPieces(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_room(hca, qp, taken, offset, length, error)
         return give_up(hca, qp, taken, *_PROTECTION, str(error))

@@ -138,9 +138,9 @@ def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | No
 
 
 def map_piece(
-    hca: Hca, qp: Qp, message: Message, offset: int, length: int, most: int | None = None
+    hca: Hca, qp: Qp, message: Message, offset: int, length: int, limit: int | None = None
 ) -> Views | Outcome:
-    """The views behind a piece of (va, rkey, length); ``most`` as in ``access``.
+    """The views behind a piece of (va, rkey, length); ``limit`` as in ``access``.
 
     Nak or Dropped when the request may not access them, Held when a page is absent, InPieces when
     they are too much for one call.
@@ -154,10 +154,10 @@ def map_piece(
     va = start_of(hca, message) + offset if hca.has_signatures else message.va + offset
     try:
         span = va, length, REMOTE[message.op].need
-        return access(hca, pd, qp.handle, message.rkey, span, 0, most)
+        return access(hca, pd, qp.handle, message.rkey, span, 0, limit)
     except AccessError as error:
         if error.violation is IN_PIECES:
-            return InPieces(error.most, str(error))
+            return InPieces(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, message, offset, error)
         return refuse_access(hca, qp, message.taken, str(error))

@@ -42,10 +42,10 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
     round_ = hca.round
     limit = round_.share()
     while round_.steps < limit:
-        length = min(message.most, message.length - message.done)
+        length = min(message.limit, message.length - message.done)
         outcome = _move(hca, qp, node, peer, message, length)
         if isinstance(outcome, InPieces):
-            message.most = max(min(outcome.most, length - 1), 1)
+            message.limit = max(min(outcome.limit, length - 1), 1)
         elif outcome is not None:
             return outcome
         else:
@@ -82,7 +82,7 @@ def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
 def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
     """The message has begun if it is only too much for one call."""
     if isinstance(outcome, InPieces):
-        message.most = outcome.most
+        message.limit = outcome.limit
         _begin(hca, qp, message)
     return outcome
 

@@ -197,7 +197,7 @@ def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
 def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
     """The views behind a message's data segments; sets the message's length to theirs.
 
-    When they are too much for one call: returns () and sets ``message.most``. An answer may not go
+    When they are too much for one call: returns () and sets ``message.limit``. An answer may not go
     there: returns () and sets ``message.misplaced``, as nobody looks before it comes.
     """
     message.segments = segments = data_segments(wqe, at, need)
@@ -206,7 +206,7 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
         views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
     except AccessError as error:
         if error.violation is IN_PIECES:
-            message.most = error.most
+            message.limit = error.limit
         elif need & LOCAL_WRITE and error.violation is not ABSENT_PAGE:
             message.misplaced = Misplaced(error)
         else:

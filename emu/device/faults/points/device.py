@@ -71,8 +71,8 @@ class PowerOn(Event[None]):
         """Do nothing: it is on."""
 
 
-def _small(name: str, most: int) -> Parameter:
-    return Parameter(name, Annotated[int, Bounds(strict=True, ge=0, le=most)])
+def _small(name: str, limit: int) -> Parameter:
+    return Parameter(name, Annotated[int, Bounds(strict=True, ge=0, le=limit)])
 
 
 def _flag(name: str) -> Parameter:

@@ -48,10 +48,10 @@ class Write(_Access):
 
 
 @mount(READ_POINT, WRITE_POINT)
-def watch_memory(faults: RuleInjector, *, wanted: bool) -> None:
+def watch_memory(faults: RuleInjector, *, requested: bool) -> None:
     """Have guest memory ask the rules before each access, or stop it."""
 
     def ask(iova: int, length: int, is_write: bool) -> None:
         faults.show(WRITE_POINT if is_write else READ_POINT, iova, length)
 
-    faults.function.memory.watch(ask if wanted else None)
+    faults.function.memory.watch(ask if requested else None)

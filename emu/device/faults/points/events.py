@@ -119,7 +119,7 @@ class ShownInterrupts:
 
 
 @mount(IRQ_POINT)
-def show_interrupts(faults: RuleInjector, *, wanted: bool) -> None:
+def show_interrupts(faults: RuleInjector, *, requested: bool) -> None:
     """Wrap the HCA's interrupts, or unwrap them."""
     own = faults.function.interrupts
-    faults.hca.interrupts = ShownInterrupts(faults, own) if wanted else own
+    faults.hca.interrupts = ShownInterrupts(faults, own) if requested else own

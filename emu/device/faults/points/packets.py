@@ -266,10 +266,10 @@ class ShownWire:
 
 
 @mount(PKT_TX_POINT, PKT_RX_POINT)
-def show_packets(faults: RuleInjector, *, wanted: bool) -> None:
+def show_packets(faults: RuleInjector, *, requested: bool) -> None:
     """Wrap the HCA's wire, or unwrap it."""
     own = faults.function.wire
-    faults.hca.wire = ShownWire(faults, own) if wanted else own
+    faults.hca.wire = ShownWire(faults, own) if requested else own
 
 
 def _headers(packet: Packet, length: int) -> PacketFields:

@@ -188,7 +188,7 @@ class Terms(NamedTuple):
 class Pacing:
     """What a send queue has to keep to."""
 
-    __slots__ = ("_limits", "_wanted", "_ways", "terms")
+    __slots__ = ("_limits", "_requested", "_ways", "terms")
 
     def __init__(self, terms: Terms) -> None:
         rate, of_class, leaves = self.terms = terms
@@ -196,7 +196,7 @@ class Pacing:
         self._limits = tuple(limit for limit in (own, of_class) if limit is not None)
         self._ways = tuple(_way(leaf) for leaf in leaves)
         """For each leaf: the claims from the queue's own up, with the elements that they are on."""
-        self._wanted: set[Claim] = set()
+        self._requested: set[Claim] = set()
         """The claims by which the queue has had to wait since it last had nothing to send."""
 
     def delay(self, now_ns: int, *, wants: bool = True) -> int:
@@ -235,12 +235,12 @@ class Pacing:
 
     def _want(self, claims: set[Claim]) -> None:
         """Wait by these claims, and by no others any more."""
-        if claims != self._wanted:
-            for claim in self._wanted - claims:
+        if claims != self._requested:
+            for claim in self._requested - claims:
                 claim.rest()
-            for claim in claims - self._wanted:
+            for claim in claims - self._requested:
                 claim.want()
-            self._wanted = claims
+            self._requested = claims
 
 
 Way = tuple[tuple[Claim, SchedulingElement], ...]

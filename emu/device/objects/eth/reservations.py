@@ -41,12 +41,24 @@ class Reservations:
     """How far the packets of a queue have got in its requests, and in its buffer for headers."""
 
     __slots__ = (
-        "_align", "_base", "_packets", "_strides", "entries", "entry_bytes", "flow", "headers_key",
-        "index", "merges", "most", "position", "size", "timeout_ns",
+        "_align",
+        "_base",
+        "_packets",
+        "_strides",
+        "entries",
+        "entry_bytes",
+        "flow",
+        "headers_key",
+        "index",
+        "limit",
+        "merges",
+        "position",
+        "size",
+        "timeout_ns",
     )  # fmt: skip
 
     def __init__(
-        self, strides: Strides, *, size: int, most: int, align: int, headers_key: int,
+        self, strides: Strides, *, size: int, limit: int, align: int, headers_key: int,
         entry_bytes: int, entries: int, merges: bool, timeout_ns: int = 0,
     ) -> None:  # fmt: skip
         """A packet that does not belong to the last one begins at a multiple of ``align``."""
@@ -54,7 +66,7 @@ class Reservations:
         self._align = align
         self.size = size
         """Bytes of a reservation."""
-        self.most = most
+        self.limit = limit
         """Packets of one."""
         self.headers_key, self.entry_bytes, self.entries = headers_key, entry_bytes, entries
         """The buffer for headers."""
@@ -91,7 +103,7 @@ class Reservations:
         ``follows``: right behind the last packet. None if there is no room for them.
         """
         start = self.position if follows else -(-self.position // self._align) * self._align
-        if self._packets >= self.most or start + length > self._base + self.size:
+        if self._packets >= self.limit or start + length > self._base + self.size:
             return None
         return start
 

@@ -97,9 +97,9 @@ class KeySignature(Protocol):
         """Report the next error, even if one has been reported already."""
 
     def views(
-        self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int, most: int | None = None
+        self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int, limit: int | None = None
     ) -> Views:
-        """A span of the wire domain's data; ``most`` bounds its steps as in ``access``."""
+        """A span of the wire domain's data; ``limit`` bounds its steps as in ``access``."""
 
 
 _LONG_LIST: Final = 1024
@@ -231,13 +231,13 @@ class Mkey(Object):
         self._lay_out()
         return len(self._xlt)
 
-    def translations(self, most: int) -> bytes:
-        """The entries in the driver's format, at most ``most`` bytes of them."""
+    def translations(self, limit: int) -> bytes:
+        """The entries in the driver's format, at most ``limit`` bytes of them."""
         if self.mode is _KSM:
-            return self.blocks.to_bytes(most)
+            return self.blocks.to_bytes(limit)
         if self.mode is not _MTT:
-            return bytes(self._xlt[:most])
-        xlt = bytearray(self.pages.to_bytes(most))
+            return bytes(self._xlt[:limit])
+        xlt = bytearray(self.pages.to_bytes(limit))
         if not self.pg_access:
             xlt[7::8] = xlt[7::8].translate(WITHOUT_RIGHTS)
         return bytes(xlt)

@@ -109,13 +109,13 @@ class PageEntries:
         else:
             self._more[number] = chunk
 
-    def part(self, index: int, most: int) -> array[int]:
-        """One or more entries from ``index`` on, at most ``most``; IndexError beyond the end."""
+    def part(self, index: int, limit: int) -> array[int]:
+        """One or more entries from ``index`` on, at most ``limit``; IndexError beyond the end."""
         if index >= self.count:
             raise IndexError("list ends before the range")
         slot = index & CHUNK - 1
         chunk = self._first if index < CHUNK else self._chunk(index >> LOG_CHUNK)
-        return chunk[slot : slot + most] or _ABSENT
+        return chunk[slot : slot + limit] or _ABSENT
 
     def one(self, index: int) -> int:
         """The entry at ``index``; IndexError beyond the end."""
@@ -134,9 +134,9 @@ class PageEntries:
             entries.frombytes(bytes(MTT_BYTES * (size - len(part))))
         return entries
 
-    def to_bytes(self, most: int) -> bytes:
-        """The list in the driver's byte order, at most ``most`` bytes of it."""
-        return _swapped(self.read(0, -(-most // MTT_BYTES))).tobytes()[:most]
+    def to_bytes(self, limit: int) -> bytes:
+        """The list in the driver's byte order, at most ``limit`` bytes of it."""
+        return _swapped(self.read(0, -(-limit // MTT_BYTES))).tobytes()[:limit]
 
 
 class _EntryRule(NamedTuple):
@@ -249,10 +249,10 @@ class KeyEntries:
             else:
                 yield from KLM.iter_unpack(chunk)
 
-    def to_bytes(self, most: int) -> bytes:
-        """The list, at most ``most`` bytes of it."""
-        count = min(self.count, -(-most // KSM_BYTES))
-        return b"".join(KLM.pack(*self.entry(index)) for index in range(count))[:most]
+    def to_bytes(self, limit: int) -> bytes:
+        """The list, at most ``limit`` bytes of it."""
+        count = min(self.count, -(-limit // KSM_BYTES))
+        return b"".join(KLM.pack(*self.entry(index)) for index in range(count))[:limit]
 
     @property
     def host_bytes(self) -> int:

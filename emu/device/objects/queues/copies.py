@@ -8,12 +8,12 @@ from emu.device.ports import Timer
 class Copy:
     """One of them."""
 
-    __slots__ = ("data", "number", "timer", "wanted")
+    __slots__ = ("data", "number", "requested", "timer")
 
-    def __init__(self, number: int, wanted: int) -> None:
+    def __init__(self, number: int, requested: int) -> None:
         self.number = number
         """The queue's."""
-        self.wanted = wanted
+        self.requested = requested
         """Bytes of the request."""
         self.data = bytearray()
         self.timer: Timer | None = None

@@ -23,7 +23,7 @@ class Compression(NamedTuple):
 
     form: MiniCqeFormat
     is_enhanced: bool
-    most: int
+    limit: int
     """Packets of a session (cqe_compression_max_num)."""
 
 

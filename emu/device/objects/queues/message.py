@@ -73,7 +73,7 @@ class Message:
     """Source and destination GID of the global route header, for DC; None without one."""
     access_key = 0
     """The key that the target has to have, for DC."""
-    most = 0
+    limit = 0
     """Bytes to move in one turn, for a message that is too long for one turn (see ``shares``)."""
     done = 0
     """Bytes moved so far, for such a message."""

@@ -71,12 +71,12 @@ class Dropped(Outcome):
 
 
 class InPieces(Outcome):
-    """It is too much for one call: ``most`` bytes at a time are not. Nothing has happened."""
+    """It is too much for one call: ``limit`` bytes at a time are not. Nothing has happened."""
 
-    __slots__ = ("most", "why")
+    __slots__ = ("limit", "why")
 
-    def __init__(self, most: int, why: str = "") -> None:
-        self.most = most
+    def __init__(self, limit: int, why: str = "") -> None:
+        self.limit = limit
         self.why = why
 
 

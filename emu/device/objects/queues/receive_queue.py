@@ -176,8 +176,8 @@ class PacketRing(RecvQueue):
         """Read what is posted, up to the ring's end; False when that is nothing."""
         first = self._taken & self._size - 1
         stride, pd, index = self._stride, self._pd, self._taken
-        most = min(self._at_once, max(self.FETCHED_SEGMENTS * DS // stride, 1))
-        count = min(self.posted(), most, self._size - first)
+        limit = min(self._at_once, max(self.FETCHED_SEGMENTS * DS // stride, 1))
+        count = min(self.posted(), limit, self._size - first)
         self._at_once = min(2 * self._at_once, self.FETCHED)
         listed: list[Segment] = list(
             DATA.iter_unpack(self._buffer.read(first * stride, count * stride))

@@ -20,11 +20,11 @@ _END: Final = 11
 class DciStreams:
     """Which streams of an initiator have failed, by number."""
 
-    __slots__ = ("failed", "most")
+    __slots__ = ("failed", "limit")
 
-    def __init__(self, most: int) -> None:
-        """With ``most`` failed streams the queue pair stops."""
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        """With ``limit`` failed streams the queue pair stops."""
+        self.limit = limit
         self.failed: set[int] = set()
 
     @classmethod
@@ -41,4 +41,4 @@ class DciStreams:
     def fail(self, wqe: bytes) -> bool:
         """The request has failed; True when the queue pair goes on."""
         self.failed.add(int.from_bytes(wqe[_FIRST:_END], "big"))
-        return len(self.failed) < self.most
+        return len(self.failed) < self.limit

@@ -13,7 +13,7 @@ class Partner:
     """Where its last frame went; empty before the first one."""
     credit: int = 0
     """Packets."""
-    most: int = 64
+    largest: int = 64
     """The most packets that came at once: as one super-frame, or by one request."""
     since_ns: int = 0
     """Since when it has been waiting; 0 while it does not."""

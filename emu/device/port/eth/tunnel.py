@@ -140,13 +140,14 @@ def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
     return parse_ip(frame, end, _u16.unpack_from(frame, end - 2)[0], whole)
 
 
-def insert_both(outer: Headers, inner: Headers, wanted: tuple[bool, bool, bool, bool]) -> bytes:
-    """The frame with those of its checksums filled in that are ``wanted``: outer and inner L3 and
-    L4, in the order outer L3, outer L4, inner L3, inner L4.
+def insert_both(outer: Headers, inner: Headers, requested: tuple[bool, bool, bool, bool]) -> bytes:
+    """The frame with those of its checksums filled in that are ``requested``.
+
+    They are those of outer L3, outer L4, inner L3 and inner L4.
 
     The outer transport's covers the inner packet, so it comes last.
     """
-    outer_l3, outer_l4, inner_l3, inner_l4 = wanted
+    outer_l3, outer_l4, inner_l3, inner_l4 = requested
     outer.frame = insert(inner, inner_l3, inner_l4)
     return insert(outer, outer_l3, outer_l4)
 

@@ -48,10 +48,10 @@ def outcome(error: LinkError, count: int, info: PortInfo) -> Outcome:
         return Outcome({RECOVERIES: count}, SmaTrap.FLOW_CONTROL_WATCHDOG)
     if error is LinkError.SYMBOLS:
         counters, excess = {SYMBOL_ERRORS: count, RECEIVE_ERRORS: count}, INTEGRITY_ERRORS
-        most, trap = info.local_phy_errors, SmaTrap.LINK_INTEGRITY
+        limit, trap = info.local_phy_errors, SmaTrap.LINK_INTEGRITY
     else:
         counters, excess = {RECEIVE_ERRORS: count}, OVERRUN_ERRORS
-        most, trap = info.overrun_errors, SmaTrap.BUFFER_OVERRUN
-    if count <= most:
+        limit, trap = info.overrun_errors, SmaTrap.BUFFER_OVERRUN
+    if count <= limit:
         return Outcome(counters, None)
     return Outcome(counters | {excess: 1}, trap)

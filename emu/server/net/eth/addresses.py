@@ -30,7 +30,7 @@ class Addresses:
     """A bounded table of MAC addresses (6 bytes)."""
 
     def __init__(self, most_per_port: int = MOST_PER_PORT) -> None:
-        self._most = most_per_port
+        self._limit = most_per_port
         self._places: dict[bytes, AddressEntry] = {}
         self._of_port: dict[SegmentPort, dict[bytes, None]] = {}
         """The addresses behind each port, the first learned first."""
@@ -58,7 +58,7 @@ class Addresses:
         if old is not None:
             self._forget(address, old)
         behind = self._of_port.setdefault(port, {})
-        if len(behind) >= self._most:
+        if len(behind) >= self._limit:
             del self._places[next(iter(behind))], behind[next(iter(behind))]
         behind[address] = None
         self._places[address] = AddressEntry(port, now_ns)

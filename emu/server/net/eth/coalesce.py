@@ -90,7 +90,7 @@ def unfragmented(frame: bytes) -> bytes:
 def super_frame(
     buffer: memoryview, start: int, end: int, limit: int
 ) -> tuple[Frame, int, int] | None:
-    """A frame and those that follow it, ``most`` of them, as one; where they end; their number.
+    """A frame and those that follow it, ``limit`` of them, as one; where they end; their number.
 
     The frame is from ``start`` to ``end`` of the buffer; others follow, each behind its length.
     None unless the next one is as long and continues the same stream.

@@ -149,16 +149,16 @@ class FramedUplink(SegmentPort):
     # -- in
 
     def frame_at(
-        self, buffer: memoryview, start: int, end: int, most: int
+        self, buffer: memoryview, start: int, end: int, limit: int
     ) -> tuple[Frame, int, int]:
         """The frame from ``start`` to ``end``, and where it ends; it stands for how many frames.
 
-        Those that follow it may be in it as well, ``most`` frames in all.
+        Those that follow it may be in it as well, ``limit`` frames in all.
         """
         return Frame(padded(bytes(buffer[start:end]))), end, 1
 
-    def take(self, most: int) -> int:
-        """Hand received frames to the segment, ``most`` of them; returns how many there were."""
+    def take(self, limit: int) -> int:
+        """Hand received frames to the segment, ``limit`` of them; returns how many there were."""
         self._receive()
         if self._sock is None:
             return 0
@@ -166,7 +166,7 @@ class FramedUplink(SegmentPort):
         if not room and self._filled > self._done:
             self._poller.pause(self, PAUSE_NS)
             return 0
-        count = self._hand_on(min(most, room))
+        count = self._hand_on(min(limit, room))
         if self._has_ended and not self.has_more:
             self.close("")
         return count

@@ -93,10 +93,10 @@ class PasstUplink(FramedUplink):
         return [data]
 
     def frame_at(
-        self, buffer: memoryview, start: int, end: int, most: int
+        self, buffer: memoryview, start: int, end: int, limit: int
     ) -> tuple[Frame, int, int]:
         """A stream's segments that follow each other as one; passt's checksums are right."""
-        several = super_frame(buffer, start, end, most)
+        several = super_frame(buffer, start, end, limit)
         if several is not None:
             return several
         data = padded(unfragmented(bytes(buffer[start:end])))
@@ -141,7 +141,7 @@ class _Tail:
     def room(self) -> None:
         """Nothing is written here."""
 
-    def take(self, most: int) -> int:
+    def take(self, limit: int) -> int:
         """Read what there is."""
         if self._fd < 0:
             return 0

@@ -101,13 +101,13 @@ class Tap(SegmentPort):
     def room(self) -> None:
         """Not waited for."""
 
-    def take(self, most: int) -> int:
-        """Take frames from the kernel, ``most`` of them; returns how many there were."""
+    def take(self, limit: int) -> int:
+        """Take frames from the kernel, ``limit`` of them; returns how many there were."""
         room = self._switch.spare()
         if not room:
             self._poller.pause(self, PAUSE_NS)
             return 0
-        for taken in range(min(most, room)):
+        for taken in range(min(limit, room)):
             try:
                 data = os.read(self._fd, _VNET.size + MAX_BYTES)
             except BlockingIOError:
@@ -118,7 +118,7 @@ class Tap(SegmentPort):
             self._switch.forward(self, received(data))
             if self._fd < 0:
                 break
-        return most
+        return limit
 
     def close(self, why: str) -> None:
         """Let go of the device; one that we have created vanishes."""

@@ -274,15 +274,15 @@ class FabricConnection:
         """The socket has room again."""
         self._write()
 
-    def take(self, most: int) -> int:
-        """Act on received frames, about as much work as ``most`` packets; returns how much it was.
+    def take(self, limit: int) -> int:
+        """Act on received frames, about as much work as ``limit`` packets; returns how much it was.
 
         ``has_more`` tells whether to call again without waiting for the socket.
         """
         if not self.has_more and not self._receive():
             return 0
         try:
-            return self._act(most)
+            return self._act(limit)
         except FabricProtocolError as error:
             self.close(str(error))
             return 1
@@ -304,7 +304,7 @@ class FabricConnection:
         self._filled += count
         return count > 0
 
-    def _act(self, most: int) -> int:
+    def _act(self, limit: int) -> int:
         """Hand complete frames to the owner, and keep the incomplete rest."""
         view, start, work = memoryview(self._buffer), self._done, 0
         self.has_more = False
@@ -316,7 +316,7 @@ class FabricConnection:
             if self._sock is None:
                 return work
             self._done = start + end
-            if work >= most:
+            if work >= limit:
                 self.has_more = True
                 return work
         left = self._filled - self._done

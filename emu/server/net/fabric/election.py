@@ -48,16 +48,16 @@ class Election:
         address: Address,
         loop: Reactor,
         poller: Poller,
-        wanted: Sequence[Identity],
+        requested: Sequence[Identity],
     ) -> None:
-        """``wanted``: the LIDs and GUIDs that the process's functions ask for, 0 for any."""
+        """``requested``: the LIDs and GUIDs that the process's functions ask for, 0 for any."""
         self.role: Hub | Membership | None = None
         self.has_joined = False
         self._candidate = candidate
         self._address = address
         self._loop = loop
         self._poller = poller
-        self._wanted = list(wanted)
+        self._requested = list(requested)
         self._trying: Membership | None = None
         self._former: list[Identity] = []
         """The functions that were on the fabric when the hub went."""
@@ -83,7 +83,7 @@ class Election:
                 )
                 says_at = end
             self._loop.step(RETRY_NS)
-        return self._wanted
+        return self._requested
 
     def leave(self) -> None:
         """Close every socket; no later attempt to join is made."""
@@ -104,7 +104,7 @@ class Election:
         except OSError:
             self._try_to_listen()
         else:
-            self._trying = Membership(self._candidate, self, sock, self._wanted)
+            self._trying = Membership(self._candidate, self, sock, self._requested)
 
     def _try_later(self, delay_ns: int = RETRY_NS) -> None:
         if self._retry is not None:
@@ -124,7 +124,7 @@ class Election:
 
     def _become_hub(self, listener: FabricListener) -> None:
         try:
-            hub = Hub(self._candidate, listener, self._wanted, self._former)
+            hub = Hub(self._candidate, listener, self._requested, self._former)
         except TakenError as error:
             listener.close()
             self.refused(str(error))
@@ -140,7 +140,7 @@ class Election:
         self._settle(membership, identities)
 
     def _settle(self, role: Hub | Membership, identities: list[Identity]) -> None:
-        self.role, self._wanted = role, identities
+        self.role, self._requested = role, identities
         self._why, self._is_refused = _NOBODY, False
         again, self.has_joined = self.has_joined, True
         self._candidate.role_taken(again=again)

@@ -79,7 +79,7 @@ class Hub:
         self,
         site: Site,
         listener: FabricListener,
-        wanted: Sequence[Identity],
+        requested: Sequence[Identity],
         former: Iterable[Identity] = (),
     ) -> None:
         """``former``: functions known from the previous hub, which may ask for their numbers again.
@@ -98,7 +98,7 @@ class Hub:
         """When they were told last."""
         self._has_changed = False
         """The ports of members have changed and our own process has not been told yet."""
-        self.identities = assign(wanted, (), self._former)
+        self.identities = assign(requested, (), self._former)
 
     def fileno(self) -> int:
         """Readable when a process wants to become a member."""

@@ -35,11 +35,11 @@ class Membership:
     """The connection to the hub, from the moment of connecting."""
 
     def __init__(
-        self, site: Site, owner: MembershipOwner, sock: socket, wanted: Sequence[Identity]
+        self, site: Site, owner: MembershipOwner, sock: socket, requested: Sequence[Identity]
     ) -> None:
         self._site = site
         self._owner = owner
-        self._wanted = list(wanted)
+        self._requested = list(requested)
         self._ports: dict[int, EndPort] = {}
         self._ethernet: list[Identity] = []
         """The Ethernet functions of all other processes."""
@@ -47,7 +47,7 @@ class Membership:
         """Our functions' LIDs and GUIDs; None until the hub has accepted us."""
         self.connection = FabricConnection(sock, self, site.clock, "the fabric's hub")
         self.watch(self.connection, READ)
-        self.connection.send(FrameKind.HELLO, protocol.hello(wanted))
+        self.connection.send(FrameKind.HELLO, protocol.hello(requested))
 
     # -- what the fabric calls
 
@@ -124,7 +124,7 @@ class Membership:
             self._owner.refused(protocol.read_reason(body))
             self.connection.abandon()
         elif kind is FrameKind.WELCOME:
-            self.identities = protocol.read_welcome(body, self._wanted)
+            self.identities = protocol.read_welcome(body, self._requested)
             self._owner.joined(self, self.identities)
             if self._has_ethernet:
                 self._site.ethernet.linked(self.connection, "fabric")

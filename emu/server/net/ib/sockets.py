@@ -52,11 +52,11 @@ class SocketFabric(LocalFabric):
         self,
         name: str,
         loop: Reactor,
-        wanted: Sequence[Identity],
+        requested: Sequence[Identity],
         socket_mode: int = OWNER_ONLY,
         ethernet: FrameCarrier | None = None,
     ) -> None:
-        """``wanted``: the LIDs and GUIDs that our functions ask for, 0 for any.
+        """``requested``: the LIDs and GUIDs that our functions ask for, 0 for any.
 
         ``ethernet`` carries Ethernet frames; the default knows only other processes. Raises
         :class:`FabricError` for an invalid name.
@@ -66,7 +66,7 @@ class SocketFabric(LocalFabric):
         self.ethernet = ethernet if ethernet is not None else Uplinks(Segments(loop))
         self._loop = loop
         self._poller = Poller(loop)
-        self.election = Election(self, address, loop, self._poller, wanted)
+        self.election = Election(self, address, loop, self._poller, requested)
         self._unplugged: set[int] = set()
         """LIDs of our ports that are down because we have lost the fabric."""
 

@@ -45,7 +45,7 @@ class PcapFile:
         """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
         self._path = path
         self._clock = clock
-        self._most = most_mib << 20
+        self._limit = most_mib << 20
         self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
         self._blocks: deque[Place] = deque([[blocks.section(application)]])
         self._waiting = len(self._blocks[0][0])
@@ -140,15 +140,15 @@ class PcapFile:
                 return
             self._done(count, len(some))
             left -= count
-        if self._written >= self._most:
-            said = f"it has {self._most >> 20} MiB"
+        if self._written >= self._limit:
+            said = f"it has {self._limit >> 20} MiB"
             self._end(LimitError(said), said)
 
-    def _done(self, count: int, most: int) -> None:
+    def _done(self, count: int, limit: int) -> None:
         """So many bytes of the first blocks have been written."""
         self._written += count
         self._waiting -= count
-        for _ in range(most):
+        for _ in range(limit):
             place = self._blocks[0]
             if count < len(place[0]):
                 place[0] = place[0][count:]

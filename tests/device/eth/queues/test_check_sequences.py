@@ -191,14 +191,14 @@ class TestDamaged:
 
     def test_too_many_in_one_round(self, hca, make, plan):
         plan('point="frame.rx"\naction="damage"')
-        hca.round.steps = hca.round.most + 1
+        hca.round.steps = hca.round.limit + 1
         for _ in range(MOST_WAITING + 2):
             arrive(hca, Frame(self.FRAME))
         assert hca.nic_vport.received.discards == 2
 
     def test_the_cable_is_pulled_while_it_waits(self, function, hca, driver, make, plan):
         plan('point="frame.rx"\naction="damage"')
-        hca.round.steps = hca.round.most + 1
+        hca.round.steps = hca.round.limit + 1
         arrive(hca, Frame(self.FRAME))
         set_link(hca, up=False)
         driver.bar.settle()

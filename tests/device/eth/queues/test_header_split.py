@@ -456,7 +456,7 @@ class Stack:
                 assert first // rq.reservation == (end - 1) // rq.reservation
                 count, until = self.in_use.get((piece.wqe_id, first // rq.reservation), (0, 0))
                 assert first >= until
-                assert count < rq.most
+                assert count < rq.limit
                 self.in_use[piece.wqe_id, first // rq.reservation] = count + 1, end
             if piece.match:
                 assert self.last is not None

@@ -117,7 +117,7 @@ class Steered(RuleBasedStateMachine):
         """Two direct TIRs, and an indirect one that takes the first RQ of its table."""
         td = alloc_td(self.driver)
         self.rqns = [create_rq(self.driver) for _ in range(3)]
-        self.rqtn = create_rqt(self.driver, self.rqns[2:], most=4)
+        self.rqtn = create_rqt(self.driver, self.rqns[2:], limit=4)
         for tirn in (
             create_direct_tir(self.driver, td, self.rqns[0]),
             create_direct_tir(self.driver, td, self.rqns[1]),

@@ -39,7 +39,7 @@ def test_life_of_a_table(driver, function, rqns):
 
 def test_grows_up_to_its_maximum(driver, function, rqns, refused):
     """A direct table of a channel has one RQ and room for as many as an indirect one."""
-    rqtn = create_rqt(driver, rqns[:1], most=128)
+    rqtn = create_rqt(driver, rqns[:1], limit=128)
     before = function.hca.ledger.accounts[Rqt.kind]
     modify_rqt(driver, rqtn, rqns * 32)
     assert listed(driver, rqtn) == (128, 128, rqns * 32)

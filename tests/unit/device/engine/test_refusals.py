@@ -100,14 +100,14 @@ class TestDataSegments:
         assert self.gather(self.hca(), half, half) == MOST_BYTES
         with pytest.raises(AccessError, match="in_pieces") as why:
             self.gather(self.hca(), half, half + 1)
-        assert why.value.most == MOST_BYTES
+        assert why.value.limit == MOST_BYTES
 
     def test_too_many_pieces(self, cost):
         cost.steps = STEPS_PER_ACCESS
         assert self.gather(self.hca(7), 1) == 1
         with pytest.raises(AccessError, match="in_pieces") as why:
             self.gather(self.hca(7), 1, 1)
-        assert why.value.most == PIECE_BYTES
+        assert why.value.limit == PIECE_BYTES
 
     def test_a_piece_is_cut_only_when_it_is_long(self, cost):
         hca, size = self.hca(), PIECE_BYTES
@@ -137,7 +137,7 @@ class TestDataSegments:
         receive.scatter_to(hca, self.QP, message, size // 2, size)
         found = receive.scatter_to(hca, self.QP, message, 0, size + 1)
         assert isinstance(found, InPieces)
-        assert found.most == PIECE_BYTES
+        assert found.limit == PIECE_BYTES
         cost.steps = 1
         assert len(receive.scatter_to(hca, self.QP, message, 0, size + 1)) == 2
         monkeypatch.setattr(receive, "give_up", lambda *arguments: "refused")

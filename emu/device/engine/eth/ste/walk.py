@@ -117,18 +117,18 @@ class SteeringMemory:
         self,
         table: FlowTable,
         headers: Headers,
-        most: int,
+        limit: int,
         at: int = 0,
         before: Sequence[Step] = (),
     ) -> Walked:
-        """What becomes of a packet from a table's first entry on; ``most`` bounds the cost.
+        """What becomes of a packet from a table's first entry on; ``limit`` bounds the cost.
 
         ``at`` is the address of another one where it goes on after a meter. ``before`` are the
         steps that the packet has behind it.
         """
         way = _Way(headers, self._gvmi, before)
         try:
-            end = self._follow(way, at or _root(table, headers), most)
+            end = self._follow(way, at or _root(table, headers), limit)
             if way.meter is not None:
                 action = self._metered(way, end, table)
             else:
@@ -146,10 +146,10 @@ class SteeringMemory:
         if self.dropped[why] == 1:
             log.warning("steering entries: %s: the packet is dropped", why)
 
-    def _follow(self, way: _Way, address: int, most: int) -> int:
+    def _follow(self, way: _Way, address: int, limit: int) -> int:
         """The address of an object to which entries lead."""
         while address in _AREA:
-            if way.cost > most:
+            if way.cost > limit:
                 raise _WrongTurnError("too many entries")
             ste = self._entry(address)
             way.cost += FIELDS_PER_ENTRY + FIELDS_PER_ACTION * ste.plan.actions

@@ -23,8 +23,8 @@ _WORD: Final = 4
 
 def _data(headers: Headers) -> int | None:
     """The first four bytes of its data; None in a packet without it, or with a broken header."""
-    wanted = headers.parser.geneve_option
-    if wanted is None or headers.protocol != UDP or headers.ports[2:] != _PORT:
+    requested = headers.parser.geneve_option
+    if requested is None or headers.protocol != UDP or headers.ports[2:] != _PORT:
         return None
     frame, at = headers.frame, headers.l4 + _UDP_BYTES
     if at + _GENEVE_BYTES > headers.end:
@@ -35,7 +35,7 @@ def _data(headers: Headers) -> int | None:
     at += _GENEVE_BYTES
     while at + _WORD < end:
         words = frame[at + 3] & _OPTION_WORDS
-        if words == wanted[3] and frame[at : at + 3] == wanted[:3]:
+        if words == requested[3] and frame[at : at + 3] == requested[:3]:
             return int.from_bytes(frame[at + _WORD : at + 2 * _WORD], "big")
         at += (1 + words) * _WORD
     return None

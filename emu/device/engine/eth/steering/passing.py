@@ -54,10 +54,10 @@ class Packet:
 
 
 def each_of(
-    packet: Packet, headers: Marked, most: int, round_: Round
+    packet: Packet, headers: Marked, limit: int, round_: Round
 ) -> list[tuple[Packet, Marked]]:
     """The packets that one stands for, with all their checksums; none when they are too many."""
-    if packet.packets > most:
+    if packet.packets > limit:
         return []
     round_.charge(packet.packets >> LOG_CUT_PER_STEP)
     now = packet.frame

@@ -279,13 +279,13 @@ class PacketRequester:
         if qp.st is _UC:
             self._completer.advance(following)
 
-    def _send_train(self, carry: CarryTrain, request: WindowRequest, most: int) -> int:
+    def _send_train(self, carry: CarryTrain, request: WindowRequest, limit: int) -> int:
         """Send packets from ``next`` on as a train; returns how many, 0 if the next goes alone.
 
         The first and the last one of a message do, and what cannot be read all at once.
         """
         hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
-        count = min(most, TRAIN_PACKETS, (request.end - 1 - psn) & PSN_MASK)
+        count = min(limit, TRAIN_PACKETS, (request.end - 1 - psn) & PSN_MASK)
         if count <= 1 or psn == request.first:
             return 0
         try:

@@ -244,7 +244,7 @@ class SubnetAdministrator:
                 attr_mod=mad.mad_hdr.attr_mod,
                 components=attribute.components,
                 comp_mask=mad.comp_mask,
-                wanted=attribute.prm.view(mad.data),
+                requested=attribute.prm.view(mad.data),
                 requester=requester,
                 is_trusted=mad.sm_key == TRUSTED_SM_KEY,
                 subnet=subnet,

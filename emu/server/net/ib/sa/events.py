@@ -71,7 +71,7 @@ class Subscriptions:
 
     def change(self, query: Query[InformInfo]) -> list[InformInfo]:
         """SubnAdmSet(InformInfo): subscribe or unsubscribe."""
-        info = inform_info.view(bytearray(bytes(query.wanted)))
+        info = inform_info.view(bytearray(bytes(query.requested)))
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
         subscriber = query.back
         key = (subscriber.lid, subscriber.qpn, bytes(info))

@@ -118,19 +118,19 @@ class MulticastGroups:
     def join(self, query: Query[McmemberRec]) -> list[McmemberRec]:
         """SubnAdmSet: add the given join states to the port's membership."""
         query.need(*_JOINS)
-        wanted, port = query.wanted, query.port_of_gid(query.wanted.port_gid)
-        if not wanted.join_state:
+        requested, port = query.requested, query.port_of_gid(query.requested.port_gid)
+        if not requested.join_state:
             raise SaError(SaStatus.REQ_INVALID, "no join state")
         if not query.sees(port):
             raise SaError(SaStatus.REQ_DENIED, "port is in another partition")
-        group = self._groups.get(wanted.mgid) if query.has("mgid") else None
+        group = self._groups.get(requested.mgid) if query.has("mgid") else None
         if group is None:
             group = self._create(query, port)
         else:
             _check_joinable(query, group, port)
         by_proxy = int(port.lid != query.requester.lid)
         member = group.members.setdefault(port.gid, GroupMember(0, by_proxy))
-        member.join_state |= wanted.join_state
+        member.join_state |= requested.join_state
         self._forward(group.mlid, port.gid, bool(member.join_state & LISTENS))
         log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)
         return [group.record(port.gid, member.join_state, member.proxy_join)]
@@ -138,20 +138,22 @@ class MulticastGroups:
     def leave(self, query: Query[McmemberRec]) -> list[McmemberRec]:
         """SubnAdmDelete: remove the given join states from the port's membership."""
         query.need("mgid", *_JOINS)
-        wanted = query.wanted
-        group = self._groups.get(wanted.mgid)
-        member = group.members.get(wanted.port_gid) if group else None
-        if group is None or member is None or not member.join_state & wanted.join_state:
+        requested = query.requested
+        group = self._groups.get(requested.mgid)
+        member = group.members.get(requested.port_gid) if group else None
+        if group is None or member is None or not member.join_state & requested.join_state:
             raise SaError(SaStatus.REQ_INVALID, "no such membership")
-        if wanted.port_gid != query.requester.gid and not member.proxy_join:
+        if requested.port_gid != query.requester.gid and not member.proxy_join:
             raise SaError(SaStatus.REQ_DENIED, "membership is another port's")
-        member.join_state &= ~wanted.join_state
-        self._forward(group.mlid, wanted.port_gid, bool(member.join_state & LISTENS))
-        log.info("%s leaves %s as %#x", wanted.port_gid.hex(), group.mgid.hex(), wanted.join_state)
+        member.join_state &= ~requested.join_state
+        self._forward(group.mlid, requested.port_gid, bool(member.join_state & LISTENS))
+        log.info(
+            "%s leaves %s as %#x", requested.port_gid.hex(), group.mgid.hex(), requested.join_state
+        )
         if not member.join_state:
-            del group.members[wanted.port_gid]
+            del group.members[requested.port_gid]
         self._end_if_empty(group)
-        return [group.record(wanted.port_gid, member.join_state, member.proxy_join)]
+        return [group.record(requested.port_gid, member.join_state, member.proxy_join)]
 
     def records(self, query: Query[McmemberRec]) -> Iterator[McmemberRec | None]:
         """SubnAdmGet and GetTable: groups, and for a trusted requester also their members."""
@@ -166,8 +168,8 @@ class MulticastGroups:
 
     def _create(self, query: Query[McmemberRec], port: EndPort) -> MulticastGroup:
         query.need(*_CREATES)
-        wanted = query.wanted
-        if not wanted.join_state & FULL:
+        requested = query.requested
+        if not requested.join_state & FULL:
             raise SaError(SaStatus.REQ_INVALID, "only a full member creates a group")
         if len(self._groups) >= MAX_GROUPS:
             raise SaError(SaStatus.NO_RESOURCES, f"{MAX_GROUPS} groups are all")
@@ -176,15 +178,15 @@ class MulticastGroups:
         life_time = PACKET_LIFE_TIME.choose(query, SHORTEST_LIFE)
         if mtu is None or rate is None or life_time is None:
             raise SaError(SaStatus.REQ_INVALID, "MTU, rate or life time cannot be had")
-        has_mgid = query.has("mgid") and any(wanted.mgid)
+        has_mgid = query.has("mgid") and any(requested.mgid)
         group = MulticastGroup(
-            mgid=checked(wanted.mgid) if has_mgid else self._new_mgid(query),
+            mgid=checked(requested.mgid) if has_mgid else self._new_mgid(query),
             mlid=next(self._free_mlids()),
-            **{name: getattr(wanted, name) for name in _CREATES},
+            **{name: getattr(requested, name) for name in _CREATES},
             mtu=mtu,
             rate=rate,
             packet_life_time=life_time,
-            hop_limit=wanted.hop_limit if query.has("hop_limit") else 0,
+            hop_limit=requested.hop_limit if query.has("hop_limit") else 0,
         )
         if not group.is_open_to(port):
             raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
@@ -194,7 +196,7 @@ class MulticastGroups:
         return group
 
     def _new_mgid(self, query: Query[McmemberRec]) -> bytes:
-        scope = query.wanted.scope if query.has("scope") else LINK_LOCAL
+        scope = query.requested.scope if query.has("scope") else LINK_LOCAL
         if scope not in SCOPES:
             raise SaError(SaStatus.REQ_INVALID, f"scope {scope}")
         while True:
@@ -218,11 +220,11 @@ class MulticastGroups:
 
 def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndPort) -> None:
     """Check that a join fits the group's parameters and the port its rate and MTU (15.2.5.17.2)."""
-    record, wanted = group.record(), query.wanted
+    record, requested = group.record(), query.requested
     for name in _MUST_MATCH:
-        if query.has(name) and getattr(wanted, name) != getattr(record, name):
+        if query.has(name) and getattr(requested, name) != getattr(record, name):
             raise SaError(SaStatus.REQ_INVALID, f"group has another {name}")
-    if query.has("pkey") and not is_same_partition(wanted.pkey, group.pkey):
+    if query.has("pkey") and not is_same_partition(requested.pkey, group.pkey):
         raise SaError(SaStatus.REQ_INVALID, "group is in another partition")
     if not group.fits(query):
         raise SaError(SaStatus.REQ_INVALID, "group has another MTU, rate or life time")

@@ -47,11 +47,11 @@ def _ends(
     Yields after each port that is looked at.
     """
     if query.has(gid_name):
-        ends = [query.port_of_gid(getattr(query.wanted, gid_name))]
+        ends = [query.port_of_gid(getattr(query.requested, gid_name))]
     else:
         ends = list(query.subnet.ports)
     if query.has(lid_name):
-        ends = [port for port in ends if port.lid == getattr(query.wanted, lid_name)]
+        ends = [port for port in ends if port.lid == getattr(query.requested, lid_name)]
     seen = []
     for port in ends:
         if query.sees(port):
@@ -62,8 +62,8 @@ def _ends(
 
 def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathRec | None:
     """The path between two ports, or None when it does not match the query."""
-    wanted = query.wanted
-    if query.has("raw_traffic") and wanted.raw_traffic:
+    requested = query.requested
+    if query.has("raw_traffic") and requested.raw_traffic:
         return None
     pkey = _pkey(query, source, destination)
     mtu = MTU.choose(query, MTU.worse(source.mtu_code, destination.mtu_code))
@@ -71,7 +71,7 @@ def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathR
     life_time = PACKET_LIFE_TIME.choose(query, SHORTEST_LIFE)
     if pkey is None or mtu is None or rate is None or life_time is None:
         return None
-    granted = {name: getattr(wanted, name) for name in _GRANTED if query.has(name)}
+    granted = {name: getattr(requested, name) for name in _GRANTED if query.has(name)}
     return path_rec.new(
         dgid=destination.gid, sgid=source.gid, dlid=destination.lid, slid=source.lid,
         reversible=1, numb_path=1, pkey=pkey, mtu_selector=Selector.EQ, mtu=mtu,
@@ -83,6 +83,6 @@ def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathR
 def _pkey(query: Query[PathRec], source: EndPort, destination: EndPort) -> int | None:
     """The first P_Key that both ends can use and that matches the query."""
     for pkey in shared_pkeys(source, destination):
-        if not query.has("pkey") or is_same_partition(pkey, query.wanted.pkey):
+        if not query.has("pkey") or is_same_partition(pkey, query.requested.pkey):
             return pkey
     return None

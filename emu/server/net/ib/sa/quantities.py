@@ -38,7 +38,7 @@ class Quantity:
         """Whether ``value`` matches the query."""
         if not query.has(*self.fields):
             return True
-        asked, selector = (getattr(query.wanted, name) for name in self.fields)
+        asked, selector = (getattr(query.requested, name) for name in self.fields)
         return _COMPARE[Selector(selector)](self._size(value), self._size(asked))
 
     def choose(self, query: Query[View], best: int) -> int | None:

@@ -49,12 +49,12 @@ RecordT_co = TypeVar("RecordT_co", bound=View, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[RecordT_co]):
-    """A request for records of one kind. ``wanted`` is a view of the record that it carries."""
+    """A request for records of one kind. ``requested`` is a view of the record that it carries."""
 
     attr_mod: int
     components: Components
     comp_mask: int
-    wanted: RecordT_co
+    requested: RecordT_co
     requester: EndPort
     is_trusted: bool
     subnet: SubnetPorts
@@ -74,8 +74,8 @@ class Query(Generic[RecordT_co]):
     def selects(self, record: View, *, but: Collection[str] = ()) -> bool:
         """Whether a record (a view) matches in each selected field, except those in ``but``."""
         bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
-        wanted, found = (int.from_bytes(bytes(view), "big") for view in (self.wanted, record))
-        return not (wanted ^ found) & bits
+        requested, found = (int.from_bytes(bytes(view), "big") for view in (self.requested, record))
+        return not (requested ^ found) & bits
 
     def sees(self, port: EndPort) -> bool:
         """Whether the requester may see a port: they share a partition."""

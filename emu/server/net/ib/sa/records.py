@@ -49,7 +49,7 @@ def portinfo_records(query: Query[PortinfoRec]) -> Iterator[PortinfoRec | None]:
     """A record for each port that the requester may see."""
     by_capability = query.attr_mod & CAP_MASK_MATCH and query.has("port_info.cap_mask")
     but = ("port_info.cap_mask",) if by_capability else ()
-    wanted_caps = query.wanted.port_info.cap_mask if by_capability else 0
+    wanted_caps = query.requested.port_info.cap_mask if by_capability else 0
     for port in query.subnet.ports:
         record = portinfo_rec.new(lid=port.lid, port_num=port.port_num, port_info=port.port_info())
         has_caps = not wanted_caps & ~record.port_info.cap_mask

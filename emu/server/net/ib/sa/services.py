@@ -40,7 +40,7 @@ class Services:
         """SubnAdmSet: a new service, or new data and lease for an announced one."""
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
-        record = _copy(query.wanted)
+        record = _copy(query.requested)
         port = query.port_of_gid(record.service_gid)
         if not query.sees(port) or not _has_pkey(query, record.service_pkey):
             raise SaError(SaStatus.REQ_INVALID, "service is in another partition")
@@ -60,7 +60,7 @@ class Services:
         """SubnAdmDelete."""
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
-        key = _key(query.wanted)
+        key = _key(query.requested)
         if key not in self._services:
             raise SaError(SaStatus.NO_RECORDS, "no such service")
         self._check_key(query, key)
@@ -88,7 +88,7 @@ class Services:
         if key not in self._services:
             return
         owner = service_rec.view(self._services[key][0]).service_key
-        if owner not in (_NO_KEY, query.wanted.service_key):
+        if owner not in (_NO_KEY, query.requested.service_key):
             raise SaError(SaStatus.REQ_DENIED, "service has another key")
 
     def _forget_old(self) -> None:
@@ -100,8 +100,8 @@ class Services:
         }
 
 
-def _copy(wanted: ServiceRec) -> ServiceRec:
-    return service_rec.view(bytearray(bytes(wanted)))
+def _copy(requested: ServiceRec) -> ServiceRec:
+    return service_rec.view(bytearray(bytes(requested)))
 
 
 def _key(record: ServiceRec) -> _Key:
