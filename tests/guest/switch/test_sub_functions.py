@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from helpers.guest.guests import run
@@ -24,6 +25,8 @@ from helpers.guest.sub_functions import (
 )
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow]
+
+DEVX = Path(__file__).parents[1] / "inside" / "devx_events.py"
 
 
 def test_a_life(guest):
@@ -72,10 +75,10 @@ def test_it_goes_in_every_state(guest, step):
     assert not ports(guest)
 
 
-def rdma_seconds(guest, pair, octets):
+def rdma_seconds(guest, pair, octets, more=""):
     """How long twenty messages take there and back."""
     one, two = pair
-    options = f"-g 3 -n 20 -s {octets}"  # RoCE v2 of the IPv4 address
+    options = f"-g 3 -n 20 -s {octets} {more}"  # RoCE v2 of the IPv4 address
     guest.popen(f"ip netns exec {one.space} timeout 100 ibv_rc_pingpong -d {one.rdma} {options}")
     run(guest, "until ss -Hltn -N sf1 sport = :18515 | grep -q LISTEN; do sleep 0.1; done")
     told = two.run(f"timeout 90 ibv_rc_pingpong -d {two.rdma} {options} {one.address}")
@@ -87,6 +90,21 @@ def rdma_seconds(guest, pair, octets):
 def test_rdma_between_them(guest, pair):
     cross(guest, pair)
     rdma_seconds(guest, pair, 4096)
+    clear(guest, *(sf.representor for sf in pair))
+
+
+def test_devx_on_one(guest, pair):
+    """An object that a process makes by a command, and a query that is answered by a file."""
+    guest.run("cat > /tmp/devx_events.py", stdin=DEVX.read_bytes()).check()
+    found = json.loads(run(guest, f"python3 /tmp/devx_events.py {pair[0].rdma}"))
+    assert found["eqn"] > 0
+    assert found["answer"][1] == "0" * 16
+
+
+def test_on_demand_paging_between_them(guest, pair):
+    """Memory that is registered without its pages: the sub-function asks its driver for them."""
+    cross(guest, pair)
+    rdma_seconds(guest, pair, 1 << 20, "-o")
     clear(guest, *(sf.representor for sf in pair))
 
 

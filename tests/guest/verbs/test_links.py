@@ -17,6 +17,8 @@ pytestmark = pytest.mark.guest
 
 HERE = "127.0.0.1"
 DELAY_MS = 5
+MEASURED_MS = 0.8 * DELAY_MS
+"""What perftest says of that at least, as it knows the processor's clock to some percent."""
 LATENCY = "ib_write_lat -F -s 2 -n 30"
 
 
@@ -64,12 +66,12 @@ def test_delay_shows_in_the_latency(infiniband):
                 break
         return least_ms(said)
 
-    assert latency() < DELAY_MS
+    assert latency() < MEASURED_MS
     with Client(infiniband.control_socket) as control:
         control.set_link(direction="tx", delay=f"{DELAY_MS}ms")
-        assert latency() >= DELAY_MS
+        assert latency() >= MEASURED_MS
         control.set_link()
-    assert latency() < DELAY_MS
+    assert latency() < MEASURED_MS
 
 
 def test_verified_data_over_a_lossy_subnet(infiniband):
