@@ -67,6 +67,14 @@ class Pauses:
     duration_ns: list[int] = field(default_factory=_zeros)
     """For how long each priority had to wait."""
 
+    def count(self, *, is_pause: bool, pfc: int, waited_ns: int) -> None:
+        """Count a frame that stops priorities or lets them go on: PAUSE, or PFC for ``pfc``."""
+        self.control += 1
+        self.global_ += is_pause
+        for priority in _priorities(_ALL if is_pause else pfc):
+            self.frames[priority] += 1
+            self.duration_ns[priority] += waited_ns
+
 
 @dataclass(slots=True)
 class ReceivedPauses(Pauses):
@@ -155,11 +163,11 @@ class FlowControl:
 
     def ask_to_wait(self) -> None:
         """Count the frame that stops the link partner."""
-        self._count(0)
+        self._count_sent(0)
 
     def let_go_on(self, waited_ns: int) -> None:
         """Count the frame by which it may go on, after so long."""
-        self._count(waited_ns)
+        self._count_sent(waited_ns)
         self.warnings += waited_ns > self.minor_ms * _NS_PER_MS
 
     def give_up(self, waited_ns: int) -> None:
@@ -169,29 +177,19 @@ class FlowControl:
 
     def told_to_wait(self) -> None:
         """Count the frame by which the partner stops the port."""
-        self._count_told(0)
+        self._count_received(0)
         for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
             self.received.transitions[priority] += 1
 
     def told_to_go_on(self, waited_ns: int) -> None:
         """Count the frame by which the port may go on, after so long."""
-        self._count_told(waited_ns)
+        self._count_received(waited_ns)
 
-    def _count_told(self, waited_ns: int) -> None:
-        came = self.received
-        came.control += 1
-        came.global_ += self.pause_rx
-        for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
-            came.frames[priority] += 1
-            came.duration_ns[priority] += waited_ns
+    def _count_sent(self, waited_ns: int) -> None:
+        self.sent.count(is_pause=self.pause_tx, pfc=self.pfc_tx, waited_ns=waited_ns)
 
-    def _count(self, waited_ns: int) -> None:
-        sent = self.sent
-        sent.control += 1
-        sent.global_ += self.pause_tx
-        for priority in _priorities(_ALL if self.pause_tx else self.pfc_tx):
-            sent.frames[priority] += 1
-            sent.duration_ns[priority] += waited_ns
+    def _count_received(self, waited_ns: int) -> None:
+        self.received.count(is_pause=self.pause_rx, pfc=self.pfc_rx, waited_ns=waited_ns)
 
 
 def _priorities(mask: int) -> list[int]:

@@ -27,6 +27,7 @@ from emu.server.net.fabric.protocol import (
     MAX_BODY,
     PACKETS,
     FrameKind,
+    Placed,
     frames,
 )
 from emu.server.net.fabric.shared import Sharing
@@ -156,8 +157,8 @@ class FabricConnection:
         """
         if self._queue and not self._is_blocked:
             self._write()
-        if self._place(kind, pieces):
-            return self._packet_bytes < PAUSE_BYTES
+        if (placed := self._place(kind, pieces)) is not None:
+            kind, pieces = FrameKind.PLACED, (protocol.placed(placed),)
         if self._queue or self._sock is None or len(pieces) >= _BUFFERS_PER_CALL:
             return self.send(kind, b"".join(pieces))
         size = sum(map(len, pieces))
@@ -171,20 +172,14 @@ class FabricConnection:
             self._set_blocked(True)
         return self._packet_bytes < PAUSE_BYTES
 
-    def _place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> bool:
-        """Send a frame by way of shared memory; False when that has no room, or is not there."""
+    def _place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
+        """Put a frame's body into shared memory; None when that has no room, or is not there."""
         sharing = self._sharing
         if self._sock is None or self.is_congested:
-            return False
+            return None
         if not sharing.has_begun and (self._queue or not sharing.begin(self._sock)):
-            return False
-        placed = sharing.place(kind, pieces)
-        if placed is None:
-            return False
-        self.send(FrameKind.PLACED, protocol.placed(placed))
-        if not self._is_blocked:
-            self._write()
-        return True
+            return None
+        return sharing.place(kind, pieces)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when packets may be sent again, or when the connection is closed."""
