@@ -25,7 +25,7 @@ from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.scheduling import queue_group
 from firmware_cmds.objects.umem import buffer_in, record_in
-from firmware_cmds.objects.wq import real_time, response_scatter, user_index
+from firmware_cmds.objects.wq import check_end_padding, real_time, response_scatter, user_index
 from firmware_cmds.options import first_set
 from layouts.enums import Op, QpState, QpType, RqType, Status, UlpStatelessOffloadMode
 from layouts.eth_enums import FlowTableType
@@ -143,6 +143,7 @@ def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
+    check_end_padding(ctx)
     _check_stateless_offloads(hca.caps, ctx)
     if ctx.send_dbr_mode and not (
         ctx.send_dbr_mode == _NO_DBR_EXT and hca.caps.general_2.send_dbr_mode_no_dbr_ext

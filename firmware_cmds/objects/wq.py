@@ -99,6 +99,27 @@ def refuse_to_processes(hca: Hca, ctx: View, names: tuple[str, ...]) -> None:
         refuse_set(ctx, names)
 
 
+class HasEndPadding(Protocol):
+    """A context of a queue that may ask for padding: wq or qpc."""
+
+    end_padding_mode: int
+
+
+_ALIGN = 1
+"""end_padding_mode: a packet's end may be padded to a cache line (MLX5_WQ_END_PAD_MODE_ALIGN)."""
+
+
+def check_end_padding(ctx: HasEndPadding) -> None:
+    """Raise BAD_PARAM_ERR for a mode that there is not.
+
+    Nothing is padded in either mode: the adapter may write behind a packet, and it need not.
+    """
+    if ctx.end_padding_mode > _ALIGN:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "end_padding_mode not supported", f"{ctx.end_padding_mode}"
+        )
+
+
 def work_queue(hca: Hca, wq: Wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
     """The queue that the context and the page list behind it describe.
 
@@ -108,6 +129,7 @@ def work_queue(hca: Hca, wq: Wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
     The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz.
     """
     refuse_set(wq, _NOT_BUILT)
+    check_end_padding(wq)
     if wq.log_wq_sz > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "log_wq_sz above log_max_qp_sz", f"{wq.log_wq_sz}")
     size = 1 << wq.log_wq_sz + wq.log_wq_stride

@@ -105,6 +105,21 @@ def test_a_packet(hca, rq, clock):
     assert (hca.nic_vport.received.packets, hca.nic_vport.received.octets) == (1, len(frame))
 
 
+@pytest.mark.parametrize("mode", [0, 1])
+def test_nothing_is_written_behind_a_packet(hca, node, lead, mode):
+    """mlx5e asks for padding (core/en/params.c: rq_end_pad_mode), which nobody can rely on."""
+    rq = ReceiveQueue(node, wq={"end_padding_mode": mode})
+    assert rq.query().wq.end_padding_mode == mode
+    lead(rq.rqn)
+    region, before = node.region(512), b"\xa5" * 512
+    region.write(before)
+    rq.post((512, region.key, region.va))
+    frame = Packet(payload=bytes(201)).frame()
+    arrive(hca, Frame(frame))
+    assert rq.cq.poll().byte_cnt == len(frame)
+    assert region.read(0, 512) == frame + before[len(frame) :]
+
+
 def test_in_order_and_over_the_rings_end(hca, rq):
     buffers = Buffers(rq, count=5)
     for number in range(70):

@@ -84,6 +84,7 @@ def test_xrc_wants_its_domain(driver, parts, refused):
         ({"dbr_addr": 0}, Status.BAD_PARAM_ERR),
         ({"dbr_addr": 0x1_0000_0001}, Status.BAD_PARAM_ERR),
         ({"page_offset": 63}, Status.BAD_PARAM_ERR),
+        ({"end_padding_mode": 2}, Status.BAD_PARAM_ERR),
         *(({name: 1}, Status.BAD_PARAM_ERR) for name in NOT_BUILT),
     ],
 )

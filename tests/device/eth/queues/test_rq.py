@@ -102,6 +102,7 @@ def test_all_of_memory_is_the_drivers(node, cq, refused):
         ({"wq": {"log_wq_sz": 15}}, Status.BAD_PARAM_ERR),  # the page list is too short for it
         ({"wq": {"dbr_addr": 4}}, Status.BAD_PARAM_ERR),
         ({"wq": {"shampo_enable": 1}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"end_padding_mode": 2}}, Status.BAD_PARAM_ERR),
         ({"wq": {"dbr_umem_valid": 1, "dbr_umem_id": 5}}, Status.BAD_RES_ERR),
     ],
 )
