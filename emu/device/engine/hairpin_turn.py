@@ -1,5 +1,8 @@
 """A turn of a hairpin send queue: what waits in the receive queue of the pair leaves.
 
+They wait for the queue's rate, and while the port at the other end of the cable asks for that
+(``eth.room``); what the receive queue has no room for meanwhile is lost and counted there.
+
 A packet that comes back to the receive queue waits in it again, so a loop of hairpins takes turns
 as other queues do.
 """
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.hairpins.peers import packets_for
 from emu.device.engine.eth.pacing import wait
+from emu.device.engine.eth.room import LOOK_NS, must_wait
 from emu.device.engine.eth.transmit import send
 from emu.device.objects.eth.hairpin_sq import HairpinSq
 from emu.device.port.eth.frame import Frame
@@ -36,6 +40,9 @@ def turn(hca: Hca, sq: HairpinSq) -> bool:
             return False
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)
+            return False
+        if hca.partner.credit <= 0 and must_wait(hca, sq):
+            wait(hca, sq, LOOK_NS)
             return False
         data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
         frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)

@@ -2,17 +2,22 @@
 
 import pytest
 
+from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.room import LOOK_NS, MOST_UNASKED
+from emu.device.faults.link import PlannedLink
+from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.nodes.roce import on_one_segment
 from emu.driver.world.tap_wire import TapWire
 from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.link.direction import LinkDirection
 from layouts.enums import Op, Opcode, RegId
 from layouts.eth_enums import EthChecksum, SqState
 from layouts.regs.port_regs import pfcc_reg
@@ -28,23 +33,27 @@ def flow_control(node, **fields):
     assert not node.driver.write_register(RegId.PFCC, bytes(reg)).status
 
 
+def lead(node, rqn):
+    """Give a queue all frames that come to a function."""
+    flows = Flows(node.driver)
+    table = flows.table(1)
+    tir = create_direct_tir(node.driver, alloc_td(node.driver), rqn)
+    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tir))
+    flows.set_root(table)
+
+
 class Ends:
     """A sender, and a receiver whose driver posts requests when the test says so."""
 
     def __init__(self, clock, **tis):
         self.clock = clock
         self.sender, self.receiver = on_one_segment(clock)
-        driver = self.receiver.driver
-        self.counter = driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+        self.counter = self.receiver.driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
         self.rq = ReceiveQueue(
             self.receiver, log_size=8, cq=self.receiver.completion_queue(12),
             counter_set_id=self.counter,
         )  # fmt: skip
-        flows = Flows(driver)
-        table = flows.table(1)
-        tir = create_direct_tir(driver, alloc_td(driver), self.rq.rqn)
-        flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tir))
-        flows.set_root(table)
+        lead(self.receiver, self.rq.rqn)
         self.buffers = Buffers(self.rq, 256, count=REQUESTS)
         self.sq = self._sq(self.sender, **tis)
         self._sq(self.receiver).send(self.frame(self.receiver, self.sender, 18))
@@ -167,12 +176,7 @@ def test_two_that_wait_for_each_other_go_on(ends):
     )  # fmt: skip
     back = ReceiveQueue(ends.sender, log_size=8, cq=ends.sender.completion_queue(12))
     Buffers(back, 256, count=REQUESTS)
-    driver = ends.sender.driver
-    flows = Flows(driver)
-    table = flows.table(1)
-    tir = create_direct_tir(driver, alloc_td(driver), back.rqn)
-    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tir))
-    flows.set_root(table)
+    lead(ends.sender, back.rqn)
     ends.send(1)  # the segment learns where the sender is
     frame = ends.frame(ends.receiver, ends.sender, 18)
     for _ in range(REQUESTS + 10):
@@ -184,6 +188,41 @@ def test_two_that_wait_for_each_other_go_on(ends):
         ends.later(100_000_000)
     assert len(ends.sq.cq.drain()) == REQUESTS + 11
     assert ends.lost() == 11
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_a_hairpin_waits(ends, pauses):
+    """What a function receives and sends on waits in it, as long as there is room."""
+    flow_control(ends.receiver, **(PAUSE if pauses else NONE))
+    driver = ends.sender.driver
+    lead(ends.sender, HairpinPair(driver, driver).rqn)
+    data = ends.receiver.mac + bytes.fromhex("020000000007") + Packet().frame()[12:]
+    for _ in range(REQUESTS + 200):
+        arrive(ends.sender.hca, Frame(data))
+    ends.sender.settle()
+    total = ends.came()
+    if not pauses:
+        assert (total, ends.lost()) == (REQUESTS, 200)
+        return
+    assert REQUESTS // 2 < total <= REQUESTS
+    while total < REQUESTS + 200:
+        ends.later()
+        total += ends.came()
+    assert ends.lost() == 0
+
+
+def test_what_is_on_its_way_on_a_slow_link_is_not_held_back(ends):
+    """A pause frame comes too late for it, as on a cable that is longer than the buffers are."""
+    port, ledger = ends.receiver.hca.segment, ends.receiver.hca.ledger
+    link = PlannedLink.model_validate({"delay": "10ms"})
+    port.rx_link = LinkDirection("rx", ends.clock, lambda: ledger, link)
+    ends.send(REQUESTS + 200)
+    ends.later(10_000_000)
+    assert ends.lost() == 200
+    ends.send(2 * MOST_UNASKED)
+    ends.later(10_000_000)
+    assert 200 <= ends.lost() <= 200 + MOST_UNASKED, "the others wait"
+    assert ends.came() == REQUESTS
 
 
 @pytest.mark.parametrize("end", ["reset", "gone"])
