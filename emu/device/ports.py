@@ -58,6 +58,14 @@ class GuestMemory(Protocol):
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
         """The guest's own bytes of a range, in order, one view for each mapping."""
 
+    def equal_views(
+        self, starts: Sequence[int], size: int, *, writable: bool = True
+    ) -> list[memoryview]:
+        """The guest's own bytes of ranges of the same ``size``, in order, one view for each.
+
+        Nothing unless the mapping that was used last grants all of them: ``segments`` tells then.
+        """
+
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
         """Call ``check(iova, length, is_write)`` before each access; None removes the check.
 

@@ -39,7 +39,7 @@ class MappedMemory(Memory):
         self._map = DmaMap(trust_unsealed=True)
         self._map.map(self.base, size, 0, READ | WRITE, fd)
         os.close(fd)
-        for name in ("read", "write", "view", "segments"):
+        for name in ("read", "write", "view", "segments", "equal_views"):
             setattr(self, name, getattr(self._map, name))
 
     def pages(self, size: int) -> list[int]:

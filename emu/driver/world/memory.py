@@ -6,7 +6,7 @@ Implements :class:`emu.device.ports.GuestMemory`, which says what the device may
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from emu.device.ports import Buffer, DmaError
 
@@ -115,3 +115,14 @@ class Memory:
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
         """The same in pieces, of which there is one. Raises DmaError."""
         return [self.view(iova, length, writable=writable)]
+
+    def equal_views(
+        self, starts: Sequence[int], size: int, *, writable: bool = True
+    ) -> list[memoryview]:
+        """Views of ranges of one size; none if an access to one of them would be refused."""
+        if self._check is not None:
+            return []
+        try:
+            return [self.view(iova, size, writable=writable) for iova in starts]
+        except DmaError:
+            return []

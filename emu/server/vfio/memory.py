@@ -10,7 +10,7 @@ import errno
 import logging
 import mmap
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from emu.device.ports import Buffer, DmaError
@@ -130,6 +130,17 @@ class DmaMap:
         pieces = self._pieces(iova, length, READ | WRITE if writable else READ)
         views = [window[4][at : at + size] for window, at, size in pieces]
         return views if writable else [view.toreadonly() for view in views]
+
+    def equal_views(
+        self, starts: Sequence[int], size: int, *, writable: bool = True
+    ) -> list[memoryview]:
+        """As :meth:`GuestMemory.equal_views`."""
+        start, end, delta, _, view = self._write_window
+        if not starts or min(starts) < start or max(starts) + size > end:
+            return []
+        if not writable:
+            view = view.toreadonly()
+        return [view[at : at + size] for at in [iova - delta for iova in starts]]
 
     def permit(self, allowed: bool) -> None:
         """As :meth:`GuestMemory.permit`."""

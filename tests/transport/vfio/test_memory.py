@@ -54,6 +54,38 @@ def test_segments_over_a_seam(memory, ram):
     assert [len(view) for view in memory.segments(0, 2 * PAGE)] == [PAGE, PAGE]
 
 
+def test_equal_views_inside_one_mapping(ram):
+    """Once the mapping has been used; then of all ranges or of none."""
+    memory = DmaMap()
+    memory.map(0, 6 * PAGE, 2 * PAGE, READ | WRITE, ram.fd)
+    starts = [5 * PAGE, PAGE, 3 * PAGE]
+    assert memory.equal_views(starts, PAGE) == []
+    memory.view(0, 1)
+    views = memory.equal_views(starts, PAGE)
+    for number, view in enumerate(views, 1):
+        view[:] = bytes([number]) * PAGE
+    assert [ram.bytes[start + 2 * PAGE] for start in starts] == [1, 2, 3]
+    reading = memory.equal_views(starts, PAGE, writable=False)
+    assert [(view.readonly, len(view), view[0]) for view in reading] == [
+        (True, PAGE, 1), (True, PAGE, 2), (True, PAGE, 3),
+    ]  # fmt: skip
+    for refused in ([], [*starts, 6 * PAGE], [0, 5 * PAGE + 1]):
+        assert memory.equal_views(refused, PAGE) == []
+    memory.permit(False)
+    assert memory.equal_views(starts, PAGE) == []
+    del view, views, reading
+    memory.permit(True)
+    memory.clear()
+
+
+def test_equal_views_of_what_is_not_granted(memory):
+    """Read-only, without a file, or in two mappings: the caller looks at each range."""
+    memory.view(0, 1)
+    assert memory.equal_views([0, PAGE], PAGE) == []
+    assert memory.equal_views([2 * PAGE] * 4, PAGE, writable=False) == []
+    assert memory.equal_views([4 * PAGE], PAGE) == []
+
+
 def test_segments_of_read_only_memory(memory):
     views = memory.segments(PAGE, 2 * PAGE, writable=False)
     assert [len(view) for view in views] == [PAGE, PAGE]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import special_keys
 from emu.device.engine.mr.checks import check_key
-from emu.device.engine.mr.entries import in_page, klm_pieces, ksm_pieces, page_runs
+from emu.device.engine.mr.entries import in_page, klm_pieces, ksm_pieces, page_runs, page_views
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
@@ -201,8 +201,10 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
     if (va & size - 1) + length <= size:
         views = hca.memory.segments(in_page(mkey, va, length, need), length, writable=writable)
     else:
-        for iova, size in page_runs(mkey, va, length, need):
-            views += hca.memory.segments(iova, size, writable=writable)
+        views = page_views(hca.memory, mkey, va, length, need)
+        if not views:
+            for iova, size in page_runs(mkey, va, length, need):
+                views += hca.memory.segments(iova, size, writable=writable)
     if hca.faults is None:  # DMA faults must see every access
         _keep(hca, mkey, span, views)
     return views

@@ -6,12 +6,17 @@ Nothing is checked here but the list: ``access.py`` has checked the key.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import eq
 from typing import Final
 
 from emu.device.engine.mr.rights import ABSENT_PAGE, WRITES, AccessError
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
+from emu.device.ports import GuestMemory
 from layouts.rings.wqe import KLM
+
+_MANY: Final = 4
+"""Pages from which on it is quicker to look at all of them together."""
 
 _MTT_ADDRESS: Final = ~0xFFF & (1 << 64) - 1
 
@@ -23,6 +28,34 @@ def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
     if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
         raise AccessError(ABSENT_PAGE, mkey.key, va, length)
     return (entry & _MTT_ADDRESS) + (va & (1 << shift) - 1)
+
+
+def page_views(
+    memory: GuestMemory, mkey: Mkey, va: int, length: int, need: int
+) -> list[memoryview]:
+    """The guest's bytes of an MTT key's range, a view for each page, if that is all there is to it.
+
+    Nothing if an entry is missing or lacks the right, if two pages lie together, or for few pages;
+    then ``page_runs`` joins pages, or says what is wrong. Many pages take 0.4 of its time here.
+    """
+    shift = mkey.log_page_size
+    size = 1 << shift
+    within = va & size - 1
+    count = within + length + size - 1 >> shift
+    entries = mkey.pages.part((va >> shift) - (mkey.start >> shift), count)
+    right = MTT_WRITE if need & WRITES else MTT_READ
+    if len(entries) != count or count < _MANY or entries[1] - entries[0] == size:
+        return []
+    if not all(map(right.__and__, entries)):
+        return []
+    starts = [entry & _MTT_ADDRESS for entry in entries]
+    if True in map(eq, starts[1:], [start + size for start in starts]):
+        return []
+    views = memory.equal_views(starts, size, writable=bool(need & WRITES))
+    if views:
+        views[0] = views[0][within:]
+        views[-1] = views[-1][: (va + length - 1 & size - 1) + 1]
+    return views
 
 
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:

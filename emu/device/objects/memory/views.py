@@ -23,10 +23,15 @@ def copy(target: Views, source: Views) -> None:
     spaces = iter(target)
     space = _FULL
     for view in source:
-        while len(view):
-            if not len(space):
+        while view:
+            if not space:
                 space = next(spaces)
-            size = min(len(view), len(space))
+            size = len(view)
+            if size == len(space):  # pages into pages
+                space[:] = view
+                space = _FULL
+                break
+            size = min(size, len(space))
             space[:size] = view[:size]
             view, space = view[size:], space[size:]
 
