@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from emu.device.pci.capabilities import ExtendedCapability
@@ -65,6 +66,7 @@ _CORRECTABLE_MASKED: Final = frozenset(
 )
 
 
+@cache
 def aer_capability() -> ExtendedCapability:
     """The capability, version 1, without ECRC; the header log stays empty."""
     return ExtendedCapability(

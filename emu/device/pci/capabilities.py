@@ -1,5 +1,7 @@
 """The type 0 header, and the capabilities whose registers have no side effects.
 
+Such a capability is made once for all functions that have it.
+
 Sections cited are those of PCI Express Base 5.0. Capabilities with behaviour have modules of
 their own: ``express``, ``aer``, ``vpd`` and ``vsc``.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from emu.device.pci.identity import PciIdentity
@@ -130,6 +133,7 @@ def _bar_pair(size: int, number: int) -> tuple[Register, Register]:
     )
 
 
+@cache
 def power_management() -> Capability:
     """Power management version 3 (7.5.2): D0 and D3hot, no PME, no reset on the way back to D0."""
     return Capability(
@@ -155,6 +159,7 @@ def _refuse_missing_states(regs: RegisterWindow, before: int) -> None:
         regs["control"] = before
 
 
+@cache
 def msix(vectors: int, table_offset: int, pba_offset: int) -> Capability:
     """MSI-X (7.7.2): table and pending bits in BAR 0."""
     return Capability(
@@ -175,11 +180,13 @@ def msix(vectors: int, table_offset: int, pba_offset: int) -> Capability:
     )
 
 
+@cache
 def alternative_routing() -> ExtendedCapability:
     """Alternative Routing-ID Interpretation (7.8.7): no function follows, and no groups exist."""
     return ExtendedCapability("ari", 0x000E, 1, 8, (word("capabilities", 4), word("control", 6)))
 
 
+@cache
 def secondary_express(lanes: int) -> ExtendedCapability:
     """Secondary PCI Express (7.7.3): no lane has had an error, and nothing can be set here."""
     return ExtendedCapability(
@@ -191,6 +198,7 @@ def secondary_express(lanes: int) -> ExtendedCapability:
     )
 
 
+@cache
 def access_control() -> ExtendedCapability:
     """Access Control Services (7.7.8): none of them, as the function sends nothing to others."""
     return ExtendedCapability("acs", 0x000D, 1, 8, (word("capabilities", 4), word("control", 6)))

@@ -13,7 +13,7 @@ A register with side effects has hooks. They access the registers of their block
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -86,27 +86,28 @@ class Register:
     on_read: Callable[[RegisterWindow], None] | None = None
     on_write: Callable[[RegisterWindow, int], None] | None = None
     trigger: int = 0
+    pictures: tuple[bytes, bytes, bytes, bytes] = field(init=False, repr=False, compare=False)
+    """Little-endian: the value after reset, and the bits that software writes, that writing a one
+    clears, and that a function-level reset leaves alone."""
 
     def __post_init__(self) -> None:
-        bits = 0
-        for field in self.fields:
-            if field.value & ~field.mask or field.mask >> 8 * self.size or field.mask & bits:
-                raise ValueError(f"{self.name}.{field.name} does not fit")
-            bits |= field.mask
-
-    @property
-    def reset(self) -> int:
-        """The value after reset."""
-        return sum(field.value for field in self.fields)
-
-    def bits(self, access: WriteEffect) -> int:
-        """A mask of the bits with this access."""
-        return sum(field.mask for field in self.fields if field.access is access)
-
-    @property
-    def sticky(self) -> int:
-        """The bits that a function-level reset leaves alone."""
-        return sum(field.mask for field in self.fields if field.sticky)
+        bits = reset = writable = clearable = sticky = 0
+        for one in self.fields:
+            mask, value = one.mask, one.value
+            if value & ~mask or mask >> 8 * self.size or mask & bits:
+                raise ValueError(f"{self.name}.{one.name} does not fit")
+            bits |= mask
+            reset |= value
+            if one.access is WriteEffect.RW:
+                writable |= mask
+            elif one.access is WriteEffect.W1C:
+                clearable |= mask
+            if one.sticky:
+                sticky |= mask
+        pictures = tuple(
+            number.to_bytes(self.size, "little") for number in (reset, writable, clearable, sticky)
+        )
+        object.__setattr__(self, "pictures", pictures)
 
 
 def word(name: str, offset: int, *fields: RegisterField) -> Register:
@@ -158,13 +159,9 @@ class Bank:
         if not used.isdisjoint(span) or register.offset + register.size > window.block.size:
             raise ValueError(f"{window.block.name}.{register.name} overlaps or leaves its block")
         used.update(span)
-        for picture, bits in (
-            (self._reset, register.reset),
-            (self._rw, register.bits(WriteEffect.RW)),
-            (self._w1c, register.bits(WriteEffect.W1C)),
-            (self._sticky, register.sticky),
-        ):
-            picture[span.start : span.stop] = bits.to_bytes(register.size, "little")
+        whole = self._reset, self._rw, self._w1c, self._sticky
+        for picture, bits in zip(whole, register.pictures):
+            picture[span.start : span.stop] = bits
         if register.on_read:
             self._readers.append((span, window, register.on_read))
         if register.on_write:

@@ -105,16 +105,38 @@ two, an Ethernet port the third, ConnectX-4 Lx device memory, a virtual function
 objects, most functions a switch."""
 
 
+_MOST_PAGES: Final = 256
+_PAGES: Final[dict[tuple[CapType, int], tuple[Mapping[str, Any], bytes]]] = {}
+"""Pages that have been filled, by the group and the identity of the values, which stay."""
+
+
+def _page(group: CapType, values: Mapping[str, Any] | None) -> bytes:
+    """A group's page. Its fields are hundreds, and a model's values are the same each time."""
+    if not values:
+        return bytes(PAGE_BYTES)
+    key = group, id(values)
+    if key not in _PAGES:
+        page = bytearray(PAGE_BYTES)
+        GROUPS[group].view(page).assign(values)
+        if len(_PAGES) >= _MOST_PAGES:
+            _PAGES.clear()
+        _PAGES[key] = values, bytes(page)
+    return _PAGES[key][1]
+
+
 class Caps:
     """Capability pages of one function.
 
-    ``values`` gives each group's fields by their PRM names; a nested structure is a mapping.
+    ``values`` gives each group's fields by their PRM names; a nested structure is a mapping. They
+    must not change afterwards.
     ``vhca_id`` is the function's in its adapter.
     """
 
     def __init__(self, values: Mapping[CapType, Mapping[str, Any]], vhca_id: int = 0) -> None:
-        pages = {group: self._page(prm, values.get(group, {})) for group, prm in GROUPS.items()}
-        self._pages = {(group, mode): pages[group][:] for group in GROUPS for mode in CapMode}
+        pages = {group: _page(group, values.get(group)) for group in GROUPS}
+        self._pages = {
+            (group, mode): bytearray(pages[group]) for group in GROUPS for mode in CapMode
+        }
         self._offered: dict[CapType, bytes] = {}
         """The model's maximum, of groups that the manager has set."""
         current = {group: self._pages[group, CapMode.CUR] for group in GROUPS}
@@ -144,12 +166,6 @@ class Caps:
     def _opt_out(self, group: CapType) -> None:
         """Turn off what a driver must ask for itself."""
         self._view(group, CapMode.CUR).assign(_OFF_AT_RESET[group])
-
-    @staticmethod
-    def _page(prm: Prm, values: Mapping[str, Any]) -> bytearray:
-        page = bytearray(PAGE_BYTES)
-        prm.view(page).assign(values)
-        return page
 
     def flow_properties(self, table_type: FlowTableType) -> Any:
         """What flow tables of a type can do (flow_table_prop_layout).
@@ -269,6 +285,8 @@ def _holder(view: object, path: str) -> tuple[Any, str]:
 
 
 def _check_below(chosen: Any, maximum: Any) -> None:
+    if bytes(chosen) == bytes(maximum):
+        return
     for field in chosen.prm.fields:
         value, limit = getattr(chosen, field.name), getattr(maximum, field.name)
         if isinstance(value, int):

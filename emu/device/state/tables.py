@@ -7,6 +7,7 @@ class below ``emu.device.objects``, or beside a command, that declares itself.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -29,6 +30,7 @@ from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.sw_icm import IcmMemory
 from emu.device.objects.memory.umem import Umem
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object, kinds_below
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.dct import Dct
@@ -57,6 +59,17 @@ for _module in walk_packages(objects.__path__, f"{objects.__name__}."):
 def kinds() -> list[type[Object]]:
     """The classes that have declared themselves, by the names of their kinds."""
     return [of for _, of in sorted(kinds_below(Object).items())]
+
+
+@cache
+def numberings() -> tuple[dict[type[Object], Numbering], list[Numbering]]:
+    """How the objects of each kind are numbered, and the numberings that some share.
+
+    Asked for by the first function, which is handed the table of all commands: the modules that
+    declare kinds are there.
+    """
+    declared = {of: of.numbering for of in kinds() if of.numbering is not None}
+    return declared, [*dict.fromkeys(how.space for how in declared.values())]
 
 
 class ByClass(Protocol):
@@ -133,8 +146,7 @@ class ObjectTables:
 
     def _make_object_tables(self) -> None:
         """A table for each class that declares a kind, and the numbers that some share."""
-        declared = {of: of.numbering for of in kinds() if of.numbering is not None}
-        spaces = {how.space for how in declared.values()}
+        declared, spaces = numberings()
         numbers = {space: Numbers(space.first, space.limit(self)) for space in spaces}
         on = (self.ledger, self.caller)
         tables = {

@@ -15,7 +15,7 @@ from layouts.enums import Op, PortType
 @pytest.fixture
 def model(limits):
     full = LINKS["connectx6"][PortType.ETH]
-    return replace(full, general={**full.general, **limits})
+    return replace(full, general={**full.general, **limits}) if limits else full
 
 
 @pytest.fixture

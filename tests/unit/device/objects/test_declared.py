@@ -10,7 +10,7 @@ from emu.device.models import MODELS
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.queues.queue import Queue
-from emu.device.state.tables import ObjectTables, kinds
+from emu.device.state.tables import ObjectTables, kinds, numberings
 from emu.device.state.turns import TURNS
 
 pure_only("it declares classes of objects")
@@ -19,7 +19,9 @@ pure_only("it declares classes of objects")
 @pytest.fixture(autouse=True)
 def as_before():
     """What a test declares is forgotten: a class refers to itself until it is collected."""
+    numberings.cache_clear()
     yield
+    numberings.cache_clear()
     gc.collect()
 
 
