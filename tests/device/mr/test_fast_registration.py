@@ -9,7 +9,7 @@ import pytest
 from emu.driver.keys.by_command import dma_key
 from emu.driver.keys.umr import FREE, MUST_NOT_BE_FREE, FastRegKey, umr
 from emu.driver.verbs.outcomes import failure, good, settle
-from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, QpState, QpType
+from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, MkeyMask, Op, QpState, QpType
 
 IOVA = 0x1234_0000_0000
 DATA = bytes(range(256)) * 32
@@ -270,6 +270,29 @@ def test_update_of_a_free_key_is_refused(node, qps):
     umr(left, key.key, flags=MUST_NOT_BE_FREE, mask=FREE, free=0)
     assert failure(left) == CqeSyndrome.MW_BIND_ERR
     assert node.hca.mkeys.get(key.index).free
+
+
+@pytest.mark.parametrize("name", ["relaxed_ordering_write", "relaxed_ordering_read"])
+def test_any_order_of_writes_or_reads(node, driver, qps, source, target, name):
+    """mlx5_ib sets it by UMR (mr.c: mlx5r_umr_get_xlt, umr.c: get_umr_update_access_mask)."""
+    left, right = qps
+    key = FastRegKey(node)
+    for is_on in (1, 0):
+        umr(right, key.key, flags=0, mask=MkeyMask[name.upper()] | FREE, free=1, **{name: is_on})
+        settle(node)
+        assert good(right)
+        context = driver.must(Op.QUERY_MKEY, mkey_index=key.index).memory_key_mkey_entry
+        assert getattr(context, name) == is_on
+        key.register(right, target, IOVA, len(DATA), variant=1)
+        settle(node)
+        left.write((key.key, IOVA), source.sge())
+        left.read((key.key, IOVA), source.sge())
+        settle(node)
+        assert good(left)
+        assert read_pages(node, target)[: len(DATA)] == DATA
+        key.invalidate(right)
+        settle(node)
+        good(right)
 
 
 @pytest.mark.parametrize("mask", [1 << 2, 1 << 63, 1 << 10])
