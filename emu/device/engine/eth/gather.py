@@ -41,8 +41,15 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, limit: int) -> Iterator[byt
             segment, at = inline_segment(at, length, end)
         else:
             at += DS
-        span, before = (0, length, LOCAL_READ), hca.round.steps
-        views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, before + left, buf)
+        before = hca.round.steps
+        limit = before + left
+        if is_inline or hca.has_signatures:
+            span = 0, length, LOCAL_READ
+            views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, limit, buf)
+        else:
+            _, lkey, address = segment
+            one = address, length, LOCAL_READ
+            views = access(hca, sq.pd, sq.handle, lkey, one, 0, limit)
         left -= hca.round.steps - before
         yield b"".join(views)
 

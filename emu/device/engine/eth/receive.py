@@ -24,7 +24,7 @@ from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
 from emu.device.objects.eth.hairpin import Waiting
 from emu.device.objects.eth.tir import Merging
-from emu.device.port.eth.checksum import insert, trusted
+from emu.device.port.eth.checksum import complete, trusted
 from emu.device.port.eth.fcs import Damaged, Wrong
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import MIN_BYTES, Frame
@@ -216,7 +216,7 @@ def _with_source(hca: Hca, headers: Headers, frame: Frame) -> Headers:
 
 def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) -> None:
     if frame.checked and not frame.filled:
-        headers.frame = insert(headers, l3=True, l4=True)
+        complete(headers)
     round_ = hca.round
     for at, to in enumerate(queues):
         if round_.steps > round_.limit:

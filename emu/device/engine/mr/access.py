@@ -55,7 +55,7 @@ MOST_KEPT_VIEWS = 1 << 18
 
 SEGMENT_2GIB: Final = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
-_LENGTH: Final = SEGMENT_2GIB - 1
+LENGTH: Final = SEGMENT_2GIB - 1
 """The bits of byte_count that are a length."""
 INLINE_KEY: Final = -1
 """In the place of the key of a segment whose data are in the WQE, ``addr`` bytes from its start."""
@@ -128,7 +128,7 @@ def walk(
     gathered: Views = ()
     joined: list[memoryview] | None = None
     for byte_count, lkey, address in segments:
-        size = byte_count & _LENGTH or SEGMENT_2GIB
+        size = byte_count & LENGTH or SEGMENT_2GIB
         if hca.has_signatures:
             address, size = on_wire(hca, lkey, address, size)
         if offset:
@@ -177,7 +177,7 @@ def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
     """Bytes on the wire of a list of data segments."""
     total = 0
     for byte_count, lkey, address in segments:
-        length = byte_count & _LENGTH or SEGMENT_2GIB
+        length = byte_count & LENGTH or SEGMENT_2GIB
         total += on_wire(hca, lkey, address, length)[1] if hca.has_signatures else length
     return total
 

@@ -7,7 +7,7 @@ from helpers.random.packets import packets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.device.port.eth.checksum import adjust, insert, total, totals, trusted, verify
+from emu.device.port.eth.checksum import adjust, complete, insert, total, totals, trusted, verify
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
 
@@ -98,6 +98,20 @@ class TestSending:
 
 
 class TestAdjusting:
+    @given(packets(), st.booleans())
+    def test_what_is_told_of_a_completed_frame(self, packet, is_padded):
+        """The same as of one that came from somewhere else, with its checksums in it."""
+        packet.padding *= is_padded
+        headers = parse(packet.frame())
+        complete(headers)
+        assert headers.frame == insert(parse(packet.frame()), l3=True, l4=True)
+        known = trusted(parse(headers.frame))
+        assert known == verify(parse(headers.frame))
+        if headers.sums is not None:
+            assert headers.sums == known
+        elif packet.version == 4 and not packet.tags:
+            assert packet.padding
+
     @given(packets(), st.data())
     def test_right_stays_right_and_wrong_stays_wrong(self, packet, data):
         """Addresses, TTL and ports change; the packet is then as one that was built so."""
