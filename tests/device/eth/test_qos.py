@@ -176,6 +176,18 @@ class TestFlowControl:
         assert not counters(driver, CountersGroup.PER_PRIORITY, PRIORITY, 7)
         assert not function.hca.nic_vport.steering_discards
 
+    @pytest.mark.parametrize("receiver", [b"\xff" * 6, CONTROL_ADDRESS])
+    def test_what_the_driver_sends_is_counted_by_its_type(self, driver, node, sq, receiver):
+        """The same test: the frames of a packet socket leave as others do."""
+        sq.send(receiver + bytes(6) + MAC_CONTROL + bytes(46))
+        sq.send(receiver + bytes(6) + b"\x88\xb5" + bytes(46))
+        node.settle()
+        found = counters(
+            driver, CountersGroup.IEEE_802_3, port_counters.eth_802_3_cntrs_grp_data_layout
+        )
+        assert found["a_mac_control_frames_transmitted_low"] == 1
+        assert "a_pause_mac_ctrl_frames_transmitted_low" not in found
+
 
 @pytest.mark.parametrize("register", [RegId.QCAM, RegId.QPTS, RegId.QPDPM, RegId.QTCT, RegId.QETCR])
 class TestVirtualFunction:

@@ -20,6 +20,7 @@ from emu.device.engine.eth.tunnels import sent
 from emu.device.engine.eth.tunnels.sent import INNER
 from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.checksum import insert
+from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import MAX_BYTES, MIN_BYTES, Frame
 from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, FrameError, parse
 from emu.device.port.eth.segment import segment, unsegmented
@@ -172,6 +173,8 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
     else:
         vport.sent.add(frame.data, packets, octets)
         is_multicast = frame.data[0] & _GROUP_BIT
+        if is_multicast and is_control(frame.data):
+            by.nic_vport.port.flow.sent.control += 1
         if (
             td is not None
             and (is_multicast or _is_own(vport.own, vport.permanent_address, frame.data))
