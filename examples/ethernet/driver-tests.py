@@ -14,7 +14,8 @@ for their cases, as ``gro.py:test.hw_ipv4_*``. It prints what the tests say and 
 many of its cases have passed, failed or been skipped, and why. The status is 1 when a case has
 failed. The guest builds the programs that the tests use; those in BPF want ``--package clang
 --package libbpf-dev --package bpftool`` besides, those that speak netlink ``--package make
---package python3-jsonschema``, the one for io_uring ``--package liburing-dev``.
+--package python3-jsonschema``, the one for io_uring ``--package liburing-dev``; netpoll_basic.py
+wants ``--package bpftrace``. HW-GRO, and what needs it, is ConnectX-7's (``connectx7,link=eth``).
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ NEEDS = {
 }
 """Tests that fail without a program, where they should be skipped."""
 
-SPLIT = {"hw/devmem.py", "hw/iou-zcrx.py", "hw/nk_devmem.py", "hw/userns_devmem.py"}
+SPLIT = {
+    "hw/devmem.py", "hw/iou-zcrx.py", "hw/nk_devmem.py", "hw/nk_qlease.py", "hw/userns_devmem.py",
+}  # fmt: skip
 """Tests that split headers from data, which mlx5e does with HW-GRO only (core/en_ethtool.c:
 mlx5e_ethtool_set_tcp_data_split)."""
 
@@ -82,6 +85,7 @@ NETIF, REMOTE = "eth0", "eth1"
 ADDRESSES = {
     "LOCAL_V4": "203.0.113.1", "REMOTE_V4": "203.0.113.2",
     "LOCAL_V6": "2001:db8:cafe::1", "REMOTE_V6": "2001:db8:cafe::2",
+    "LOCAL_PREFIX_V6": "2001:db8:2::/64",
 }  # fmt: skip
 UP = f"""
 set -e
@@ -89,6 +93,10 @@ for _ in $(seq 600); do  # it comes back from a namespace some time after that h
     [ -e /sys/class/net/{NETIF} ] && [ -e /sys/class/net/{REMOTE} ] && break
     sleep 0.1
 done
+[ -e /sys/class/net/{REMOTE} ] || {{
+    echo "no {REMOTE}: the tests need two functions with an Ethernet port (link=eth)" >&2
+    exit 1
+}}
 ip netns add {PEER}
 ip link set {REMOTE} netns {PEER}
 ip -n {PEER} link set lo up
@@ -98,6 +106,7 @@ ip -n {PEER} address add 203.0.113.2/24 dev {REMOTE}
 ip -n {PEER} address add 2001:db8:cafe::2/64 dev {REMOTE} nodad
 ip link set {NETIF} up
 ip -n {PEER} link set {REMOTE} up
+ip -n {PEER} route add 2001:db8:2::/64 via 2001:db8:cafe::1
 ethtool -K {NETIF} ntuple on
 for _ in $(seq 100); do ping -c 1 -W 1 203.0.113.2 > /dev/null && exit 0; done
 exit 1
