@@ -191,7 +191,7 @@ Change = Callable[[random.Random], str]
 
 
 def mtu(chance: random.Random) -> str:
-    size = chance.choice((1280, 1500, 3000, 9000, 9956))
+    size = chance.choice((1280, 1500, 3000, 9000, 9978))
     return f"ip link set {MINE} mtu {size}; ip -n {PEER} link set {THEIRS} mtu {size}"
 
 
