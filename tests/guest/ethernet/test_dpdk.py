@@ -89,6 +89,13 @@ RECEIVE_WAYS = {
     "enhanced, several in a buffer": ",rxq_cqe_comp_en=0x83,mprq_en=1,rxqs_min_mprq=1,rx_vec_en=0",
 }
 """What a program can ask of DPDK's driver: where packets come to lie, what completions tell."""
+SEND_WAYS = {
+    "several in a request": ",txq_mpw_en=1",
+    "one by one": ",txq_mpw_en=0",
+    "inline": ",txq_inline_max=204,txqs_min_inline=1,txq_mpw_en=0",
+    "several in a request, inline": ",txq_inline_mpw=268,txqs_min_inline=1",
+}
+"""How packets are handed to the adapter."""
 
 RULES = """
 set -e
@@ -266,16 +273,28 @@ def test_forwarding(guest, mode):
         assert counts[0][0] >= 200
 
 
+def stream(guest, args):
+    """A TCP stream passes, whose large sends bring many packets at once; how many they were."""
+    guest.run("cat > /tmp/checked_stream.py", stdin=CHECKED_STREAM.read_bytes()).check()
+    script = program("--forward-mode=io", STREAM, args)
+    said = guest.run(script, timeout=SECONDS).check().stdout
+    counts = forwarded(said)
+    assert counts[0][0] >= 2_000_000 // 1448
+    assert (counts[0][0], counts[1][0]) == (counts[1][1], counts[0][1])
+    return counts[0][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", SEND_WAYS.values(), ids=SEND_WAYS)
+def test_ways_to_send(guest, args):
+    stream(guest, args)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("args", RECEIVE_WAYS.values(), ids=RECEIVE_WAYS)
 def test_ways_to_receive(guest, args):
-    """A TCP stream passes, whose large sends bring many packets at once."""
-    guest.run("cat > /tmp/checked_stream.py", stdin=CHECKED_STREAM.read_bytes()).check()
     before = compressed(guest)
-    script = program("--forward-mode=io", STREAM, args)
-    said = guest.run(script, timeout=SECONDS).check().stdout
-    packets = forwarded(said)[0][0]
-    assert packets >= 2_000_000 // 1448
+    packets = stream(guest, args)
     now = compressed(guest) - before
     assert now > packets // 3 if args != RECEIVE_WAYS["not compressed"] else now == 0
 

@@ -34,6 +34,8 @@ HERE, THERE = "10.0.0.1", "10.0.0.2"
 MACS = [mac_of(BASE_GUID + 16 * number).hex(":") for number in (0, 1)]
 LINK_LOCAL_THERE = "fe80::202:c9ff:fee5:10%eth0"
 
+LARGEST_MTU = 9978
+"""As of real adapters, whose frames have 10,000 bytes with header, tag and check sequence."""
 CARRIER = "until grep -q 1 /sys/class/net/{name}/carrier; do sleep 0.1; done 2>/dev/null"
 UP = two_namespaces("eth0", "eth1", HERE, THERE) + addresses_ready("eth0", "eth1")
 DOWN = "ip netns del peer"
@@ -208,11 +210,12 @@ class TestPackets:
             run(guest, "ip link del tagged; ip -n peer link del tagged")
             run(guest, "ethtool -K eth0 rxvlan on txvlan on")
 
-    def test_jumbo_frames(self, guest):
-        run(guest, "ip link set eth0 mtu 9000; ip -n peer link set eth1 mtu 9000")
+    @pytest.mark.parametrize("mtu", [9000, LARGEST_MTU])
+    def test_jumbo_frames(self, guest, mtu):
+        run(guest, f"ip link set eth0 mtu {mtu}; ip -n peer link set eth1 mtu {mtu}")
         try:
             run(guest, CARRIER.format(name="eth0"))
-            said = run(guest, f"ping -c 3 -i 0.2 -W 10 -s 8972 -M do {THERE}")
+            said = run(guest, f"ping -c 3 -i 0.2 -W 10 -s {mtu - 28} -M do {THERE}")
             assert " 0% packet loss" in said
         finally:
             run(guest, "ip link set eth0 mtu 1500; ip -n peer link set eth1 mtu 1500")
@@ -327,4 +330,10 @@ def test_every_adapter(boot):
         assert f"Speed: {speed}Mb/s" in run(guest, f"ethtool eth{number}")
     assert link(guest, "eth3")["address"] == "02:00:00:00:00:aa"
     assert run(guest, "lspci -n").count("0200: 15b3:") == len(ADAPTERS)
+    assert f"maxmtu {LARGEST_MTU} " in run(guest, "ip -d link show eth0")
+    # ConnectX-4 Lx has to find the headers of what it sends in the request.
+    run(guest, two_namespaces("eth0", "eth1", HERE, THERE))
+    for size in (0, 1400, 20_000):
+        said = run(guest, f"ping -c 3 -i 0.2 -W 10 -s {size} {THERE}")
+        assert " 0% packet loss" in said
     assert complaints(KernelLog(guest, whole=True)) == []
