@@ -1,12 +1,14 @@
 """MAD_IFC: the driver hands a management datagram to the port's own agents (hw/mad.c:mlx5_MAD_IFC).
 
+The driver asks for itself with both bits of op_mod, so that no M_Key is checked; what it passes on
+for somebody else (opensm, say) is checked, and trap 256 tells of a wrong one. There are no B_Keys.
 With ``ib_virt`` the driver asks for port data with other commands, and what is left are performance
 MADs that set something, and classes that nobody here answers for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.ud import smp
@@ -18,17 +20,21 @@ from layouts.wire.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+_IGNORE_MKEY: Final = 1
+"""A bit of op_mod (hw/mad.c:mlx5_MAD_IFC)."""
+
 
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
 def mad_ifc(hca: Hca, cmd: layout.MadIfcIn, out: layout.MadIfcOut) -> None:
     """Return the agent's answer; when it refuses, its status is in the answer, as on the wire."""
-    out.response_mad_packet = _answer(hca, cmd.mad)
+    out.response_mad_packet = _answer(hca, cmd.mad, checks_mkey=not cmd.op_mod & _IGNORE_MKEY)
 
 
-def _answer(hca: Hca, mad: bytes) -> bytes:
+def _answer(hca: Hca, mad: bytes, *, checks_mkey: bool) -> bytes:
     port, mgmt_class = hca.ib, pma_mad.view(mad).mad_hdr.mgmt_class
     if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
-        return smp.answer(hca, mad, port.lid) or _unsupported(mad)
+        answered = smp.answer(hca, mad, port.lid, checks_mkey=checks_mkey)
+        return answered or _unsupported(mad)
     answer = pma.answer(port, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
     return answer or _unsupported(mad)
 

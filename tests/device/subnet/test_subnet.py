@@ -25,6 +25,7 @@ from emu.server.service import subnet_methods
 from firmware_cmds import TABLE
 from layouts.enums import CapMask1, EventType, Op, PhysState, PortChange, PortState, RegId
 from layouts.wire.mads import (
+    MadStatus,
     Method,
     PmaAttr,
     SmaTrap,
@@ -187,6 +188,27 @@ def test_smps_with_a_wrong_mkey_get_no_answer(nodes, manager, subnet):
     assert port_info.view(hidden.data).mkey == 0
     shown = smi.ask(SmpAttr.PORT_INFO, 1, attr_mod=0, mkey=5)
     assert port_info.view(shown.data).mkey == 5
+
+
+def test_a_driver_may_ask_its_port_without_the_mkey(nodes, manager, clock):
+    """MAD_IFC's op_mod (hw/mad.c:mlx5_MAD_IFC): bit 0 is set when the driver asks for itself."""
+    manager.sweep()
+    port = nodes[0].hca.ib
+    port.managed.info.assign({"mkey": 5, "mkey_protect_bits": 2, "mkey_lease_period": 3})
+
+    def status(op_mod, **fields):
+        mad = bytes(manager.smi.request(SmpAttr.PORT_INFO, attr_mod=1, **fields))
+        out = nodes[0].driver.must(Op.MAD_IFC, op_mod=op_mod, port=1, mad=mad)
+        return smp.view(out.response_mad_packet).status
+
+    assert status(3) == status(1) == 0
+    assert port.managed.info.mkey_violations == 0
+    assert status(0) == status(2) == MadStatus.UNSUPPORTED_METHOD_ATTRIB
+    assert port.managed.info.mkey_violations == 2
+    clock.advance(2_900_000_000)
+    assert status(1) == 0
+    clock.advance(100_000_000)
+    assert status(0) == 0, "who does not know the key renews no lease"
 
 
 def test_an_mkeys_lease_ends_unless_who_knows_it_comes_back(nodes, manager, subnet, clock):

@@ -22,16 +22,16 @@ _STATES: Final = {
 }
 
 
-def answer(hca: Hca, data: bytes, slid: int) -> bytes | None:
+def answer(hca: Hca, data: bytes, slid: int, *, checks_mkey: bool = True) -> bytes | None:
     """What the port's agent answers; None when a wrong M_Key forbids it, or there is none.
 
-    ``slid`` is the LID from which the SMP has come.
+    ``slid`` is the LID from which the SMP has come. The driver may ask without ``checks_mkey``.
     """
     port = hca.ib
     if port.managed is None:
         return sma.answer(port, data)
     before = _seen(port)
-    answered = managed_sma.answer(port, data, slid, hca.clock.now_ns())
+    answered = managed_sma.answer(port, data, slid, hca.clock.now_ns(), checks_mkey=checks_mkey)
     follow(hca, before, reregister=answered is not None and _asks_to_reregister(data))
     return answered
 

@@ -122,15 +122,19 @@ def begin(port: IbPort) -> None:
     port.settle(managed)
 
 
-def answer(port: IbPort, data: bytes, slid: int, now: int) -> bytes | None:
+def answer(
+    port: IbPort, data: bytes, slid: int, now: int, *, checks_mkey: bool = True
+) -> bytes | None:
     """The response to an SMP for a function's port, which then is as the SMP has set it.
 
     None when its M_Key is wrong: the manager hears of that, not the sender (IBTA 14.2.4.1). Nor is
-    a TrapRepress answered. ``slid`` is the SMP's source LID, ``now`` in ns.
+    a TrapRepress answered. ``slid`` is the SMP's source LID, ``now`` in ns. Without ``checks_mkey``
+    any M_Key will do, is no violation and renews no lease.
     """
     mad = smp.view(data)
     managed = refreshed(port)
-    if not managed.may(mad.mkey, now, is_set=mad.method != Method.GET):
+    is_set = mad.method != Method.GET
+    if checks_mkey and not managed.may(mad.mkey, now, is_set=is_set):
         managed.on_bad_mkey(mad, slid)
         return None
     if mad.method == Method.TRAP_REPRESS:
