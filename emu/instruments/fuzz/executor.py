@@ -22,7 +22,7 @@ from emu.instruments.fuzz.loop import Feedback
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.schedule import Block
 from emu.instruments.fuzz.turns import ProgramTurns, ShellTurns, Turns
-from emu.instruments.fuzz.workloads import MARK, SECTIONS
+from emu.instruments.fuzz.workloads import MARK, SECTIONS, WORKLOADS
 from emu.instruments.outcome import Finding, Kind, findings
 from emu.server.control import Client
 from emu.server.control.client import ControlError
@@ -36,16 +36,24 @@ _MOST_SECONDS = 300.0
 _PATIENCE = 4
 """How many times longer than without faults the driver may take, beyond :data:`_LEAST_SECONDS`."""
 _LEAST_SECONDS = 10.0
-RESET_SECONDS = 60.0
+_LEAST_LIVE_SECONDS = 3.0
+"""The same without probe and removal, in which the driver waits for commands, too."""
 _BOOT_SECONDS = 600.0
 """A run of hours should not end because the machine is busy for a while."""
 _INSTALL_SECONDS = 300.0
+_LOG_SECONDS = 60.0
+_UML_LOG_SECONDS = 4.0
+"""For the log of a guest that is stuck: with its only processor in a loop it does not answer."""
 _HANG_SECONDS = 90.0
 _LONGEST_LOG = 200_000
 _SECTION = re.compile(r"(\w{1,64}) (\S{1,64}) 0x([0-9a-f]{1,16})")
 _KERNEL_ARGUMENTS = ("rcupdate.rcu_expedited=1",)
 """Unbinding waits for RCU many times: half of the time of one input."""
 _LASTING = frozenset({"registers", "health", "gone", "restart", "capabilities", "temperature"})
+_BEYOND_REPAIR = frozenset(
+    {Kind.OOPS, Kind.KASAN, Kind.UBSAN, Kind.LOCKDEP, Kind.HANG, Kind.REFCOUNT}
+)
+"""After these a kernel that is there again in seconds is not asked to unbind the driver."""
 _NO_BUG = frozenset({Kind.DRIVER, Kind.TIMEOUT})
 """What is no mistake of the driver: that it says what the device has done, and that it waits."""
 
@@ -110,7 +118,9 @@ class GuestExecutor:
             counts = _counts(control)
             control.clear()
         feedback = dataclasses.replace(_feedback(booted, said, counts), seconds=seconds)
-        if feedback.titles or _lasts(one, feedback):
+        if self._is_uml and _BEYOND_REPAIR & {bug.kind for bug in findings(said)}:
+            self.close()
+        elif feedback.titles or _lasts(one, feedback):
             booted.turns.spoil()
         return feedback
 
@@ -118,7 +128,8 @@ class GuestExecutor:
         """How many seconds the driver may take: as long as it likes without faults."""
         if not one.has_faults or one.workload not in self._usual:
             return _MOST_SECONDS
-        return min(_MOST_SECONDS, _LEAST_SECONDS + _PATIENCE * self._usual[one.workload])
+        least = _LEAST_LIVE_SECONDS if WORKLOADS[one.workload].is_live else _LEAST_SECONDS
+        return min(_MOST_SECONDS, least + _PATIENCE * self._usual[one.workload])
 
     def _prepared(self, workload: str) -> _Booted:
         """A guest whose functions are where a turn begins."""
@@ -184,7 +195,8 @@ class GuestExecutor:
         """The kernel's log of a guest whose driver does not come back, with who waits for what."""
         try:
             words = "echo w > /proc/sysrq-trigger; dmesg --read-clear"
-            return guest.run(words, timeout=RESET_SECONDS).stdout
+            seconds = _UML_LOG_SECONDS if self._is_uml else _LOG_SECONDS
+            return guest.run(words, timeout=seconds).stdout
         except GuestError:
             return _of_turn(guest.console)
 

@@ -8,6 +8,7 @@ Linux guest has a program of ours that goes on from turn to turn, and counts by 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -21,10 +22,16 @@ from emu.instruments.fuzz.workloads import INSTALL, MARK, WORKLOADS, program
 
 _INSTALL_SECONDS = 300.0
 _RESET_SECONDS = 60.0
+_PROGRAM_RESET_SECONDS = 8.0
+"""The same in a guest that is there again in seconds."""
 _LOOK_SECONDS = 0.5
 _MOST_BYTES = 64 << 20
 _MOST_TURNS = 100
 """Live turns with a driver that stays bound; what they leave behind adds up."""
+_MOST_COMPLAINTS = 10
+"""Live turns with a warning of the driver's, after which it is bound again."""
+_GIVEN_UP = re.compile(r"health|recover|fatal|bad device|timeout|leak|teardown", re.IGNORECASE)
+"""In a warning: the driver no longer works with the function as it did."""
 
 
 class Turns(Protocol):
@@ -78,9 +85,9 @@ class ProgramTurns:
         words = ["python3", "-I", "-S", "-c", inside.program("ptrace", "kcov", "live", "turns")]
         self._job = guest.popen(words, has_input=True, sink=self._take)
         self._places: list[int] = []
-        self._bound: tuple[str, int] | None = None
-        """Class and number of the functions that live turns go on with."""
-        self._turns = 0
+        self._is_bound = False
+        """Whether live turns go on with the functions, all of which are bound then."""
+        self._turns = self._complaints = 0
 
     def install(self) -> None:
         """As :meth:`Turns.install`."""
@@ -88,42 +95,41 @@ class ProgramTurns:
 
     def begin(self, workload: str) -> bool:
         """As :meth:`Turns.begin`."""
-        one = WORKLOADS[workload]
-        requested = (one.pci_class, one.functions) if one.is_live else None
-        if requested is not None and requested == self._bound and self._turns < _MOST_TURNS:
+        is_live = WORKLOADS[workload].is_live
+        if is_live and self._is_bound and self._turns < _MOST_TURNS:
             return True
-        self._bound, self._turns = None, 0
-        if not self._ask({"reset": True}, "reset", _RESET_SECONDS).get("done"):
+        self._is_bound, self._turns, self._complaints = False, 0, 0
+        if not self._ask({"reset": True}, "reset", _PROGRAM_RESET_SECONDS).get("done"):
             return False
-        if requested is not None:
-            asked = {"bind": one.pci_class, "count": one.functions}
-            if not self._ask(asked, "bind", _RESET_SECONDS).get("done"):
-                return False
-            self._bound = requested
+        if is_live and not self._ask({"bind": True}, "bind", _PROGRAM_RESET_SECONDS).get("done"):
+            return False
+        self._is_bound = is_live
         return True
 
     def spoil(self) -> None:
         """As :meth:`Turns.spoil`."""
-        self._bound = None
+        self._is_bound = False
 
     def run(self, workload: str, seconds: float) -> str:
         """As :meth:`Turns.run`."""
         self._places = []
         one = WORKLOADS[workload]
-        asked: dict[str, Any] = {"mark": f"{MARK} {workload}"}
-        if one.is_live:
-            asked["live"] = one.script
-        else:
-            asked |= {"run": one.script, "class": one.pci_class, "count": one.functions}
+        asked: dict[str, Any] = {
+            "mark": f"{MARK} {workload}", "live" if one.is_live else "run": one.script,
+            "class": one.pci_class, "count": one.functions,
+        }  # fmt: skip
         answer = self._ask(asked, workload, seconds)
         self._turns += 1
+        said = str(answer.get("said", ""))
         if not answer.get("calm"):
-            self.spoil()
+            self._complaints += 1
+            if self._complaints >= _MOST_COMPLAINTS or _GIVEN_UP.search(said):
+                self.spoil()
         try:
             self._places = [int(place) for place in answer.get("places", ())]
         except (TypeError, ValueError, OverflowError):
             raise GuestError(f"{workload}: the guest's program told no places") from None
-        return str(answer.get("said", ""))
+        return said
 
     def executed(self) -> list[tuple[int, int]]:
         """Address and length of each block of the last turn, as of QEMU's."""

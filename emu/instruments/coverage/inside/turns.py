@@ -1,10 +1,10 @@
 """The program in a User-Mode Linux guest that carries out the fuzzer's turns and counts by KCOV.
 
 One task does all of it, so nothing has to be started for a turn. A line of standard input is JSON:
-``{"reset": true}``, ``{"bind": HEX, "count": N}``, ``{"run": SCRIPT, "class": HEX, "count": N,
-"mark": TEXT}``, or, with what is bound, ``{"live": NAME, "mark": TEXT}``. A line answers each:
-``{"done": true}``, or ``{"said": LOG, "calm": true, "places": [ADDRESS, ...]}``; it is calm without
-a warning. What the driver does in this task is counted: probe, removal, and what
+``{"reset": true}``, ``{"bind": true}`` for all functions, ``{"run": SCRIPT, "class": HEX,
+"count": N, "mark": TEXT}``, or, with those that are bound, ``"live": NAME`` instead of ``"run"``. A
+line answers each: ``{"done": true}``, or ``{"said": LOG, "calm": true, "places": [ADDRESS, ...]}``;
+it is calm without a warning. What the driver does in this task is counted: probe, removal, and what
 :mod:`live` has it do. A script's programs and kernel threads are not.
 """
 
@@ -71,13 +71,14 @@ class Turns:
         if "reset" in asked:
             return {"done": self.reset()}
         if "bind" in asked:
-            return {"done": self.bind(asked["bind"], asked["count"])}
+            return {"done": self.bind(list(self._functions))}
         self._begin(asked["mark"])
+        slots = self._like(asked["class"], asked["count"])
         if "live" in asked:
-            WORKS[asked["live"]](self._used)
+            WORKS[asked["live"]](slots)
             self._places |= self._buffer.unique()
         else:
-            self.run(asked["run"], asked["class"], asked["count"])
+            self.run(asked["run"], slots)
         said = self._read_log()
         return {"said": said, "calm": self._is_calm, "places": sorted(self._places)}
 
@@ -93,16 +94,16 @@ class Turns:
             _WARN_ONCE.write_text("1")
         return True
 
-    def bind(self, pci_class: str, count: int) -> bool:
+    def bind(self, slots: list[str]) -> bool:
         """Bind functions, and leave them so; whether all are."""
-        self._choose(pci_class, count)
+        self._used = slots
         for slot in self._used:
             self._tell_driver("bind", slot)
         return all((_DEVICES / slot / "driver").exists() for slot in self._used)
 
-    def run(self, script: str, pci_class: str, count: int) -> None:
+    def run(self, script: str, slots: list[str]) -> None:
         """Bind, work and unbind."""
-        self.bind(pci_class, count)
+        self.bind(slots)
         if script.strip() != _NOTHING:
             subprocess.run(
                 ["sh", "-c", script],
@@ -115,9 +116,9 @@ class Turns:
             if (_DEVICES / slot / "driver").exists():
                 self._tell_driver("unbind", slot)
 
-    def _choose(self, pci_class: str, count: int) -> None:
+    def _like(self, pci_class: str, count: int) -> list[str]:
         like = [slot for slot, one in self._functions.items() if one.startswith(pci_class)]
-        self._used = (like or list(self._functions))[:count]
+        return (like or list(self._functions))[:count]
 
     def _begin(self, mark: str) -> None:
         """What is told of the turn is what comes after this."""
