@@ -20,6 +20,7 @@ from emu.guests.machine.uml import is_uml
 from emu.instruments.coverage.blocks import BlockMap
 from emu.instruments.fuzz.loop import Feedback
 from emu.instruments.fuzz.mutate import Input
+from emu.instruments.fuzz.rules import LASTING
 from emu.instruments.fuzz.schedule import Block
 from emu.instruments.fuzz.turns import ProgramTurns, ShellTurns, Turns
 from emu.instruments.fuzz.workloads import MARK, SECTIONS, WORKLOADS
@@ -36,7 +37,7 @@ _MOST_SECONDS = 300.0
 _PATIENCE = 4
 """How many times longer than without faults the driver may take, beyond :data:`_LEAST_SECONDS`."""
 _LEAST_SECONDS = 10.0
-_LEAST_LIVE_SECONDS = 3.0
+_LEAST_LIVE_SECONDS = 5.0
 """The same without probe and removal, in which the driver waits for commands, too."""
 _BOOT_SECONDS = 600.0
 """A run of hours should not end because the machine is busy for a while."""
@@ -49,7 +50,6 @@ _LONGEST_LOG = 200_000
 _SECTION = re.compile(r"(\w{1,64}) (\S{1,64}) 0x([0-9a-f]{1,16})")
 _KERNEL_ARGUMENTS = ("rcupdate.rcu_expedited=1",)
 """Unbinding waits for RCU many times: half of the time of one input."""
-_LASTING = frozenset({"registers", "health", "gone", "restart", "capabilities", "temperature"})
 _BEYOND_REPAIR = frozenset(
     {Kind.OOPS, Kind.KASAN, Kind.UBSAN, Kind.LOCKDEP, Kind.HANG, Kind.REFCOUNT}
 )
@@ -258,7 +258,7 @@ def _feedback(booted: _Booted, said: str, counts: _Counts, why: str = "") -> Fee
 
 def _lasts(one: Input, feedback: Feedback) -> bool:
     """Whether a rule has done to the device what stays when the plan is cleared."""
-    return any(rule["action"] in _LASTING and rule["name"] in feedback.fired for rule in one.rules)
+    return any(rule["action"] in LASTING and rule["name"] in feedback.fired for rule in one.rules)
 
 
 def _counts(control: Client) -> _Counts:

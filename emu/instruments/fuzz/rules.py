@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from emu.device.faults.plan import Plan
 from emu.device.faults.text import from_table
 from emu.instruments.fuzz.grammar import SEGMENT, FaultTarget, Leaf, key_of
 from emu.instruments.fuzz.seen import Culprits, Seen
 from emu.instruments.fuzz.values import Dictionary, choose
+from emu.instruments.fuzz.workloads import WORKLOADS
 from layouts.enums import CqeSyndrome, EventType, Status
 
 Table = dict[str, Any]
@@ -27,6 +28,13 @@ _APART = (0, 1, 1, 2, 5, 20)
 """How many events lie between two steps of a sequence."""
 _MOMENTS = ("cmd.done", "doorbell", "cqe", "eqe")
 """Points without further conditions at which something can begin."""
+
+LASTING: Final = frozenset(
+    {"registers", "health", "gone", "restart", "capabilities", "temperature"}
+)
+"""Actions whose effect on the device stays when the plan is cleared, until a reset."""
+_LASTING_WHEN_LIVE = 0.1
+"""How many of them a workload has in which the driver stays bound."""
 
 
 class Maker:
@@ -101,7 +109,10 @@ class Maker:
         return steps
 
     def avoids(self, rule: Table) -> bool:
-        """Whether a rule is left out this time, as its like have cost guests."""
+        """Whether a rule is left out this time: its like cost guests, or live turns a binding."""
+        work = WORKLOADS.get(self.workload)
+        if work is not None and work.is_live and rule["action"] in LASTING:
+            return self._random.random() >= _LASTING_WHEN_LIVE
         return self._random.random() >= self.culprits.chance(rule)
 
     def note(self, rule: Mapping[str, Any], *, has_fired: bool) -> None:

@@ -17,7 +17,7 @@ from emu.device.faults.text import dump, from_table, load
 from emu.instruments.fuzz.grammar import targets
 from emu.instruments.fuzz.loop import Feedback, FuzzLoop
 from emu.instruments.fuzz.mutate import Input
-from emu.instruments.fuzz.rules import Maker
+from emu.instruments.fuzz.rules import LASTING, Maker
 from emu.instruments.fuzz.schedule import Schedule
 from emu.instruments.fuzz.values import Dictionary, choose, interesting
 
@@ -64,6 +64,15 @@ def test_the_same_seed_and_feedback_make_the_same_inputs():
     first, second, other = (carried_out(seed, 120)[1] for seed in (7, 7, 8))
     assert [one.id for one in first] == [one.id for one in second]
     assert [one.id for one in first] != [one.id for one in other]
+
+
+def test_faults_that_last_are_seldom_where_the_driver_stays_bound():
+    counts = {}
+    for workload in ("probe", "live-frames"):
+        maker = Maker(TARGETS, Random(5))
+        maker.workload = workload
+        counts[workload] = sum(maker.rule()["action"] in LASTING for _ in range(500))
+    assert 0 < counts["live-frames"] * 4 < counts["probe"]
 
 
 def test_the_first_inputs_of_each_workload_have_no_fault():
