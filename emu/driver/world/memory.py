@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 
 from emu.device.ports import Buffer, DmaError
 
+_PIECE = 1 << 16
+_ZEROES = bytes(_PIECE)
+
 
 class OutOfMemoryError(AssertionError):
     """The guest is too small for what its driver allocates."""
@@ -28,8 +31,9 @@ class Memory:
 
     def __init__(self, size: int = 16 << 20, base: int = 0x1_0000_0000) -> None:
         self.base = base
-        # Of a mapping the host's kernel makes the pages that are used; zeroing all takes 4 ms.
-        self.ram = memoryview(mmap.mmap(-1, size))
+        # Of a mapping the host's kernel makes the pages that are used; zeroing all takes 4 ms. Of a
+        # private one it makes none to be read.
+        self.ram = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         self._next = base
         self._freed: dict[tuple[int, int], list[int]] = {}
         self._revoked: set[int] = set()
@@ -60,6 +64,21 @@ class Memory:
         total = -(-size // self.PAGE)
         pages = [self.alloc(self.PAGE) for _ in range(total)]
         return pages[::-1]
+
+    def contents(self) -> dict[int, bytes]:
+        """What it holds now: its pages that are not all zeroes, by their IOVAs.
+
+        To compare two of these takes a quarter of the time that two copies of the memory take.
+        """
+        found = {}
+        for start in range(0, len(self.ram), _PIECE):
+            piece = bytes(self.ram[start : start + _PIECE])
+            if piece != _ZEROES:
+                for at in range(0, len(piece), self.PAGE):
+                    page = piece[at : at + self.PAGE]
+                    if page.strip(b"\0"):
+                        found[self.base + start + at] = page
+        return found
 
     def revoke(self, page: int) -> None:
         """The guest unmaps the page at this IOVA: DMA to it raises DmaError."""

@@ -263,12 +263,12 @@ def test_one_that_has_failed_does_nothing_more(manager, caplog):
     driver.submit(bytes(command.layout_in.new(opcode=Op.ALLOC_PD)), command.layout_out.size, 2)
     driver.write32(0x018, 1 << 2)
     hca.fail()
-    address, before = bar.read(0x014, 4), bytes(manager.memory.ram)
+    address, before = bar.read(0x014, 4), manager.memory.contents()
     bar.write(0x014, bytes((address[0] ^ 1, *address[1:])))
     while manager.function.run():
         pass
     assert bar.read(0x014, 4) == address
-    assert manager.memory.ram == before
+    assert manager.memory.contents() == before
     caplog.clear()
 
 

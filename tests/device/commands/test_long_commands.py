@@ -271,17 +271,17 @@ class TestMeanwhile:
     def test_reset_forgets_it(self, cold, driver, function, memory, sent):
         function.reset()
         enable(function)
-        before = bytes(memory.ram)
+        before = memory.contents()
         assert not function.run()
-        assert bytes(memory.ram) == before
+        assert memory.contents() == before
         cold.probe()
         assert not len(function.hca.umems)
 
     def test_a_driver_that_goes_is_not_answered(self, driver, function, memory, sent):
         driver.write32(0x014, NicInterface.DISABLED << 8)
-        before = bytes(memory.ram)
+        before = memory.contents()
         assert not function.run()
-        assert bytes(memory.ram) == before
+        assert memory.contents() == before
 
     def test_a_queue_elsewhere_is_a_new_one(self, driver, function, sent):
         driver.queue = driver.memory.alloc(4096)

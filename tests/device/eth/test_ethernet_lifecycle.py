@@ -96,11 +96,11 @@ def test_reset_with_queues_in_use(ends):
     """Nothing of before the reset is touched any more; the next driver finds the wire as it was."""
     left, right = ends
     left.send()
-    before = bytes(right.function.memory.ram)
+    before = right.function.memory.contents()
     right.function.reset()
     left.send()
     right.function.run()
-    assert bytes(right.function.memory.ram) == before
+    assert right.function.memory.contents() == before
     assert right.function.hca.nic_vport.received.packets == 1
     right.bring_up()
     assert works(left, right)

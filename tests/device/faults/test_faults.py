@@ -216,10 +216,10 @@ def test_delayed_command_of_a_driver_that_has_left(driver, function, plan, clock
     assert blocks
     driver.queue = driver.memory.alloc(4096)
     driver.attach()
-    before = bytes(driver.memory.ram)
+    before = driver.memory.contents()
     clock.advance(100 * MS)
     driver.bar.settle()
-    assert driver.memory.ram == before
+    assert driver.memory.contents() == before
 
 
 def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):

@@ -105,10 +105,10 @@ def test_driver_goes_on_when_decoding_does(driver, function, stop_decoding):
 def test_command_is_not_fetched(driver, function, stop_mastering, caplog):
     driver.submit(Op.QUERY_ADAPTER.to_bytes(2, "big") + bytes(14), 272)
     driver.write32(CMD_DBELL, 1)
-    before = bytes(driver.memory.ram)
+    before = driver.memory.contents()
     stop_mastering(function)
     driver.bar.settle()
-    assert driver.memory.ram == before
+    assert driver.memory.contents() == before
     assert "bus mastering is off" in caplog.text
     wake(function)
     driver.must(Op.QUERY_ADAPTER)
@@ -116,10 +116,10 @@ def test_command_is_not_fetched(driver, function, stop_mastering, caplog):
 
 def test_event_is_not_written(driver, function, port_events, irqs, stop_mastering):
     port_events.arm()
-    before = bytes(driver.memory.ram)
+    before = driver.memory.contents()
     stop_mastering(function)
     assert not port_events.raise_one()
-    assert driver.memory.ram == before
+    assert driver.memory.contents() == before
     wake(function)
     assert irqs.fired == []
     assert port_events.raise_one()
@@ -146,7 +146,7 @@ def test_message_to_a_function_that_may_not_write(ends, stop_mastering):
     source, target = left.region(64), right.region(64)
     source.write(b"x" * 64)
     channel.write((target.key, target.va), source.sge())
-    before = bytes(right.memory.ram)
+    before = right.memory.contents()
     stop_mastering(right.function)
     assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
-    assert right.memory.ram == before
+    assert right.memory.contents() == before

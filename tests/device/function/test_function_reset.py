@@ -78,10 +78,10 @@ def test_flushing_queue_pair_stops(driver, function, reset, clock):
     driver.must(Op._2ERR_QP, qpn=qpn)
     reset(function)
     driver.memory.write(fields["qpc"]["dbr_addr"], (1).to_bytes(4, "big"))
-    before = bytes(driver.memory.ram)
+    before = driver.memory.contents()
     clock.advance(SECOND)
     function.run()
-    assert driver.memory.ram == before
+    assert driver.memory.contents() == before
 
 
 def test_event_that_was_held_back_is_lost(driver, function, reset, clock):
@@ -93,9 +93,9 @@ def test_event_that_was_held_back_is_lost(driver, function, reset, clock):
     driver.must(Op._2ERR_QP, qpn=qpn)
     assert function.hca.cqs.get(parts.cqn).pi == 1
     reset(function)
-    before = bytes(driver.memory.ram)
+    before = driver.memory.contents()
     clock.advance(SECOND)
-    assert driver.memory.ram == before
+    assert driver.memory.contents() == before
     assert driver.irqs.fired == []
 
 

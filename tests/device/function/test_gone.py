@@ -79,11 +79,11 @@ def test_nothing_leads_to_it(world, end, number):
     assert not old.page_faults.open()
     assert not old.ledger.accounts.get("page fault", 0)
     assert not old.ledger.accounts.get("held packets", 0)
-    before = bytes(node.memory.ram)
+    before = node.memory.contents()
     for step in LATER:
         world.clock.advance(step)
         other.settle()
-    assert node.memory.ram == before
+    assert node.memory.contents() == before
     assert not other.hca.internal_errors
 
 
@@ -161,11 +161,11 @@ def test_objects_of_a_process_that_closes(world, order, number):
     assert not hca.page_faults.open()
     for token in tokens:
         assert resume(node, *token) in (Status.OK, Status.BAD_RES_ERR)
-    before = bytes(node.memory.ram)
+    before = node.memory.contents()
     for step in LATER:
         world.clock.advance(step)
         other.settle()
         node.function.run()
-    assert node.memory.ram == before
+    assert node.memory.contents() == before
     assert not hca.ledger.accounts.get("page fault", 0)
     assert not other.hca.internal_errors

@@ -171,13 +171,13 @@ def test_after_a_hurried_teardown_nothing_is_touched(
     driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
     hurried(driver)
     irqs.fired.clear()
-    before = bytes(driver.memory.ram)
+    before = driver.memory.contents()
     queue.arm()
     driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
     assert not eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
     clock.advance(1_000_000_000)
     driver.bar.settle()
-    assert driver.memory.ram == before
+    assert driver.memory.contents() == before
     assert irqs.fired == []
     if hurried is fast_teardown:  # mlx5_ib rings once more, and nobody is to be alarmed
         assert "doorbell" not in caplog.text
@@ -187,10 +187,10 @@ def test_disabled_interface_serves_no_command(driver):
     """Not even one that was rung for before."""
     blocks = driver.submit(Op.QUERY_ADAPTER.to_bytes(2, "big") + bytes(14), 272)
     driver.write32(CMD_DBELL, 1)
-    before = bytes(driver.memory.ram)
+    before = driver.memory.contents()
     driver.write32(CMDQ_ADDR_L, driver.queue & 0xFFFFF000 | NicInterface.DISABLED << 8)
     driver.ring(1)
-    assert driver.memory.ram == before
+    assert driver.memory.contents() == before
     driver.attach()
     driver.ring(1)
     _, answer = driver.collect(blocks, 272)

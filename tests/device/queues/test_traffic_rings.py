@@ -276,9 +276,9 @@ def test_destroy_before_the_work_is_done(node, target, bystander):
     right.post_recv(target.sge())
     left.send(b"data")
     left.destroy()
-    before = bytes(node.memory.ram)
+    before = node.memory.contents()
     node.settle()
-    assert bytes(node.memory.ram) == before
+    assert node.memory.contents() == before
 
 
 def test_doorbell_of_somebody_else(node, target, bystander):

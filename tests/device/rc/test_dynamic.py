@@ -328,9 +328,9 @@ class TestErrors:
             initiator.write(remote(old), source.sge(), imm=7)
         left.function.run()
         torn_down(right)
-        before = bytes(right.memory.ram)
+        before = right.memory.contents()
         left.function.run()
-        assert right.memory.ram == before
+        assert right.memory.contents() == before
         right = up_again(right, left)
         again = Target(right)
         new = right.region(length, va=1 << 40)

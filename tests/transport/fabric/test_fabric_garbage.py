@@ -345,14 +345,14 @@ def damaged(draw):
 @attacks
 @given(st.lists(damaged(), min_size=1, max_size=6))
 def test_damaged_messages(fabric, hub, messages):
-    before = bytes(hub.node.memory.ram)
+    before = hub.node.memory.contents()
     with contextlib.closing(Stranger.member(fabric)) as stranger:
         (own,) = stranger.identities
         for message in messages:
             if not stranger.send(_damaged_frame(hub, own, *message)):
                 break
     fabric.until(lambda: not hub.wire.election.role._members)
-    assert bytes(hub.node.memory.ram) == before
+    assert hub.node.memory.contents() == before
 
 
 def _damaged_frame(hub, own, which, changes):
