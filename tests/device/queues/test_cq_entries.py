@@ -305,6 +305,24 @@ def test_overrun_event_names_its_cause(pair, queue, driver):
     assert (error.cqn, error.syndrome) == (queue.cqn, CqErrorSyndrome.CQ_OVERRUN)
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("back", [1, 16, 0x800000])
+def test_consumer_index_that_moves_back(pair, queue, driver, back):
+    """What was read counts as unread again, so the queue is full earlier, and breaks alone."""
+    pair.send(16)
+    assert len(queue.drain()) == 16
+    bystander = Pair(pair.node, pair.node.completion_queue(4))
+    queue.ci -= back
+    queue.tell()
+    queue.ci += back
+    pair.send(17)
+    assert (EventType.CQ_ERROR, queue.cqn) in pair.node.events()
+    assert driver.must(Op.QUERY_CQ, cqn=queue.cqn).cq_context.status == CqStatus.CQ_OVERFLOW
+    assert len(queue.drain()) <= 16
+    bystander.send()
+    assert len(bystander.queue.drain()) == 1
+
+
 @pytest.mark.parametrize("log_size", [1])
 @pytest.mark.parametrize("context", [{"oi": 1}])
 def test_ignored_overrun_writes_on(pair, queue):

@@ -10,6 +10,7 @@ from emu.device.pci import CLASS_ETHERNET, SPACE_BYTES, Correctable, LinkSpeed, 
 from emu.device.pci.registers import Bank, Block, Register, dword, ro, rw, w1c
 
 POWER, VPD, VENDOR, EXPRESS, MSIX = 0x01, 0x03, 0x09, 0x10, 0x11
+ATOMIC_REQUESTER = 1 << 6
 AER, ACS, ARI, SECONDARY = 0x0001, 0x000D, 0x000E, 0x0019
 DEVICE_CONTROL, DEVICE_STATUS = 0x8, 0xA
 FLR = 0x8000
@@ -276,6 +277,17 @@ def test_flr_keeps_sticky_bits_and_reset_does_not(bus):
     bus.space.reset()
     assert (bus.get(aer + 4, 4), bus.get(aer + 0x18, 4)) == (0, 0)
     assert bus.get(control, 2) == 0x2810
+
+
+def test_atomic_operations_may_be_requested(bus):
+    """As Linux allows it where a root port completes them (pci_enable_atomic_ops_to_root)."""
+    express = bus.capabilities()[EXPRESS]
+    control = express + 0x28
+    bus.put(control, 2, ATOMIC_REQUESTER)
+    assert bus.get(control, 2) == ATOMIC_REQUESTER
+    bus.put(express + DEVICE_CONTROL, 2, FLR)
+    bus.space.reset()
+    assert bus.get(control, 2) == 0
 
 
 def test_on_flr_may_reset_everything():

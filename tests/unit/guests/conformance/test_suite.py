@@ -227,6 +227,7 @@ def test_a_known_mistake_of_a_test_is_a_reason_to_skip(directory, guest):
             def test_flow_table_drop(self): raise OSError(121, "Remote I/O error")
             def test_dm_atomic_ops(self): self.assertEqual(1, 255)
             def test_parallel_dm_atomic_ops(self): self.assertEqual(10, 9)
+            def test_flow_meter(self): raise OSError(95, "Reg C is not supported")
         """)
     )
     run = run_module(guest, "test_flow", 2.0, lambda *_: None)
@@ -237,10 +238,12 @@ def test_a_known_mistake_of_a_test_is_a_reason_to_skip(directory, guest):
         "Two.test_flow_table_drop": SuiteOutcome.ERROR,
         "Two.test_dm_atomic_ops": SuiteOutcome.SKIPPED,
         "Two.test_parallel_dm_atomic_ops": SuiteOutcome.FAILED,
+        "Two.test_flow_meter": SuiteOutcome.SKIPPED,
     }
-    first, second = sorted(reason for reason, _ in run.skip_reasons())
+    first, second, third = sorted(reason for reason, _ in run.skip_reasons())
     assert "RDMA flow tables are not offered" in first
     assert "expects test_and_set to store 0xff" in second
+    assert "flow meters are not offered" in third
 
 
 def test_results_as_json(guest):
