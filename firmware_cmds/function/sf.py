@@ -67,7 +67,7 @@ def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> N
 def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVhcaStateOut) -> None:
     """Return how far a sub-function has come, and what the driver calls it."""
     one = _checked(hca, cmd)
-    one.told = one.state
+    one.reported = one.state
     context = out.vhca_state_context
     context.vhca_state = one.state
     context.sw_function_id = one.sw_function_id

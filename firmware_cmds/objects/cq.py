@@ -212,7 +212,7 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> Portions[None]:
 def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> None:
     """Destroy the CQ; refused while a queue reports to it."""
     cq = hca.cqs.remove(cmd.cqn)
-    cq.held.clear()
+    cq.waiting.clear()
     cq.stop_waiting()
 
 

@@ -299,10 +299,10 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
     command(op, layout_in, layout_out, opened=opened)(register)
 
 
-def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Taken:
+def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
     """The fields that the command takes from its qpc, once nothing can refuse it any more."""
     high_mask = cmd.opt_param_mask_95_32 if _has_high_mask(cmd) else 0
-    what = qp_state.taken(op, cmd.opt_param_mask, high_mask)
+    what = qp_state.selection(op, cmd.opt_param_mask, high_mask)
     attributes.check(hca, op, qp, cmd.qpc, what)
     if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
         hca.counters.need(cmd.qpc.counter_set_id)

@@ -197,7 +197,7 @@ def _sent_so_far(queue: Object | None) -> int:
 
 
 def _taken_so_far(queue: Object | None) -> int:
-    return queue.queue.taken if isinstance(queue, Rq) else 0
+    return queue.queue.consumed if isinstance(queue, Rq) else 0
 
 
 _SOURCES = (

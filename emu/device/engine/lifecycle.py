@@ -119,7 +119,7 @@ def quiesce(hca: Hca) -> None:
             qp.stop_waiting()
         if qp.held_by is not None:
             page_faults.cancel(hca, qp)
-        if qp.kept is not None or qp.connection is not None:
+        if qp.waiting_receive is not None or qp.connection is not None:
             qp_life.forget_receives(qp)
     for dct in hca.dcts:
         while dynamic.end_some(dct):
@@ -138,7 +138,7 @@ def quiesce(hca: Hca) -> None:
         if cq.moderation is not None:
             cq.stop_waiting()
     for cq in hca.holding:
-        cq.held.clear()
+        cq.waiting.clear()
     hca.holding.clear()
     for queue in hca.ready:
         queue.is_ready = False

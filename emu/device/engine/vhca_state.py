@@ -85,7 +85,7 @@ def arm(one: SubFunction, manager: Hca) -> None:
     (core/sf/vhca_event.c: mlx5_vhca_event_notify).
     """
     one.armed = True
-    if one.told is not one.state:
+    if one.reported is not one.state:
         tell(one, manager)
 
 
@@ -97,7 +97,7 @@ def tell(one: SubFunction, manager: Hca) -> None:
     ):
         return
     one.armed = False
-    one.told = one.state
+    one.reported = one.state
     data = eqe_vhca_state.new(function_id=one.number)
     eq_engine.raise_event(manager, EventType.VHCA_STATE_CHANGE, bytes(data))
 

@@ -197,11 +197,11 @@ class Injector:
         """Each rule as plain values: its name, point and action, and its counts."""
         return [
             {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
-            | {name: value for name, value in self.told(state).items() if name != "function"}
+            | {name: value for name, value in self.counts_of(state).items() if name != "function"}
             for state in self.states
         ]
 
-    def told(self, state: RuleState) -> dict[str, object]:
+    def counts_of(self, state: RuleState) -> dict[str, object]:
         """A rule's counts at this function, as plain values."""
         name = state.rule.name
         return {

@@ -71,7 +71,7 @@ class Datagram:
         """Whether it goes to a multicast group."""
         return self.to.is_multicast
 
-    def kept(self) -> Datagram:
+    def copied(self) -> Datagram:
         """The same with bytes of its own, which last."""
         return replace(self, data=[memoryview(b"".join(self.data))])
 

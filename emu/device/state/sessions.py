@@ -24,11 +24,11 @@ Key = tuple[int, bytes]
 class Sessions:
     """The open sessions of a function, the oldest first."""
 
-    __slots__ = ("due_ns", "held", "open", "timer")
+    __slots__ = ("due_ns", "open", "packet_count", "timer")
 
     def __init__(self) -> None:
         self.open: dict[Key, Any] = {}
-        self.held = 0
+        self.packet_count = 0
         """Packets in them."""
         self.timer: Timer | None = None
         self.due_ns = 0
@@ -37,18 +37,18 @@ class Sessions:
     @property
     def are_too_many(self) -> bool:
         """Whether one has to end."""
-        return len(self.open) > MOST_SESSIONS or self.held > MOST_HELD
+        return len(self.open) > MOST_SESSIONS or self.packet_count > MOST_HELD
 
     def forget(self, rq: Rq) -> None:
         """The queue stops or goes away: nothing is written for it any more."""
         for key in [key for key in self.open if key[0] == rq.handle]:
-            self.held -= len(self.open.pop(key).packets)
-        rq.held = 0
+            self.packet_count -= len(self.open.pop(key).packets)
+        rq.session_packets = 0
 
     def clear(self) -> None:
         """All queues stop."""
         self.open.clear()
-        self.held = 0
+        self.packet_count = 0
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

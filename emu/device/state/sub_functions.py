@@ -22,7 +22,7 @@ _THERE: Final = (VhcaState.ACTIVE, VhcaState.IN_USE, VhcaState.TEARDOWN_REQUEST)
 class SubFunction:
     """One number, and the function that has it."""
 
-    __slots__ = ("armed", "node", "number", "state", "sw_function_id", "told")
+    __slots__ = ("armed", "node", "number", "reported", "state", "sw_function_id")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,7 +34,7 @@ class SubFunction:
         """What the manager's driver calls it."""
         self.armed = False
         """The next change of the state is told to the manager."""
-        self.told = VhcaState.INVALID
+        self.reported = VhcaState.INVALID
         """The state that the manager has seen last."""
 
     @property
@@ -75,5 +75,5 @@ class SubFunctions:
         """Their manager goes: all of them end, and nobody is told."""
         for one in self.all:
             self.stop(one)
-            one.state = one.told = VhcaState.INVALID
+            one.state = one.reported = VhcaState.INVALID
             one.armed, one.sw_function_id = False, 0

@@ -25,7 +25,7 @@ class BringUp(EventQueues):
     caps: CmdHcaCap
     """The general capabilities that the probe has set."""
 
-    def probe(self, *, is_vf: bool = False, **wanted: int) -> Self:
+    def probe(self, *, is_vf: bool = False, **requested: int) -> Self:
         """Everything up to INIT_HCA and a UAR page. Raises DriverCommandError, DriverError.
 
         ``requested`` are general capabilities as they are to be.
@@ -42,7 +42,7 @@ class BringUp(EventQueues):
         self.caps = caps.cmd_hca_cap.view(page)
         self.caps.cmdif_checksum = 0
         self.caps.pkey_table_size = 0
-        for name, value in wanted.items():
+        for name, value in requested.items():
             setattr(self.caps, name, value)
         self.must(Op.SET_HCA_CAP, op_mod=0, capability=bytes(page))
         if self.caps.pg:

@@ -55,21 +55,21 @@ class CompressedQueue(CompletionQueue):
         self._following = 0
         """The wqe_counter of the next packet, where its mini CQE has none."""
         self._is_title_new = False
-        self._found: deque[bytes] = deque()
+        self._expanded: deque[bytes] = deque()
         """What the entries behind ``ci`` stand for, as far as the driver has looked."""
 
     def peek(self) -> bytes | None:
         """The next packet's entry, or None while it is the device's."""
-        if not self._found:
+        if not self._expanded:
             self._look()
-        return self._found[0] if self._found else None
+        return self._expanded[0] if self._expanded else None
 
     def poll(self, *, tell: bool = True) -> Found | None:
         """The next completion, or None."""
         raw = self.peek()
         if raw is None:
             return None
-        self._found.popleft()
+        self._expanded.popleft()
         if self.layout is CompressionLayout.BASIC:
             self._take_owner()
         self.ci += 1
@@ -106,20 +106,20 @@ class CompressedQueue(CompletionQueue):
                 self._unfold(self.entry(self.ci + (first or 1)), places, keeps_hash=not first)
         else:
             self._following += _steps(entry.byte_cnt)
-            self._found.append(raw)
+            self._expanded.append(raw)
 
     def _unfold(self, minis: bytes, places: range, *, keeps_hash: bool) -> None:
         """Take mini CQEs; the first packet of a basic session has its title's hash."""
         for place in places:
             self.compressed += 1
             mini = _LAYOUTS[self.form].view(minis, place * MINI_BYTES)
-            self._found.append(self._whole(mini, has_hash=keeps_hash and not place))
+            self._expanded.append(self._whole(mini, has_hash=keeps_hash and not place))
 
     def _whole(self, mini: Any, *, has_hash: bool) -> bytes:
         """The entry that a packet would have by itself."""
         whole = bytearray(self._title)
         entry = cqe64.view(whole)
-        index = self.ci + len(self._found)
+        index = self.ci + len(self._expanded)
         whole[OP_OWN] = CqeOpcode.RESP_SEND << 4 | index >> self.log_size & 1
         entry.byte_cnt = mini.byte_cnt
         entry.wqe_counter = self._following & 0xFFFF

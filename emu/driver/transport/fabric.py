@@ -57,12 +57,12 @@ class Fabric:
         self.members: list[FabricProcess] = []
         self.cleanup = contextlib.ExitStack()
 
-    def join(self, *wanted: protocol.Identity) -> FabricProcess:
+    def join(self, *identities: protocol.Identity) -> FabricProcess:
         """A process with a function for each of these identities, any numbers when none is given.
 
         Raises FabricError.
         """
-        member = FabricProcess(self, wanted or (protocol.Identity(),))
+        member = FabricProcess(self, identities or (protocol.Identity(),))
         self.members.append(member)
         return member
 

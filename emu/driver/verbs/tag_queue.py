@@ -44,7 +44,7 @@ def request(tag: int, va: int, rkey: int, length: int, more: bytes = b"") -> byt
 
 
 @dataclass
-class Told:
+class TagOutcome:
     """A completion of the queue's CQ."""
 
     opcode: CqeOpcode
@@ -62,14 +62,14 @@ _ABOUT_LIST = (TmAppOp.APPEND, TmAppOp.REMOVE, TmAppOp.NOOP)
 _UNMATCHED = (TmAppOp.UNEXPECTED, TmAppOp.NO_TAG)
 
 
-def told(raw: bytes) -> Told:
+def completion(raw: bytes) -> TagOutcome:
     """What an entry of 64 bytes says. Raises DriverError for one without a tag's."""
     entry, opcode = cqe64.view(raw), CqeOpcode(raw[63] >> 4)
     app, app_op, info = CQE_APP.unpack_from(raw, CQE_APP_AT)
     if app != 1 or opcode in (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR):
         raise DriverError(f"{opcode.name} instead of a completion of tag matching")
     kind = TmAppOp(app_op)
-    found = Told(opcode, kind, entry.wqe_counter if kind in _UNMATCHED else info)
+    found = TagOutcome(opcode, kind, entry.wqe_counter if kind in _UNMATCHED else info)
     if kind in _ABOUT_LIST:
         front = tm_cqe.view(raw)
         found.success, found.hw_phase = bool(front.success), front.hw_phase_cnt
@@ -160,11 +160,11 @@ class TagQueue(SharedQueue):
         """Say how many unexpected messages are handled."""
         return self.change(TmOpcode.NOP, count=count)
 
-    def drain(self) -> list[Told]:
+    def drain(self) -> list[TagOutcome]:
         """All completions that wait. Raises DriverError for one that is no tag matching's."""
         completions = []
         while (raw := self.cq.peek()) is not None:
             self.cq.ci += 1
             self.cq.tell()
-            completions.append(told(raw))
+            completions.append(completion(raw))
         return completions

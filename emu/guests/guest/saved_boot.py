@@ -80,10 +80,10 @@ def beginning(
     with work_directory() as work:
         bare = bare_machine(options, work)
         name = saved.name_of(options.suite, bare)
-        boot = saved.found(name)
+        boot = saved.find(name)
         if boot is None and saved.is_worth_saving(name):
             with cache.lock(f"boot-{name}", on_wait):
-                boot = saved.found(name) or _made(bare, name, work, options.boot_timeout, progress)
+                boot = saved.find(name) or _made(bare, name, work, options.boot_timeout, progress)
         return Beginning(boot, name)
 
 

@@ -53,7 +53,7 @@ def place_of(name: str) -> Path:
     return cache.subdir("boots") / name
 
 
-def found(name: str) -> SavedBoot | None:
+def find(name: str) -> SavedBoot | None:
     """The saved boot of that name, which is in use from now on; None if there is none."""
     saved = SavedBoot(place_of(name))
     if not saved.memory.exists():

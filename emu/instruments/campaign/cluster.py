@@ -156,7 +156,7 @@ class Cluster:
                     )
                     flying[future.key] = run.name, future
                     future.add_done_callback(done.put)
-                for finished in _taken(done, client):
+                for finished in _drained(done, client):
                     name, future = flying.pop(finished.key)
                     yield _result_of(name, future)
         except (OSError, RuntimeError) as error:  # what the client says without a scheduler
@@ -180,7 +180,7 @@ def _quiet() -> Iterator[None]:
             one.setLevel(level)
 
 
-def _taken(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future]:
+def _drained(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future]:
     """What has finished by now, after waiting a little. Raises _SchedulerLostError."""
     try:
         yield done.get(timeout=_LOOK_SECONDS)

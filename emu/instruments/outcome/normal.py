@@ -45,7 +45,7 @@ def normal_lines(lines: Iterable[str]) -> Iterator[str]:
         plain = _COMM.sub("Comm: NAME", _WORKER.sub("kworker", _TIME.sub("", line)))
         is_interrupted = is_interrupted and not _STACK_ENDS.match(plain)
         if not is_interrupted and not _REGISTERS.match(plain) and not _GUESSED.match(plain):
-            yield _PROCESS.sub(lambda found: f"{found[1] or ''}N", _words(plain))
+            yield _PROCESS.sub(lambda match: f"{match[1] or ''}N", _words(plain))
         is_interrupted = is_interrupted or _INTERRUPT_ENDS.match(plain) is not None
 
 

@@ -154,7 +154,7 @@ class FaultSession:
                     state.rule.name,
                     {"name": state.rule.name, "rule": state.rule.to_table(), "counts": []},
                 )
-                rule["counts"].append(injector.told(state))
+                rule["counts"].append(injector.counts_of(state))
         return list(rules.values())
 
     def _note(self, fired: Fired) -> None:

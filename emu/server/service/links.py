@@ -35,7 +35,7 @@ class Links:
         """``seed`` is that of all random decisions."""
         self._functions = functions
         self._cabling = cabling
-        self._found: dict[tuple[int, str], LinkDirection] = {}
+        self._links: dict[tuple[int, str], LinkDirection] = {}
         self.seed = seed
 
     def check(self, link: PlannedLink) -> None:
@@ -54,12 +54,12 @@ class Links:
             self._set(index, way, link)
 
     def _set(self, index: int, way: str, link: PlannedLink) -> None:
-        direction = self._found.get((index, way))
+        direction = self._links.get((index, way))
         if direction is None:
             if link.is_clear:
                 return
             function, clock = self._functions[index], self._cabling.clock
-            direction = self._found[index, way] = LinkDirection(
+            direction = self._links[index, way] = LinkDirection(
                 f"function {index} {way}", clock, lambda: function.hca.ledger, link, self.seed
             )
         direction.change(link)
@@ -84,5 +84,5 @@ class Links:
 
     def listing(self) -> Iterator[dict[str, object]]:
         """Each link that is or was set, with its counts."""
-        for (index, way), direction in sorted(self._found.items()):
+        for (index, way), direction in sorted(self._links.items()):
             yield {"function": index, "direction": way, **direction.about()}

@@ -87,7 +87,7 @@ class Server:
         self._sockets: SocketFabric | None = None
         if fabric is not None:
             uplinks = Uplinks(self._segments)
-            requested = [*map(_wanted, specs)]
+            requested = [*map(_identity, specs)]
             self._sockets = SocketFabric(fabric, self.loop, requested, socket_mode, uplinks)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
@@ -181,7 +181,7 @@ def _board(boards: dict[int, Board[Hca]], spec: DeviceSpec) -> Board[Hca] | None
     return boards.setdefault(spec.board, Board(spec.options.guid, MOST_PORTS))
 
 
-def _wanted(spec: DeviceSpec) -> Identity:
+def _identity(spec: DeviceSpec) -> Identity:
     """The LID and GUID that a specification requests on a fabric; 0 if it leaves them open."""
     options, chosen = spec.options, spec.chosen
     return Identity(

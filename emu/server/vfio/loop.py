@@ -261,7 +261,7 @@ class Loop(TimerQueue):
 
     def _poll_once(self, timeout_ns: int | None) -> None:
         if self._is_stale:
-            self._poll_these(self._wanted())
+            self._poll_these(self._to_poll())
         requested, behind = self._polled, self._behind
         if behind:
             timeout_ns = 0
@@ -285,7 +285,7 @@ class Loop(TimerQueue):
         if self._polled.get(transport.fileno()) != (transport, transport.events):
             self._is_stale = True
 
-    def _wanted(self) -> dict[int, _Wanted]:
+    def _to_poll(self) -> dict[int, _Wanted]:
         """What is to be polled for now."""
         requested: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
         for transport in self._transports:

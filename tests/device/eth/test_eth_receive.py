@@ -146,7 +146,7 @@ def test_by_the_reserved_lkey(hca, node, counter, lead, rlky):
 def test_counter_goes_over_65535(hca, rq):
     buffers = Buffers(rq, count=0)
     rq.posted = 0xFFFA
-    rq.object.queue._taken = 0xFFFA
+    rq.object.queue._consumed = 0xFFFA
     for _ in range(10):
         buffers.post()
     for _ in range(10):

@@ -672,8 +672,12 @@ def test_what_is_held_back_and_in_force_is_told(node, plan, faults, clock):
     plan('[[rule]]\nname="late"\npoint="cmd.completion"\naction="delay"\nms=5\ntimes=1\n'
          '[[rule]]\nname="down"\npoint="load"\naction="link"\nms=9')  # fmt: skip
     late, down = faults.states
-    assert faults.told(down)["in_force"] == 1
+    assert faults.counts_of(down)["in_force"] == 1
     node.driver.command(Op.ALLOC_PD)
-    assert (faults.held, faults.told(late)["held"], faults.told(late)["armed"]) == (1, 1, False)
+    assert (faults.held, faults.counts_of(late)["held"], faults.counts_of(late)["armed"]) == (
+        1,
+        1,
+        False,
+    )
     clock.advance(10 * MS)
     assert (faults.held, faults.effects.count) == (0, 0)

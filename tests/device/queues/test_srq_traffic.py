@@ -118,7 +118,7 @@ def test_list_that_is_relinked_as_it_completes(users, region):
 def test_many_laps_over_sixteen_bits(node, region, form):
     users = Users(node, form, log_size=2)
     queue = node.hca.srqs.get(users.srq.srqn).queue
-    queue._taken = users.srq.posted = 0xFFF0
+    queue._consumed = users.srq.posted = 0xFFF0
     for number in range(64):
         index = users.srq.post(slot(region, 0))
         users.send(bytes([number]), number)

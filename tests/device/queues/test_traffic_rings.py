@@ -82,7 +82,7 @@ def test_counters_wrap_at_sixteen_bits(node, target):
     left, right = connected(node, log_sq_size=4)
     for qp in (left, right):
         mine = node.hca.qps.get(qp.qpn)
-        mine.sq.ci = mine.rq._taken = 0xFFF8
+        mine.sq.ci = mine.rq._consumed = 0xFFF8
         qp.sent = qp.received = 0xFFF8
         node.memory.write(qp.record, bytes.fromhex("0000fff80000fff8"))
     for _ in range(16):

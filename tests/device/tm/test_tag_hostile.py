@@ -45,7 +45,7 @@ def test_requests_of_nonsense(tagged, post):
     post(tagged.queue)
     assert failure(tagged) == CqeSyndrome.LOCAL_QP_OP_ERR
     tagged.send(eager(0))
-    assert [found.app_op for found in tagged.told()] == [TmAppOp.UNEXPECTED]
+    assert [found.app_op for found in tagged.completions()] == [TmAppOp.UNEXPECTED]
 
 
 def test_an_index_that_is_in_use(tagged):
@@ -59,7 +59,7 @@ def test_an_index_that_is_in_use(tagged):
 def test_an_index_whose_data_are_being_fetched(tagged):
     """So a driver cannot have more than a list's length on their way."""
     tagged.queue.add(tagged.target.sge(0, 100), tag=3)
-    tagged.told()
+    tagged.completions()
     hca = tagged.right.function.hca
     (srq,) = [one for one in hca.srqs if one.tags is not None]
     assert srq.tags.match(3) is not None
@@ -135,9 +135,9 @@ def test_it_is_not_destroyed_before_its_queue_pairs(node, refused):
 def test_query_and_limit(tagged):
     queue, driver = tagged.queue, tagged.right.driver
     queue.add(tagged.target.sge(0, 64), tag=1)
-    tagged.told()
+    tagged.completions()
     tagged.send(eager(2))
-    tagged.told()
+    tagged.completions()
     queue.arm(8)
     context = driver.must(Op.QUERY_XRQ, xrqn=queue.srqn).xrq_context
     tags = context.tag_matching_topology_context
@@ -157,7 +157,7 @@ def fetching(packet_pair, packet_wire):
     """A rendezvous whose data do not come: the wire loses all that the sender answers."""
     tagged = TaggedEnds(*packet_pair)
     tagged.queue.add(tagged.target.sge(0, 5000), tag=3)
-    tagged.told()
+    tagged.completions()
     tagged.source.write(b"x" * 5000, 0)
     tagged.sender.send(request(3, tagged.source.va, tagged.source.key, 5000))
     has_lost = []
@@ -173,15 +173,15 @@ def fetching(packet_pair, packet_wire):
 
 @pytest.mark.parametrize("how", ["error", "reset", "destroy"])
 def test_the_queue_pair_stops_meanwhile(fetching, packet_wire, how):
-    assert [found.app_op for found in fetching.told()] == [TmAppOp.CONSUMED]
+    assert [found.app_op for found in fetching.completions()] == [TmAppOp.CONSUMED]
     receiver = fetching.receiver
     if how == "destroy":
         receiver.destroy()
     else:
         receiver.to_error() if how == "error" else receiver.to_reset()
-    assert [found.app_op for found in fetching.told()] == [TmAppOp.MSG_COMPLETION_CANCELED]
+    assert [found.app_op for found in fetching.completions()] == [TmAppOp.MSG_COMPLETION_CANCELED]
     packet_wire.tap = lambda frame: [frame]
-    assert fetching.told() == []
+    assert fetching.completions() == []
     assert fetching.target.read(4000, 1000) == bytes(1000)
     if how == "destroy":
         fetching.queue.commands.destroy()
@@ -189,7 +189,7 @@ def test_the_queue_pair_stops_meanwhile(fetching, packet_wire, how):
 
 
 def test_the_function_is_torn_down_meanwhile(fetching, packet_wire):
-    fetching.told()
+    fetching.completions()
     before = fetching.queue.cq.entry(fetching.queue.cq.ci)
     fetching.right.driver.must(Op.TEARDOWN_HCA)
     packet_wire.tap = lambda frame: [frame]
@@ -199,12 +199,12 @@ def test_the_function_is_torn_down_meanwhile(fetching, packet_wire):
 
 
 def test_a_lost_packet_of_the_data(fetching, packet_wire, clock):
-    fetching.told()
+    fetching.completions()
     packet_wire.tap = lambda frame: [frame]
     for _ in range(50):
         clock.advance(100_000_000)
         fetching.settle()
-    assert [found.app_op for found in fetching.told()] == [TmAppOp.EXPECTED]
+    assert [found.app_op for found in fetching.completions()] == [TmAppOp.EXPECTED]
     assert fetching.target.read(0, 5000) == b"x" * 5000
 
 

@@ -5,7 +5,7 @@ from helpers.device.tags import TaggedEnds
 
 from emu.device.models import LINKS
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.tag_queue import TagQueue, Told, eager, request
+from emu.driver.verbs.tag_queue import TagOutcome, TagQueue, eager, request
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState
 from layouts.rings.tag_matching import TmAppOp as App
 from layouts.wire.tmh import TMH, TmhOp
@@ -28,17 +28,17 @@ def test_by_model():
 def test_a_message_goes_to_the_buffer_of_its_tag(tagged):
     for number in range(3):
         tagged.queue.add(tagged.target.sge(1000 * number, 1000), tag=10 + number)
-    added = tagged.told()
-    assert added == [Told(NO_PACKET, App.APPEND, n, success=True) for n in range(3)]
+    added = tagged.completions()
+    assert added == [TagOutcome(NO_PACKET, App.APPEND, n, success=True) for n in range(3)]
     tagged.send(eager(11, DATA, context=5))
-    assert tagged.told() == [Told(SEND, App.CONSUMED_MSG, 1, len(DATA), tag=11)]
+    assert tagged.completions() == [TagOutcome(SEND, App.CONSUMED_MSG, 1, len(DATA), tag=11)]
     assert tagged.target.read(1000, 101) == DATA + b"\0"
     assert tagged.target.read(0, 1000) == bytes(1000)
     tagged.send(eager(12, b""))
     tagged.send(eager(10, DATA[:1]), imm=0x1234)
-    assert tagged.told() == [
-        Told(SEND, App.CONSUMED_MSG, 2, 0, tag=12),
-        Told(SEND_IMM, App.CONSUMED_MSG, 0, 1, tag=10, immediate=0x1234),
+    assert tagged.completions() == [
+        TagOutcome(SEND, App.CONSUMED_MSG, 2, 0, tag=12),
+        TagOutcome(SEND_IMM, App.CONSUMED_MSG, 0, 1, tag=10, immediate=0x1234),
     ]
 
 
@@ -47,18 +47,18 @@ def test_the_first_entry_that_matches(tagged):
     queue.add(target.sge(0, 64), tag=0x0F00, mask=0xFF00)
     queue.add(target.sge(64, 64), tag=0x0F01)
     queue.add(None, tag=0, mask=0)
-    tagged.told()
+    tagged.completions()
     for tag, data in ((0x0F01, b"a"), (0x0F01, b"b"), (0x77, b"")):
         tagged.send(eager(tag, data))
-    assert [found.index for found in tagged.told()] == [0, 1, 2]
+    assert [found.index for found in tagged.completions()] == [0, 1, 2]
     assert (target.read(0, 1), target.read(64, 1)) == (b"a", b"b")
 
 
 def test_bits_outside_the_mask_match_nothing(tagged):
     tagged.queue.add(tagged.target.sge(0, 64), tag=0x1FF, mask=0xFF)
-    tagged.told()
+    tagged.completions()
     tagged.send(eager(0x1FF))
-    assert [found.app_op for found in tagged.told()] == [App.UNEXPECTED]
+    assert [found.app_op for found in tagged.completions()] == [App.UNEXPECTED]
 
 
 @pytest.mark.parametrize(
@@ -69,89 +69,91 @@ def test_bits_outside_the_mask_match_nothing(tagged):
 )  # fmt: skip
 def test_what_has_no_tag_goes_to_the_receive_queue(tagged, data):
     tagged.queue.add(tagged.target.sge(0, 64), tag=7)
-    tagged.told()
+    tagged.completions()
     tagged.send(data)
-    assert tagged.told() == [Told(SEND, App.NO_TAG, 0, len(data))]
+    assert tagged.completions() == [TagOutcome(SEND, App.NO_TAG, 0, len(data))]
     assert tagged.spare.read(0, len(data)) == data
     tagged.queue.add(tagged.target.sge(64, 64), tag=8)
-    assert tagged.told() == [Told(NO_PACKET, App.APPEND, 1, success=True, hw_phase=0)]
+    assert tagged.completions() == [TagOutcome(NO_PACKET, App.APPEND, 1, success=True, hw_phase=0)]
 
 
 def test_receive_requests_in_a_ring(ends):
     tagged = TaggedEnds(*ends, is_ring=True)
     for number in range(8):
         tagged.send(eager(number, DATA))
-    assert tagged.told() == [
-        Told(SEND, App.UNEXPECTED, number, 16 + len(DATA)) for number in range(8)
+    assert tagged.completions() == [
+        TagOutcome(SEND, App.UNEXPECTED, number, 16 + len(DATA)) for number in range(8)
     ]
 
 
 def test_immediate_data_of_a_write(tagged):
     remote = tagged.target.key, tagged.target.va
     tagged.sender.write(remote, DATA, imm=9)
-    assert tagged.told() == [Told(CqeOpcode.RESP_WR_IMM, App.NO_TAG, 0, len(DATA), immediate=9)]
+    assert tagged.completions() == [
+        TagOutcome(CqeOpcode.RESP_WR_IMM, App.NO_TAG, 0, len(DATA), immediate=9)
+    ]
 
 
 def test_an_unexpected_message_closes_entries_that_are_added_after_it(tagged):
     queue, target = tagged.queue, tagged.target
     queue.add(target.sge(0, 64), tag=1)
-    tagged.told()
+    tagged.completions()
     tagged.send(eager(2, DATA))
-    assert tagged.told() == [Told(SEND, App.UNEXPECTED, 0, 16 + len(DATA))]
+    assert tagged.completions() == [TagOutcome(SEND, App.UNEXPECTED, 0, 16 + len(DATA))]
     assert tagged.spare.read(0, 16 + len(DATA)) == eager(2, DATA)
     queue.add(target.sge(64, 64), tag=3)
-    assert tagged.told() == [Told(NO_PACKET, App.APPEND, 1, success=True, hw_phase=1)]
+    assert tagged.completions() == [TagOutcome(NO_PACKET, App.APPEND, 1, success=True, hw_phase=1)]
     tagged.send(eager(3))  # its entry is closed, that of tag 1 is not
     tagged.send(eager(1))
-    assert [(f.app_op, f.index) for f in tagged.told()] == [
+    assert [(f.app_op, f.index) for f in tagged.completions()] == [
         (App.UNEXPECTED, 1), (App.CONSUMED_MSG, 0)
     ]  # fmt: skip
     queue.handled = 1
     queue.synchronize()
-    assert tagged.told() == [Told(NO_PACKET, App.NOOP, 0, success=True, hw_phase=2)]
+    assert tagged.completions() == [TagOutcome(NO_PACKET, App.NOOP, 0, success=True, hw_phase=2)]
     tagged.send(eager(3))
-    assert [found.app_op for found in tagged.told()] == [App.UNEXPECTED]
+    assert [found.app_op for found in tagged.completions()] == [App.UNEXPECTED]
     queue.handled = 3
     queue.synchronize()
     tagged.send(eager(3))
-    assert [found.app_op for found in tagged.told()] == [App.NOOP, App.CONSUMED_MSG]
+    assert [found.app_op for found in tagged.completions()] == [App.NOOP, App.CONSUMED_MSG]
 
 
 def test_an_entry_is_removed_once(tagged):
     index = tagged.queue.add(tagged.target.sge(0, 64), tag=1)
     tagged.queue.remove(index)
     tagged.queue.remove(index)
-    assert [(f.app_op, f.success) for f in tagged.told()] == [
+    assert [(f.app_op, f.success) for f in tagged.completions()] == [
         (App.APPEND, True), (App.REMOVE, True), (App.REMOVE, False)
     ]  # fmt: skip
     tagged.send(eager(1))
-    assert [found.app_op for found in tagged.told()] == [App.UNEXPECTED]
+    assert [found.app_op for found in tagged.completions()] == [App.UNEXPECTED]
 
 
 def test_requests_without_completions(tagged):
     tagged.queue.add(tagged.target.sge(0, 64), tag=1, flags=0)
-    assert tagged.told() == []
+    assert tagged.completions() == []
     tagged.send(eager(1))
-    assert [found.app_op for found in tagged.told()] == [App.CONSUMED_MSG]
+    assert [found.app_op for found in tagged.completions()] == [App.CONSUMED_MSG]
 
 
 def test_a_long_message_has_two_completions(tagged):
     data = bytes(range(256)) * 20
     tagged.queue.add(tagged.target.sge(0, 8192), tag=1)
-    tagged.told()
+    tagged.completions()
     tagged.send(eager(1, data), imm=4)
-    assert tagged.told() == [
-        Told(NO_PACKET, App.CONSUMED, 0, tag=1),
-        Told(SEND_IMM, App.EXPECTED, 0, len(data), immediate=4),
+    assert tagged.completions() == [
+        TagOutcome(NO_PACKET, App.CONSUMED, 0, tag=1),
+        TagOutcome(SEND_IMM, App.EXPECTED, 0, len(data), immediate=4),
     ]
     assert tagged.target.read(0, len(data) + 1) == data + b"\0"
 
 
 def test_a_buffer_that_is_too_short(tagged):
     tagged.queue.add(tagged.target.sge(0, 64), tag=1)
-    tagged.told()
+    tagged.completions()
     tagged.send(eager(1, DATA))
-    assert tagged.told() == [Told(NO_PACKET, App.MSG_COMPLETION_CANCELED, 0)]
+    assert tagged.completions() == [TagOutcome(NO_PACKET, App.MSG_COMPLETION_CANCELED, 0)]
     assert tagged.receiver.state is QpState.ERR
     (failed,) = tagged.sender.cq.drain()
     assert failed.syndrome == CqeSyndrome.REMOTE_INVAL_REQ_ERR
@@ -161,14 +163,14 @@ def test_a_buffer_that_is_too_short(tagged):
 def test_no_receive_request_is_left(tagged, clock):
     for _ in range(8):
         tagged.send(eager(5))
-    tagged.told()
+    tagged.completions()
     tagged.sender.send(eager(6))
-    assert tagged.told() == []
+    assert tagged.completions() == []
     tagged.queue.handled = 8
     tagged.queue.add(tagged.target.sge(0, 64), tag=6)
     tagged.settle()
     clock.advance(10_000_000)
-    assert [found.app_op for found in tagged.told()] == [App.APPEND, App.CONSUMED_MSG]
+    assert [found.app_op for found in tagged.completions()] == [App.APPEND, App.CONSUMED_MSG]
 
 
 # -- rendezvous
@@ -186,12 +188,12 @@ def test_the_adapter_fetches_the_data(tagged, length):
     tagged.source.write(data, 0)
     place = sender_has_a_place(tagged)
     tagged.queue.add(tagged.target.sge(0, 10000), tag=3)
-    tagged.told()
+    tagged.completions()
     sent = request(3, tagged.source.va, tagged.source.key, length, b"user")
     tagged.sender.send(sent)
-    assert tagged.told() == [
-        Told(NO_PACKET, App.CONSUMED, 0, tag=3),
-        Told(SEND, App.EXPECTED, 0, length),
+    assert tagged.completions() == [
+        TagOutcome(NO_PACKET, App.CONSUMED, 0, tag=3),
+        TagOutcome(SEND, App.EXPECTED, 0, length),
     ]
     assert tagged.target.read(0, 10000) == data[:length].ljust(10000, b"\0")
     opcodes = [found.opcode for found in tagged.sender.cq.drain()]
@@ -221,7 +223,7 @@ def test_without_a_send_queue(ends):
 def test_an_unexpected_request_is_the_softwares(tagged):
     sent = request(3, tagged.source.va, tagged.source.key, 100, b"more")
     tagged.send(sent)
-    assert tagged.told() == [Told(SEND, App.UNEXPECTED, 0, len(sent))]
+    assert tagged.completions() == [TagOutcome(SEND, App.UNEXPECTED, 0, len(sent))]
     assert tagged.spare.read(0, len(sent)) == sent
 
 
@@ -229,10 +231,10 @@ def test_an_unexpected_request_is_the_softwares(tagged):
 def test_a_buffer_that_is_too_short_for_the_data(tagged, room):
     """Its software gets the headers, and knows that a message has taken it."""
     tagged.queue.add(tagged.target.sge(0, room) if room else None, tag=3)
-    tagged.told()
+    tagged.completions()
     sent = request(3, tagged.source.va, tagged.source.key, 100, b"more")
     tagged.send(sent)
-    assert tagged.told() == [Told(SEND, App.CONSUMED_MSG_SW_RNDV, 0, len(sent), tag=3)]
+    assert tagged.completions() == [TagOutcome(SEND, App.CONSUMED_MSG_SW_RNDV, 0, len(sent), tag=3)]
     assert tagged.target.read(0, 200) == sent[:room].ljust(200, b"\0")
     assert tagged.receiver.state is QpState.RTS
 
@@ -240,11 +242,11 @@ def test_a_buffer_that_is_too_short_for_the_data(tagged, room):
 @pytest.mark.parametrize("wrong", ["key", "address"])
 def test_data_that_may_not_be_fetched(tagged, wrong):
     tagged.queue.add(tagged.target.sge(0, 100), tag=3)
-    tagged.told()
+    tagged.completions()
     key = tagged.source.key + (0x400000 if wrong == "key" else 0)
     va = tagged.source.va + (1 << 30 if wrong == "address" else 0)
     tagged.sender.send(request(3, va, key, 100))
-    assert [(f.app_op, f.index) for f in tagged.told()] == [
+    assert [(f.app_op, f.index) for f in tagged.completions()] == [
         (App.CONSUMED, 0), (App.MSG_COMPLETION_CANCELED, 0)
     ]  # fmt: skip
     assert tagged.receiver.state is QpState.ERR
@@ -254,10 +256,10 @@ def test_data_that_may_not_be_fetched(tagged, wrong):
 @pytest.mark.parametrize("length", [16, 31, 65])
 def test_a_request_of_the_wrong_length(tagged, length):
     tagged.queue.add(tagged.target.sge(0, 100), tag=3)
-    tagged.told()
+    tagged.completions()
     data = request(3, tagged.source.va, tagged.source.key, 100, bytes(64))[:length]
     tagged.send(data)
-    assert tagged.told() == [Told(SEND, App.UNEXPECTED, 0, length)]
+    assert tagged.completions() == [TagOutcome(SEND, App.UNEXPECTED, 0, length)]
 
 
 def test_many_at_once(tagged):
@@ -270,7 +272,7 @@ def test_many_at_once(tagged):
     for number in reversed(range(7)):
         va = tagged.source.va + number
         tagged.sender.send(request(number, va, tagged.source.key, 1500), ring=not number)
-    kinds = [found.app_op for found in tagged.told()]
+    kinds = [found.app_op for found in tagged.completions()]
     assert sorted(kinds) == sorted([App.APPEND, App.CONSUMED, App.EXPECTED] * 7)
     for number in range(7):
         assert tagged.target.read(2000 * number, 1500) == data[number : number + 1500]

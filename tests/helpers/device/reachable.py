@@ -96,7 +96,7 @@ def _first(hca):
     for dct in hca.dcts:
         items += dct.responders
     for qp in [item for item in items if isinstance(item, Qp)]:
-        items += [one for one in (qp.kept, qp.moving) if one is not None]
+        items += [one for one in (qp.waiting_receive, qp.moving) if one is not None]
     return items + hca.page_faults.open()
 
 

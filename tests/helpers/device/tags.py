@@ -32,6 +32,6 @@ class TaggedEnds:
         self.right.settle()
         self.left.settle()
 
-    def told(self):
+    def completions(self):
         self.settle()
         return self.queue.drain()

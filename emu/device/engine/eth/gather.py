@@ -54,7 +54,7 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, limit: int) -> Iterator[byt
         yield b"".join(views)
 
 
-def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> bytes:
+def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, limit: int) -> bytes:
     """``first`` and the bytes that the data segments from byte ``at`` of the WQE on name.
 
     Raises FrameLengthError for more than ``limit`` bytes of data, BadWqeError for a segment that
@@ -63,13 +63,13 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
     """
     if at + DS == wqe.ds * DS and not hca.has_signatures:  # the one segment of most frames
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
-        if 0 < byte_count <= most:  # and not inline
+        if 0 < byte_count <= limit:  # and not inline
             limit = hca.round.steps + STEPS_PER_ACCESS
             one = (address, byte_count, LOCAL_READ)
             return b"".join((first, *access(hca, sq.pd, sq.handle, lkey, one, 0, limit)))
     segments = data_segments(wqe, at)
     length = listed_length(hca, segments)
-    if length > most:
+    if length > limit:
         raise FrameLengthError(f"{length} bytes are longer than any frame")
     span, limit = (0, length, LOCAL_READ), hca.round.steps + STEPS_PER_ACCESS
     views, _ = walk(hca, sq.pd, sq.handle, segments, span, limit, wqe.buf)

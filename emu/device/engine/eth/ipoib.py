@@ -95,10 +95,10 @@ def _deliver(
 
 
 def _entry(
-    hca: Hca, rq: Rq, headers: Headers, to: Delivery, told: tuple[int, int, int, int]
+    hca: Hca, rq: Rq, headers: Headers, to: Delivery, values: tuple[int, int, int, int]
 ) -> bytes:
-    """A completion; ``told`` are flags_rqpn, the underlay's number, byte_cnt and wqe_counter."""
-    flags_rqpn, qpn, byte_cnt, wqe_counter = told
+    """A completion; ``values`` are flags_rqpn, the underlay's number, byte_cnt and wqe_counter."""
+    flags_rqpn, qpn, byte_cnt, wqe_counter = values
     check_sum, l3_ok, l4_ok = verify(headers)
     checked = (_ALL_OK if l4_ok else _L3_OK) if l3_ok else 0
     now = completions.now_for(hca, rq)

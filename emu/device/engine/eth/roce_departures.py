@@ -32,7 +32,7 @@ class Departures:
         """``has_room`` is called when nothing waits any more."""
         self._eth = eth
         self._has_room = has_room
-        self.held: deque[bytes] = deque()
+        self.waiting: deque[bytes] = deque()
         """Frames that wait."""
         self._room: list[Recall] = []
         """What the port calls when there is room on the way."""
@@ -41,7 +41,7 @@ class Departures:
 
     def clear(self) -> None:
         """Nothing that waits is wanted any more."""
-        self.held.clear()
+        self.waiting.clear()
         for room in self._room:
             room.cancel()
         self._room.clear()
@@ -55,14 +55,14 @@ class Departures:
         Later frames wait behind one that is kept: all have the same priority.
         """
         mac = frame[:MAC_BYTES]
-        if not self.held and not self.must_wait(source, mac):
+        if not self.waiting and not self.must_wait(source, mac):
             self._put(source, frame)
             return not self.must_wait(source, mac)
-        if len(self.held) >= MOST_HELD:
+        if len(self.waiting) >= MOST_HELD:
             source.roce.dropped["queue full"] += 1
             return False
-        self.held.append(frame)
-        if len(self.held) == 1:
+        self.waiting.append(frame)
+        if len(self.waiting) == 1:
             self.await_room(source, mac)
         return False
 
@@ -102,12 +102,12 @@ class Departures:
     def _release(self, source: Hca) -> None:
         """Send what was kept, and tell those who wait when nothing is left."""
         self._room = [room for room in self._room if room.is_pending]
-        while self.held:
-            mac = self.held[0][:MAC_BYTES]
+        while self.waiting:
+            mac = self.waiting[0][:MAC_BYTES]
             if self.must_wait(source, mac):
                 self.await_room(source, mac)
                 return
-            self._put(source, self.held.popleft())
+            self._put(source, self.waiting.popleft())
         if source.roce_pacing is not None:
             source.roce_pacing.rest()
         self._has_room()

@@ -85,7 +85,7 @@ class RoceWire:
     @property
     def is_full(self) -> bool:
         """Whether frames wait that those who send have to wait for."""
-        return bool(self._departures.held) or len(self._frames) >= ROOM
+        return bool(self._departures.waiting) or len(self._frames) >= ROOM
 
     def _look(self) -> None:
         """Forget what is known if something on the segment has changed."""
@@ -165,7 +165,7 @@ class RoceWire:
             return False
         self._frames.append(frame)
         self._start()
-        return len(self._frames) < ROOM and not self._departures.held
+        return len(self._frames) < ROOM and not self._departures.waiting
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """The port's way to another process, if it takes trains and nothing waits before it.
@@ -178,14 +178,14 @@ class RoceWire:
             return None
         mac = parts_of(address)[1]
         self._look()
-        if mac in self._macs or self._departures.held or self._frames:
+        if mac in self._macs or self._departures.waiting or self._frames:
             return None
         return self._eth.train_to(mac)
 
     def when_room(self, address: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more frames may be sent."""
         self._waiting.append(callback)
-        if self._departures.held:
+        if self._departures.waiting:
             return  # which end with _wake
         mac, hca = parts_of(address)[1], self._hca
         if mac in self._macs or hca is None or not self._departures.must_wait(hca, mac):
@@ -205,7 +205,7 @@ class RoceWire:
             if hca is not self._hca:
                 return  # a frame has reset the function, and nothing is left of what waited
         self._next_run = None
-        if len(self._frames) < ROOM and not self._departures.held:
+        if len(self._frames) < ROOM and not self._departures.waiting:
             self._wake()
         if self._frames:
             self._start()

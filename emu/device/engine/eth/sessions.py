@@ -108,8 +108,8 @@ def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeou
     session.packets.append(headers)
     session.flow = joined
     session.octets += flow.size
-    sessions.held += 1
-    to.rq.held += 1
+    sessions.packet_count += 1
+    to.rq.session_packets += 1
     if is_last or flow.size < joined.size:
         flush(hca, session)
     elif sessions.are_too_many:
@@ -189,8 +189,8 @@ def flush(hca: Hca, session: Session) -> None:
     """Deliver what is held of a stream; a queue that has stopped meanwhile gets nothing."""
     sessions, to, packets = hca.sessions, session.to, session.packets
     del sessions.open[session.key]
-    sessions.held -= len(packets)
-    to.rq.held -= len(packets)
+    sessions.packet_count -= len(packets)
+    to.rq.session_packets -= len(packets)
     reservations = to.rq.reservations
     if len(packets) == 1 or reservations is not None:
         for packet in packets:

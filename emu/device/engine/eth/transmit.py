@@ -211,7 +211,7 @@ def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> Non
     """Put a frame on the wire of another function's port."""
     if not by.switch.is_decided(by):  # tables count what they let out
         for adapter in (by.adapter, hca.adapter):
-            adapter.lent.sent.add(frame.data, packets, octets)
+            adapter.passed_on.sent.add(frame.data, packets, octets)
     by.switch.forward(by, frame)
 
 

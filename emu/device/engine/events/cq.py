@@ -64,11 +64,11 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
 
 def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
     """Keep a packet until the round's gathering ends."""
-    if not cq.held:
+    if not cq.waiting:
         if not hca.holding:
             hca.round.at_end(partial(contain, hca, partial(_settle_all, hca)))
         hca.holding.append(cq)
-    cq.held.append(entry)
+    cq.waiting.append(entry)
 
 
 def _settle_all(hca: Hca) -> None:

@@ -111,7 +111,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """Stop the queue and raise an error event."""
     log.warning("%r: %s: it takes no more completions; destroy it and its queues", cq, why)
     cq.status = _STATUSES[syndrome]
-    cq.held.clear()
+    cq.waiting.clear()
     hca.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
     eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
@@ -124,7 +124,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
 
 def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
     """Whether one packet more can be held: the ring has room for all of them."""
-    room = cq.entries - len(cq.held)
+    room = cq.entries - len(cq.waiting)
     if cq.pi - cq.ci < room:
         return not cq.status
     try:
@@ -136,10 +136,10 @@ def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
 
 def put_held(hca: Hca, cq: Cq) -> int:
     """Write the packets that are held, in sessions; how many."""
-    held, how = cq.held, cq.compression
+    held, how = cq.waiting, cq.compression
     if not held or how is None:
         return 0
-    cq.held = []
+    cq.waiting = []
     before, at = cq.pi, 0
     try:
         for count in compression.sessions(held, how.form, how.limit):

@@ -111,7 +111,7 @@ def walk(
     qpn: int,
     segments: Sequence[Segment],
     span: Span,
-    most: int | None = None,
+    step_limit: int | None = None,
     buf: bytes = b"",
 ) -> tuple[Views, int]:
     """The guest's bytes behind part of a list of data segments, as views in order.
@@ -119,11 +119,12 @@ def walk(
     ``span`` is where the part begins, its length and what is to be done there. Also returns how
     many bytes the list is too short for it. An inline segment's bytes are in ``buf``, its WQE.
 
-    Raises :class:`AccessError`, IN_PIECES for more than MOST_BYTES. ``limit`` is as for ``access``.
+    Raises :class:`AccessError`, IN_PIECES for more than MOST_BYTES. ``step_limit`` is the ``limit``
+    of ``access``.
     """
     offset, left, need = span
-    limit, too_much = most or _NO_LIMIT, left - MOST_BYTES
-    if most is None and left > PIECE_BYTES:
+    limit, too_much = step_limit or _NO_LIMIT, left - MOST_BYTES
+    if step_limit is None and left > PIECE_BYTES:
         limit = hca.round.steps + STEPS_PER_ACCESS
     gathered: Views = ()
     joined: list[memoryview] | None = None
@@ -141,7 +142,7 @@ def walk(
         if lkey == INLINE_KEY:
             views: Views = (memoryview(buf)[address : address + size],)
         else:
-            views = access(hca, pd, qpn, lkey, (address, size, need), 0, most)
+            views = access(hca, pd, qpn, lkey, (address, size, need), 0, step_limit)
         left -= size
         if left < too_much or hca.round.steps > limit:
             at_most = MOST_BYTES if left < too_much else PIECE_BYTES
@@ -239,7 +240,7 @@ def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
         hca.keys_with_views.add(mkey.handle)
 
 
-def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = None) -> Views:
+def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | None = None) -> Views:
     """Follow the key's entries to the keys below; each is checked as a separate access."""
     va, length, need = span
     if depth >= hca.caps.general.max_indirection:
@@ -249,15 +250,17 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
     pieces = ksm_pieces if is_ksm else klm_pieces
     views: list[memoryview] = []
-    if most is None:
+    if step_limit is None:
         limit = STEPS_PER_ACCESS + hca.round.steps if length > PIECE_BYTES else _NO_LIMIT
     else:
-        limit = most
+        limit = step_limit
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
             raise AccessError(ABSENT_PAGE, mkey.key, *_rest(va, length, views))
         try:
-            below_views = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1, most)
+            below_views = access(
+                hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1, step_limit
+            )
         except AccessError as page:
             if page.violation is not ABSENT_PAGE or not is_implicit:
                 raise

@@ -125,23 +125,23 @@ class Domain:
         value = int.from_bytes(raw, "little")
         return value if self.size == 8 else value << 32
 
-    def compare(self, found: int, computed: int, mask: int) -> Syndrome:
+    def compare(self, actual: int, computed: int, mask: int) -> Syndrome:
         """What differs under the mask: the first of guard, application tag and reference tag."""
         if self.form.is_dif:
-            if self._is_escaped(found):
+            if self._is_escaped(actual):
                 return Syndrome(0)
             mask &= _ALL_ONES & ~(0xFFFF << 32) | self.app_mask << 32
-        wrong = (found ^ computed) & mask
+        wrong = (actual ^ computed) & mask
         if not wrong:
             return Syndrome(0)
         if not self.form.is_dif or wrong >> 48:
             return Syndrome.GUARD
         return Syndrome.APP_TAG if wrong >> 32 else Syndrome.REF_TAG
 
-    def _is_escaped(self, found: int) -> bool:
-        if not self.escape or found >> 32 & 0xFFFF != 0xFFFF:
+    def _is_escaped(self, actual: int) -> bool:
+        if not self.escape or actual >> 32 & 0xFFFF != 0xFFFF:
             return False
-        return bool(self.escape & Escape.APP) or found & 0xFFFFFFFF == 0xFFFFFFFF
+        return bool(self.escape & Escape.APP) or actual & 0xFFFFFFFF == 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Signature(SignatureState):
         return to_stream(self.blocks.wire, to_data(self.blocks.mem, length))
 
     def views(
-        self, hca: Hca, mkey: Mkey, qpn: int, span: Span, depth: int, most: int | None = None
+        self, hca: Hca, mkey: Mkey, qpn: int, span: Span, depth: int, step_limit: int | None = None
     ) -> Views:
         """A span of the wire's stream: a computed copy to read, or a sink for writes.
 
@@ -92,7 +92,7 @@ class Signature(SignatureState):
         if length > MOST_BYTES:
             raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
         hca.round.charge(length >> LOG_SIGNED_BYTES_PER_STEP)
-        limit = hca.round.steps + STEPS_PER_ACCESS if most is None else most
+        limit = hca.round.steps + STEPS_PER_ACCESS if step_limit is None else step_limit
         memory = MemoryStream(hca, mkey, need, depth, limit)
         stream = self._stream(hca, mkey, qpn, need, memory)
         at = va - mkey.start
@@ -101,7 +101,7 @@ class Signature(SignatureState):
                 return [memoryview(stream.outgoing(at, length))]
             stream.touch(at, length)
         except AccessError as error:
-            is_final = most is not None or length > PIECE_BYTES
+            is_final = step_limit is not None or length > PIECE_BYTES
             if is_final or error.violation is not IN_PIECES:
                 raise
             # However little of a block is moved, all of it is read. Drivers' blocks are in pages.

@@ -102,17 +102,17 @@ class SignedStream:
         return wire.encode(value)
 
     def _check(
-        self, domain: Domain, side: int, block: bytes, index: int, found: int | None = None
+        self, domain: Domain, side: int, block: bytes, index: int, actual: int | None = None
     ) -> None:
         """Compare a block's signature with what it should be, and report the first error."""
         if not self._blocks.check_mask:
             return
-        found = self._stored(index) if found is None else found
+        actual = self._stored(index) if actual is None else actual
         computed = domain.sign(block, index)
-        wrong = domain.compare(found, computed, self._blocks.check_mask)
+        wrong = domain.compare(actual, computed, self._blocks.check_mask)
         if wrong and not self._key.is_reported:
             self._key.is_reported = True
-            values = found, computed, index * (domain.block + domain.size)
+            values = actual, computed, index * (domain.block + domain.size)
             _report(self._hca, self._mkey, self._qpn, self._need, wrong, side, values)
 
     # -- receiving

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.qp.transitions import AFFINITY, Taken
+from emu.device.engine.qp.transitions import AFFINITY, Selection
 from emu.device.errors import CmdError
 from layouts.enums import Op, QpType, Status
 
@@ -33,7 +33,7 @@ _WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
 """Services that cut messages. Datagrams are one packet, and iPXE's golan.c sets no MTU for them."""
 
 
-def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Taken) -> None:
+def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
     """Raise BAD_PARAM_ERR for a value in the fields taken from ``given`` that is not possible."""
     caps, path = hca.caps, given.primary_address_path
     if "vhca_port_num" in what.path:
@@ -56,7 +56,7 @@ def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Taken) -> None:
     _check_depths(caps, qp, given, what)
 
 
-def _check_affinity(caps: Caps, given: Qpc, what: Taken) -> None:
+def _check_affinity(caps: Caps, given: Qpc, what: Selection) -> None:
     """A port of a LAG. Where there can be none, an affinity means nothing."""
     ports = caps.general.num_lag_ports
     if ports and AFFINITY in what.fields and given.lag_tx_port_affinity > ports:
@@ -94,7 +94,7 @@ def _check_mtu(op: Op, qp: Qp, code: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{code}")
 
 
-def _check_depths(caps: Caps, qp: Qp, given: Qpc, what: Taken) -> None:
+def _check_depths(caps: Caps, qp: Qp, given: Qpc, what: Selection) -> None:
     """READs and atomics in progress, by the driver's reading of the capabilities.
 
     It holds max_rd_atomic against log_max_ra_res and max_dest_rd_atomic against log_max_ra_req

@@ -17,7 +17,7 @@ from emu.device.engine.events import completions
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.tm import matching, rendezvous, reports
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.taken_wqe import TakenWqe
+from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.ports import DmaError
 from emu.device.rounds.sizes import FLUSHED_PER_TURN
 from emu.device.state.looks import INTERVAL_NS
@@ -78,9 +78,9 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
 
 def _flush_kept(hca: Hca, qp: Qp) -> None:
     """Flush the receive request of a message that waited for a page."""
-    kept, qp.kept = qp.kept, None
-    if kept is not None:
-        fail_receive(hca, qp, kept, CqeSyndrome.WR_FLUSH_ERR)
+    waiting, qp.waiting_receive = qp.waiting_receive, None
+    if waiting is not None:
+        fail_receive(hca, qp, waiting, CqeSyndrome.WR_FLUSH_ERR)
 
 
 def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
@@ -124,16 +124,16 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
 
 
-def fail_receive(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome) -> None:
+def fail_receive(hca: Hca, qp: Qp, receive: ReceiveRequest, syndrome: CqeSyndrome) -> None:
     """Complete a receive WQE in error, unless that has been done."""
-    wqe, taken.wqe = taken.wqe, None
-    if wqe is not None and not _is_tagged(hca, qp, taken):
-        completions.fail_receive(hca, taken.cq, qp, syndrome, wqe.index, taken.srqn)
+    wqe, receive.wqe = receive.wqe, None
+    if wqe is not None and not _is_tagged(hca, qp, receive):
+        completions.fail_receive(hca, receive.cq, qp, syndrome, wqe.index, receive.srqn)
 
 
-def _is_tagged(hca: Hca, qp: Qp, taken: TakenWqe) -> bool:
+def _is_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
     """Whether it was a buffer with a tag, which has a completion of its own kind."""
-    arrival, srq = taken.arrival, qp.srq
+    arrival, srq = receive.arrival, qp.srq
     if arrival is None or srq is None or srq.tags is None:
         return False
     matching.lost(srq.tags, arrival)

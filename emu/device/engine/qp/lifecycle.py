@@ -18,8 +18,8 @@ from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvWqe
+from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.objects.queues.srq import Srq
-from emu.device.objects.queues.taken_wqe import TakenWqe
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
@@ -97,32 +97,32 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
     page_faults.cancel(hca, qp)
     if qp.adapter_requests is not None:
         rendezvous.cancel(hca, qp)
-    for taken in _begun_receives(qp):
-        srq = hca.srqs.get(taken.srqn)
-        if srq is not None and taken.wqe is not None:
-            _return(hca, qp, srq, taken, taken.wqe)
+    for receive in _begun_receives(qp):
+        srq = hca.srqs.get(receive.srqn)
+        if srq is not None and receive.wqe is not None:
+            _return(hca, qp, srq, receive, receive.wqe)
     forget_receives(qp)
 
 
-def _return(hca: Hca, qp: Qp, srq: Srq, taken: TakenWqe, wqe: RecvWqe) -> None:
-    if taken.arrival is not None and taken.arrival.entry is not None:
-        reports.cancel(hca, qp, srq, taken.arrival.entry)
+def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -> None:
+    if receive.arrival is not None and receive.arrival.entry is not None:
+        reports.cancel(hca, qp, srq, receive.arrival.entry)
         return
-    if taken.arrival is not None and srq.tags is not None:
-        matching.lost(srq.tags, taken.arrival)
+    if receive.arrival is not None and srq.tags is not None:
+        matching.lost(srq.tags, receive.arrival)
     srq.queue.give_back(wqe)
 
 
 def forget_receives(qp: Qp) -> None:
     """Receive requests that no message has filled are the driver's again."""
-    for taken in _begun_receives(qp):
-        taken.forget()
-    qp.kept = qp.begun = None
+    for receive in _begun_receives(qp):
+        receive.forget()
+    qp.waiting_receive = qp.begun = None
 
 
-def _begun_receives(qp: Qp) -> list[TakenWqe]:
+def _begun_receives(qp: Qp) -> list[ReceiveRequest]:
     """The receive requests that messages have taken and not filled yet."""
-    begun = [qp.kept, *(qp.connection.unfinished() if qp.connection is not None else ())]
+    begun = [qp.waiting_receive, *(qp.connection.unfinished() if qp.connection is not None else ())]
     return list({id(one): one for one in begun if one is not None and one.wqe is not None}.values())
 
 
@@ -156,12 +156,12 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
 
 def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
     """Whether a message has a request of a shared queue that reports to one of these CQs."""
-    return any(taken.cq in cqs for taken in _begun_receives(qp))
+    return any(receive.cq in cqs for receive in _begun_receives(qp))
 
 
-def stop_over(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, why: str) -> None:
+def stop_over(hca: Hca, qp: Qp, receive: ReceiveRequest, syndrome: CqeSyndrome, why: str) -> None:
     """Complete a receive request in error, and stop the queue pair."""
-    index = taken.wqe.index if taken.wqe is not None else -1
+    index = receive.wqe.index if receive.wqe is not None else -1
     log.warning("%r: receive request %d fails: %s", qp, index, why)
-    fail_receive(hca, qp, taken, syndrome)
+    fail_receive(hca, qp, receive, syndrome)
     to_error(hca, qp)

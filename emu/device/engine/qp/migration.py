@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
-from emu.device.engine.qp.transitions import Taken
+from emu.device.engine.qp.transitions import Selection
 from emu.device.errors import CmdError
 from layouts.enums import EventType, PmState, Status
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def check_state(qp: Qp, given: Qpc, what: Taken) -> bool:
+def check_state(qp: Qp, given: Qpc, what: Selection) -> bool:
     """Whether a command that takes ``what`` makes the queue pair migrate.
 
     Raises BAD_PARAM_ERR for a state that there is not. Without an alternate path a state means

@@ -167,7 +167,7 @@ _HIGH_OPTIONS: Final[Mapping[Op, int]] = {
 """The same of opt_param_mask_95_32, by the transitions that have it."""
 
 
-class Taken(NamedTuple):
+class Selection(NamedTuple):
     """The fields that a command takes from its qpc. Whatever else is in it does not count."""
 
     fields: tuple[str, ...]
@@ -179,7 +179,7 @@ class Taken(NamedTuple):
     """It selects pm_state, beyond the initial one."""
 
 
-def taken(op: Op, opt_param_mask: int, high_mask: int = 0) -> Taken:
+def selection(op: Op, opt_param_mask: int, high_mask: int = 0) -> Selection:
     """What the transition requires, and what the masks select.
 
     ``high_mask`` is opt_param_mask_95_32. Raises BAD_PARAM_ERR for a bit that the transition has
@@ -193,7 +193,7 @@ def taken(op: Op, opt_param_mask: int, high_mask: int = 0) -> Taken:
     if wrong := high_mask & ~_HIGH_OPTIONS.get(op, 0):
         raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{wrong:#x}")
     row = TRANSITIONS[op]
-    return Taken(
+    return Selection(
         (*row.required, *_selected(_OPTIONAL, opt_param_mask)),
         (
             *row.path,
@@ -209,7 +209,7 @@ def _selected(table: Mapping[int, tuple[str, ...]], mask: int) -> Iterator[str]:
     return (name for bit, names in table.items() if mask >> bit & 1 for name in names)
 
 
-def apply(ctx: Qpc, given: Qpc, what: Taken) -> None:
+def apply(ctx: Qpc, given: Qpc, what: Selection) -> None:
     """Copy the fields that the command takes from ``given`` into ``ctx``."""
     _copy(ctx, given, what.fields)
     _copy(ctx.primary_address_path, given.primary_address_path, what.path)

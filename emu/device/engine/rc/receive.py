@@ -31,9 +31,9 @@ from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, O
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
+from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.tag_list import Arrival, TagEntry, TagList
-from emu.device.objects.queues.taken_wqe import TakenWqe
 from emu.device.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES
@@ -74,17 +74,17 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     if queue is None or cq is None:
         return invalid_request(hca, qp, "no receive queue")
     srqn = srq.handle if srq is not None else 0
-    kept = qp.kept
+    kept = qp.waiting_receive
     if kept is not None and kept.wqe is not None and kept.srqn == srqn:
         # The message has waited for a page and comes again.
-        message.taken, qp.kept = kept, None
+        message.receive, qp.waiting_receive = kept, None
         return None
     arrival: Arrival | None = None
     try:
         if srq is not None and srq.tags is not None:
             arrival = _matched(hca, qp, srq, srq.tags, message)
             if arrival is not None and arrival.entry is not None:
-                message.taken = _taken_for(arrival, arrival.entry, srq, cq)
+                message.receive = _matched_request(arrival, arrival.entry, srq, cq)
                 return None
         wqe = queue.take() if srq is None else take_shared(srq)
     except (DmaError, ListBrokenError) as error:
@@ -97,7 +97,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
         check_srq_limit(hca, srq)
         if arrival is not None and srq.tags is not None:
             matching.received(srq.tags, arrival)
-    message.taken = TakenWqe(wqe, cq, srqn, arrival)
+    message.receive = ReceiveRequest(wqe, cq, srqn, arrival)
     return None
 
 
@@ -112,9 +112,9 @@ def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arr
     return matching.arrive(hca, qp, srq, tags, message)
 
 
-def _taken_for(arrival: Arrival, entry: TagEntry, srq: Srq, cq: Cq) -> TakenWqe:
+def _matched_request(arrival: Arrival, entry: TagEntry, srq: Srq, cq: Cq) -> ReceiveRequest:
     """The buffer with a tag, in the place of a receive WQE."""
-    return TakenWqe(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
+    return ReceiveRequest(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
 
 
 def keep(hca: Hca, qp: Qp, message: Message) -> None:
@@ -122,14 +122,14 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
 
     XRC and DC need this: any other queue pair holds a reference to its queue, so it stays.
     """
-    taken = message.taken
-    if qp.st in _BORROWERS and taken is not None and taken.wqe is not None:
-        hca.srqs.need(taken.srqn).lend(taken)
+    receive = message.receive
+    if qp.st in _BORROWERS and receive is not None and receive.wqe is not None:
+        hca.srqs.need(receive.srqn).lend(receive)
 
 
 def set_aside(hca: Hca, qp: Qp, message: Message) -> None:
     """Keep the receive WQE of a message that comes again, or that another one is to fill."""
-    qp.kept = message.taken
+    qp.waiting_receive = message.receive
     keep(hca, qp, message)
 
 
@@ -155,9 +155,9 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     E; rxe_resp.c: RESPST_ERR_LENGTH; hfi1's uc.c). Held when a page is absent, InPieces when they
     are too much for one call.
     """
-    taken = message.taken
-    assert taken is not None
-    wqe = taken.wqe
+    receive = message.receive
+    assert receive is not None
+    wqe = receive.wqe
     assert wqe is not None
     try:
         views, left = walk(hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE))
@@ -165,13 +165,13 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
         if error.violation is IN_PIECES:
             return InPieces(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
-            return _wait_for_room(hca, qp, taken, offset, length, error)
-        return give_up(hca, qp, taken, *_PROTECTION, str(error))
+            return _wait_for_room(hca, qp, receive, offset, length, error)
+        return give_up(hca, qp, receive, *_PROTECTION, str(error))
     if left:
-        if qp.st is _UC and not taken.srqn:
+        if qp.st is _UC and not receive.srqn:
             return _TOO_LONG
         why = f"message of {offset + length} bytes or more is {left} too long"
-        return give_up(hca, qp, taken, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why)
+        return give_up(hca, qp, receive, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why)
     return views
 
 
@@ -180,28 +180,28 @@ def scatters(qp: Qp, message: Message, length: int) -> bool:
 
     They have to be all of a SEND, and the completion has to have room.
     """
-    taken = message.taken
-    if message.op is not _SEND or not length or length != message.length or taken is None:
+    receive = message.receive
+    if message.op is not _SEND or not length or length != message.length or receive is None:
         return False
-    if taken.arrival is not None:
+    if receive.arrival is not None:
         return False  # these bytes of the completion tell of the tag
-    return qp.cs_res <= SCATTER_32_BYTES or taken.cq.stride > CQE_BYTES
+    return qp.cs_res <= SCATTER_32_BYTES or receive.cq.stride > CQE_BYTES
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: AccessError
+    hca: Hca, qp: Qp, receive: ReceiveRequest, offset: int, length: int, page: AccessError
 ) -> Outcome:
     """Make the responder wait for a page of a receive WQE.
 
     ``length`` bytes are to be placed there, after the ``offset`` bytes that it has.
     """
-    wqe, srqn = taken.wqe, taken.srqn
+    wqe, srqn = receive.wqe, receive.srqn
     assert wqe is not None
 
     def refuse(why: str) -> Outcome:
-        return give_up(hca, qp, taken, *_PROTECTION, why)
+        return give_up(hca, qp, receive, *_PROTECTION, why)
 
-    is_tagged = taken.arrival is not None and taken.arrival.entry is not None
+    is_tagged = receive.arrival is not None and receive.arrival.entry is not None
     if is_tagged or not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
         return refuse(str(page))  # drivers look for the page of a request in the queue
 
@@ -211,7 +211,9 @@ def _wait_for_room(
     return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
 
 
-def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int, taken: TakenWqe) -> Outcome | None:
+def invalidate(
+    hca: Hca, qp: Qp, pd: Pd | None, rkey: int, receive: ReceiveRequest
+) -> Outcome | None:
     """SEND with invalidate: the key must allow it and belong to this QP (IBTA 9.4.1.1.3).
 
     Otherwise the key stays unchanged, the receive request fails and the queue pair stops, without
@@ -229,42 +231,42 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int, taken: TakenWqe) -> O
         mkey.invalidate()
         return None
     why = f"invalidate {rkey:#x}: {why}"
-    qp_life.stop_over(hca, qp, taken, CqeSyndrome.LOCAL_ACCESS_ERR, why)
+    qp_life.stop_over(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, why)
     return Dropped(why)
 
 
 def give_up(
-    hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, code: NakCode, why: str
+    hca: Hca, qp: Qp, receive: ReceiveRequest, syndrome: CqeSyndrome, code: NakCode, why: str
 ) -> Outcome:
     """A receive WQE cannot take its message: as :func:`stop_over`.
 
     ``syndrome`` goes to the owner's completion, ``code`` to the sender's NAK.
     """
-    qp_life.stop_over(hca, qp, taken, syndrome, why)
+    qp_life.stop_over(hca, qp, receive, syndrome, why)
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 
 
-def give_up_pieces(hca: Hca, qp: Qp, taken: TakenWqe, why: str) -> Outcome:
+def give_up_pieces(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Outcome:
     """The memory of a packet falls into too many pieces."""
-    return give_up(hca, qp, taken, *_PROTECTION, f"too many pieces: {why}")
+    return give_up(hca, qp, receive, *_PROTECTION, f"too many pieces: {why}")
 
 
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     """Complete the receive WQE that a message has filled."""
-    taken = message.taken
-    assert taken is not None
-    wqe, taken.wqe = taken.wqe, None
+    receive = message.receive
+    assert receive is not None
+    wqe, receive.wqe = receive.wqe, None
     assert wqe is not None
-    if taken.arrival is not None:
+    if receive.arrival is not None:
         opcode = _opcode(message)
-        matching.complete(hca, qp, message, taken.arrival, wqe.index, opcode, slid)
+        matching.complete(hca, qp, message, receive.arrival, wqe.index, opcode, slid)
         return
     immediate = message.inv_rkey if message.immediate is None else message.immediate
     received = (
-        wqe.index, message.length, taken.srqn, immediate or 0, qp.remote_qpn, slid,
+        wqe.index, message.length, receive.srqn, immediate or 0, qp.remote_qpn, slid,
         message.solicited, 0, None,
     )  # fmt: skip
-    completions.complete_receive(hca, taken.cq, qp, _opcode(message), received, message.scattered)
+    completions.complete_receive(hca, receive.cq, qp, _opcode(message), received, message.scattered)
 
 
 def _opcode(message: Message) -> CqeOpcode:

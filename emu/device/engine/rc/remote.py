@@ -31,7 +31,7 @@ from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, NakCode, Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.taken_wqe import TakenWqe
+from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.rounds.budget import STEPS_PER_SHARE
 from layouts.enums import CqeSyndrome, QpType
 
@@ -114,7 +114,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     try:
         check(hca, pd, qp.handle, message.rkey, (va, message.length, operation.need))
     except AccessError as error:
-        return refuse_access(hca, qp, message.taken, str(error))
+        return refuse_access(hca, qp, message.receive, str(error))
     refused = _look_ahead(hca, qp, message, 0)
     if isinstance(refused, Held):
         qp.count(operation.counter, -1)
@@ -160,7 +160,7 @@ def map_piece(
             return InPieces(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, message, offset, error)
-        return refuse_access(hca, qp, message.taken, str(error))
+        return refuse_access(hca, qp, message.receive, str(error))
 
 
 def needs_wqe_first(qp: Qp, message: Message) -> bool:
@@ -175,16 +175,16 @@ def needs_wqe_first(qp: Qp, message: Message) -> bool:
     return message.length <= qp.mtu_bytes and not message.has_wqe and qp.st is not _UC
 
 
-def refuse_access(hca: Hca, qp: Qp, taken: TakenWqe | None, why: str) -> Outcome:
+def refuse_access(hca: Hca, qp: Qp, receive: ReceiveRequest | None, why: str) -> Outcome:
     """Stop the queue pair: a message must not use this memory. Returns the answer.
 
-    If it has ``taken`` a receive WQE already, that completes with a local access error, which is
-    there for WRITEs with immediate data (IBTA 11.6.2), and there is no event.
+    If it has a receive WQE already (``receive``), that completes with a local access error, which
+    is there for WRITEs with immediate data (IBTA 11.6.2), and there is no event.
     """
-    if taken is None or taken.wqe is None or qp.st is _UC:
+    if receive is None or receive.wqe is None or qp.st is _UC:
         return access_violation(hca, qp, why)
     code = NakCode.REMOTE_ACCESS_ERROR
-    return give_up(hca, qp, taken, CqeSyndrome.LOCAL_ACCESS_ERR, code, why)
+    return give_up(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, code, why)
 
 
 def start_of(hca: Hca, message: Message) -> int:
@@ -207,12 +207,12 @@ def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: Access
     if qp.state not in RECEIVING or not page_faults.may_wait(
         hca, qp, REMOTE[message.op].capability
     ):
-        return refuse_access(hca, qp, message.taken, str(page))
+        return refuse_access(hca, qp, message.receive, str(page))
 
-    taken = message.taken  # the message is its sender's, which may go before the page is there
+    receive = message.receive  # the message is its sender's, which may go before the page is there
 
     def refuse(why: str) -> Outcome:
-        return refuse_access(hca, qp, taken, why)
+        return refuse_access(hca, qp, receive, why)
 
     return Held(suspend_rdma(hca, qp, message, offset, page, refuse))
 

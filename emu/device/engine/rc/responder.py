@@ -88,9 +88,9 @@ def execute(
     """
     target: Views | Outcome
     if message.op is _SEND:
-        taken = message.taken
-        if taken is not None and taken.arrival is not None:
-            offset, data, length = matching.placed(taken.arrival, offset, data, length)
+        receive = message.receive
+        if receive is not None and receive.arrival is not None:
+            offset, data, length = matching.placed(receive.arrival, offset, data, length)
         target = scatter_to(hca, qp, message, offset, length)
     elif message.target:
         target, message.target = message.target, ()
@@ -111,9 +111,9 @@ def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: InPieces) -> Outco
     A message inside the process is cut into smaller pieces; a packet is not.
     """
     if message.op is not _SEND:
-        return refuse_access(hca, qp, message.taken, pieces.why)
-    assert message.taken is not None
-    return give_up_pieces(hca, qp, message.taken, pieces.why)
+        return refuse_access(hca, qp, message.receive, pieces.why)
+    assert message.receive is not None
+    return give_up_pieces(hca, qp, message.receive, pieces.why)
 
 
 def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
@@ -144,16 +144,16 @@ def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 
     IBTA 9.4.1.1.3, 10.8.5; rxe_resp.c: do_complete.
     """
-    taken = message.taken
+    receive = message.receive
     if message.inv_rkey is not None:
-        assert taken is not None
+        assert receive is not None
         pd = domain_of(hca, qp, message)
         if isinstance(pd, Outcome):
             return pd
-        refused = invalidate(hca, qp, pd, message.inv_rkey, taken)
+        refused = invalidate(hca, qp, pd, message.inv_rkey, receive)
         if refused is not None:
             return refused
-    if taken is not None and taken.wqe is not None:
+    if receive is not None and receive.wqe is not None:
         complete_receive(hca, qp, message, slid)
     return None
 

@@ -38,7 +38,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
     else is what has gone wrong at the requester, or the responder's response.
     """
     if message.begun is not None and not _is_begun(peer, message):
-        message.done, message.begun, message.taken = 0, None, None
+        message.done, message.begun, message.receive = 0, None, None
     round_ = hca.round
     limit = round_.share()
     while round_.steps < limit:
@@ -101,7 +101,9 @@ def _is_begun(qp: Qp, message: Message) -> bool:
 
     A responder that was reset since, or another one with its number, has not begun it.
     """
-    return message.begun is qp.begun and (message.op is not _SEND or message.taken is qp.kept)
+    return message.begun is qp.begun and (
+        message.op is not _SEND or message.receive is qp.waiting_receive
+    )
 
 
 def _take_share(
@@ -145,5 +147,6 @@ def _take_last(
         refused = execute(hca, qp, message, message.done, local, length)
     if refused is not None:
         return refused
-    qp.kept = None if qp.kept is message.taken else qp.kept
+    if qp.waiting_receive is message.receive:
+        qp.waiting_receive = None
     return complete(hca, qp, message, slid)

@@ -29,22 +29,22 @@ _NO_PACKET: Final = CqeOpcode.NO_PACKET
 _SOLICITED: Final = 1 << 1
 _BYTE_CNT_AT: Final = CQE_APP_AT + CQE_APP.size
 
-Told = tuple[int, int, int, int, bool]
+Values = tuple[int, int, int, int, bool]
 """What a completion tells of a message besides its kind: wqe_counter, or 0 for a buffer with a tag;
 byte_cnt; immediate data, or the key that was invalidated; slid; whether it is solicited."""
-NOTHING: Final[Told] = (0, 0, 0, 0, False)
+NOTHING: Final[Values] = (0, 0, 0, 0, False)
 
 
 def report(
     hca: Hca, qp: Qp, srq: Srq, opcode: CqeOpcode, app: tuple[TmAppOp, int],
-    front: bytes = b"", told: Told = NOTHING,
+    front: bytes = b"", values: Values = NOTHING,
 ) -> None:  # fmt: skip
     """Write a completion to the queue's CQ. ``app`` is its kind, and the index of an entry.
 
     ``front`` are its first bytes: a message's TMH, or tm_cqe.
     """
     assert srq.cq is not None
-    wqe_counter, byte_cnt, immediate, slid, solicited = told
+    wqe_counter, byte_cnt, immediate, slid, solicited = values
     now = completions.now_for(hca, qp)
     entry = CQE.pack(
         0, slid, 0 if opcode is _NO_PACKET else qp.remote_qpn,

@@ -22,7 +22,7 @@ from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
-from emu.device.objects.queues.taken_wqe import TakenWqe
+from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.datagram import (
     GRH_BYTES,
     GSI_QKEY,
@@ -121,14 +121,16 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE
         if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-            _wait_for_room(hca, qp, TakenWqe(wqe, cq, srqn), datagram, origin, error)
+            _wait_for_room(hca, qp, ReceiveRequest(wqe, cq, srqn), datagram, origin, error)
         else:
-            stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
+            stop_over(
+                hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error)
+            )
         return True
     if left:
         why = f"shorter than {length} bytes"
         if qp.srq is not None or qp.rq is None:
-            stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
+            stop_over(hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
             return True
         log.debug("%r: a datagram is dropped: request %d is %s", qp, wqe.index, why)
         qp.rq.give_back(wqe)
@@ -147,23 +149,23 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, taken: TakenWqe, datagram: Datagram, origin: Origin, page: AccessError
+    hca: Hca, qp: Qp, receive: ReceiveRequest, datagram: Datagram, origin: Origin, page: AccessError
 ) -> None:
     """Keep the datagram until the page is present; others that come meanwhile are dropped."""
-    wqe, srqn = taken.wqe, taken.srqn
+    wqe, srqn = receive.wqe, receive.srqn
     assert wqe is not None
-    whole = datagram.kept()
+    whole = datagram.copied()
 
     def refuse(why: str) -> None:
-        qp.kept = None
-        stop_over(hca, qp, taken, CqeSyndrome.LOCAL_PROT_ERR, why)
+        qp.waiting_receive = None
+        stop_over(hca, qp, receive, CqeSyndrome.LOCAL_PROT_ERR, why)
 
     def go_on(_: Outcome | None) -> None:
-        if qp.kept is taken and qp.state in RECEIVING:
-            qp.kept = None
+        if qp.waiting_receive is receive and qp.state in RECEIVING:
+            qp.waiting_receive = None
             _deliver(hca, qp, wqe, whole, origin)
 
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     what = FaultedAccess(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
-    qp.kept = taken
+    qp.waiting_receive = receive
     page_faults.suspend(hca, qp, _RESPONDER, what, page, refuse).go_on = go_on

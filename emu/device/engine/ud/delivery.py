@@ -47,7 +47,7 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
         return
     if hca.arrivals.is_free:
         contain(hca, partial(_take, hca, packet, origin, is_looped))
-    elif not hca.arrivals.keep(packet.octets, _take, hca, packet.kept(), origin, is_looped):
+    elif not hca.arrivals.keep(packet.octets, _take, hca, packet.copied(), origin, is_looped):
         hca.link.dropped["too many wait"] += 1
 
 
@@ -82,7 +82,7 @@ def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) 
     """Give a group's datagram to its members, those for which the round is too short later."""
     for at, member in enumerate(members):
         if hca.round.is_full:
-            rest = _rest(hca, members[at:], packet.kept(), origin)
+            rest = _rest(hca, members[at:], packet.copied(), origin)
             hca.arrivals.begin(rest, packet.octets)
             return
         if not _is_own(hca.link, member, origin):

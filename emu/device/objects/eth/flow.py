@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.flow_meter import Metering
 from emu.device.objects.eth.match_definer import MatchDefiner
-from emu.device.objects.eth.modify_header import most
+from emu.device.objects.eth.modify_header import limit_of
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.parser import PARSER
 from emu.device.objects.eth.reshape import Step, Steps
@@ -159,7 +159,7 @@ class FlowTable(Object):
         "vport",
     )  # fmt: skip
     kind = "flow table"
-    numbering = Numbering(most("log_max_ft_num"))
+    numbering = Numbering(limit_of("log_max_ft_num"))
     BASE_BYTES = 1024
 
     def __init__(
@@ -269,7 +269,7 @@ class FlowGroup(Object):
 
     __slots__ = ("by_key", "criteria", "definer", "entries", "first", "last", "match", "table")
     kind = "flow group"
-    numbering = Numbering(most("log_max_flow"))
+    numbering = Numbering(limit_of("log_max_flow"))
     BASE_BYTES = 6144
     """With criteria of 20 fields, and the view that a query returns."""
 
@@ -339,7 +339,7 @@ class FlowEntry(Object):
 
     __slots__ = ("action", "ctx", "group", "index", "key", "source")
     kind = "flow table entry"
-    numbering = Numbering(most("log_max_flow"))
+    numbering = Numbering(limit_of("log_max_flow"))
     BASE_BYTES = 4096
     DESTINATION_BYTES: ClassVar[int] = 64
 
@@ -424,7 +424,7 @@ class FlowDomain:
         self.users: dict[Any, int] = {}
         """The parts of packets that groups match or entries copy, and how many of them each."""
         self.decisions: dict[Hashable, Decision] = {}
-        self.kept = 0
+        self.cached_items = 0
         """What the decisions take: deliveries, counters and changes in all of them."""
         self.software: Any = None
         """What knows the entries of tables that software owns, as :attr:`FlowTable.software`, if
@@ -441,4 +441,4 @@ class FlowDomain:
     def flush(self) -> None:
         """Forget all decisions."""
         self.decisions.clear()
-        self.kept = 0
+        self.cached_items = 0

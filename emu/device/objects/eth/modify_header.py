@@ -13,7 +13,7 @@ from emu.device.objects.object import Object
 from layouts.eth_enums import FlowTableType
 
 
-def most(field: str) -> Callable[[Limits], int]:
+def limit_of(field: str) -> Callable[[Limits], int]:
     """How many there are of what a logarithm among the properties of flow tables bounds.
 
     The tables of a switch come on top of those for received packets.
@@ -39,7 +39,7 @@ class ModifyHeader(Object):
 
     __slots__ = ("changes", "in_frame", "parts", "table_type")
     kind = "modify header context"
-    numbering = Numbering(most("log_max_modify_header_context"))
+    numbering = Numbering(limit_of("log_max_modify_header_context"))
     BASE_BYTES = 1024
     CHANGE_BYTES: ClassVar[int] = 512
     reshapes = False

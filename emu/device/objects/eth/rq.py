@@ -29,8 +29,23 @@ class Rq(Queue):
     """
 
     __slots__ = (
-        "_list_bytes", "cq", "ctx", "hairpin", "held", "look_ns", "most_merged", "pd", "queue",
-        "reservations", "rmp", "scatters_fcs", "state", "strides", "strips", "timer", "umems",
+        "_list_bytes",
+        "cq",
+        "ctx",
+        "hairpin",
+        "look_ns",
+        "most_merged",
+        "pd",
+        "queue",
+        "reservations",
+        "rmp",
+        "scatters_fcs",
+        "session_packets",
+        "state",
+        "strides",
+        "strips",
+        "timer",
+        "umems",
     )  # fmt: skip
     kind = "rq"
     numbering = QUEUE_NUMBERS.at_most(
@@ -72,7 +87,7 @@ class Rq(Queue):
         """Where headers and data go; None for a queue that keeps packets whole."""
         self.hairpin = hairpin
         """Where packets wait for a send queue of the adapter; None for a queue of requests."""
-        self.held = 0
+        self.session_packets = 0
         """Packets that wait for others to be merged with."""
         self.most_merged = 0
         """Bytes of the longest packet that they may become."""
@@ -105,7 +120,7 @@ class Rq(Queue):
         """
         self.ctx.state = self.state
         if self.rmp is None:
-            self.ctx.wq.hw_counter = self.queue.taken
+            self.ctx.wq.hw_counter = self.queue.consumed
             self.ctx.wq.sw_counter = self.queue.produced()
 
     @property
@@ -121,7 +136,7 @@ class Rq(Queue):
         posted = self.queue.posted()
         if self.strides is None:
             return posted
-        return max(self.strides.frames(posted, longest, self.most_merged) - self.held, 0)
+        return max(self.strides.frames(posted, longest, self.most_merged) - self.session_packets, 0)
 
     def about(self) -> dict[str, object]:
         return {} if self.hairpin is None else self.hairpin.about()

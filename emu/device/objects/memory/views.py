@@ -43,15 +43,15 @@ def length_of(views: Views) -> int:
 
 def part(views: Views, start: int, length: int) -> list[memoryview]:
     """``length`` bytes from ``start`` on, still as views."""
-    found: list[memoryview] = []
+    parts: list[memoryview] = []
     for view in views:
         if start >= len(view):
             start -= len(view)
             continue
         piece = view[start : start + length]
-        found.append(piece)
+        parts.append(piece)
         length -= len(piece)
         start = 0
         if not length:
             break
-    return found
+    return parts

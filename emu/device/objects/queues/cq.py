@@ -31,10 +31,29 @@ class Cq(Object):
     """A completion queue; ``emu.device.engine.events.cq`` writes it."""
 
     __slots__ = (
-        "buffer", "ci", "compression", "ctx", "dbr_addr", "entries", "eq", "held",
-        "ignores_overrun", "is_collapsed", "is_enhanced", "last_half", "log_size", "mask",
-        "moderation", "notification", "notified_pi", "pi", "solicited_pi", "status", "stride",
-        "uar_page", "umems",
+        "buffer",
+        "ci",
+        "compression",
+        "ctx",
+        "dbr_addr",
+        "entries",
+        "eq",
+        "ignores_overrun",
+        "is_collapsed",
+        "is_enhanced",
+        "last_half",
+        "log_size",
+        "mask",
+        "moderation",
+        "notification",
+        "notified_pi",
+        "pi",
+        "solicited_pi",
+        "status",
+        "stride",
+        "uar_page",
+        "umems",
+        "waiting",
     )  # fmt: skip
     kind = "cq"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_cq)
@@ -67,7 +86,7 @@ class Cq(Object):
         self.is_enhanced = ctx.cqe_compression_layout == CompressionLayout.ENHANCED
         """Whether the driver finds valid entries by the count of laps."""
         self.compression = compression
-        self.held: list[bytes] = []
+        self.waiting: list[bytes] = []
         """Packets that have no entries yet, as more may come for their session."""
         self.moderation: Moderation | None = None
         self.status = CqStatus.OK

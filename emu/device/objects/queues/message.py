@@ -17,8 +17,8 @@ from emu.device.objects.memory.views import Views
 if TYPE_CHECKING:
     from emu.device.objects.queues.outcome import Misplaced
     from emu.device.objects.queues.receive_queue import Segment
+    from emu.device.objects.queues.receive_request import ReceiveRequest
     from emu.device.objects.queues.send_queue import Wqe
-    from emu.device.objects.queues.taken_wqe import TakenWqe
 
 
 class MsgOp(IntEnum):
@@ -81,7 +81,7 @@ class Message:
     """The work request that it was read from."""
     begun: object | None = None
     """What the responder that has begun it knows it by; for such a message."""
-    taken: TakenWqe | None = None
+    receive: ReceiveRequest | None = None
     """The receive WQE that it has taken at the responder, None before."""
     head: memoryview | bytes = b""
     """The first bytes of a SEND to a queue that matches tags, if ``data`` are not all of it."""
@@ -110,4 +110,4 @@ class Message:
     @property
     def has_wqe(self) -> bool:
         """Whether it holds a receive WQE; not any more once that is completed or destroyed."""
-        return self.taken is not None and self.taken.wqe is not None
+        return self.receive is not None and self.receive.wqe is not None

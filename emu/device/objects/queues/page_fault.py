@@ -123,7 +123,7 @@ class PageFault:
     """
 
     __slots__ = (
-        "_held", "access", "go_on", "is_memory", "is_open", "page", "qp", "raised_ns", "refuse",
+        "_peer", "access", "go_on", "is_memory", "is_open", "page", "qp", "raised_ns", "refuse",
         "side", "token",
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ class PageFault:
         self.page = page
         self.refuse = refuse
         self.go_on: Callable[[Outcome | None], None] | None = None
-        self._held: Qp | None = None
+        self._peer: Qp | None = None
         """The queue pair that ``go_on`` belongs to, if it is the waiting one's peer."""
         self.is_memory = False
         self.is_open = False
@@ -163,13 +163,13 @@ class PageFault:
 
     def hold(self, qp: Qp, go_on: Callable[[Outcome | None], None]) -> None:
         """The requests of a queue pair in this process, perhaps of another function, wait, too."""
-        qp.held_by, self._held, self.go_on = self, qp, go_on
+        qp.held_by, self._peer, self.go_on = self, qp, go_on
 
     def release(self, qp: Qp) -> None:
         """This queue pair does not wait any more."""
         qp.held_by = None
-        if self._held is qp:
-            self._held = self.go_on = None
+        if self._peer is qp:
+            self._peer = self.go_on = None
 
     def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
         """Sub-type and data of the event, with the page fault's own token or another one."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.message import Message
     from emu.device.objects.queues.page_fault import Page, PageFault, Side
     from emu.device.objects.queues.receive_queue import RecvRing
+    from emu.device.objects.queues.receive_request import ReceiveRequest
     from emu.device.objects.queues.send_queue import SendRing
-    from emu.device.objects.queues.taken_wqe import TakenWqe
     from layouts.objects.qp import Qpc
 
 _MTU_BYTES: Final = {code: 128 << code for code in range(1, 6)}
@@ -67,7 +67,7 @@ class Connection(Protocol):
     def stop(self) -> None:
         """SQER or ERR: requests in progress will be flushed from the ring."""
 
-    def unfinished(self) -> Sequence[TakenWqe]:
+    def unfinished(self) -> Sequence[ReceiveRequest]:
         """Receive WQEs that a message has taken and not filled yet."""
 
     @property
@@ -136,7 +136,6 @@ class Qp(Queue):
         "is_established",
         "is_ipoib",
         "is_looped",
-        "kept",
         "log_msg_max",
         "marks",
         "max_datagram",
@@ -177,6 +176,7 @@ class Qp(Queue):
         "streams",
         "timer",
         "umems",
+        "waiting_receive",
         "xrcd",
     )  # fmt: skip
     kind = "qp"
@@ -231,7 +231,7 @@ class Qp(Queue):
         """The page that a side last waited for, and how many times in a row."""
         self.held_by: PageFault | None = None
         """The page fault of a peer in this process that blocks its requests."""
-        self.kept: TakenWqe | None = None
+        self.waiting_receive: ReceiveRequest | None = None
         """The receive WQE of a message that waits for a page and will be delivered again."""
         self.moving: Message | None = None
         """A message that takes several turns, and has had some of them."""

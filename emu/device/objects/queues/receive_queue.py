@@ -61,7 +61,7 @@ class RecvQueue:
         self._size = 1 << geometry.log_size
         self._stride = 1 << geometry.log_stride
         self._dbr_addr = geometry.dbr_addr
-        self._taken = 0
+        self._consumed = 0
         self.read_ahead = 0
         """Segments that have been read of requests which are taken later."""
 
@@ -80,14 +80,14 @@ class RecvQueue:
         return self._buffer.read(at, length)
 
     @property
-    def taken(self) -> int:
+    def consumed(self) -> int:
         """The next request of a ring, modulo 65536."""
-        return self._taken
+        return self._consumed
 
     @property
     def is_used(self) -> bool:
         """Whether a request has been taken since RST; once in many it seems not so."""
-        return self._taken != 0
+        return self._consumed != 0
 
     def produced(self) -> int:
         """The driver's counter in the doorbell record; the device's own if that is gone."""
@@ -95,7 +95,7 @@ class RecvQueue:
             counter: int
             (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
         except DmaError:
-            return self._taken
+            return self._consumed
         return counter & _COUNTER_MASK
 
     def posted(self) -> int:
@@ -105,7 +105,7 @@ class RecvQueue:
         """
         counter: int
         (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
-        return min((counter - self._taken) & _COUNTER_MASK, self._size)
+        return min((counter - self._consumed) & _COUNTER_MASK, self._size)
 
     def take(self) -> RecvWqe | None:
         """Consume and return the next request; None when the driver has posted none.
@@ -120,7 +120,7 @@ class RecvQueue:
 
     def restart(self) -> None:
         """The queue went to RST: the driver counts from 0 again."""
-        self._taken = 0
+        self._consumed = 0
 
 
 class RecvRing(RecvQueue):
@@ -129,13 +129,13 @@ class RecvRing(RecvQueue):
     def take(self) -> RecvWqe | None:
         if not self.posted():
             return None
-        index = self._taken
+        index = self._consumed
         wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
-        self._taken = (index + 1) & _COUNTER_MASK
+        self._consumed = (index + 1) & _COUNTER_MASK
         return RecvWqe(index, scatter_list(wqe), self._pd)
 
     def give_back(self, wqe: RecvWqe) -> None:
-        self._taken = wqe.index
+        self._consumed = wqe.index
 
 
 class PacketRing(RecvQueue):
@@ -160,12 +160,12 @@ class PacketRing(RecvQueue):
         fetched = self._fetched
         if not fetched and not self._fetch():
             return None
-        self._taken = self._taken + 1 & _COUNTER_MASK
+        self._consumed = self._consumed + 1 & _COUNTER_MASK
         return fetched.popleft()
 
     def give_back(self, wqe: RecvWqe) -> None:
         self._fetched.appendleft(wqe)
-        self._taken = self._taken - 1 & _COUNTER_MASK
+        self._consumed = self._consumed - 1 & _COUNTER_MASK
 
     def restart(self) -> None:
         super().restart()
@@ -174,8 +174,8 @@ class PacketRing(RecvQueue):
 
     def _fetch(self) -> bool:
         """Read what is posted, up to the ring's end; False when that is nothing."""
-        first = self._taken & self._size - 1
-        stride, pd, index = self._stride, self._pd, self._taken
+        first = self._consumed & self._size - 1
+        stride, pd, index = self._stride, self._pd, self._consumed
         limit = min(self._at_once, max(self.FETCHED_SEGMENTS * DS // stride, 1))
         count = min(self.posted(), limit, self._size - first)
         self._at_once = min(2 * self._at_once, self.FETCHED)
@@ -222,9 +222,9 @@ class SharedRecvRing(SharedRecvQueue):
             return self._returned.popleft()
         if not self.posted():
             return None
-        index = self._taken
+        index = self._consumed
         wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
-        self._taken = (index + 1) & _COUNTER_MASK
+        self._consumed = (index + 1) & _COUNTER_MASK
         return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
 
 
@@ -270,7 +270,7 @@ class SharedRecvList(SharedRecvQueue):
         self._not_before[index] = self._turns + posted
         self._turns += 1
         self._head = following
-        self._taken = (self._taken + 1) & _COUNTER_MASK
+        self._consumed = (self._consumed + 1) & _COUNTER_MASK
         return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
 
 

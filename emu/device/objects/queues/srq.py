@@ -14,8 +14,8 @@ from emu.device.objects.queues.cq import Cq
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.receive_queue import SharedRecvQueue
+    from emu.device.objects.queues.receive_request import ReceiveRequest
     from emu.device.objects.queues.tag_list import TagList
-    from emu.device.objects.queues.taken_wqe import TakenWqe
     from layouts.objects.srq import Rmpc, Srqc, XrcSrqc
     from layouts.objects.xrq import Xrqc
 
@@ -71,7 +71,7 @@ class Srq(Object):
         """What completions call an XRC SRQ or an XRQ (user_index); None: its number."""
         self.is_in_error = False
         """The driver has been told that the queue cannot provide requests any more."""
-        self._begun: WeakSet[TakenWqe] | None = None
+        self._begun: WeakSet[ReceiveRequest] | None = None
         """WQEs of messages in progress on queue pairs that do not refer to this queue (XRC)."""
 
     def encode(self) -> None:
@@ -88,7 +88,7 @@ class Srq(Object):
             context.sw_phase_cnt = self.tags.sw_phase
             context.hw_phase_cnt = self.tags.hw_phase
 
-    def lend(self, wqe: TakenWqe) -> None:
+    def lend(self, wqe: ReceiveRequest) -> None:
         """Remember a WQE that a message has taken and will fill later.
 
         An XRC message names its queue by number, which does not count as a reference: a driver may

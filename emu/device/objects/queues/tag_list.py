@@ -62,7 +62,7 @@ class TagList:
         self._open: dict[int, TagEntry] = {}
         self._closed: dict[int, TagEntry] = {}
         """Entries that were added while the counts differed; they come after the open ones."""
-        self._taken: set[int] = set()
+        self._matched: set[int] = set()
         """Indices of entries that a message has taken and not filled yet."""
 
     @property
@@ -76,7 +76,7 @@ class TagList:
 
     def is_used(self, index: int) -> bool:
         """Whether an entry has this index, or a message is about to fill one that had it."""
-        return index in self._open or index in self._closed or index in self._taken
+        return index in self._open or index in self._closed or index in self._matched
 
     def synchronize(self, count: int) -> None:
         """The software has handled so many unexpected messages."""
@@ -99,13 +99,13 @@ class TagList:
         for index, entry in self._open.items():
             if tag & entry.mask == entry.tag:
                 del self._open[index]
-                self._taken.add(index)
+                self._matched.add(index)
                 return entry
         return None
 
     def release(self, entry: TagEntry) -> None:
         """The driver knows that the message which has taken an entry is over."""
-        self._taken.discard(entry.index)
+        self._matched.discard(entry.index)
 
     def count_unexpected(self, by: int = 1) -> None:
         """An unexpected message has come, or with -1 one has failed and is not reported."""

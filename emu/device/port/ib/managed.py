@@ -118,7 +118,7 @@ class ManagedPort:
             self._lease_ends = now + info.mkey_lease_period * _NS_PER_S
         return False
 
-    def told(self, mkey: int) -> bytes:
+    def info_for(self, mkey: int) -> bytes:
         """PortInfo as a requester with this M_Key sees it: the key itself may be hidden."""
         if mkey == self.info.mkey or self.info.mkey_protect_bits < _HIDES_MKEY:
             return bytes(self.info)

@@ -43,11 +43,11 @@ SETTABLE: Final = frozenset(
 def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes | None:
     """PortInfo; what a Set asks to be told at once (ClientReregister) is in its response."""
     if mad.method != Method.SET:
-        return port.told(mad.mkey)
+        return port.info_for(mad.mkey)
     given = port_info.view(mad.data)
     if port.set_info(given, is_end=is_end):
         return None
-    shown = port_info.view(bytearray(port.told(port.info.mkey)))
+    shown = port_info.view(bytearray(port.info_for(port.info.mkey)))
     shown.client_reregister = given.client_reregister
     return bytes(shown)
 

@@ -77,11 +77,11 @@ class OutMemory:
 class InMemory:
     """Memory that the other process writes and we read."""
 
-    __slots__ = ("_done", "_told", "_view")
+    __slots__ = ("_announced", "_done", "_view")
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
-        self._done = self._told = 0
+        self._done = self._announced = 0
 
     def body(self, placed: Placed) -> memoryview:
         """The body of a frame that has been placed. Raises FabricProtocolError."""
@@ -95,9 +95,9 @@ class InMemory:
 
     def to_tell(self) -> int | None:
         """Up to where the memory is free; None when that need not be told yet."""
-        if self._done - self._told < _TELL_AFTER:
+        if self._done - self._announced < _TELL_AFTER:
             return None
-        self._told = self._done
+        self._announced = self._done
         return self._done
 
 

@@ -79,7 +79,7 @@ class LocalFabric:
         self.watcher: PacketWatcher | None = None
         self._sa_owner = _Administration()
         self.sa = SubnetAdministrator(
-            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner), self._told
+            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner), self._lead_to
         )
         self._listeners: set[tuple[int, bytes]] = set()
         """Multicast LIDs, each with the GID of a port that it leads to."""
@@ -200,7 +200,7 @@ class LocalFabric:
         elif (node := self._nodes.get(lid)) is not None:
             self._arrive(node, packet, origin)
 
-    def _told(self, mlid: int, gid: bytes, listens: bool) -> None:
+    def _lead_to(self, mlid: int, gid: bytes, listens: bool) -> None:
         """The administrator has a multicast LID lead to a port, or not any more."""
         if listens:
             self._listeners.add((mlid, gid))

@@ -162,9 +162,9 @@ class SocketFabric(LocalFabric):
         if self._role is not None:
             yield from (port for port in self._role.ports() if port.state is PortState.ACTIVE)
 
-    def _told(self, mlid: int, gid: bytes, listens: bool) -> None:
+    def _lead_to(self, mlid: int, gid: bytes, listens: bool) -> None:
         """Our administrator has a multicast LID lead to a port: its process has to know."""
-        super()._told(mlid, gid, listens)
+        super()._lead_to(mlid, gid, listens)
         lid = self.sa.lid_of(gid)
         connection = self._connection_to(lid) if lid is not None and self.is_hub else None
         if connection is not None:
@@ -173,7 +173,7 @@ class SocketFabric(LocalFabric):
     def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
         """The hub has a multicast LID lead to a port of ours, or not any more."""
         if any(gid == hca.ib.gid(0) for hca in self._nodes.values()):
-            super()._told(mlid, gid, listens)
+            super()._lead_to(mlid, gid, listens)
 
     def _forget_groups(self, hca: Hca) -> None:
         """A port has gone, or starts anew: the hub's administrator has it in no group."""

@@ -307,7 +307,7 @@ def test_error_ends_a_session(hca, node, lead, batch):
         for _ in range(3):
             arrive(hca, frame())
         rq.object.queue._fetched.clear()
-        rq.object.queue._taken = 128
+        rq.object.queue._consumed = 128
         rq.post((2048, 0x1234500, 0))
         arrive(hca, frame())
         # It is written at once, and nothing before it waits any longer.
@@ -430,12 +430,12 @@ def test_destroyed_queues_write_nothing(hca, node, lead, batch, driver, function
     with batch():
         for _ in range(3):
             arrive(hca, frame())
-        hca.cqs.need(rq.cq.cqn).held *= 1
+        hca.cqs.need(rq.cq.cqn).waiting *= 1
         held = rq.object.cq
         function.restart("test")
         before = slots(rq.cq, 64)
     assert slots(rq.cq, 64) == before == [UNUSED] * 64
-    assert not held.held
+    assert not held.waiting
 
 
 def test_a_function_that_fails_writes_nothing(hca, node, lead, batch, caplog):

@@ -160,7 +160,7 @@ def test_a_super_frame_goes_behind_what_is_held(hca, clock, lro):
     ).header()
     arrive(hca, Frame(unsegmented(header, bytes(4000), 1000), 1000, checked=True))
     assert counts(lro) == [2, 4]
-    assert not hca.sessions.held
+    assert not hca.sessions.packet_count
     clock.advance(PERIOD_NS)
 
 
@@ -169,7 +169,7 @@ def test_nothing_is_written_for_a_queue_that_has_stopped(hca, clock, lro, state)
     send(hca, packet(0), packet(1))
     before = lro.region.read(lro.headroom, 4096)
     lro.modify(state)
-    assert not hca.sessions.held
+    assert not hca.sessions.packet_count
     clock.advance(PERIOD_NS)
     assert lro.region.read(lro.headroom, 4096) == before
     if state is RqState.RST:
@@ -186,7 +186,7 @@ def test_a_queue_that_the_device_has_stopped(hca, clock, lro):
     hca.rqs.need(lro.rqn).state = RqState.ERR
     clock.advance(PERIOD_NS)
     assert counts(lro) == []
-    assert not hca.sessions.held
+    assert not hca.sessions.packet_count
 
 
 def test_a_queue_that_is_destroyed(hca, clock, driver, td, rq, rqns, steer):
@@ -197,7 +197,7 @@ def test_a_queue_that_is_destroyed(hca, clock, driver, td, rq, rqns, steer):
     before = rq.region.read(rq.headroom, 4096)
     modify_rqt(driver, rqtn, rqns[:1])
     driver.must(Op.DESTROY_RQ, rqn=rq.rqn)
-    assert not hca.sessions.held
+    assert not hca.sessions.packet_count
     clock.advance(PERIOD_NS)
     assert rq.region.read(rq.headroom, 4096) == before
 
@@ -266,7 +266,7 @@ def test_no_more_packets_than_there_is_room_for(hca, clock, node, lro):
     """The oldest stream goes first."""
     for number in range(100):
         send(hca, *(packet(number, port=port, size=64) for port in range(8)))
-        assert hca.sessions.held <= MOST_HELD
+        assert hca.sessions.packet_count <= MOST_HELD
         node.settle()
     clock.advance(PERIOD_NS)
     assert sum(counts(lro)) == 800
@@ -285,10 +285,10 @@ def test_what_is_due_at_once_goes_in_several_rounds(hca, clock, node, lead):
     clock.round.begin()
     clock.round.charge(STEPS_PER_ROUND - 600)
     hca.sessions.timer.callback()
-    assert 0 < hca.sessions.held < 420
+    assert 0 < hca.sessions.packet_count < 420
     assert clock.round.steps < STEPS_PER_ROUND + 100
     clock.advance(PERIOD_NS)
-    assert not hca.sessions.held
+    assert not hca.sessions.packet_count
     assert len([piece for piece in rq.pieces() if not piece.is_filler]) == 420
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.qp.transitions import TRANSITIONS, apply, taken
+from emu.device.engine.qp.transitions import TRANSITIONS, apply, selection
 from emu.device.errors import CmdError
 from layouts.enums import Op, QpState
 from layouts.objects.qp import ads, qpc
@@ -34,7 +34,7 @@ def selectable(op):
     mask = 0
     for bit in range(32):
         try:
-            taken(op, 1 << bit)
+            selection(op, 1 << bit)
         except CmdError:
             continue
         mask |= 1 << bit
@@ -62,7 +62,7 @@ def test_rows_name_fields_that_exist(op):
 @pytest.mark.parametrize("op", MODIFY, ids=lambda op: op.name)
 def test_only_what_is_required_changes(op):
     row, ctx = TRANSITIONS[op], qpc.new()
-    apply(ctx, ones(qpc), taken(op, 0))
+    apply(ctx, ones(qpc), selection(op, 0))
     wanted = set(row.required) | {f"path.{name}" for name in row.path}
     assert changed(qpc.new(), ctx) == wanted
 
@@ -71,7 +71,7 @@ def test_only_what_is_required_changes(op):
 @settings(deadline=None)
 def test_no_mask_reaches_what_create_has_fixed(mask, op):
     ctx = qpc.new()
-    apply(ctx, ones(qpc), taken(op, mask & SELECTABLE[op]))
+    apply(ctx, ones(qpc), selection(op, mask & SELECTABLE[op]))
     assert not changed(qpc.new(), ctx) & HANDLES
 
 
@@ -82,7 +82,7 @@ def test_options_add_up(one, other):
 
     def fields(mask):
         ctx = qpc.new()
-        apply(ctx, ones(qpc), taken(Op.RTS2RTS_QP, mask & SELECTABLE[Op.RTS2RTS_QP]))
+        apply(ctx, ones(qpc), selection(Op.RTS2RTS_QP, mask & SELECTABLE[Op.RTS2RTS_QP]))
         return changed(qpc.new(), ctx)
 
     assert fields(one | other) == fields(one) | fields(other)
@@ -91,5 +91,5 @@ def test_options_add_up(one, other):
 @pytest.mark.parametrize("name", ["mtu", "log_msg_max"])
 def test_zero_mtu_means_as_before(name):
     ctx = qpc.new(**{name: 3})
-    apply(ctx, qpc.new(), taken(Op.INIT2RTR_QP, 0))
+    apply(ctx, qpc.new(), selection(Op.INIT2RTR_QP, 0))
     assert getattr(ctx, name) == 3

@@ -132,7 +132,7 @@ class TestDataSegments:
     def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost, monkeypatch):
         hca, size = self.hca(), PIECE_BYTES
         wqe = some(pd=None, segments=self.lists(size, size))
-        message = some(taken=some(wqe=wqe))
+        message = some(receive=some(wqe=wqe))
         cost.steps = STEPS_PER_ACCESS
         receive.scatter_to(hca, self.QP, message, size // 2, size)
         found = receive.scatter_to(hca, self.QP, message, 0, size + 1)
@@ -248,7 +248,7 @@ class TestReceiver:
     @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
     def test_a_queue_pair_without_a_receive_queue(self, monkeypatch, rq, rcq):
         monkeypatch.setattr(receive, "invalid_request", lambda hca, qp, why: why)
-        qp = some(st=QpType.RC, srq=None, rq=rq, rcq=rcq, kept=None)
+        qp = some(st=QpType.RC, srq=None, rq=rq, rcq=rcq, waiting_receive=None)
         assert receive.check_resource(some(), qp, some()) == "no receive queue"
 
     @pytest.mark.parametrize("other", ["queue", "message"])
@@ -258,10 +258,10 @@ class TestReceiver:
         if other == "message":
             kept.wqe = None
         ring = some(take=lambda: "next")
-        qp = some(st=QpType.RC, srq=None, rq=ring, rcq="cq", kept=kept)
-        message = some(taken=None)
+        qp = some(st=QpType.RC, srq=None, rq=ring, rcq="cq", waiting_receive=kept)
+        message = some(receive=None)
         assert receive.check_resource(some(), qp, message) is None
-        assert (message.taken.wqe, qp.kept) == ("next", kept)
+        assert (message.receive.wqe, qp.waiting_receive) == ("next", kept)
 
     @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
     def test_a_datagram_to_one(self, monkeypatch, rq, rcq):

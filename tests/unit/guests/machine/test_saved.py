@@ -86,14 +86,14 @@ def test_what_cannot_be_saved_is_not_tried_again(bare):
 
 def test_those_used_last_are_kept(bare):
     boots = [make(f"trixie-{number}", used=number) for number in range(saved.KEPT + 2)]
-    assert saved.found("trixie-0") is not None  # used now
+    assert saved.find("trixie-0") is not None  # used now
     saved.remove_oldest()
     assert [path.exists() for path in boots[:4]] == [True, False, False, True]
 
 
 def test_one_without_memory_is_none(bare):
     saved.place_of("trixie-1").mkdir()
-    assert saved.found("trixie-1") is None
+    assert saved.find("trixie-1") is None
 
 
 def test_those_of_a_suite_are_removed(bare):

@@ -146,10 +146,10 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
 def _keep(domain: FlowDomain, key: Hashable, decision: Decision) -> None:
     items = len(decision.deliveries) + len(decision.counters)
     items += sum(len(steps.changes) for steps in decision.rewrites if steps is not None)
-    if len(domain.decisions) >= CACHED or domain.kept + items > CACHED_ITEMS:
+    if len(domain.decisions) >= CACHED or domain.cached_items + items > CACHED_ITEMS:
         domain.flush()
     domain.decisions[key] = decision
-    domain.kept += items
+    domain.cached_items += items
 
 
 class _Way(NamedTuple):

@@ -15,7 +15,7 @@ from emu.device.engine.rc.packets.requester import PacketRequester
 from emu.device.engine.rc.packets.responder import PacketResponder
 from emu.device.engine.rc.packets.window import SendWindow
 from emu.device.objects.memory.views import Views
-from emu.device.objects.queues.taken_wqe import TakenWqe
+from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.base import Route
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
@@ -164,7 +164,7 @@ class PacketConnection:
         """Whether there are outstanding requests that no response has completed."""
         return bool(self.completer.window.requests)
 
-    def unfinished(self) -> list[TakenWqe]:
+    def unfinished(self) -> list[ReceiveRequest]:
         """Receive WQEs that no message has filled yet."""
         return self.responder.execution.unfinished()
 

@@ -29,7 +29,7 @@ from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import InPieces, Outcome
 from emu.device.objects.queues.page_fault import Held
-from emu.device.objects.queues.taken_wqe import TakenWqe
+from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.packet import Packet, precedes
 from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpType
@@ -60,7 +60,7 @@ class PacketExecution:
         """The message whose last packet is still to come."""
         self.offset = 0
         """How much of it has arrived."""
-        self._spare: TakenWqe | None = None
+        self._spare: ReceiveRequest | None = None
         """The receive WQE of an incomplete UC message; the next message uses it."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
@@ -70,19 +70,19 @@ class PacketExecution:
     def abandon(self) -> None:
         """The queue pair stops: flush the receive WQE of an incomplete message."""
         hca, qp = self._connection.hca, self._connection.qp
-        for taken in self.unfinished():
-            fail_receive(hca, qp, taken, CqeSyndrome.WR_FLUSH_ERR)
+        for receive in self.unfinished():
+            fail_receive(hca, qp, receive, CqeSyndrome.WR_FLUSH_ERR)
         self.message = self._spare = None
 
-    def unfinished(self) -> list[TakenWqe]:
+    def unfinished(self) -> list[ReceiveRequest]:
         """Receive WQEs that were taken and that no message has filled yet."""
-        current = None if self.message is None else self.message.taken
-        return [taken for taken in (current, self._spare) if taken is not None]
+        current = None if self.message is None else self.message.receive
+        return [receive for receive in (current, self._spare) if receive is not None]
 
     def break_off(self) -> None:
         """Drop an incomplete UC message; keep its receive WQE for the next one."""
         if self.message is not None and self.message.has_wqe:
-            self._spare = self.message.taken
+            self._spare = self.message.receive
         self.message = None
 
     def piece(self, packet: Packet) -> Outcome | None:
@@ -185,7 +185,7 @@ class PacketExecution:
             return None
         if isinstance(target, Held) and message.has_wqe:
             keep(hca, qp, message)
-            self._spare = message.taken
+            self._spare = message.receive
         return None if isinstance(target, InPieces) else target  # the packet's own place is next
 
     def _take_wqe(self, message: Message) -> Outcome | None:
@@ -193,7 +193,7 @@ class PacketExecution:
         spare, self._spare = self._spare, None
         if spare is None or spare.wqe is None:
             return check_resource(self._connection.hca, self._connection.qp, message)
-        message.taken = spare
+        message.receive = spare
         return None
 
     @staticmethod

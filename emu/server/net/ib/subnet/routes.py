@@ -69,7 +69,7 @@ class Routes:
         self._renew()
         way = self._ways.get((place, lid))
         if way is None:
-            way = self._ways[place, lid] = self._found(*place, lid)
+            way = self._ways[place, lid] = self._walk(*place, lid)
         return way
 
     def tree(self, node: int, lid: int) -> Tree:
@@ -115,7 +115,7 @@ class Routes:
         counts[f"port_{cast}_{direction}_packets"] += packets
         counts[f"port_{direction}_data"] += octets // 4
 
-    def _found(self, node: int, port: int, lid: int) -> Way:
+    def _walk(self, node: int, port: int, lid: int) -> Way:
         cables = self._cables
         sent: list[Place] = []
         received: list[Place] = []

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.tag_list import Arrival
 
 
-class TakenWqe:
+class ReceiveRequest:
     """A receive WQE that a message has taken from its queue, and where its completion goes."""
 
     __slots__ = ("__weakref__", "arrival", "cq", "srqn", "wqe")
