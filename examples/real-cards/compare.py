@@ -176,13 +176,17 @@ def devices() -> list[str]:
     return sorted({card["device"] for card in cards()})
 
 
+_UP = """ip link set {nic} up
+until ibv_devinfo -d {rdma} | grep -q PORT_ACTIVE; do sleep 0.1; done"""
+
+
 def shown(guest: Guest, number: int, tools: Iterable[str]) -> dict[str, Facts]:
-    """What a guest's tools show of one of its functions."""
+    """What a guest's tools show of one of its functions, with its port up."""
     lines = guest.run(PLACES).check().stdout.splitlines()
     path, *nics = lines[number].split()
     where = {"slot": path.split("/")[0], "rdma": path.rpartition("/")[2], "nic": "".join(nics)}
     if nics:
-        guest.run("ip link set {nic} up; sleep 3".format(**where)).check()
+        guest.run(_UP.format(**where)).check()
     return {
         tool: TOOLS[tool][1](guest.run(TOOLS[tool][0].format(**where)).check().stdout)
         for tool in tools
@@ -242,14 +246,12 @@ def measure() -> dict[str, dict[str, Facts]]:
 
     options = GuestOptions(suite=SUITE, devices=tuple(devices()), memory_mib=2048)
     with Guest(options) as guest:
-        return {
-            device: {
-                card["tool"]: of_names(card, shown(guest, number, [card["tool"]]))
-                for card in cards()
-                if card["device"] == device
-            }
-            for number, device in enumerate(devices())
-        }
+        found: dict[str, dict[str, Facts]] = {}
+        for number, device in enumerate(devices()):
+            compared = [card for card in cards() if card["device"] == device]
+            all_ = shown(guest, number, [card["tool"] for card in compared])
+            found[device] = {card["tool"]: of_names(card, all_) for card in compared}
+        return found
 
 
 def main() -> None:

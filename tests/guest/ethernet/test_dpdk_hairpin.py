@@ -65,7 +65,6 @@ said() {
 created() {
     echo "flow create $1 ingress pattern eth / ipv4 $2 / end actions $3 queue index 1 / end" >&3
     said "rule #$4 created"
-    sleep 1
 }
 said "testpmd> "
 echo start >&3

@@ -26,7 +26,7 @@ UP = two_namespaces("eth0", "eth1", HERE, THERE) + """
 ethtool -L eth0 combined 2
 """  # fmt: skip
 DOWN = "ip netns del peer"
-SIZE = 1_000_000
+SIZE = 400_000
 MBPS = 1
 LEAST_SECONDS = SIZE * 8 / (MBPS * 1_000_000) * 0.9
 """Of a stream that keeps to the rate; how fast one is without decides the guest's processor."""

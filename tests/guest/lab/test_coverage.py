@@ -35,7 +35,8 @@ def test_functions_that_ran_are_counted(boot):
     guest.run(
         "ibv_devinfo && python3 -c 'import os; os.listdir(\"/sys/class/infiniband\")'"
     ).check()
-    guest.run("ibv_rc_pingpong >/dev/null & sleep 2; ibv_rc_pingpong localhost").check()
+    listens = "until ss -Hltn sport = :18515 | grep -q LISTEN; do sleep 0.1; done"
+    guest.run(f"ibv_rc_pingpong >/dev/null & {listens}; ibv_rc_pingpong localhost").check()
     found = counting.finish()
 
     (kernel,) = found.kernels.values()

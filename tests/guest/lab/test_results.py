@@ -83,7 +83,8 @@ def test_a_program_that_leaves_objects_leaks_and_others_do_not(lab, suite, tmp_p
     assert done.returncode == 122, done.stderr
     for kind in ("pd", "mkey"):
         assert f"objects left in the device: {kind}: {kind}: 2 more in 2 turns" in done.stderr
-    pings = "ibv_rc_pingpong & sleep 2; ibv_rc_pingpong localhost; wait"
+    listens = "until ss -Hltn sport = :18515 | grep -q LISTEN; do sleep 0.1; done"
+    pings = f"ibv_rc_pingpong & {listens}; ibv_rc_pingpong localhost; wait"
     done = mlx5emu("run", "--suite", suite, "--check-leaks", "--", "sh", "-c", pings)
     assert done.returncode == 0, done.stderr
     assert "objects left" not in done.stderr

@@ -40,7 +40,7 @@ def pages_of_driver(guest):
     ("device", "times", "profile"),
     [
         pytest.param("connectx6-vf", 20, "", marks=pytest.mark.slow),
-        ("connectx6", 5, "prof_sel=0"),
+        ("connectx6", 3, "prof_sel=0"),
     ],
 )
 def test_driver_unloads_and_loads(boot, device, times, profile):
@@ -63,7 +63,7 @@ def test_function_level_resets(boot):
     reset = f"echo 1 > /sys/bus/pci/devices/{bdf}/reset"
     reporter = f"pci/{bdf} reporter fw_fatal"
     guest.run(f"devlink health set {reporter} grace_period 0").check()
-    for times in range(1, 6):
+    for times in range(1, 4):
         log = KernelLog(guest)
         guest.run(reset).check()
         log.wait_for("health recovery succeeded", SECONDS_TO_RECOVER)

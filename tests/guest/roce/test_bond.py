@@ -176,7 +176,7 @@ def test_both_ports_carry_traffic_until_one_fails(guest):
         verify(Inside(guest), guest, TWO, *environments)
         command = f"ib_send_bw -F -x {gid} -s 65536 -q 4 -n 400"
         listener = guest.popen(f"exec {IN_PEER} {command} -d mlx5_2")
-        run(guest, "sleep 2")
+        run(Inside(guest), "until ss -Hltn sport = :18515 | grep -q LISTEN; do sleep 0.1; done")
         client = guest.popen(f"exec timeout {SECONDS} {command} -d mlx5_bond_0 {TWO}")
         with pulled(guest, 1):
             assert has_map(guest, "port 1:1 port 2:1")

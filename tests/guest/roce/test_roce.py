@@ -21,6 +21,7 @@ from helpers.guest.roce_guests import (
     GID_OF_IPV4_V1,
     NAMESPACES,
     ONE,
+    SOFT_ROCE,
     TWO,
     UP,
     by_address,
@@ -145,7 +146,7 @@ def guests(lab, suite, request, tmp_path_factory):
             run(guest, UP.format(address=address, nic=name).replace(" mtu 4200", ""))
             is_soft = not guest.options.devices
             if is_soft:
-                run(guest, f"modprobe rdma_rxe; rdma link add rxe0 type rxe netdev {name}; sleep 1")
+                run(guest, SOFT_ROCE.format(nic=name))
             ends.append((guest, "rxe0" if is_soft else "mlx5_0", address))
         reaches(found[0], TWO)
         yield ends

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from helpers.guest.guests import run
 from helpers.guest.kernel_log import KernelLog
-from helpers.guest.roce_guests import GID_OF_IPV4, ONE, SOFT_GID_OF_IPV4, UP
+from helpers.guest.roce_guests import GID_OF_IPV4, ONE, SOFT_GID_OF_IPV4, SOFT_ROCE, UP
 from helpers.guest.traffic_tools import converse
 
 from emu.guests import GuestOptions
@@ -87,7 +87,7 @@ def test_roce_off_and_on(guest):
     run(guest, UP.format(address=ONE, nic="eth0"))
     assert guest.run(f"cat {GID_TYPE}").status
     assert guest.run(f"{PINGPONG} -d mlx5_0").status
-    run(guest, "modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0; sleep 1")
+    run(guest, SOFT_ROCE.format(nic="eth0"))
     converse(guest, guest, SOFT_PINGPONG, ONE, server_device="rxe0", client_device="rxe0")
     run(guest, "rdma link delete rxe0")
     run(guest, RELOAD.format(value="true"))

@@ -151,10 +151,10 @@ def reaches(guest, address):
 
 
 def check_tcp(one, two, address):
-    """Some seconds of TCP each way between two guests; ``address`` is the second one's."""
+    """Two seconds of TCP each way between two guests; ``address`` is the second one's."""
     job = two.popen("exec iperf3 --server --one-off")
     run(two, "until ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
-    said = json.loads(run(one, f"iperf3 -c {address} -t 5 --bidir -J"))
+    said = json.loads(run(one, f"iperf3 -c {address} -t 2 --bidir -J"))
     assert two.wait(job, timeout=SECONDS) == 0
     for way in ("sum_received", "sum_received_bidir_reverse"):
         assert said["end"][way]["bytes"] > 1 << 16

@@ -11,12 +11,26 @@ makes of the MAC address, comes before this one."""
 SOFT_GID_OF_IPV4 = 1
 """Soft-RoCE has no v1."""
 
-CM_LISTENS = "sleep 3"
+CM_LISTENS = "until {inside} rdma resource show cm_id | grep -q LISTEN; do sleep 0.1; done"
+"""Programs of librdmacm take no port of the kernel's TCP; ``rdma`` tells of their identifiers."""
 UP = """set -e
 ip address add {address}/24 dev {nic}
 ip link set {nic} mtu 4200 up
 until ip link show {nic} | grep -q LOWER_UP; do sleep 0.1; done
-sleep 1
+for gid in /sys/class/net/{nic}/device/infiniband/mlx5_*/ports/1/gids/0; do
+    [ -e $gid ] || continue
+    there=$(printf %02x%02x:%02x%02x $(echo {address} | tr . " "))
+    for _ in $(seq 100); do
+        ! grep -q $there $(dirname $gid)/* || break
+        sleep 0.1
+    done
+done
+"""
+"""The address has its GIDs then, where the interface has an RDMA device."""
+SOFT_ROCE = f"""set -e
+modprobe rdma_rxe
+rdma link add rxe0 type rxe netdev {{nic}}
+until grep -q ffff: /sys/class/infiniband/rxe0/ports/1/gids/{SOFT_GID_OF_IPV4}; do sleep 0.1; done
 """
 NAMESPACES = f"""set -e
 rdma system set netns exclusive
@@ -34,8 +48,9 @@ def gid_of(device):
 
 
 def by_address(server, client, commands, to, inside=""):
-    """A program of librdmacm on both sides; the server's is given time to listen."""
+    """A program of librdmacm on both sides; the client's begins when the server's listens."""
     listen, connect = (command.format(to=to) for command in commands)
     job = server.popen(f"exec {inside} timeout 100 {listen}")
-    run(client, f"{CM_LISTENS}; timeout 100 {connect}")
+    run(server, f"timeout 60 sh -c '{CM_LISTENS.format(inside=inside)}'")
+    run(client, f"timeout 100 {connect}")
     assert server.wait(job, timeout=SECONDS) == 0
