@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 
 import pytest
 from helpers.guest import driver_coverage
@@ -13,8 +14,29 @@ from emu.guests import Guest, GuestOptions, GuestPool, doctor
 from emu.guests.kernel import binaries, choice
 from emu.guests.options import DEFAULT_DEVICE
 
+LONGEST = {
+    "test_bond": 120, "test_rdma_core": 90, "test_ucx": 70, "test_switchdev": 60,
+    "test_saved_boot": 60, "test_named_guests": 55, "test_dpdk": 50, "test_lifecycle": 35,
+    "test_storage": 30, "test_examples_commands": 30, "test_libfabric": 30, "test_results": 30,
+    "test_rates": 25, "test_dpdk_hairpin": 25, "test_coverage": 20, "test_real_cards": 20,
+    "test_fault_plans": 30,
+}  # fmt: skip
+"""About how many seconds modules take that take long; of others, a test takes about a second."""
 VERSIONS = {"bookworm": "6.1", "trixie": "6.12", "sid": "7.2"}
 """The kernels of the suites."""
+
+
+def pytest_collection_modifyitems(items):
+    """Modules that take long come first: no processor has one left when the others are done.
+
+    scripts/test hands out whole modules (``--dist loadfile``) in this order.
+    """
+    counts = Counter(item.path for item in items)
+
+    def seconds(item):
+        return LONGEST.get(item.path.stem, counts[item.path])
+
+    items.sort(key=lambda item: (-seconds(item), item.path))
 
 
 @pytest.fixture(scope="package", autouse=True)

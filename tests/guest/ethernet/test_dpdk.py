@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest.guests import two_ends
+from helpers.guest.guests import FEW_KEYS, two_ends
 
 from emu.driver.ethernet.frames import MACS, UDP, Packet
 from emu.guests import GuestOptions
@@ -231,7 +231,12 @@ def frames_of_kinds():
 def guest(lab, suite):
     guest = lab.get(
         GuestOptions(
-            suite=suite, devices=DEVICES, packages=PACKAGES, hugepages=HUGE_PAGES, memory_mib=2048
+            suite=suite,
+            devices=DEVICES,
+            packages=PACKAGES,
+            hugepages=HUGE_PAGES,
+            memory_mib=2048,
+            kernel_arguments=FEW_KEYS,
         )
     )
     guest.run(UP, timeout=SECONDS).check()

@@ -8,7 +8,7 @@ import re
 from struct import pack
 
 import pytest
-from helpers.guest.guests import two_ends
+from helpers.guest.guests import FEW_KEYS, two_ends
 
 from emu.driver.ethernet.frames import UDP, Packet
 from emu.guests import GuestOptions
@@ -115,7 +115,12 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as end:
 def guest(lab, suite):
     guest = lab.get(
         GuestOptions(
-            suite=suite, devices=DEVICES, packages=PACKAGES, hugepages=HUGE_PAGES, memory_mib=2048
+            suite=suite,
+            devices=DEVICES,
+            packages=PACKAGES,
+            hugepages=HUGE_PAGES,
+            memory_mib=2048,
+            kernel_arguments=FEW_KEYS,
         )
     )
     guest.run(UP, timeout=SECONDS).check()

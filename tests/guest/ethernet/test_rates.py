@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.guest.guests import (
+    FEW_KEYS,
     IN_PEER,
     SECONDS,
     no_complaints,
@@ -39,7 +40,9 @@ tc filter add dev eth0 egress protocol ip flower ip_proto tcp action skbedit pri
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
-    options = GuestOptions(suite=suite, devices=("connectx6dx", "connectx7,link=eth"))
+    options = GuestOptions(
+        suite=suite, devices=("connectx6dx", "connectx7,link=eth"), kernel_arguments=FEW_KEYS
+    )
     with prepared(lab, options, UP, DOWN) as guest:
         guest.run("cat > /tmp/checked_stream.py", stdin=STREAM.read_bytes()).check()
         yield guest

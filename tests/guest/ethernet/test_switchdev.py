@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from helpers.guest.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
+from helpers.guest.guests import FEW_KEYS, IN_PEER, no_complaints, prepared, run, two_namespaces
 
 from emu.guests import GuestOptions
 from emu.server.control import Client
@@ -29,7 +29,9 @@ SAYS = re.compile(
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """A guest whose first function manages a switch; the second one is elsewhere on the segment."""
-    with prepared(lab, GuestOptions(suite=suite, devices=DEVICES), UP, DOWN) as guest:
+    with prepared(
+        lab, GuestOptions(suite=suite, devices=DEVICES, kernel_arguments=FEW_KEYS), UP, DOWN
+    ) as guest:
         yield guest
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from helpers.guest.cables import pulled
-from helpers.guest.guests import SECONDS, no_complaints_since_boot, run, running
+from helpers.guest.guests import FEW_KEYS, SECONDS, no_complaints_since_boot, run, running
 from helpers.guest.roce_guests import ONE, TWO, UP, by_address, gid_of
 from helpers.guest.traffic_tools import check_table, converse, verify
 
@@ -38,7 +38,6 @@ until [ -e /sys/class/infiniband/mlx5_bond_0 ]; do sleep 0.2; done
 until grep -q ffff:0a00:000 /sys/class/infiniband/mlx5_bond_0/ports/1/gids/{gid_of("mlx5_bond_0")}
 do sleep 0.2; done
 """
-"""The driver destroys and makes its keys one by one: without KVM that takes half a minute."""
 UNBOND = """set -e
 ip link del bond0
 until [ -e /sys/class/infiniband/mlx5_0 ] && [ -e /sys/class/infiniband/mlx5_1 ]; do sleep 0.2; done
@@ -58,7 +57,7 @@ TRAFFIC = "ib_write_bw -F -x {gid} -s 65536 -q {pairs} -n 50"
 @contextmanager
 def with_peer(suite, devices):
     """A guest whose kernel has said nothing when it goes, with an adapter for the peer."""
-    options = GuestOptions(suite=suite, devices=devices, memory_mib=2048)
+    options = GuestOptions(suite=suite, devices=devices, memory_mib=2048, kernel_arguments=FEW_KEYS)
     with running(options) as (found,):
         run(found, PEER)
         yield found

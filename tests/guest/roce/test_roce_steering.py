@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from helpers.guest.guests import run
+from helpers.guest.guests import FEW_KEYS, run
 from helpers.guest.kernel_log import KernelLog
 from helpers.guest.roce_guests import GID_OF_IPV4, ONE, SOFT_GID_OF_IPV4, SOFT_ROCE, UP
 from helpers.guest.traffic_tools import converse
@@ -30,7 +30,11 @@ GID_TYPE = "/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/1"
 
 @pytest.fixture
 def guest(lab, suite):
-    guest = lab.get(GuestOptions(suite=suite, devices=("connectx6dx",), memory_mib=1024))
+    guest = lab.get(
+        GuestOptions(
+            suite=suite, devices=("connectx6dx",), memory_mib=1024, kernel_arguments=FEW_KEYS
+        )
+    )
     run(guest, UP.format(address=ONE, nic="eth0").replace(" add ", " replace "))
     return guest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 import pytest
-from helpers.guest.guests import run
+from helpers.guest.guests import FEW_KEYS, run
 from helpers.guest.kernel_log import KernelLog, server_complaints
 from helpers.guest.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
 from helpers.guest.traffic_tools import converse, verify
@@ -36,7 +36,11 @@ def infiniband(lab, suite):
 @pytest.fixture(scope="module")
 def roce(lab, suite):
     """The second function is in a network namespace of its own."""
-    guest = Guest(GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024))
+    guest = Guest(
+        GuestOptions(
+            suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024, kernel_arguments=FEW_KEYS
+        )
+    )
     guest.start()
     try:
         run(guest, UP.format(address=ONE, nic="eth0"))

@@ -12,6 +12,10 @@ from helpers.guest.kernel_log import KernelLog, server_complaints
 SECONDS = 240
 """For anything: a guest on emulated processors is slow, and one that hangs never ends."""
 
+FEW_KEYS = ("mlx5_core.prof_sel=0",)
+"""Kernel arguments: a physical function has no cache of 6000 memory keys, which the driver makes
+one by one whenever its RDMA device comes, and destroys when it goes. It has fewer queue pairs."""
+
 IN_PEER = "ip netns exec peer "
 """In front of a command: run it in the second interface's namespace (:func:`two_namespaces`)."""
 
@@ -114,7 +118,11 @@ def on_a_fabric(suite, path):
     """Options of two guests with an Ethernet function each, on the fabric at ``path``."""
     options = ("--fabric", f"unix:{path}")
     guest = GuestOptions(
-        suite=suite, devices=("connectx6dx",), memory_mib=1024, server_options=options
+        suite=suite,
+        devices=("connectx6dx",),
+        memory_mib=1024,
+        server_options=options,
+        kernel_arguments=FEW_KEYS,
     )
     return guest, guest
 
@@ -126,6 +134,7 @@ def with_qemus_nic(suite, path):
         devices=("connectx6dx",),
         memory_mib=1024,
         server_options=("--net", f"stream={path}"),
+        kernel_arguments=FEW_KEYS,
     )
     netdev = f"stream,id=net,addr.type=unix,addr.path={path},server=off,reconnect-ms=500"
     qemu = ("-netdev", netdev, "-device", "virtio-net-pci,netdev=net")
