@@ -58,9 +58,10 @@ class Region:
 
     def write(self, data: bytes, at: int = 0) -> None:
         """The process writes into its memory."""
+        done, rest = 0, memoryview(data)
         for iova, size in self._pieces(at, len(data)):
-            self.node.memory.write(iova, data[:size])
-            data = data[size:]
+            self.node.memory.write(iova, rest[done : done + size])
+            done += size
 
     def sge(self, at: int = 0, length: int | None = None) -> Sge:
         """A part of the region for a work request; to the end without a length."""

@@ -48,14 +48,17 @@ def _sending(channel, region, room):
 class TestDriverThatNeverMaps:
     """It resumes every fault and brings nothing in: its queue pair waits, and nothing else does."""
 
-    TIMES = 2 * MOST_RESUMES + 10
-
     @pytest.fixture(params=[_sending, _writing])
     def begin(self, request):
         return request.param
 
     @pytest.fixture
-    def stuck(self, begin, ends, caplog):
+    def times(self):
+        """How often it resumes: beyond what the device notices."""
+        return MOST_RESUMES + 10
+
+    @pytest.fixture
+    def stuck(self, times, begin, ends, caplog):
         """A channel over one function or two, after many resumes, and the event of the moment."""
         caplog.set_level(logging.WARNING)
         channel = Channel(RC, *ends)
@@ -64,11 +67,12 @@ class TestDriverThatNeverMaps:
         region = PagedRegion(pager, 8192)
         begin(channel, region, (ends[1] if begin is _sending else ends[0]).region(8192))
         event = pager.fault()
-        for _ in range(self.TIMES):
+        for _ in range(times):
             pager.must_resume(event)
             event = pager.fault()
         return channel, pager, region, event
 
+    @pytest.mark.parametrize("times", [2 * MOST_RESUMES + 10], ids=["twice as often"])
     def test_one_line_names_the_queue_pair(self, stuck, begin, caplog):
         channel, _, region, _ = stuck
         (record,) = [found for found in caplog.get_records("setup") if found.name.startswith("emu")]
