@@ -16,6 +16,7 @@ from helpers.guest.guests import (
     addresses_ready,
     no_complaints,
     no_complaints_since_boot,
+    pings,
     prepared,
     run,
     two_namespaces,
@@ -112,7 +113,7 @@ class TestInterface:
         assert statistics(guest)["rx_prio3_pause"] == 0
         run(guest, f"dcb pfc set dev eth0 prio-pfc all:off; {CARRIER.format(name='eth0')}")
         run(guest, "ethtool -A eth0 rx on tx on && ethtool -a eth0 | grep -E '^TX:.*on'")
-        assert " 0% packet loss" in run(guest, f"ping -c 2 -i 0.2 -W 10 {THERE}")
+        pings(guest, THERE)
 
     def test_priorities(self, guest):
         """By DSCP, once the driver maps one; with it come classes and their shares."""
@@ -154,12 +155,12 @@ class TestInterface:
         )  # fmt: skip
         for change in changes:
             run(guest, f"ethtool {change}")
-            assert " 0% packet loss" in run(guest, f"ping -c 2 -i 0.2 -W 10 {THERE}"), change
+            pings(guest, THERE)
 
     def test_up_and_down(self, guest):
         run(guest, "for i in $(seq 20); do ip link set eth0 down; ip link set eth0 up; done")
         run(guest, CARRIER.format(name="eth0"))
-        assert " 0% packet loss" in run(guest, f"ping -c 2 -i 0.2 -W 10 {THERE}")
+        pings(guest, THERE)
 
     def test_self_test(self, guest):
         """Its loopback frame comes back to the own address."""
@@ -183,15 +184,15 @@ class TestPackets:
     @pytest.mark.parametrize(
         "ping",
         [
-            f"ping -c 3 -s 18 {THERE}",
-            f"ping -c 3 -s 1472 -M do {THERE}",
-            f"ping -c 3 -s 60000 {THERE}",
-            f"ping -6 -c 3 {LINK_LOCAL_THERE}",
+            f"-s 18 {THERE}",
+            f"-s 1472 -M do {THERE}",
+            f"-s 60000 {THERE}",
+            f"-6 {LINK_LOCAL_THERE}",
         ],
         ids=["shortest", "whole MTU", "fragments", "v6"],
     )
     def test_ping(self, guest, ping):
-        assert " 0% packet loss" in run(guest, f"{ping} -i 0.2 -W 10")
+        pings(guest, ping, 3)
 
     @pytest.mark.parametrize("offload", ["on", "off"])
     @pytest.mark.parametrize("protocol", ["802.1Q", "802.1ad"])
@@ -205,7 +206,7 @@ class TestPackets:
             "ip -n peer address add 10.7.0.2/24 dev tagged; ip -n peer link set tagged up",
         )
         try:
-            assert " 0% packet loss" in run(guest, "ping -c 3 -i 0.2 -s 1400 -W 10 10.7.0.2")
+            pings(guest, "-s 1400 10.7.0.2", 3)
         finally:
             run(guest, "ip link del tagged; ip -n peer link del tagged")
             run(guest, "ethtool -K eth0 rxvlan on txvlan on")
@@ -215,8 +216,7 @@ class TestPackets:
         run(guest, f"ip link set eth0 mtu {mtu}; ip -n peer link set eth1 mtu {mtu}")
         try:
             run(guest, CARRIER.format(name="eth0"))
-            said = run(guest, f"ping -c 3 -i 0.2 -W 10 -s {mtu - 28} -M do {THERE}")
-            assert " 0% packet loss" in said
+            pings(guest, f"-s {mtu - 28} -M do {THERE}", 3)
         finally:
             run(guest, "ip link set eth0 mtu 1500; ip -n peer link set eth1 mtu 1500")
 
@@ -224,7 +224,7 @@ class TestPackets:
         """It comes into the flow tables, and the own permanent address stays."""
         run(guest, "ip link set eth0 address 02:00:00:00:00:07")
         try:
-            assert " 0% packet loss" in run(guest, f"ping -c 2 -i 0.2 -W 10 {THERE}")
+            pings(guest, THERE)
             assert link(guest)["permaddr"] == MACS[0]
         finally:
             run(guest, f"ip link set eth0 address {MACS[0]}")
@@ -243,7 +243,7 @@ class TestPackets:
         assert grown["rx_csum_complete"]
         assert grown["tx_packets"] <= grown["tx_packets_phy"]
         if way != "-R":
-            assert grown["tx_tso_bytes"] > 1 << 20
+            assert grown["tx_tso_bytes"] > 1 << 19
 
     def test_udp(self, guest):
         """Datagrams longer than the MTU among them: fragments."""

@@ -10,6 +10,7 @@ from helpers.guest.guests import (
     IN_PEER,
     SECONDS,
     no_complaints,
+    pings,
     prepared,
     run,
     two_namespaces,
@@ -47,7 +48,7 @@ def settings(guest):
 
 
 def arrives(guest, size=1400):
-    assert " 0% packet loss" in run(guest, f"ping -c 2 -i 0.2 -W 10 -s {size} {THERE}")
+    pings(guest, f"-s {size} {THERE}")
 
 
 def test_cable_and_slot(guest):

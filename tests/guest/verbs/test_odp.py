@@ -158,7 +158,7 @@ def test_implicit_registration_with_five_levels(five_levels):
     Linux 7.2 makes entries of 2^34 bytes instead, if the adapter can have such, and otherwise has
     no implicit registration (hw/mlx5/odp.c: mlx5_ib_odp_init, mlx5_ib_internal_fill_odp_caps).
     """
-    run = run_module(five_levels, "test_odp", 5 * SECONDS, lambda *_: None)
+    run = run_module(five_levels, "test_odp", 15 * SECONDS, lambda *_: None)
     assert [test for test in run.tests if test.outcome in BROKEN] == []
     if without := [test for test in run.tests if NO_IMPLICIT in test.detail]:
         assert run.count(SuiteOutcome.PASSED) >= LEAST - len(without)

@@ -154,9 +154,17 @@ def running(*options):
             guest.stop()
 
 
+def pings(guest, options, count=2):
+    """Each of some pings is answered; ``options`` end with the address.
+
+    One at a time: of several, ping waits for the last ones no longer than two round trips.
+    """
+    run(guest, f"for _ in $(seq {count}); do ping -c 1 -W 20 {options} || exit 1; done")
+
+
 def reaches(guest, address):
-    """Wait until an address answers; the test fails when it does not within half a minute."""
-    run(guest, f"for _ in $(seq 30); do ping -c 1 -W 1 {address} && exit; done; exit 1")
+    """Wait until an address answers; the test fails when it does not within a minute or more."""
+    run(guest, f"for _ in $(seq 60); do ping -c 1 -W 1 {address} && exit; done; exit 1")
 
 
 def check_tcp(one, two, address):
