@@ -16,8 +16,10 @@ from emu.version import COMPILED, code
 
 pytest.register_assert_rewrite("helpers")  # an assert in there shows its values, too
 
+from helpers.random.examples import examples  # noqa: E402
+
 # How long an example takes says more about the host than about the code.
-settings.register_profile("mlx5emu", deadline=None)
+settings.register_profile("mlx5emu", deadline=None, max_examples=examples(100))
 settings.load_profile("mlx5emu")
 
 # What is drawn on a terminal depends on these, which are whoever's that starts the tests.

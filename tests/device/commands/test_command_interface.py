@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -273,7 +274,9 @@ def function_events(driver):
 @pytest.mark.hostile
 @given(data=st.binary(min_size=8, max_size=700), outlen=st.integers(8, 700))
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_random_bytes_as_commands(driver, data, outlen):
     delivery, raw = driver.execute(data, outlen)

@@ -1,6 +1,7 @@
 """Registers through the gateway in configuration space, as iPXE and mstflint access them."""
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -120,7 +121,7 @@ def test_what_is_refused(tool):
         assert tool.access(READ, RegId.PTYS, ptys(), words=words)[0] == UNKNOWN_TLV
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mailbox=st.binary(min_size=20, max_size=256), opcode=st.sampled_from([0x9001, 0, 0xFFFF]))
 def test_any_mailbox_has_a_status(tool, function, mailbox, opcode):
     tool.run(mailbox + bytes(-len(mailbox) % 4), opcode)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from helpers.device.refusals import missing
 from helpers.device.snapshot import snapshot
+from helpers.random.examples import examples
 from helpers.random.random_commands import CREATES, DESTROYS, LIMITS, commands
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -244,5 +245,5 @@ class AnyEthernetDriver(AnyDriver):
 @pytest.mark.parametrize("machine", [AnyDriver, AnyEthernetDriver])
 def test_any_driver(caplog, machine):
     caplog.set_level(logging.ERROR)
-    limits = settings(max_examples=60, stateful_step_count=60, deadline=None)
+    limits = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)
     run_state_machine_as_test(machine, settings=limits)

@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,7 +139,7 @@ class World:
                 queue.modify(states.RDY)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 1 << 32))
 def test_anything_in_the_queues_and_on_the_wire(seed):
     rng, world, run = random.Random(seed), World(), lifecycle.run

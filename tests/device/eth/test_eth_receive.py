@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from helpers.random.examples import examples
 from helpers.random.packets import packets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -763,7 +764,7 @@ def test_destroyed_while_frames_come(hca, driver, node, lead, td):
 
 
 @pytest.mark.hostile
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 @given(
     frame=st.one_of(
         st.binary(max_size=200),
@@ -857,7 +858,7 @@ def test_list_with_a_bad_link(hca, node, lead, following):
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("wq_type", [WqType.CYCLIC, WqType.LINKED_LIST])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 @given(
     wqe=st.one_of(
         st.binary(min_size=64, max_size=64),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -407,7 +408,7 @@ def test_bus_mastering_off(node, sq, put, sent, memory):
 
 
 @pytest.mark.hostile
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(
     body=st.binary(max_size=240),
     opcode=st.sampled_from([Opcode.SEND, Opcode.LSO, Opcode.NOP, 0x29, 0xFF]),

@@ -1,6 +1,7 @@
 """BAR 0 as the bus sees it: registers, MSI-X structures, and accesses of any size anywhere."""
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,7 +177,9 @@ def test_pending_vectors(function, irqs, monkeypatch):
 
 @given(offset=st.integers(0, 0x9000), data=st.binary(min_size=1, max_size=64))
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_access_near_the_front(function, offset, data):
     function.bar_write(0, offset, data)

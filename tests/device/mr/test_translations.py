@@ -9,6 +9,7 @@ import struct
 
 import pytest
 from helpers.models.plain_keys import BOTH, PAGE, READ, blocks, implicit, listed, paged, update
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,7 +133,7 @@ def check(data, node, key):
         assert ram == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_trees_of_keys(data):
     node = fresh()
@@ -164,7 +165,7 @@ def waits_for(node, key, span):
 
 
 @pytest.mark.parametrize("scheme", ["transport", "memory"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_implicit_keys(scheme, data):
     """What is there is found; what is not is a fault of the implicit key at that very byte."""
@@ -265,7 +266,7 @@ def check_all(node, one):
 
 @pytest.mark.parametrize("mode", [AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM])
 @pytest.mark.parametrize("is_used", [False, True], ids=["at the end", "after each"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_updates_that_leave_holes(mode, is_used, data):
     """What is there is found and nothing else is, whether the key is used in between or not."""
@@ -320,7 +321,7 @@ def domains(draw):
     return found if any(found) else [found[0], Dif()]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_signatures(data):
     """Any part of the wire's stream, read; and all of it, written in parts."""

@@ -1,6 +1,7 @@
 """Work requests on keys that make any sense or none: the device refuses or obeys, and lives on."""
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,7 +89,7 @@ CONTEXTS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_any_sequence_of_updates_and_accesses(data):
     node, region, keys = fresh()

@@ -8,6 +8,7 @@ retries allow.
 from typing import NamedTuple
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -139,7 +140,7 @@ class Run:
 
 
 @pytest.mark.hostile
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(wanted=requests, runs=st.lists(RUNS, max_size=30), selective=SELECTIVE)
 def test_whatever_the_wire_does(model, wanted, runs, selective):
     run = Run(model, [fate for fate, count in runs for _ in range(count)], selective)

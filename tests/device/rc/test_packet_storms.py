@@ -8,6 +8,7 @@ import contextlib
 from random import Random
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ SLOT = 2048
 COUNTER = 8 * SLOT
 
 storms = settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

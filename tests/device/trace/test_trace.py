@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -439,7 +440,9 @@ def explained():
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     op=st.sampled_from([*COMMANDS, 0x999]),

@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -329,6 +330,6 @@ class Ends(RuleBasedStateMachine):
 
 def test_ends_of_random_traffic(caplog):
     caplog.set_level(logging.ERROR)
-    limits = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    limits = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
     run_state_machine_as_test(Ends, settings=limits)
     assert not caplog.records

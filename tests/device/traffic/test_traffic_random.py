@@ -7,6 +7,7 @@ do harm: a key that lacks one right, an address one byte off, a segment too many
 from collections import Counter
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -259,7 +260,7 @@ def one_round(world, rng):
     return found
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(SEEDS)
 def test_only_granted_memory_changes(rng):
     world = World()
@@ -282,7 +283,7 @@ def test_the_requests_above_are_worth_it():
 
 
 @pytest.mark.parametrize("service", SERVICES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(rng=SEEDS)
 def test_rings_and_records_may_hold_anything(service, rng):
     world = World()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.device.snapshot import slots
 from helpers.net.strangers import packet_frame, port_of
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ from layouts.wire.bth import PacketKind, Service
 pytestmark = pytest.mark.hostile
 
 attacks = settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -9,6 +9,7 @@ import socket
 from collections import deque
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -339,7 +340,7 @@ places = st.builds(
 
 
 @pytest.mark.hostile
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(frames | places, max_size=12))
 def test_noise(said):
     """Whatever is said, the connection goes on or ends with a reason."""

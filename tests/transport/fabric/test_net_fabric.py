@@ -5,6 +5,7 @@ import socket
 
 import pytest
 from helpers.net.segment import EVERYONE, Host, ethernet
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -371,7 +372,7 @@ def test_what_a_guest_behind_a_member_may_send_is_dropped_and_counted(unix):
 
 @pytest.mark.hostile
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -6,6 +6,7 @@ from struct import pack
 
 import pytest
 from helpers.net.segment import EVERYONE, OURS, THEIRS, Host, Peer, Wall, ethernet
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -183,7 +184,7 @@ def test_many_peers(wall, path, caplog):
 
 @pytest.mark.hostile
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

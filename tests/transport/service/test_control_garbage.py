@@ -5,6 +5,7 @@ import json
 import socket
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,9 @@ from firmware_cmds import TABLE
 
 pytestmark = pytest.mark.hostile
 
-attacks = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+attacks = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(100)
+)
 METHODS = ("status", "objects", "fault.list", "fault.add", "fault.remove", "fault.load")
 NAMES = ("function", "kind", "limit", "rule", "name", "plan")
 scalars = st.one_of(

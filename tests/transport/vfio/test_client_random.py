@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers.device.fake_function import FakeFunction
+from helpers.random.examples import examples
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -234,5 +235,6 @@ def test_any_client(tmp_path, monkeypatch):
     # What fails is shown as it was found: to make it smaller takes longer than a test may.
     found = (Phase.explicit, Phase.reuse, Phase.generate)
     run_state_machine_as_test(
-        AnyClient, settings=settings(max_examples=100, stateful_step_count=40, phases=found)
+        AnyClient,
+        settings=settings(max_examples=examples(100), stateful_step_count=40, phases=found),
     )

@@ -6,6 +6,7 @@ import socket
 import threading
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def talking(limit=1.0):
 
 
 @given(SAID)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_frames_end_a_command_well(said):
     """With its status, or with an error for whoever waits; the reader never ends by mistake."""
     with talking() as (channel, guest):

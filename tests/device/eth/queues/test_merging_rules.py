@@ -4,6 +4,7 @@ from dataclasses import replace
 from struct import unpack_from
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -172,7 +173,9 @@ events = st.lists(st.one_of(packets, packets, packets, st.sampled_from([None, UD
 
 @pytest.mark.parametrize("kind", ["lro", "split"])
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=examples(40),
 )
 @given(events=events)
 def test_any_packets(hca, node, clock, queue, kind, events):

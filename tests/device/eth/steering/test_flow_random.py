@@ -12,6 +12,7 @@ import pytest
 from helpers.device.snapshot import snapshot
 from helpers.models.flow_commands import Group, Model, Rule, Sheet
 from helpers.models.flow_model import fields_of
+from helpers.random.examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -335,5 +336,5 @@ class Steered(RuleBasedStateMachine):
 @pytest.mark.timeout(600)  # a failure takes minutes to be made small
 def test_any_steering(caplog):
     caplog.set_level(logging.ERROR)
-    limits = settings(max_examples=60, stateful_step_count=50, deadline=None)
+    limits = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
     run_state_machine_as_test(Steered, settings=limits)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from helpers.device.snapshot import snapshot
+from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +77,7 @@ def furnished(driver):
 
 
 @settings(
-    max_examples=600,
+    max_examples=examples(600),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

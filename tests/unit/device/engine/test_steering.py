@@ -8,6 +8,7 @@ import pytest
 from helpers.models.flow_model import Entry, Table, fields_of, outcome
 from helpers.models.steering import Name, Steering, target_of, to
 from helpers.pure import pure_only
+from helpers.random.examples import examples
 from helpers.random.packets import packets
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -663,5 +664,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         assert {table: table.refs for table in self.models} == wanted
 
 
-AgainstTheModel.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+AgainstTheModel.TestCase.settings = settings(
+    max_examples=examples(25), stateful_step_count=30, deadline=None
+)
 TestAgainstTheModel = AgainstTheModel.TestCase

@@ -6,6 +6,7 @@ import string
 import sys
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -224,7 +225,7 @@ VALUES = st.one_of(
         max_size=3,
     )
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_table_is_a_plan_or_a_plan_error(rules):
     mistakes = mistakes_in(lambda: from_table({"rule": rules}))
     if mistakes is None:
@@ -264,7 +265,7 @@ def rules(draw):
 
 
 @given(rules())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_only_field_names_can_be_wrong_in_a_rule_by_the_book(table):
     mistakes = mistakes_in(lambda: from_table({"rule": [table]}))
     assert mistakes is None or "set" in table or "syndrome" in table

@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.pure import pure_only
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -196,7 +197,7 @@ class TestManyNumbers:
         assert not numbers.are_taken
         assert numbers.take(None) == 77
 
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=examples(20), deadline=None)
     @given(st.data())
     def test_no_number_has_two_holders(self, data):
         """With small bounds, so that the queue is full and the numbers run out often."""

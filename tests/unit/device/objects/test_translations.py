@@ -5,6 +5,7 @@ import tracemalloc
 from array import array
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def overwritten(plain, at, entries, nothing):
     plain[at : at + len(entries)] = entries
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(writes=WRITES, probes=st.lists(PLACES, min_size=5, max_size=5))
 def test_pages(writes, probes):
     pages, plain = PageEntries(), []
@@ -77,7 +78,7 @@ def rows(kind, at, size, seed):
     return [(0, rng.randrange(1 << 32), rng.randrange(1 << 64)) for _ in range(size)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(writes=WRITES, probes=st.lists(PLACES, min_size=20, max_size=20))
 def test_keys(writes, probes):
     keys, plain = KeyEntries(), []

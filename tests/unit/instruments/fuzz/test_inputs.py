@@ -7,6 +7,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ def carried_out(seed, count):
     return loop, driver.inputs, steps
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 1 << 63))
 def test_every_plan_that_is_made_up_can_be_loaded(seed):
     _, inputs, _ = carried_out(seed, 60)

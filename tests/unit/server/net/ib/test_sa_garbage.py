@@ -3,6 +3,7 @@
 import pytest
 from construct import BitsInteger
 from helpers.net.subnet import RECORDS, Subnet, end_port
+from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def small(monkeypatch):
     monkeypatch.setattr(rmpp, "MAX_TRANSFERS", 4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(steps, max_size=40))
 def test_anything_at_all(todo):
     subnet = Subnet()
