@@ -14,14 +14,16 @@ import click
 import machine
 import tables
 from booted import keys, mmio, net, probe, roce, verbs
+from booted.guests import Base
 from figures import Report, Section
 from machine import Quiet
 from rich.console import Console
 
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
+from emu.guests.machine import accel, qemu
 from emu.host.user_error import UserError
 
-Part = Callable[[str, int | None, Quiet], list[Section]]
+Part = Callable[[Base, int | None, Quiet], list[Section]]
 
 IN_GUESTS: dict[str, Part] = {
     "probe": probe.measure,
@@ -64,6 +66,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Show what has changed since a file of --json, beyond noise.",
 )
 @click.option("--suite", type=click.Choice(SUITES), default=DEFAULT_SUITE, show_default=True)
+@click.option(
+    "--kvm",
+    is_flag=True,
+    help="Boot the guests with KVM, and measure nothing where it is not there.",
+)
 @click.option("--repeat", type=click.IntRange(1), help="Samples of each number, or boots.")
 @click.option(
     "--quiet",
@@ -81,6 +88,7 @@ def main(
     stored: Path | None,
     before: Path | None,
     suite: str,
+    kvm: bool,
     repeat: int | None,
     quiet: float | None,
     patience: float,
@@ -91,7 +99,8 @@ def main(
         report = load(stored)
     else:
         samples = Quiet() if quiet is None else Quiet(quiet / 100, patience)
-        report = run(PARTS if not parts or ALL in parts else parts, suite, repeat, samples)
+        chosen = PARTS if not parts or ALL in parts else parts
+        report = run(chosen, base_of(suite, kvm), repeat, samples)
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
     if markdown:
@@ -105,14 +114,28 @@ def main(
         changes.print_changes(Console(), changes.changes(old, report))
 
 
-def run(parts: Sequence[str], suite: str, repeat: int | None, quiet: Quiet) -> Report:
+def base_of(suite: str, kvm: bool) -> Base:
+    """What all guests have in common. Raises ClickException if KVM is asked for and not there."""
+    if not kvm:
+        return Base(suite)
+    program = qemu.find()
+    if not accel.is_accessible():
+        raise click.ClickException("--kvm: there is no /dev/kvm that you may open")
+    if program is not None and accel.known_answer(program) is False:
+        raise click.ClickException("--kvm: KVM boots no kernel here (mlx5emu doctor)")
+    return Base(suite, "kvm")
+
+
+def run(parts: Sequence[str], base: Base, repeat: int | None, quiet: Quiet) -> Report:
     """Measure, and record the conditions."""
     report = Report([machine.conditions()])
+    if base.accelerator == "kvm":
+        report.conditions.append("guests with KVM")
     for part in parts:
         click.echo(f"bench: {part}", err=True)
         try:
             if part in IN_GUESTS:
-                report.sections += IN_GUESTS[part](suite, repeat, quiet)
+                report.sections += IN_GUESTS[part](base, repeat, quiet)
             else:
                 report.sections += quiet.take(partial(run_program, part))
         except UserError as error:

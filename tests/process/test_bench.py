@@ -61,6 +61,37 @@ PINGPONG = """\
 """
 
 
+class TestKvm:
+    """``--kvm`` measures with KVM or nothing."""
+
+    @pytest.fixture
+    def bench(self):
+        spec = importlib.util.spec_from_file_location("bench", BENCH / "__main__.py")
+        bench = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(bench)
+        return bench
+
+    @pytest.mark.parametrize(
+        ("is_accessible", "answer", "why"),
+        [
+            (False, None, "may open"),
+            (True, False, "boots no kernel"),
+            (True, True, ""),
+            (True, None, ""),
+        ],
+    )
+    def test_where_it_is(self, bench, monkeypatch, is_accessible, answer, why):
+        monkeypatch.setattr(bench.qemu, "find", lambda: object())
+        monkeypatch.setattr(bench.accel, "is_accessible", lambda: is_accessible)
+        monkeypatch.setattr(bench.accel, "known_answer", lambda program: answer)
+        if why:
+            with pytest.raises(bench.click.ClickException, match=why):
+                bench.base_of("sid", True)
+        else:
+            assert bench.base_of("sid", True) == ("sid", "kvm")
+        assert bench.base_of("sid", False) == ("sid", "auto")
+
+
 class TestCompare:
     """What scripts/bench --compare calls a change."""
 

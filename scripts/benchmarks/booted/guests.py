@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import machine
 
@@ -16,11 +16,19 @@ from emu.guests import Guest, GuestError, GuestOptions
 _INSIDE = Path(__file__).with_name("inside")
 
 
+class Base(NamedTuple):
+    """What all guests of a run have in common: options of :class:`GuestOptions`."""
+
+    suite: str
+    accelerator: str = "auto"
+
+
 @contextmanager
-def booted(**options: Any) -> Iterator[Guest]:
+def booted(base: Base, **options: Any) -> Iterator[Guest]:
     """A guest with these :class:`GuestOptions`; shows the progress of builds."""
     with display() as (progress, on_wait):
-        guest = Guest(GuestOptions(**options), progress=progress, on_wait=on_wait)
+        chosen = GuestOptions(**base._asdict(), **options)
+        guest = Guest(chosen, progress=progress, on_wait=on_wait)
         guest.start()
     with guest:
         yield guest

@@ -13,6 +13,7 @@ from figures import Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
 from booted import guests, verbs
+from booted.guests import Base
 from emu.guests import Guest
 
 REPEAT = 3
@@ -52,11 +53,11 @@ _IOPS, _BANDWIDTH = "nvme-rdma, read 4 KiB, depth 1", "nvme-rdma, read 128 KiB, 
 _REGISTER = f"ibv_reg_mr, {REGION_MIB} MiB"
 
 
-def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Measure everything on both adapters in turns, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
-    options = {"suite": suite, "devices": (verbs.DEVICE,), "memory_mib": GUEST_MIB}
-    with guests.booted(**options) as guest:
+    options = {"devices": (verbs.DEVICE,), "memory_mib": GUEST_MIB}
+    with guests.booted(base, **options) as guest:
         verbs.make_rxe(guest)
         start_storage(guest)
         for _ in range(repeat or REPEAT):

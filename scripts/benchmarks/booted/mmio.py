@@ -10,6 +10,7 @@ from figures import Row, Section, ratio_at_most
 from machine import Quiet
 
 from booted import guests
+from booted.guests import Base
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND, make_transport
 
@@ -27,7 +28,7 @@ MEASURES = {
 }
 
 
-def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Boot a guest with each transport in turn; report why an unavailable transport is skipped."""
     missing = why_missing(OTHER_KIND)
     kinds = [DEFAULT_KIND] if missing else [DEFAULT_KIND, OTHER_KIND]
@@ -36,7 +37,7 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
     }
     for _ in range(repeat or BOOTS):
         for kind in kinds:
-            rounds = one_boot(suite, kind, quiet)
+            rounds = one_boot(base, kind, quiet)
             for name in MEASURES:
                 samples[kind][name].append(statistics.median(taken[name] for taken in rounds))
     ours, theirs = samples[DEFAULT_KIND], samples.get(OTHER_KIND, {})
@@ -49,10 +50,10 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
     return [Section("mmio", title, rows, f"own ({DEFAULT_KIND})", OTHER_KIND, remarks)]
 
 
-def one_boot(suite: str, kind: str, quiet: Quiet) -> list[dict[str, float]]:
+def one_boot(base: Base, kind: str, quiet: Quiet) -> list[dict[str, float]]:
     """The numbers of each round in one guest."""
     options = ("--transport", kind)
-    with guests.booted(suite=suite, probe=False, server_options=options) as guest:
+    with guests.booted(base, probe=False, server_options=options) as guest:
 
         def one_round() -> dict[str, float]:
             taken: dict[str, float] = guests.run_inside(guest, "mmio.py", COUNT, timeout=TIMEOUT)

@@ -22,7 +22,7 @@ from figures import Row, Section, ratio_at_least
 from machine import Quiet
 
 from booted import guests
-from booted.guests import ServerProcess
+from booted.guests import Base, ServerProcess
 from emu.guests import Guest
 from emu.server.net.eth.passt import program
 
@@ -68,7 +68,7 @@ ip -n mlx5_core0 -j route show default
 """
 
 
-def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Run every test on both sides in turns, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
     with _passt() as path:
@@ -83,7 +83,7 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
             for word in ("-netdev", netdev, "-device", f"virtio-net-pci,netdev=v{number}")
         ]
         with guests.booted(
-            suite=suite,
+            base,
             devices=DEVICES,
             server_options=("--net", "user,mtu=9000"),
             qemu_arguments=tuple(arguments),

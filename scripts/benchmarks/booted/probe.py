@@ -8,7 +8,7 @@ from figures import Goal, Row, Section
 from machine import Quiet
 
 from booted import guests
-from booted.guests import ServerProcess
+from booted.guests import Base, ServerProcess
 from emu.guests import Guest
 
 ROUNDS = 5
@@ -20,11 +20,11 @@ IDLE_CPU_PERCENT = Goal(0.5)
 MEMORY_MIB = Goal(80)
 
 
-def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """One boot for a VF and one for a PF."""
     rows, mkeys = [], 0.0
     for model, (name, goal) in MODELS.items():
-        with guests.booted(suite=suite, devices=(model,), probe=False) as guest:
+        with guests.booted(base, devices=(model,), probe=False) as guest:
             samples = rounds(guest, repeat or ROUNDS, quiet)
             rows += probe_rows(name, samples, goal) + idle_rows(name, ServerProcess())
         mkeys = max(mkeys, *samples["mkeys"])

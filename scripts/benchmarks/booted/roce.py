@@ -18,6 +18,7 @@ from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
 from booted import guests, perftest, verbs
+from booted.guests import Base
 from booted.verbs import RXE, Ends, Test
 from emu.guests import Guest
 
@@ -68,9 +69,9 @@ def tests(share: int) -> list[Test]:
     ]
 
 
-def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """All three tables, each number ``repeat`` times."""
-    with guests.booted(suite=suite, devices=(DEVICE, "connectx6")) as guest:
+    with guests.booted(base, devices=(DEVICE, "connectx6")) as guest:
         _up(guest, "mlx5_core", "10.8.0.1")
         one = _take_turns(
             tests(1),
@@ -82,7 +83,7 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
             repeat or REPEAT,
             quiet,
         )
-    with _two_guests(suite) as (server, client):
+    with _two_guests(base) as (server, client):
         for guest, last in ((server, 1), (client, 2)):
             _up(guest, "mlx5_core", f"10.8.0.{last}")
             nic = _up(guest, "virtio_net", f"10.9.0.{last}")
@@ -134,7 +135,7 @@ def _rows(samples: Samples, other: str, goals: Mapping[str, Goal]) -> list[Row]:
 
 
 @contextmanager
-def _two_guests(suite: str) -> Iterator[tuple[Guest, Guest]]:
+def _two_guests(base: Base) -> Iterator[tuple[Guest, Guest]]:
     """Two guests with a function each on one fabric, and virtio-net on one socket."""
     with tempfile.TemporaryDirectory() as directory:
 
@@ -142,7 +143,6 @@ def _two_guests(suite: str) -> Iterator[tuple[Guest, Guest]]:
             netdev = f"stream,id=net,addr.type=unix,addr.path={directory}/net,{rest}"
             nic = f"virtio-net-pci,netdev=net,mac=52:54:00:00:00:{number:02}"
             return {
-                "suite": suite,
                 "devices": (DEVICE,),
                 "memory_mib": 1024,
                 "server_options": ("--fabric", f"unix:{directory}/fabric"),
@@ -150,8 +150,8 @@ def _two_guests(suite: str) -> Iterator[tuple[Guest, Guest]]:
             }
 
         with (
-            guests.booted(**options(1, "server=on")) as server,
-            guests.booted(**options(2, "server=off,reconnect-ms=500")) as client,
+            guests.booted(base, **options(1, "server=on")) as server,
+            guests.booted(base, **options(2, "server=off,reconnect-ms=500")) as client,
         ):
             yield server, client
 

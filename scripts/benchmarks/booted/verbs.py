@@ -16,6 +16,7 @@ from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
 from booted import guests, perftest
+from booted.guests import Base
 from emu.guests import CommandFailedError, CommandTimeoutError, Guest
 
 REPEAT = 3
@@ -102,10 +103,10 @@ TESTS = (
 )  # fmt: skip
 
 
-def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Run every test on both devices in turns, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
-    with guests.booted(suite=suite, devices=(DEVICE,)) as guest:
+    with guests.booted(base, devices=(DEVICE,)) as guest:
         gid = make_rxe(guest)
         for _ in range(repeat or REPEAT):
             for test in TESTS:
