@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -40,6 +41,13 @@ def stop(process: subprocess.Popen[bytes] | None) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def stop_group(process: subprocess.Popen[bytes]) -> None:
+    """The same for a process that leads a group: whatever is left of the group is killed."""
+    stop(process)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class ChildListener:

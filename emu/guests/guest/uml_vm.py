@@ -28,6 +28,7 @@ class UmlVm(Vm):
     """
 
     program = "the kernel"
+    leads_group = True
 
     def __init__(
         self,

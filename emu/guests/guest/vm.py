@@ -17,7 +17,7 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
-from emu.guests.guest.process import ChildListener, stop, tied
+from emu.guests.guest.process import ChildListener, stop, stop_group, tied
 from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import Stay, Watch
@@ -52,6 +52,8 @@ class Vm:
     told of what the guest does to its machine, when that is to stay.
     """
 
+    leads_group = False
+    """Whether the process has others of its own, which end with it."""
     program = "QEMU"
     """What the guest runs in."""
 
@@ -231,7 +233,8 @@ class Vm:
                 stdout=sys.stderr.fileno() if self._options.verbose else subprocess.DEVNULL,
                 stderr=log,
                 pass_fds=(console_log.fd, *inherited),
+                process_group=0 if self.leads_group else None,
             )
         console_log.started()
-        self._open.callback(stop, self._process)
+        self._open.callback(stop_group if self.leads_group else stop, self._process)
         return self._process
