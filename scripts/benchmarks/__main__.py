@@ -71,6 +71,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     is_flag=True,
     help="Boot the guests with KVM, and measure nothing where it is not there.",
 )
+@click.option("--cpus", type=click.IntRange(1), default=2, show_default=True, help="Of a guest.")
 @click.option("--repeat", type=click.IntRange(1), help="Samples of each number, or boots.")
 @click.option(
     "--quiet",
@@ -89,6 +90,7 @@ def main(
     before: Path | None,
     suite: str,
     kvm: bool,
+    cpus: int,
     repeat: int | None,
     quiet: float | None,
     patience: float,
@@ -100,7 +102,7 @@ def main(
     else:
         samples = Quiet() if quiet is None else Quiet(quiet / 100, patience)
         chosen = PARTS if not parts or ALL in parts else parts
-        report = run(chosen, base_of(suite, kvm), repeat, samples)
+        report = run(chosen, base_of(suite, kvm, cpus), repeat, samples)
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
     if markdown:
@@ -114,16 +116,16 @@ def main(
         changes.print_changes(Console(), changes.changes(old, report))
 
 
-def base_of(suite: str, kvm: bool) -> Base:
+def base_of(suite: str, kvm: bool, cpus: int) -> Base:
     """What all guests have in common. Raises ClickException if KVM is asked for and not there."""
     if not kvm:
-        return Base(suite)
+        return Base(suite, cpus=cpus)
     program = qemu.find()
     if not accel.is_accessible():
         raise click.ClickException("--kvm: there is no /dev/kvm that you may open")
     if program is not None and accel.known_answer(program) is False:
         raise click.ClickException("--kvm: KVM boots no kernel here (mlx5emu doctor)")
-    return Base(suite, "kvm")
+    return Base(suite, "kvm", cpus)
 
 
 def run(parts: Sequence[str], base: Base, repeat: int | None, quiet: Quiet) -> Report:
@@ -131,6 +133,8 @@ def run(parts: Sequence[str], base: Base, repeat: int | None, quiet: Quiet) -> R
     report = Report([machine.conditions()])
     if base.accelerator == "kvm":
         report.conditions.append("guests with KVM")
+    if not {*parts}.isdisjoint(IN_GUESTS):
+        report.conditions.append(f"processors of a guest: {base.cpus}")
     for part in parts:
         click.echo(f"bench: {part}", err=True)
         try:

@@ -86,10 +86,10 @@ class TestKvm:
         monkeypatch.setattr(bench.accel, "known_answer", lambda program: answer)
         if why:
             with pytest.raises(bench.click.ClickException, match=why):
-                bench.base_of("sid", True)
+                bench.base_of("sid", True, 2)
         else:
-            assert bench.base_of("sid", True) == ("sid", "kvm")
-        assert bench.base_of("sid", False) == ("sid", "auto")
+            assert bench.base_of("sid", True, 1) == ("sid", "kvm", 1)
+        assert bench.base_of("sid", False, 2) == ("sid", "auto", 2)
 
 
 class TestCompare:

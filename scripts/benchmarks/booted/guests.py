@@ -21,6 +21,7 @@ class Base(NamedTuple):
 
     suite: str
     accelerator: str = "auto"
+    cpus: int = 2
 
 
 @contextmanager
