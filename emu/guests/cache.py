@@ -119,10 +119,24 @@ def _is_in_use(run_dir: Path) -> bool:
 
 
 def disk_usage(path: Path) -> int:
-    """Bytes that a file or a tree occupies on disk (images are sparse)."""
+    """Bytes that a file or a tree occupies on disk (images are sparse).
+
+    What another process removes meanwhile, such as the logs of an old run, does not count.
+    """
     if path.is_symlink() or not path.is_dir():
-        return path.lstat().st_blocks * 512 if path.exists() else 0
-    return sum(entry.lstat().st_blocks * 512 for entry in path.rglob("*"))
+        return _occupied(path)
+    return sum(
+        _occupied(os.path.join(place, name))
+        for place, directories, files in os.walk(path)
+        for name in (*directories, *files)
+    )
+
+
+def _occupied(path: str | Path) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except FileNotFoundError:
+        return 0
 
 
 def load_json(path: Path) -> dict[str, Any]:

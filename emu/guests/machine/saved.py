@@ -58,7 +58,10 @@ def find(name: str) -> SavedBoot | None:
     saved = SavedBoot(place_of(name))
     if not saved.memory.exists():
         return None
-    os.utime(saved.path)
+    try:
+        os.utime(saved.path)
+    except FileNotFoundError:  # another process has just made room for its own
+        return None
     return saved
 
 
@@ -80,7 +83,7 @@ def note_failure(name: str) -> None:
 
 def remove_oldest() -> None:
     """Keep those that were used last."""
-    boots = sorted(_all(), key=lambda path: path.stat().st_mtime, reverse=True)
+    boots = sorted(_all(), key=_last_use, reverse=True)
     for old in boots[KEPT:]:
         SavedBoot(old).remove()
 
@@ -94,6 +97,14 @@ def remove_all(suites: Collection[str] = ()) -> int:
             SavedBoot(path).remove()
     _store().unlink(missing_ok=True)
     return freed
+
+
+def _last_use(path: Path) -> float:
+    """When it was used last; of one that another process has removed meanwhile, long ago."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _all() -> list[Path]:

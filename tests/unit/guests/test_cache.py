@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import threading
 
@@ -119,6 +120,25 @@ def test_disk_usage_counts_blocks(home):
 
 
 @pytest.mark.hostile
+def test_disk_usage_leaves_out_what_goes_meanwhile(home, monkeypatch):
+    """As logs of old runs do, when another process begins a new one."""
+    stays, goes = home / "d" / "stays", home / "d" / "goes"
+    for place in (stays, goes):
+        place.mkdir(parents=True)
+        (place / "log").write_bytes(bytes(10_000))
+    usage = cache.disk_usage(home / "d")
+    lstat = os.lstat
+
+    def later(path, **where):
+        if os.lstat is later:
+            monkeypatch.undo()
+            shutil.rmtree(goes)
+        return lstat(path, **where)
+
+    monkeypatch.setattr(os, "lstat", later)
+    assert 10_000 <= cache.disk_usage(home / "d") < usage
+
+
 def test_a_lock_is_no_symbolic_link(home):
     """In a directory that others may write to, it would lead to a file of ours."""
     (home / "precious").write_text("precious")

@@ -102,3 +102,16 @@ def test_those_of_a_suite_are_removed(bare):
     assert (sid.exists(), trixie.exists()) == (False, True)
     assert saved.remove_all() == PAGES
     assert not trixie.exists()
+
+
+def test_others_remove_boots_as_well(bare, monkeypatch):
+    """Another process makes room between a look and what follows it."""
+    boots = [make(f"trixie-{number}", used=number) for number in range(saved.KEPT)]
+    gone = make("trixie-gone", used=99)
+    everything = saved._all()
+    monkeypatch.setattr(saved, "_all", lambda: everything)
+    saved.SavedBoot(gone).remove()
+    saved.remove_oldest()
+    assert all(boot.exists() for boot in boots)
+    monkeypatch.setattr(os, "utime", lambda path: os.stat(path / "nothing"))
+    assert saved.find("trixie-0") is None
