@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest.guests import FEW_KEYS, two_ends
+from helpers.guest.dpdk import dpdk_guest
+from helpers.guest.guests import SECONDS
 
 from emu.driver.ethernet.frames import MACS, UDP, Packet
-from emu.guests import GuestOptions
 from emu.server.control import Client
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
@@ -22,16 +22,8 @@ DEVICES = (
     "connectx6dx,segment=1", "connectx6dx,segment=2",
     "connectx6dx-vf,segment=1", "connectx6dx-vf,segment=2",
 )  # fmt: skip
-PACKAGES = ("dpdk-dev", "librte-net-mlx5-25")
-HUGE_PAGES = 256
-SECONDS = 240
 CHECKED_STREAM = Path(__file__).parents[1] / "inside" / "checked_stream.py"
 MAC = "/sys/class/net/{}/address"
-UP = """
-set -e
-mkdir -p /dev/hugepages
-mount -t hugetlbfs none /dev/hugepages
-""" + two_ends()
 TESTPMD = """
 set -e
 rm -f /tmp/in
@@ -229,18 +221,7 @@ def frames_of_kinds():
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
-    guest = lab.get(
-        GuestOptions(
-            suite=suite,
-            devices=DEVICES,
-            packages=PACKAGES,
-            hugepages=HUGE_PAGES,
-            memory_mib=2048,
-            kernel_arguments=FEW_KEYS,
-        )
-    )
-    guest.run(UP, timeout=SECONDS).check()
-    return guest
+    return dpdk_guest(lab, suite, DEVICES)
 
 
 def program(mode, traffic, args):

@@ -8,10 +8,10 @@ import re
 from struct import pack
 
 import pytest
-from helpers.guest.guests import FEW_KEYS, two_ends
+from helpers.guest.dpdk import dpdk_guest
+from helpers.guest.guests import SECONDS
 
 from emu.driver.ethernet.frames import UDP, Packet
-from emu.guests import GuestOptions
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
 
@@ -19,9 +19,6 @@ DEVICES = (
     "connectx6dx,board=1,segment=1", "connectx6dx,board=1,segment=2",
     "connectx6dx-vf,segment=1", "connectx6dx-vf,segment=2",
 )  # fmt: skip
-PACKAGES = ("dpdk-dev", "librte-net-mlx5-25")
-HUGE_PAGES = 256
-SECONDS = 240
 FRAMES = {
     port: Packet(protocol=UDP, ports=pack(">HH", 900, port), payload=bytes(range(100))).frame()
     for port in (1000, 1001, 1002)
@@ -30,14 +27,7 @@ DATAGRAM = 108
 """Bytes of a UDP header and its payload: each frame ends with them, whatever is put in front."""
 TAG = bytes.fromhex("81000005")
 VXLAN_HEADERS = 50
-UP = (
-    """
-set -e
-mkdir -p /dev/hugepages
-mount -t hugetlbfs none /dev/hugepages
-"""
-    + two_ends()
-    + """
+SEES_ALL = """
 for number in 2 3; do
     other=$((5 - number))
     mac=$(ip netns exec end$other cat /sys/class/net/eth$other/address)
@@ -45,7 +35,6 @@ for number in 2 3; do
     ip -n end$number link set eth$number promisc on
 done
 """
-)
 TESTPMD = """
 set -e
 rm -f /tmp/in
@@ -113,18 +102,7 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as end:
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
-    guest = lab.get(
-        GuestOptions(
-            suite=suite,
-            devices=DEVICES,
-            packages=PACKAGES,
-            hugepages=HUGE_PAGES,
-            memory_mib=2048,
-            kernel_arguments=FEW_KEYS,
-        )
-    )
-    guest.run(UP, timeout=SECONDS).check()
-    return guest
+    return dpdk_guest(lab, suite, DEVICES, SEES_ALL)
 
 
 def through(guest, devices, mode, traffic):

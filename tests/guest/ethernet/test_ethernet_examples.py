@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.guest.built_kernels import linux_sources
 from helpers.guest.kernel_log import server_complaints
 
 pytestmark = pytest.mark.guest
@@ -50,9 +51,7 @@ def test_pause_frames(boot):
 
 @pytest.mark.suite("trixie")
 def test_the_kernels_own_tests(boot, request):
-    sources = request.config.getoption("--linux")
-    if sources is None:
-        pytest.skip("--linux names no kernel source tree")
+    sources = linux_sources(request)
     guest = boot(devices=DEVICES, packages=PACKAGES, memory_mib=3072, share=sources)
     program = (EXAMPLES / "driver-tests.py").read_bytes()
     said = guest.run(f"python3 - {TESTS}", stdin=program, timeout=3 * MORE_SECONDS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from helpers.guest.built_kernels import linux_sources
 from helpers.guest.fault_plans import PLANS, Bench, carry_out
 
 from emu.guests import Guest, GuestOptions, cache
@@ -44,10 +45,7 @@ REPORTS = (Kind.KASAN, Kind.UBSAN, Kind.LOCKDEP, Kind.REFCOUNT, Kind.OOPS)
 @pytest.fixture(scope="module")
 def options(request):
     """Of guests with that kernel."""
-    sources = request.config.getoption("--linux")
-    if sources is None:
-        pytest.skip("--linux names no kernel source tree")
-    tree, where = sources.resolve(), None
+    tree, where = linux_sources(request), None
     if not (tree / ".config").is_file():
         where = cache.subdir("kernels") / f"debug-{tree.name}"
         kbuild.configure(tree, DEBUG, where)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from helpers.guest.built_kernels import linux_sources
 
 from emu.guests import Guest, GuestOptions, cache
 from emu.guests.kernel import kbuild
@@ -28,10 +29,7 @@ for _ in range(9):
 @pytest.fixture(scope="module")
 def kernel(request):
     """The kernel's image and build tree."""
-    sources = request.config.getoption("--linux")
-    if sources is None:
-        pytest.skip("--linux names no kernel source tree")
-    tree = sources.resolve()
+    tree = linux_sources(request)
     where = cache.subdir("kernels") / f"kcov-{tree.name}"
     kbuild.configure(tree, ["kcov"], where)
     chosen = choose([str(kbuild.build(tree, where, len(os.sched_getaffinity(0))))], SUITE)

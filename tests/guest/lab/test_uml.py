@@ -7,19 +7,15 @@ Linux leave mlx5_ib out of such a kernel, see the guide.
 from __future__ import annotations
 
 import hashlib
-import os
 
 import pytest
+from helpers.guest.built_kernels import uml_kernel
 
-from emu.guests import Guest, GuestOptions, cache
+from emu.guests import Guest, GuestOptions
 from emu.guests.errors import GuestStoppedError
-from emu.guests.kernel import kbuild, kconfig
-from emu.guests.kernel.choice import choose
-from emu.guests.machine.uml import is_uml
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(0)]
 
-SUITE = "trixie"
 PING = """
 unshare -n sleep 60 & other=$!
 sleep 0.5
@@ -44,18 +40,7 @@ test -d /sys/bus/pci/devices/0000:00:00.0/net
 @pytest.fixture(scope="module")
 def kernel(request):
     """What ``--kernel`` means by the build."""
-    sources = request.config.getoption("--linux")
-    if sources is None:
-        pytest.skip("--linux names no kernel source tree")
-    tree = sources.resolve()
-    if not (tree / "linux").is_file():
-        where = cache.subdir("kernels") / f"uml-{tree.name}"
-        if not (where / ".config").is_file():
-            kbuild.configure(tree, [], where, kconfig.UML)
-        tree = kbuild.build(tree, where, len(os.sched_getaffinity(0)))
-    chosen = choose([str(tree)], SUITE)
-    assert is_uml(chosen.kernel)
-    return {"suite": SUITE, "kernel": chosen.kernel, "modules": chosen.modules}
+    return uml_kernel(request, "uml")
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,15 @@ cache. Those of Linux leave mlx5_ib out, see the guide.
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from helpers.guest.built_kernels import uml_kernel
 
-from emu.guests import Guest, GuestOptions, cache
+from emu.guests import Guest, GuestOptions
 from emu.guests.errors import GuestError
-from emu.guests.kernel import kbuild, kconfig
-from emu.guests.kernel.choice import choose
 from emu.instruments.outcome import Kind, findings
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(0)]
 
-SUITE = "trixie"
 DEBUG = ("kasan", "lockdep", "kcov")
 REPORTS = {Kind.KASAN, Kind.LOCKDEP, Kind.UBSAN, Kind.REFCOUNT, Kind.WARNING, Kind.OOPS}
 WORK = """
@@ -48,17 +44,7 @@ match.op = "ALLOC_PD"
 
 @pytest.fixture(scope="module")
 def kernel(request):
-    sources = request.config.getoption("--linux")
-    if sources is None:
-        pytest.skip("--linux names no kernel source tree")
-    tree = sources.resolve()
-    if not (tree / "linux").is_file():
-        where = cache.subdir("kernels") / f"uml-debug-{tree.name}"
-        if not (where / ".config").is_file():
-            kbuild.configure(tree, DEBUG, where, kconfig.UML)
-        tree = kbuild.build(tree, where, len(os.sched_getaffinity(0)))
-    chosen = choose([str(tree)], SUITE)
-    return {"suite": SUITE, "kernel": chosen.kernel, "modules": chosen.modules}
+    return uml_kernel(request, "uml-debug", DEBUG)
 
 
 def test_a_healthy_device_brings_no_report(kernel):
