@@ -43,13 +43,8 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, limit: int) -> Iterator[byt
             at += DS
         before = hca.round.steps
         limit = before + left
-        if is_inline or hca.has_signatures:
-            span = 0, length, LOCAL_READ
-            views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, limit, buf)
-        else:
-            _, lkey, address = segment
-            one = address, length, LOCAL_READ
-            views = access(hca, sq.pd, sq.handle, lkey, one, 0, limit)
+        span = 0, length, LOCAL_READ
+        views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, limit, buf)
         left -= hca.round.steps - before
         yield b"".join(views)
 

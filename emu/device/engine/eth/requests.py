@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import queues
-from emu.device.engine.mr.access import LENGTH, access, walk
+from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.views import Views
@@ -46,14 +46,8 @@ def request(hca: Hca, rq: Rq) -> RecvWqe | None:
 def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
     """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
     try:
-        limit, segments = hca.round.steps + STEPS_PER_ACCESS, wqe.segments
-        if len(segments) == 1 and not hca.has_signatures:  # as mlx5e's requests have
-            byte_count, lkey, address = segments[0]
-            if byte_count & LENGTH >= offset + length:
-                one = address + offset, length, LOCAL_WRITE
-                return access(hca, wqe.pd, rq.handle, lkey, one, 0, limit)
-        span = offset, length, LOCAL_WRITE
-        views, left = walk(hca, wqe.pd, rq.handle, segments, span, limit)
+        limit, span = hca.round.steps + STEPS_PER_ACCESS, (offset, length, LOCAL_WRITE)
+        views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, limit)
     except AccessError as error:
         if error.violation is not IN_PIECES:
             queues.fail_receive(hca, rq, wqe.index, str(error))

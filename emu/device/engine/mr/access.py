@@ -123,6 +123,16 @@ def walk(
     of ``access``.
     """
     offset, left, need = span
+    if len(segments) == 1 and step_limit is not None and not hca.has_signatures:  # most requests
+        byte_count, lkey, address = segments[0]
+        size = (byte_count & LENGTH or SEGMENT_2GIB) - offset
+        if size > left:
+            size = left
+        if lkey != INLINE_KEY and 0 < size <= MOST_BYTES:
+            views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
+            if hca.round.steps <= step_limit:
+                return views, left - size
+            raise AccessError(IN_PIECES, lkey, address + offset, size, PIECE_BYTES)
     limit, too_much = step_limit or _NO_LIMIT, left - MOST_BYTES
     if step_limit is None and left > PIECE_BYTES:
         limit = hca.round.steps + STEPS_PER_ACCESS
@@ -140,7 +150,7 @@ def walk(
         if size > left:
             size = left
         if lkey == INLINE_KEY:
-            views: Views = (memoryview(buf)[address : address + size],)
+            views = (memoryview(buf)[address : address + size],)
         else:
             views = access(hca, pd, qpn, lkey, (address, size, need), 0, step_limit)
         left -= size
