@@ -24,7 +24,7 @@ import machine
 import moves
 import points
 import tables
-from booted import net, perftest, probe, roce, verbs
+from booted import keys, net, perftest, probe, roce, verbs
 from figures import Goal, Report, Row, Section, median, ratio_at_least, ratio_at_most
 from machine import Quiet
 
@@ -356,6 +356,32 @@ def test_every_goal_of_roce_is_about_a_test():
 def test_every_verbs_test_has_a_name_of_its_own():
     names = [test.name for test in verbs.TESTS]
     assert len(set(names)) == len(names)
+
+
+def test_ends_that_share_a_processor_wait_for_events():
+    assert verbs.tests_for(2) == list(verbs.TESTS)
+    one = {test.name: test.command for test in verbs.tests_for(1)}
+    assert {test.name for test in verbs.TESTS} - set(one) == {"ib_write_lat, 2 B"}
+    assert [name for name, command in one.items() if command.endswith(" -e")] == [
+        "ib_send_lat, 2 B",
+        "ibv_rc_pingpong, 4 KiB",
+    ]
+
+
+def test_reads_of_a_disk_by_number_and_by_bytes():
+    class Fio:
+        """A guest in which fio has read 640 times in a second."""
+
+        def run(self, command, timeout):
+            self.command = command
+            answer = json.dumps({"jobs": [{"read": {"iops": 640.0}}]})
+            return SimpleNamespace(check=lambda: SimpleNamespace(stdout=answer))
+
+    guest = Fio()
+    assert keys.fio(guest, 1, "1/s", 4, 32) == 640
+    assert "/dev/nvme1n1" in guest.command
+    assert "--bs=4k --iodepth=32" in guest.command
+    assert keys.fio(guest, 0, "MiB/s", 128, 4) == 80
 
 
 SMALL = {
