@@ -39,6 +39,7 @@ WARM_UP = 20
 
 MOST_WRITE_US = 30.0
 MOST_COPY_RATIO = 1.5
+MOST_PLACES_RATIO = 1.5
 MOST_UMR_US = 60.0
 MOST_FRWR_US = 120.0
 MOST_BIND_US = 40.0
@@ -94,6 +95,15 @@ def messages(count: int) -> list[Row]:
     def batch() -> float:
         return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, 64), ring=False), BATCH)
 
+    def all_over() -> float:
+        """As ``batch``, each write from and to another place, as of a ring of buffers."""
+
+        def post() -> None:
+            at = next(places)
+            qp.write((pair.target.key, pair.target.va + at), source.sge(at, 64), ring=False)
+
+        return doorbell_to_cqe(qp, post, BATCH)
+
     def anywhere() -> float:
         """A write to a range that has not been translated before."""
         at = next(offsets)
@@ -101,11 +111,19 @@ def messages(count: int) -> list[Row]:
         return doorbell_to_cqe(qp, lambda: qp.write(there, source.sge(at, MIB), ring=False))
 
     offsets: Iterator[int] = itertools.cycle(range(0, MIB, 4 * KIB))
+    places: Iterator[int] = itertools.cycle(range(0, 64 * KIB, 64))
     goal = Goal(MOST_WRITE_US)
-    one, many = sample(count, write(64), batch)
+    one, many, scattered = sample(count, write(64), batch, all_over)
     rows = [
         Row("RDMA WRITE of 64 B", "us", one, goal=goal),
         Row(f"the same, {BATCH} by one doorbell, each", "us", many, goal=goal),
+        Row(
+            "the same, each at another place",
+            "us",
+            scattered,
+            many,
+            ratio_at_most(MOST_PLACES_RATIO),
+        ),
     ]
     for name, size in SIZES.items():
         wrote, was_read, copied = sample(

@@ -289,7 +289,7 @@ class Hca(ObjectTables):
         """Drop the cached views of every key; never costs more than creating them did."""
         for index in self.keys_with_views:
             if (mkey := self.mkeys.get(index)) is not None:
-                mkey.views.clear()
+                mkey.forget_views()
         self.keys_with_views.clear()
         self.kept_views = 0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.engine.mr import access as memory
+from emu.device.engine.mr import cache
 from emu.device.models import MODELS
 from layouts.enums import AccessMode, Op
 
@@ -41,10 +41,11 @@ class TestWhatDriversDo:
 class TestKeptTranslations:
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch):
-        monkeypatch.setattr(memory, "MOST_KEPT_VIEWS", 8)
+        monkeypatch.setattr(cache, "MOST_KEPT_VIEWS", 8)
 
     def kept(self, hca):
-        return sum(len(views) for key in hca.mkeys for _, views in key.views.values())
+        ranges = sum(len(views) for key in hca.mkeys for _, views in key.views.values())
+        return ranges + sum(len(key.page_views) for key in hca.mkeys)
 
     def test_all_keys_together(self, node, qps):
         """The pages of a region lie apart, so that an access has a view for each."""
@@ -88,3 +89,30 @@ class TestKeptTranslations:
         assert self.kept(hca) == 0
         function.forget_views()
         assert len(asked) == 2
+
+
+class TestPagesOfManyPlaces:
+    """Small messages from and to changing places, as from a ring of buffers."""
+
+    def test_a_view_for_each_page(self, node, qps):
+        source, target = node.region(2 * 4096), node.region(2 * 4096)
+        source.write(bytes(range(256)) * 32)
+        for at in range(0, 8192, 64):
+            qps[0].write((target.key, target.va + at), source.sge(at, 64))
+            node.settle()
+        assert target.read() == source.read()
+        for region in source, target:
+            key = node.hca.mkeys.get(region.index)
+            assert len(key.page_views) == 2
+            assert len(key.views) <= 64
+
+    def test_a_page_of_which_not_all_is_granted(self, node, qps):
+        """A region by an entry of 1 GiB, which is more than there is memory."""
+        source = node.region(4096, log_page_size=30)
+        target = node.region(4096)
+        for at in 0, 64, 128, 64:
+            data = bytes([at + 1]) * 64
+            node.memory.write(source.pages[0] + at, data)
+            qps[0].read((source.key, source.va + at), target.sge(0, 64))
+            node.settle()
+            assert target.read(0, 64) == data

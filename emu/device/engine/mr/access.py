@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import special_keys
+from emu.device.engine.mr.cache import keep, page_part
 from emu.device.engine.mr.checks import check_key
-from emu.device.engine.mr.entries import in_page, klm_pieces, ksm_pieces, page_runs, page_views
+from emu.device.engine.mr.entries import klm_pieces, ksm_pieces, page_runs, page_views
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
@@ -47,12 +48,6 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _NO_LIMIT: Final = 1 << 64
-_KEPT_RANGES: Final = 64
-"""How many ranges of one key have a cached translation."""
-
-MOST_KEPT_VIEWS = 1 << 18
-"""Views in the cached translations of all keys, including those dropped since."""
-
 SEGMENT_2GIB: Final = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 LENGTH: Final = SEGMENT_2GIB - 1
@@ -198,6 +193,8 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
     if length > MOST_BYTES:
         raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
     writable = bool(need & WRITES)
+    if mkey.mode is _MTT and va >> mkey.log_page_size == va + length - 1 >> mkey.log_page_size:
+        return page_part(hca, mkey, span)
     if mkey.mode is _PA:
         return hca.memory.segments(va, length, writable=writable)
     if mkey.mode is _MEMIC:
@@ -207,17 +204,12 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
         return _icm(hca, mkey, span)
     if mkey.mode is not _MTT:
         return indirect(hca, mkey, span, depth, limit)
-    size = 1 << mkey.log_page_size
-    views: list[memoryview] = []
-    if (va & size - 1) + length <= size:
-        views = hca.memory.segments(in_page(mkey, va, length, need), length, writable=writable)
-    else:
-        views = page_views(hca.memory, mkey, va, length, need)
-        if not views:
-            for iova, size in page_runs(mkey, va, length, need):
-                views += hca.memory.segments(iova, size, writable=writable)
-    if hca.faults is None:  # DMA faults must see every access
-        _keep(hca, mkey, span, views)
+    views = page_views(hca.memory, mkey, va, length, need)
+    if not views:
+        for iova, size in page_runs(mkey, va, length, need):
+            views += hca.memory.segments(iova, size, writable=writable)
+    if hca.faults is None:
+        keep(hca, mkey, span, views)
     return views
 
 
@@ -235,19 +227,6 @@ def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
         hca.icm.hold(icm, start, length)
         hca.objects[SwIcm].recharge(icm)
     return hca.icm.views(start, length)
-
-
-def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
-    """Cache a translation with its key; when all keys have too many, drop all of them."""
-    if len(mkey.views) >= _KEPT_RANGES:
-        mkey.views.clear()
-    hca.kept_views += len(views)
-    if hca.kept_views > MOST_KEPT_VIEWS:
-        hca.forget_views()
-        hca.kept_views = len(views)
-    if len(views) <= MOST_KEPT_VIEWS:
-        mkey.views[span] = hca.memory.generation, views
-        hca.keys_with_views.add(mkey.handle)
 
 
 def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | None = None) -> Views:

@@ -118,8 +118,8 @@ class Mkey(Object):
 
     __slots__ = (
         "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "icm", "log_page_size",
-        "memic", "mode", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "signature",
-        "start", "umem", "umr_en", "variant", "views", "xlt_room",
+        "memic", "mode", "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights",
+        "signature", "start", "umem", "umr_en", "variant", "views", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -156,6 +156,8 @@ class Mkey(Object):
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Cached translations: (va, length, rights) to the memory's generation and the bytes."""
+        self.page_views: dict[int, tuple[int, memoryview]] = {}
+        """Views of whole pages, by twice a page's number, and one more for a view to write to."""
         self.qp_serial = 0
         """Which of the queue pairs numbered ``qpn`` may use the key (its serial); 0 is none."""
         self.signature: KeySignature | None = None
@@ -193,7 +195,12 @@ class Mkey(Object):
         self.end: int = 1 << 64 if ctx.length64 else self.start + length
         self.umr_en = bool(ctx.umr_en)
         self.xlt_room: int = ctx.translations_octword_size * OCTWORD
+        self.forget_views()
+
+    def forget_views(self) -> None:
+        """Drop the cached translations."""
         self.views.clear()
+        self.page_views.clear()
 
     @property
     def host_bytes(self) -> int:
@@ -218,7 +225,7 @@ class Mkey(Object):
 
         Entries written by a UMR carry access rights, even if those of the create command did not.
         """
-        self.views.clear()
+        self.forget_views()
         if self.mode is _MTT:
             self.pg_access = True
             self.pages.write(at // MTT_BYTES, mtt_entries(xlt))
