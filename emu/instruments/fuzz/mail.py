@@ -1,8 +1,8 @@
-"""A finding as the mailing list wants it: what happens, how to see it, and a frame for the patch.
+"""A finding as the mailing list wants it: what happens, how to see it, and a patch.
 
 The form is that of Documentation/process/submitting-patches.rst and of the netdev and linux-rdma
-trees. What only a person can write is left in angle brackets: the change itself, which commit it
-fixes, and who signs it off.
+trees. What only a person can write is left in angle brackets: which commit it fixes, who signs it
+off, and the change itself where there is no proposal for it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from emu.device.faults.text import dump
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
+from emu.instruments.fuzz.patch import DoesNotFitError, Fix, diff, fix_of
 from emu.instruments.outcome import Kind, findings
 from emu.server.service.plan_files import read_plan
 
@@ -52,6 +53,8 @@ class Report:
     log: str = ""
     where: str = ""
     """The place in the sources, as in examples/findings/findings.toml."""
+    fix: Fix | None = None
+    """What is proposed."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,10 @@ def of_library(plan_file: Path) -> Report:
     words += ["--device", expect.model, "--faults", plan_file.name, "--"]
     work = [*(["modprobe mlx5_ib"] if expect.when == LOADING else []), expect.run or "sleep 10"]
     command = shlex.join([*words, "sh", "-c", "; ".join(work)])
-    return Report(title, plan.about, expect.does, kernels, dump(plan), command, where=where)
+    fix = fix_of(plan_file.parent, plan_file.stem)
+    return Report(
+        title, plan.about, expect.does, kernels, dump(plan), command, where=where, fix=fix
+    )
 
 
 def place_of(where: str) -> Place | None:
@@ -112,6 +118,7 @@ def mail(report: Report, tree: Path | None = None) -> str:
         *_wrapped(f"{report.about} {report.does}"),
         "",
         *_shown(report),
+        *([*_wrapped(report.fix.why), ""] if report.fix is not None else []),
         *_wrapped(f"Seen in Linux {', '.join(report.kernels)}, with an emulated device:"),
         "",
         f"  {one_line(report.command)}",
@@ -121,7 +128,7 @@ def mail(report: Report, tree: Path | None = None) -> str:
         f"Fixes: <{_blame(place)}>",
         "Signed-off-by: <your name and address>",
         "---",
-        *_frame(place, tree),
+        *_patch(report.fix, place, tree),
     ]
     return "\n".join(parts) + "\n"
 
@@ -147,6 +154,18 @@ def _shown(report: Report) -> list[str]:
 def _blame(place: Place | None) -> str:
     what = "-L <line>,+1 <file>" if place is None else f"-L {place.line},+1 {place.path}"
     return f'12 digits ("subject") of the commit that git blame {what} tells'
+
+
+def _patch(fix: Fix | None, place: Place | None, tree: Path | None) -> list[str]:
+    """The proposal as a diff of the tree; without a proposal that fits it, the place for one."""
+    if fix is None:
+        return _frame(place, tree)
+    if tree is None:
+        return ["<the patch: --tree SOURCES makes the proposal a diff of them>"]
+    try:
+        return diff(fix, tree)
+    except DoesNotFitError as error:
+        return [f"<the patch: the proposal does not fit these sources: {error}>"]
 
 
 def _frame(place: Place | None, tree: Path | None) -> list[str]:

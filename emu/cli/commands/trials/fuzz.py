@@ -203,13 +203,14 @@ def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
     "--tree",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="SOURCES",
-    help="The kernel's sources, for the lines around the mistake.",
+    help="The kernel's sources, for the patch.",
 )
 def report(which: Path, tree: Path | None) -> None:
-    """Print a finding as a mail for the kernel's mailing list, with a frame for the patch.
+    """Print a finding as a mail for the kernel's mailing list, with a patch.
 
-    PATH is a finding's folder in a corpus, DIR/NAME for short, or a plan of examples/findings. The
-    words in angle brackets are left to you: the change, what it fixes, who signs it off.
+    PATH is a finding's folder in a corpus, DIR/NAME for short, or a plan of examples/findings, for
+    which there are proposals. The words in angle brackets are left to you: what it fixes, who signs
+    it off, and the change where nothing is proposed.
     """
     from emu.instruments.fuzz.mail import mail
 

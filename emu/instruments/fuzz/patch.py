@@ -1,0 +1,109 @@
+"""Proposals for patches: edits by function, made into diffs of whatever sources somebody has.
+
+They stand in a file beside the findings, and hold no lines of the kernel's: each edit names words
+of the one at which it stands. So they fit releases in which the function has changed elsewhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+
+FIXES: Final = "fixes.toml"
+_MOST_FIXES: Final = 1 << 20
+_MOST_SOURCE: Final = 4 << 20
+_PLACES: Final = ("before", "after", "instead")
+
+
+class DoesNotFitError(Exception):
+    """The sources have not the place of an edit."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Lines for one place of a function."""
+
+    file: str
+    function: str
+    where: str
+    """Whether they come ``before`` the line with the words, ``after`` it, or ``instead``."""
+    words: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What is proposed for a finding."""
+
+    why: str
+    edits: tuple[Edit, ...] = field(default=())
+
+
+def fix_of(folder: Path, finding: str) -> Fix | None:
+    """The proposal for a finding of this folder; None without one. Raises UserError."""
+    path = folder / FIXES
+    if not path.is_file():
+        return None
+    try:
+        for table in tomllib.loads(read_infile(path, _MOST_FIXES).decode()).values():
+            if finding in table["findings"]:
+                return Fix(str(table["why"]), tuple(map(_edit, table["edit"])))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{path}: no proposals for patches") from None
+    return None
+
+
+def _edit(table: dict[str, Any]) -> Edit:
+    where = next((one for one in _PLACES if one in table), "where")
+    lines = tuple(str(table["lines"]).splitlines())
+    return Edit(str(table["file"]), str(table["function"]), where, str(table[where]), lines)
+
+
+def diff(fix: Fix, tree: Path) -> list[str]:
+    """The lines of a unified diff of the tree, as git takes it. Raises DoesNotFitError."""
+    result: list[str] = []
+    for name in dict.fromkeys(edit.file for edit in fix.edits):
+        path = tree / name
+        if not path.is_file():
+            raise DoesNotFitError(f"there is no {name}")
+        old = read_infile(path, _MOST_SOURCE).decode(errors="replace").splitlines()
+        new = old
+        for edit in fix.edits:
+            if edit.file == name:
+                new = _edited(new, edit)
+        changes = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="")
+        result += [f"diff --git a/{name} b/{name}", *changes]
+    return result
+
+
+def _edited(lines: Sequence[str], edit: Edit) -> list[str]:
+    at = next((at for at in _body(lines, edit.function) if edit.words in lines[at]), None)
+    if at is None:
+        raise DoesNotFitError(f"{edit.file}: {edit.function} has no line with {edit.words}")
+    first = at + (edit.where == "after")
+    last = at + (edit.where != "before")
+    return [*lines[:first], *edit.lines, *lines[last:]]
+
+
+def _body(lines: Sequence[str], function: str) -> Iterator[int]:
+    """The numbers of the lines of a function's body, counted from 0; nothing if it is not there."""
+    head = re.compile(rf"[\w*][\w* ]*\b{re.escape(function)}\(|{re.escape(function)}\(")
+    begins = (at for at, line in enumerate(lines) if head.match(line))
+    for begin in begins:
+        # The head may have several lines; of a declaration the last one ends with a semicolon.
+        at = begin
+        while at < len(lines) and lines[at] != "{" and not lines[at].endswith(";"):
+            at += 1
+        if at < len(lines) and lines[at] == "{":
+            while at < len(lines) and lines[at] != "}":
+                yield at
+                at += 1
+            return
