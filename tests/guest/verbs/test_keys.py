@@ -30,3 +30,15 @@ def test_null_region(boot):
     assert "sent zeros, and swallowed" in result.stdout
     assert KernelLog(guest, whole=True).complaints() == []
     assert server_complaints(guest) == []
+
+
+def test_region_of_a_dma_buf(boot):
+    """Whose memory lies apart. Its registration is the kernel's page fault, the device's too."""
+    guest = boot(devices=("connectx6-vf",), share=EXAMPLES)
+    if guest.run("test -e /dev/udmabuf", timeout=60).status:
+        pytest.skip("Debian 12's kernel has no udmabuf")
+    result = guest.run("python3 /mnt/share/dmabuf.py", timeout=120).check()
+    assert "written, sent and compared, one more refused" in result.stdout
+    assert KernelLog(guest, whole=True).complaints() == []
+    refused = [line for line in server_complaints(guest) if "ACCESS_ERROR" not in line]
+    assert ["remote access refused" in line for line in refused] == [True]
