@@ -1,7 +1,8 @@
 """The program inside the guest that runs one module of rdma-core's tests.
 
 The host feeds it to the guest's interpreter on standard input. A supervisor runs the module in a
-child process. If a test crashes or hangs, only that test is lost: the rest run in a new process.
+child process. If a test fails, crashes or hangs, only that one is lost: the rest run in a new
+process.
 Events go to standard output as JSON, one object per line: ``{"count": n}`` first, then for each
 test its name, outcome, detail and seconds. What the tests print goes to standard error.
 
@@ -62,6 +63,9 @@ class Reporter(unittest.TestResult):
         super().stopTest(test)
         seconds = round(time.monotonic() - self._started, 3)
         self._say(test=test.id(), outcome=self._outcome, detail=self._detail, seconds=seconds)
+        # What it has left open, its context among it, may be all that the next one can have: the
+        # rest run in a new process.
+        self.shouldStop = self._outcome in ("failed", "error")
 
     def _note(self, outcome: str, detail: str) -> None:
         # A failure overrides a skipped subtest; of several failures the first is kept.
@@ -124,11 +128,14 @@ def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield item
 
 
-def run_tests(out: int, directory: str, module: str, last: str) -> None:
-    """Run the tests in the child: all, or those after ``last``, the last one already started."""
+def run_tests(out: int, directory: str, module: str, last: str, words: list[str]) -> None:
+    """Run the tests in the child: all, or those after ``last``, the last one already started.
+
+    ``words`` are options of the suite's own.
+    """
     os.dup2(2, 1)
     sys.stdout = sys.stderr  # unbuffered: nothing is lost when a test crashes
-    sys.argv[1:] = []
+    sys.argv[1:] = words
     # Some tests start processes that run a method of the test. It cannot be pickled, so they need
     # fork, which is not the default any more since Python 3.14.
     multiprocessing.set_start_method("fork")
@@ -142,15 +149,19 @@ def run_tests(out: int, directory: str, module: str, last: str) -> None:
     os.write(out, json.dumps({"count": len(tests)}).encode() + b"\n")
     names = [test.id() for test in tests]
     start = names.index(last) + 1 if last in names else 0
-    unittest.TestSuite(tests[start:]).run(Reporter(out))
-    os.write(out, json.dumps({"finished": True}).encode() + b"\n")
+    reporter = Reporter(out)
+    unittest.TestSuite(tests[start:]).run(reporter)
+    if not reporter.shouldStop:
+        os.write(out, json.dumps({"finished": True}).encode() + b"\n")
 
 
 class Supervisor:
     """Runs a module, starting new processes until every test has been run."""
 
-    def __init__(self, directory: str, module: str, timeout: float) -> None:
+    def __init__(self, directory: str, module: str, timeout: float, words: list[str]) -> None:
+        """``words`` are for the suite's own parser of options."""
         self._directory = directory
+        self._words = words
         self._module = module
         self._timeout = timeout
         self._is_counted = False
@@ -222,7 +233,7 @@ class Supervisor:
         try:
             os.setpgid(0, 0)
             os.close(reader)
-            run_tests(writer, self._directory, self._module, self._last)
+            run_tests(writer, self._directory, self._module, self._last, self._words)
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -271,8 +282,10 @@ def main() -> None:
     parser.add_argument("module")
     parser.add_argument("--directory", required=True)
     parser.add_argument("--timeout", type=float, required=True)
+    parser.add_argument("--pci-dev", default="")
     options = parser.parse_args()
-    for event in Supervisor(options.directory, options.module, options.timeout).run():
+    words = ["--pci-dev", options.pci_dev] if options.pci_dev else []
+    for event in Supervisor(options.directory, options.module, options.timeout, words).run():
         sys.stdout.write(json.dumps(event) + "\n")
         sys.stdout.flush()
 

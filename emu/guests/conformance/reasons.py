@@ -21,7 +21,11 @@ class Wants(Enum):
 
 
 _REASONS = (
-    (Wants.CORRECTION, r"^before rdma-core \d+ the test expects"),
+    (
+        Wants.CORRECTION,
+        r"^before rdma-core \d+ the test expects"
+        r"|^the test takes 8 bytes|^since rdma-core 59 the test opens",
+    ),
     (Wants.OTHER_DEVICE, r"\bEFA\b|is not an? mlx5 device|non-mlx5"),
     (Wants.GPU, r"renderD\d|cuda|\bGPU\b"),
     (

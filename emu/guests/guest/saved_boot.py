@@ -98,6 +98,7 @@ def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
         or options.cold
         or options.kernel is not None
         or options.qemu_arguments
+        or options.iommu
         or options.icount is not None
         or options.gdb
         or options.verbose

@@ -35,6 +35,10 @@ DISK_SERIALS = ("root", "modules")
 """By which the guest's init knows the disks of :attr:`Machine.disks`."""
 
 
+IOMMU_ARGUMENTS = ("intel_iommu=on", "iommu=pt")
+"""For the kernel: devices of its own drivers are not translated."""
+
+
 @dataclass(frozen=True)
 class SharedDirectory:
     """A directory of the host's that the guest mounts by its tag."""
@@ -59,6 +63,7 @@ class Machine:
     functions: tuple[Path, ...] = ()  # sockets of vfio-user servers
     shares: tuple[SharedDirectory, ...] = ()
     network: bool = False  # a virtio card, the host's network behind it
+    iommu: bool = False
     memory_mib: int = 2048
     cpus: int = 2
     icount: int | None = None  # instructions take two to the power of it in ns; TCG, one processor
@@ -79,6 +84,9 @@ def arguments(machine: Machine) -> list[str]:
     return [
         *machine.qemu.command,
         *_platform(machine),
+        # Before all devices, which look for it when they are made. QEMU's own vfio devices have to
+        # hear of each mapping.
+        *(("-device", "intel-iommu,caching-mode=on") if machine.iommu else ()),
         *_console(machine),
         *_disks(machine),
         *_channels(machine),
@@ -96,6 +104,7 @@ def arguments(machine: Machine) -> list[str]:
 
 def _platform(machine: Machine) -> list[str]:
     kvm = machine.accelerator == "kvm"
+    own = IOMMU_ARGUMENTS if machine.iommu else ()
     memory = f"memory-backend-memfd,id=memory,size={machine.memory_mib}M,share=on"
     return [
         *("-name", "mlx5emu", "-nodefaults", "-no-user-config", "-display", "none"),
@@ -107,7 +116,7 @@ def _platform(machine: Machine) -> list[str]:
         # An unexpected reboot (a panic) ends QEMU; for a requested one this is changed over QMP.
         *("-action", "reboot=shutdown"),
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initrd)),
-        *("-append", " ".join((*KERNEL_ARGUMENTS, *machine.kernel_arguments))),
+        *("-append", " ".join((*KERNEL_ARGUMENTS, *own, *machine.kernel_arguments))),
     ]
 
 

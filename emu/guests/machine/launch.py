@@ -75,6 +75,7 @@ def machine_for(
         functions=functions,
         shares=_shares(options),
         network=options.network,
+        iommu=options.iommu,
         memory_mib=options.memory_mib,
         cpus=options.cpus,
         icount=options.icount,

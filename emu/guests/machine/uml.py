@@ -118,6 +118,7 @@ def check(options: GuestOptions) -> None:
     lacks = {
         "network": options.network,
         "hugepages": options.hugepages > 0,
+        "iommu": options.iommu,
         "icount": options.icount is not None,
         "accel kvm": options.accelerator == "kvm",
         "qemu-arg": bool(options.qemu_arguments),

@@ -64,7 +64,8 @@ class GuestOptions:
 
     ``share`` is a directory to see at /mnt/share, read-only unless ``share_writable``; what the
     guest writes in /mnt/out goes to the directory ``out``. ``network`` adds a virtio network card
-    with the host's network behind it.
+    with the host's network behind it. With ``iommu`` devices reach the memory that the kernel has
+    mapped for them; its own drivers' devices all of it, unless ``kernel_arguments`` say otherwise.
 
     ``dump`` is where the memory of a guest that panics goes. ``devices`` are passed to the server
     unchanged, one emulated function each. ``kernel`` and ``modules`` replace the suite's kernel: a
@@ -319,6 +320,13 @@ class GuestOptions:
         flag="qemu-arg",
         kind=Words(metavar="ARG"),
         help="Add an argument to QEMU's command line, for a disk or a card; may be repeated.",
+    )
+    iommu: bool = option(
+        False,
+        flag="iommu",
+        kind=Flag(),
+        help="An IOMMU (Intel's) before all devices, so that vfio can hand them to programs.",
+        is_recorded=True,
     )
     dump: Path | None = option(
         None,

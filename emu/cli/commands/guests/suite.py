@@ -68,7 +68,8 @@ def suite(
     Prints what each module's tests did, and why some did not run: they want another maker's
     device, a GPU, another set-up, or what is not built. The status is 1 when a test failed.
     A guest that panics leaves the results that were there until then, and its end as an error.
-    Huge pages are set aside, and interfaces get addresses and an MTU, without asking.
+    Huge pages are set aside, and interfaces get addresses and an MTU, without asking. With --iommu
+    the last of several functions goes to the tests of drivers in user space, by vfio.
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))
@@ -81,9 +82,10 @@ def suite(
             covered(guest, coverage),
         ):
             tests.prepare(guest)
+            handed = tests.hand_over(guest) if options.iommu and len(options.devices) > 1 else ""
             for module in tests.choose(tests.list_modules(guest), names):
                 begun = module
-                runs.append(tests.run_module(guest, module, timeout, progress))
+                runs.append(tests.run_module(guest, module, timeout, progress, handed))
     except GuestError as error:
         # What has been learned until then is a result, and so is the end.
         lost = Case(begun, "the guest", Verdict.ERROR, str(error), log=error.console)

@@ -21,7 +21,14 @@ from emu.guests.channel import frames
 from emu.guests.conformance import crypto
 from emu.guests.conformance import inside as program_inside
 from emu.guests.conformance import suite as tests
-from emu.guests.conformance.suite import SuiteOutcome, choose, list_modules, prepare, run_module
+from emu.guests.conformance.suite import (
+    SuiteOutcome,
+    choose,
+    hand_over,
+    list_modules,
+    prepare,
+    run_module,
+)
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, LabError
 
 ARGS_PARSER = """
@@ -84,10 +91,10 @@ def directory(tmp_path):
     return tmp_path
 
 
-def inside(directory, module, timeout=2):
+def inside(directory, module, timeout=2, *more):
     """The events of the program inside."""
     words = [sys.executable, program_inside.__file__, module]
-    words += ["--directory", str(directory), "--timeout", str(timeout)]
+    words += ["--directory", str(directory), "--timeout", str(timeout), *more]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, start_new_session=True)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
@@ -135,8 +142,34 @@ def test_module_that_cannot_be_imported(directory):
     assert "No module named 'nonsense'" in event["detail"]
 
 
+def test_what_a_failed_test_has_left_open_is_closed(directory):
+    (directory / "test_open.py").write_text(
+        "import os, unittest\nopened = []\nclass One(unittest.TestCase):\n"
+        "    def test_1(self): opened.append(1); self.fail()\n"
+        "    def test_2(self): self.assertEqual(opened, [])\n"
+        "    def test_3(self): opened.append(1); self.fail()\n"
+    )
+    events, _ = inside(directory, "test_open")
+    assert [event.get("outcome") for event in events] == [None, "failed", "passed", "failed"]
+
+
 def test_module_without_tests(directory):
     assert inside(directory, "test_empty")[0] == [{"count": 0}]
+
+
+def test_options_of_the_suite(directory):
+    """They are there when it parses them, before a module is imported."""
+    (directory / "args_parser.py").write_text(
+        "import sys\nclass Parser:\n    def parse_args(self): self.seen = sys.argv[1:]\n"
+        "parser = Parser()\n"
+    )
+    (directory / "test_words.py").write_text(
+        "import unittest\nfrom args_parser import parser\nclass One(unittest.TestCase):\n"
+        "    def test_one(self): raise unittest.SkipTest(' '.join(parser.seen))\n"
+    )
+    for words in ([], ["--pci-dev", "0000:02:00.0"]):
+        (_, event), _ = inside(directory, "test_words", 2, *words)
+        assert event["detail"] == " ".join(words)
 
 
 # The host's side.
@@ -200,6 +233,17 @@ def test_choice_of_modules():
     assert choose(modules, ("test_c", "test_a")) == ["test_a", "test_c"]
     with pytest.raises(LabError, match="no test module test_x; there are test_a"):
         choose(modules, ("test_x",))
+
+
+def test_a_function_that_vfio_has(guest):
+    hand_over(guest)
+    (_, _, script) = guest.asked[-1]
+    assert "vfio-pci" in script
+    guest.wait = lambda job, timeout: None
+    run_module(guest, "test_empty", 2.0, lambda *_: None, "0000:02:00.0")
+    assert guest.words[-2:] == ["--pci-dev", "0000:02:00.0"]
+    run_module(guest, "test_empty", 2.0, lambda *_: None)
+    assert "--pci-dev" not in guest.words
 
 
 def test_results_of_a_module(guest):
@@ -317,7 +361,7 @@ def test_a_guest_that_panics_leaves_what_was_there_until_then(invoke, tmp_path, 
     """One module is finished, the next one takes the guest along."""
     finished = tests.run_module
 
-    def run_module(guest, module, timeout, progress):
+    def run_module(guest, module, timeout, progress, pci_dev):
         if module == "test_empty":
             raise GuestPanicError("the guest panicked: Fatal exception", "the console's end")
         return finished(guest, module, timeout, progress)

@@ -67,7 +67,8 @@ def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
     words = DeviceServer.of_guest(options, tmp_path, None, print)._command
     assert json.loads(words[words.index("--run") + 1]) == {
         "suite": "sid", "packages": ["bc"], "kernel": str(kernel), "modules": str(tmp_path),
-        "network": False, "memory": 2048, "cpus": 2, "icount": None, "hugepages": 0, "probe": True,
+        "network": False, "memory": 2048, "cpus": 2, "icount": None, "hugepages": 0,
+        "iommu": False, "probe": True,
         "cold": False, "kernel_args": [],
     }  # fmt: skip
 

@@ -169,6 +169,14 @@ def test_a_network_card_is_there_when_asked_for(line):
     assert after(line(network=True), "-netdev") == ["user,id=network"]
 
 
+def test_an_iommu_comes_before_all_devices(line):
+    assert not [word for word in line() if "iommu" in word]
+    words = line(iommu=True, functions=(Path("/w/f"),), port=Path("/w/port"))
+    assert after(words, "-device")[0] == "intel-iommu,caching-mode=on"
+    (kernel,) = after(words, "-append")
+    assert kernel.endswith(" intel_iommu=on iommu=pt")
+
+
 def test_kernel_arguments_of_the_user_come_last(line):
     (words,) = after(line(kernel_arguments=("loglevel=7", "panic=0")), "-append")
     assert words.startswith("console=ttyS0 panic=-1 ")
