@@ -131,7 +131,7 @@ KNOWN: tuple[Known, ...] = (
             *_fields(
                 "cmd_hca_cap",
                 "sig_crc64_xp10 sig_crc32c sig_block_4048 sigerr_domain_and_sig_type "
-                "rts2rts_qp_udp_sport",
+                "rts2rts_qp_udp_sport rts2rts_lag_tx_port_affinity",
             ),
             *_fields("cmd_hca_cap", "mini_cqe_resp_l3_l4_tag mini_cqe_resp_flow_tag"),
             *_fields("cmd_hca_cap", "log_dma_mmo_max_size dma_mmo_qp"),

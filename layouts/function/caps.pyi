@@ -98,6 +98,7 @@ class CmdHcaCap(View):
     roce_accl: int
     log_max_ra_req_qp: int
     rts2rts_qp_udp_sport: int
+    rts2rts_lag_tx_port_affinity: int
     log_max_ra_res_qp: int
     end_pad: int
     cc_query_allowed: int

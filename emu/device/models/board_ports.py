@@ -23,9 +23,11 @@ LAG: Capabilities = MappingProxyType(
         "lag_master": 1,
         "num_lag_ports": MOST_PORTS,
         # Queue pairs and TISes have an affinity to a port (hw/mlx5_ib.h:
-        # mlx5_ib_lag_should_assign_affinity), which may be chosen up to RTR.
+        # mlx5_ib_lag_should_assign_affinity), which may be chosen up to RTR, and changed in RTS by
+        # who sends that command (rdma-core: mlx5dv_modify_qp_lag_port).
         "lag_tx_port_affinity": 1,
         "init2_lag_tx_port_affinity": 1,
+        "rts2rts_lag_tx_port_affinity": 1,
     }
 )
 """General capabilities."""

@@ -153,9 +153,7 @@ def test_a_driver_in_user_space(boot, suite):
     Which of the two tests are mistaken depends on the versions of rdma-core and scapy.
     """
     if suite == "bookworm":
-        pytest.skip(
-            "its test of events wants a port that is up later than its driver; others skip it"
-        )
+        pytest.skip("one of them wants a port that is up later than its driver")
     guest = boot(devices=("connectx7", "connectx7"), iommu=True)
     prepare(guest)
     run = run_module(guest, "test_mlx5_vfio", SECONDS, lambda *_: None, hand_over(guest))
