@@ -60,7 +60,7 @@ def translated(monkeypatch):
         return original(mkey, va, length, need)
 
     monkeypatch.setattr(memory, "page_runs", runs)
-    monkeypatch.setattr(memory, "page_views", lambda *_: [])  # all pages by the other way
+    monkeypatch.setattr(memory, "parts_of_pages", lambda *_: [])  # all pages by the other way
 
     def since():
         found, counted[0] = counted[0], 0

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import special_keys
-from emu.device.engine.mr.cache import keep, page_part
+from emu.device.engine.mr.cache import keep, page_part, parts_of_pages
 from emu.device.engine.mr.checks import check_key
-from emu.device.engine.mr.entries import klm_pieces, ksm_pieces, page_runs, page_views
+from emu.device.engine.mr.entries import klm_pieces, ksm_pieces, page_runs
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     IN_PIECES,
@@ -204,7 +204,7 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
         return _icm(hca, mkey, span)
     if mkey.mode is not _MTT:
         return indirect(hca, mkey, span, depth, limit)
-    views = page_views(hca.memory, mkey, va, length, need)
+    views = parts_of_pages(hca, mkey, span)
     if not views:
         for iova, size in page_runs(mkey, va, length, need):
             views += hca.memory.segments(iova, size, writable=writable)

@@ -1,7 +1,7 @@
-"""What a key caches of its translations: ranges that were used lately, and single pages.
+"""What a key caches of its translations: ranges that were used lately, and pages.
 
-A message of the same range as one before finds its views by the range. Messages from and to
-changing places of few pages, as from a ring of buffers, find theirs in the page's view.
+A message of the same range as one before finds its views by the range. Messages of other ranges
+of the same pages, as from a ring of buffers, find the pages' views.
 
 A cached view is used while the memory's ``generation`` is that of the view; what changes a key or
 its translations drops them (``emu.device.objects.memory.mkey``). DMA faults have to see every
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.entries import in_page
+from emu.device.engine.mr.entries import in_page, page_views
 from emu.device.engine.mr.rights import WRITES
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.views import Span, Views
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 _KEPT_RANGES: Final = 64
 _KEPT_PAGES: Final = 1024
-"""How many ranges, and how many pages, of one key are cached."""
+_KEPT_LISTS: Final = 256
+"""How many ranges, single pages, and lists of pages of one key are cached."""
+
+_LOG_LIST: Final = 6
+_LIST: Final = 1 << _LOG_LIST
+"""Pages in a list of ``Mkey.scattered``."""
+_NOT_THERE: Final = memoryview(b"")
+"""In the place of a page that has not been looked at."""
 
 MOST_KEPT_VIEWS = 1 << 18
 """Views in the cached translations of all keys, including those dropped since."""
@@ -45,22 +52,77 @@ def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
     va, length, need = span
     size = 1 << mkey.log_page_size
     within = va & size - 1
-    page = (va >> mkey.log_page_size) << 1 | (need & WRITES != 0)
-    cached = mkey.page_views.get(page)
-    if cached is not None and cached[0] == hca.memory.generation:
-        views: Views = (cached[1][within : within + length],)
+    writable = need & WRITES != 0
+    number = (va >> mkey.log_page_size) * 2 + writable
+    page = mkey.page_views.get(number)
+    if page is not None and mkey.views_generation == hca.memory.generation:
+        views: Views = (page[within : within + length],)
         if len(mkey.views) < _KEPT_RANGES and _has_room(hca, mkey, 1):
-            mkey.views[span] = hca.memory.generation, views
+            mkey.views[span] = mkey.views_generation, views
         return views
     iova = in_page(mkey, va, length, need)
-    whole = _whole(hca.memory, iova - within, size, bool(page & 1)) if hca.faults is None else None
-    if whole is None:
-        return hca.memory.segments(iova, length, writable=bool(page & 1))
-    if len(mkey.page_views) >= _KEPT_PAGES:
-        mkey.page_views.clear()
+    page = _whole(hca.memory, iova - within, size, writable) if hca.faults is None else None
+    if page is None:
+        return hca.memory.segments(iova, length, writable=writable)
+    if len(mkey.page_views) >= _KEPT_PAGES or mkey.views_generation != hca.memory.generation:
+        _forget_pages(hca, mkey)
     if _has_room(hca, mkey, 1):
-        mkey.page_views[page] = hca.memory.generation, whole
-    return (whole[within : within + length],)
+        mkey.page_views[number] = page
+    return (page[within : within + length],)
+
+
+def parts_of_pages(hca: Hca, mkey: Mkey, span: Span) -> list[memoryview]:
+    """The bytes of a range of several pages of an MTT key, one view for each.
+
+    Nothing where ``page_views`` has nothing.
+    """
+    va, length, need = span
+    shift, end = mkey.log_page_size, va + length
+    first, last, writable = va >> shift, end - 1 >> shift, need & WRITES != 0
+    views = _listed(mkey, first, last, writable)
+    if not views or mkey.views_generation != hca.memory.generation:
+        views = page_views(hca.memory, mkey, va, length, need)
+        if not views:
+            return []
+        if hca.faults is None:
+            _list(hca, mkey, first, writable, views)
+    views[0] = views[0][va & (1 << shift) - 1 :]
+    views[-1] = views[-1][: (end - 1 & (1 << shift) - 1) + 1]
+    return views
+
+
+def _listed(mkey: Mkey, first: int, last: int, writable: bool) -> list[memoryview]:
+    """The cached views of scattered pages; nothing if one is missing."""
+    views: list[memoryview] = []
+    for number in range(first >> _LOG_LIST, (last >> _LOG_LIST) + 1):
+        pages = mkey.scattered.get(number * 2 + writable)
+        if pages is None:
+            return []
+        start = number << _LOG_LIST
+        views += pages[max(first - start, 0) : last - start + 1]
+    return views if all(views) else []
+
+
+def _list(hca: Hca, mkey: Mkey, first: int, writable: bool, views: list[memoryview]) -> None:
+    """Cache the views of scattered pages from the number ``first`` on."""
+    if len(mkey.scattered) >= _KEPT_LISTS or mkey.views_generation != hca.memory.generation:
+        _forget_pages(hca, mkey)
+    if not _has_room(hca, mkey, len(views)):
+        return
+    done = 0
+    while done < len(views):
+        at = first + done & _LIST - 1
+        number = (first + done >> _LOG_LIST) * 2 + writable
+        pages = mkey.scattered.setdefault(number, [_NOT_THERE] * _LIST)
+        part = views[done : done + _LIST - at]
+        pages[at : at + len(part)] = part
+        done += len(part)
+
+
+def _forget_pages(hca: Hca, mkey: Mkey) -> None:
+    mkey.page_views.clear()
+    mkey.scattered.clear()
+    mkey.views_generation = hca.memory.generation
 
 
 def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryview | None:

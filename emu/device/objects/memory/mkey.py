@@ -119,7 +119,8 @@ class Mkey(Object):
     __slots__ = (
         "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "icm", "log_page_size",
         "memic", "mode", "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights",
-        "signature", "start", "umem", "umr_en", "variant", "views", "xlt_room",
+        "scattered", "signature", "start", "umem", "umr_en", "variant", "views",
+        "views_generation", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -156,8 +157,11 @@ class Mkey(Object):
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Cached translations: (va, length, rights) to the memory's generation and the bytes."""
-        self.page_views: dict[int, tuple[int, memoryview]] = {}
-        """Views of whole pages, by twice a page's number, and one more for a view to write to."""
+        self.page_views: dict[int, memoryview] = {}
+        self.scattered: dict[int, list[memoryview]] = {}
+        """Cached views of whole pages, single and in lists (``emu.device.engine.mr.cache``)."""
+        self.views_generation = 0
+        """The memory's generation when these were taken."""
         self.qp_serial = 0
         """Which of the queue pairs numbered ``qpn`` may use the key (its serial); 0 is none."""
         self.signature: KeySignature | None = None
@@ -201,6 +205,7 @@ class Mkey(Object):
         """Drop the cached translations."""
         self.views.clear()
         self.page_views.clear()
+        self.scattered.clear()
 
     @property
     def host_bytes(self) -> int:

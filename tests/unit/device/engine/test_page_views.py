@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.device.engine.mr.cache import page_part, parts_of_pages
 from emu.device.engine.mr.entries import page_runs, page_views
 from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntries
 from emu.device.ports import DmaError
 from emu.driver.world.memory import Memory
 
-PAGE, START = 4096, 0x7000_0000
+PAGE = 4096
+START = 0x7000_0000 + 60 * PAGE
+"""Ranges run over the end of a list of 64 pages."""
 BOTH = MTT_READ | MTT_WRITE
 
 
@@ -29,7 +32,27 @@ def paged(memory, entries):
     """A key over these pages of memory, of which there are 16, each with its rights."""
     pages = PageEntries()
     pages.write(0, array("Q", [memory.base + page * PAGE | rights for page, rights in entries]))
-    return SimpleNamespace(key=0x100, log_page_size=12, start=START, pages=pages)
+    return SimpleNamespace(
+        key=0x100, handle=1, log_page_size=12, start=START, pages=pages,
+        views={}, page_views={}, scattered={}, views_generation=-1,
+    )  # fmt: skip
+
+
+def function(memory):
+    """What the cache needs of a function."""
+    return SimpleNamespace(
+        memory=memory, faults=None, kept_views=0, keys_with_views=set(), forget_views=None
+    )
+
+
+def parts(hca, mkey, span):
+    """The views of a range by way of the cache; nothing where it is left to runs, or refused."""
+    if span[0] // PAGE != (span[0] + span[1] - 1) // PAGE:
+        return parts_of_pages(hca, mkey, span)
+    try:
+        return page_part(hca, mkey, span)
+    except (AccessError, DmaError):
+        return []
 
 
 def one_by_one(memory, mkey, span):
@@ -43,24 +66,55 @@ def one_by_one(memory, mkey, span):
 ENTRIES = st.tuples(st.integers(0, 16), st.sampled_from([BOTH] * 9 + [0, MTT_READ, MTT_WRITE]))
 
 
-@given(st.lists(ENTRIES, min_size=8, max_size=8), st.data())
-def test_same_bytes_or_none(memory, entries, data):
+SPANS = st.tuples(
+    st.integers(0, 8 * PAGE - 1),
+    st.one_of(st.integers(1, 300), st.integers(1, 8 * PAGE)),
+    st.sampled_from([LOCAL_READ, LOCAL_WRITE]),
+)
+
+
+@given(st.lists(ENTRIES, min_size=8, max_size=8), st.lists(SPANS, min_size=1, max_size=12))
+def test_same_bytes_or_none(memory, entries, spans):
+    """Whatever ranges have been looked at before."""
     mkey = paged(memory, entries)
-    at = data.draw(st.integers(0, 4 * PAGE))
-    length = data.draw(st.integers(1, 8 * PAGE - at))
-    need = data.draw(st.sampled_from([LOCAL_READ, LOCAL_WRITE]))
-    span = START + at, length, need
-    views = page_views(memory, mkey, *span)
-    assert not views or b"".join(views) == one_by_one(memory, mkey, span)
+    hca = function(memory)
+    for at, length, need in spans:
+        span = START + at, min(length, 8 * PAGE - at), need
+        views = parts(hca, mkey, span)
+        assert not views or b"".join(views) == one_by_one(memory, mkey, span)
+        if at // PAGE == (at + span[1] - 1) // PAGE and one_by_one(memory, mkey, span) is not None:
+            assert len(views) == 1
 
 
 def test_pages_that_do_not_lie_together(memory):
     """From the middle of the first to the middle of the last, each a view of its own."""
     mkey = paged(memory, [(page, BOTH) for page in (9, 3, 15, 0, 7)])
-    span = START + 100, 4 * PAGE, LOCAL_WRITE
-    views = page_views(memory, mkey, *span)
-    assert [len(view) for view in views] == [PAGE - 100, PAGE, PAGE, PAGE, 100]
-    assert b"".join(views) == one_by_one(memory, mkey, span)
+    hca = function(memory)
+    for start, end in (100, 100), (8, 4000), (100, 100):
+        span = START + start, 4 * PAGE - start + end, LOCAL_WRITE
+        views = parts(hca, mkey, span)
+        assert [len(view) for view in views] == [PAGE - start, PAGE, PAGE, PAGE, end]
+        assert b"".join(views) == one_by_one(memory, mkey, span)
+
+
+def test_pages_are_looked_at_once(memory, monkeypatch):
+    mkey = paged(memory, [(page, BOTH) for page in (9, 3, 15, 0, 7, 5)])
+    hca = function(memory)
+    parts(hca, mkey, (START, 6 * PAGE, LOCAL_WRITE))
+    monkeypatch.setattr(mkey, "pages", None)
+    assert len(parts(hca, mkey, (START + PAGE + 5, 4 * PAGE, LOCAL_WRITE))) == 5
+    mkey.scattered.clear()
+    with pytest.raises(AttributeError):
+        parts(hca, mkey, (START + PAGE + 5, 4 * PAGE, LOCAL_WRITE))
+
+
+def test_neighbours_are_joined_though_each_page_was_used(memory):
+    """One view goes quicker than many, so pages that lie together are left to runs."""
+    mkey = paged(memory, [(page, BOTH) for page in (2, 3, 4, 5)])
+    hca = function(memory)
+    for page in range(4):
+        assert len(parts(hca, mkey, (START + page * PAGE, 64, LOCAL_WRITE))) == 1
+    assert parts(hca, mkey, (START, 4 * PAGE, LOCAL_WRITE)) == []
 
 
 @pytest.mark.parametrize(
