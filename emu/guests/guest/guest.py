@@ -268,6 +268,14 @@ class Guest:
         return self._channel is not None and self._channel.is_open
 
     @property
+    def work_seconds(self) -> float | None:
+        """Seconds that a kernel that is a process has worked or wanted to, if that is known.
+
+        Of QEMU it is what its main thread has done, which is not what the guest has.
+        """
+        return None if self._vm is None else self._vm.work_seconds
+
+    @property
     def is_emulated(self) -> bool:
         """Whether the guest's processors are emulated, and not run by KVM."""
         return self._vm is None or self._vm.is_emulated

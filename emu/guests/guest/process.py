@@ -50,6 +50,18 @@ def stop_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def work_seconds(pid: int) -> float | None:
+    """Seconds that a process' first thread has run, or waited for a processor that was busy.
+
+    None where there is no such process, or a kernel that does not tell (CONFIG_SCHED_INFO).
+    """
+    try:
+        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return (int(ran) + int(waited)) / 1e9
+
+
 class ChildListener:
     """A UNIX socket on which one child process connects to us."""
 

@@ -17,7 +17,7 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
-from emu.guests.guest.process import ChildListener, stop, stop_group, tied
+from emu.guests.guest.process import ChildListener, stop, stop_group, tied, work_seconds
 from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import Stay, Watch
@@ -139,6 +139,11 @@ class Vm:
         except OSError as error:
             raise self.why_ended() from error
         return connection
+
+    @property
+    def work_seconds(self) -> float | None:
+        """As :func:`emu.guests.guest.process.work_seconds` tells of the guest's process."""
+        return None if self._process is None else work_seconds(self._process.pid)
 
     def note_up(self) -> None:
         """The guest has booted."""

@@ -17,6 +17,7 @@ from emu.host.userfiles import read_infile, write_parts
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout, blocks_of
 from emu.instruments.fuzz.executor import GuestExecutor
 from emu.instruments.fuzz.grammar import FaultTarget
+from emu.instruments.fuzz.later import Later
 from emu.instruments.fuzz.loop import Feedback, FuzzLoop, InputExecutor, Step
 from emu.instruments.fuzz.minimal import minimal
 from emu.instruments.fuzz.mutate import Input
@@ -78,6 +79,8 @@ class FuzzCampaign:
         self._lock = threading.RLock()
         """Of the loop, the corpus and the progress, of which the guests' threads have one each."""
         self._is_ending = threading.Event()
+        self._later = Later(jobs)
+        """Titles that are tried again meanwhile; with one guest that is done at once."""
 
     def run(self, seconds: float | None, runs: int | None) -> None:
         """Go on for so long, for so many inputs, or until interrupted. Raises UserError."""
@@ -118,7 +121,14 @@ class FuzzCampaign:
                 with self._lock:
                     if not goes_on():
                         return
-                    made, parent = loop.take()
+                    found = self._later.take()
+                    if found is None:
+                        made, parent = loop.take()
+                if found is not None:
+                    self._smaller(*found, executor)
+                    with self._lock:
+                        self._later.done()
+                    continue
                 feedback = executor.run(made)
                 with self._lock:
                     step = loop.note(made, parent, feedback)
@@ -141,6 +151,9 @@ class FuzzCampaign:
             failing = self._corpus.finding(name).input
             loop.learn(failing)
             loop.maker.culprits.blame(failing.rules)
+            about = self._corpus.findings()[name]
+            if len(self._executors) > 1 and about.kernel == kernel and not about.again:
+                self._later.add(failing, about.title)
         for plan in self._plans:
             for workload in self._workloads:
                 loop.try_later(Input(plan, workload))
@@ -158,9 +171,12 @@ class FuzzCampaign:
             is_new = bool(titles) and self._note_finding(made, step.feedback)
             if is_new:
                 self._say(f"found: {titles[0]}")
-        if is_new and not step.feedback.is_stuck:
+        is_tried = is_new and not step.feedback.is_stuck
+        if is_tried and len(self._executors) == 1:
             made = self._smaller(made, titles[0], executor) or made
         with self._lock:
+            if is_tried and len(self._executors) > 1:
+                self._later.add(made, titles[0])
             if step.feedback.is_lost:
                 loop.maker.culprits.blame(made.rules)
             self._count(loop)
@@ -219,6 +235,8 @@ class FuzzCampaign:
         )
 
     def _finish(self) -> None:
+        if left := len(self._later):
+            self._say(f"{left} titles have not been tried again: the next run does")
         if self._loop is not None and len(self._progress) > self._earlier:
             self._tell()
             self._corpus.save_hits(self._kernel, self._loop.schedule.hits, self._loop.known)

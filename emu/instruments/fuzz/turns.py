@@ -25,6 +25,9 @@ _RESET_SECONDS = 60.0
 _PROGRAM_RESET_SECONDS = 8.0
 """The same in a guest that is there again in seconds."""
 _LOOK_SECONDS = 0.5
+_MOST_IDLE_SECONDS = 1.5
+_IDLE_SHARE = 0.05
+"""Of a processor: what a guest whose driver waits for the device takes for its timers."""
 _MOST_BYTES = 64 << 20
 _MOST_TURNS = 100
 """Live turns with a driver that stays bound; what they leave behind adds up."""
@@ -74,6 +77,25 @@ class ShellTurns:
         return self._guest.run(["fuzz-turn", "run", workload], timeout=seconds).stdout
 
 
+class _Idleness:
+    """How long a User-Mode Linux guest has done nothing; a busy host is no reason to say so."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._since = self._looked = time.monotonic()
+        self._work = guest.work_seconds
+
+    def seconds(self) -> float:
+        """Seconds; 0 where the host does not tell. To be asked now and then."""
+        now, work = time.monotonic(), self._guest.work_seconds
+        if work is None or self._work is None:
+            return 0.0
+        if work - self._work > _IDLE_SHARE * (now - self._looked):
+            self._since = now
+        self._looked, self._work = now, work
+        return now - self._since
+
+
 class ProgramTurns:
     """By a program in the guest that goes on: a line to it, a line back."""
 
@@ -118,7 +140,8 @@ class ProgramTurns:
             "mark": f"{MARK} {workload}", "live" if one.is_live else "run": one.script,
             "class": one.pci_class, "count": one.functions,
         }  # fmt: skip
-        answer = self._ask(asked, workload, seconds)
+        idle = _Idleness(self._guest) if one.is_live else None
+        answer = self._ask(asked, workload, seconds, idle)
         self._turns += 1
         said = str(answer.get("said", ""))
         if not answer.get("calm"):
@@ -142,13 +165,15 @@ class ProgramTurns:
     def close(self) -> None:
         """It ends with the guest."""
 
-    def _ask(self, what: Mapping[str, Any], name: str, seconds: float) -> dict[str, Any]:
+    def _ask(
+        self, what: Mapping[str, Any], name: str, seconds: float, idle: _Idleness | None = None
+    ) -> dict[str, Any]:
         self._said.clear()
         self._job.write(json.dumps(what).encode() + b"\n")
-        return self._answer(name, seconds)
+        return self._answer(name, seconds, idle)
 
-    def _answer(self, name: str, seconds: float) -> dict[str, Any]:
-        """The next line, or why there is none."""
+    def _answer(self, name: str, seconds: float, idle: _Idleness | None = None) -> dict[str, Any]:
+        """The next line, or why there is none. With ``idle`` a guest that waits is given up."""
         deadline = time.monotonic() + seconds
         while not self._said.endswith(b"\n"):
             self._news.clear()
@@ -158,6 +183,9 @@ class ProgramTurns:
                 raise GuestError(f"{name}: the guest's program has ended: {said[-1:]}")
             if time.monotonic() > deadline:
                 raise CommandTimeoutError(f"{name}: not done after {seconds:g} s", b"", b"")
+            if idle is not None and idle.seconds() > _MOST_IDLE_SECONDS:
+                why = f"{name}: it has waited for {_MOST_IDLE_SECONDS:g} s"
+                raise CommandTimeoutError(why, b"", b"")
             if not self._said.endswith(b"\n"):
                 self._news.wait(_LOOK_SECONDS)
         try:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from emu.guests.guest.process import stop_group
+from emu.guests.guest.process import stop_group, work_seconds
 
 PARENT = """
 import os, signal, time
@@ -36,3 +36,18 @@ def test_a_group_ends_whole(is_killed, monkeypatch):
         stop_group(process)
         assert select.select([child_fd], [], [], 30)[0], "it has ended"
         os.close(child_fd)
+
+
+def test_the_work_of_a_process():
+    """Of one that sleeps hardly any; of ours more after we have worked."""
+    before = work_seconds(os.getpid())
+    assert before is not None
+    while work_seconds(os.getpid()) < before + 0.02:
+        pass
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        assert work_seconds(sleeper.pid) < 5
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert work_seconds(sleeper.pid) is None

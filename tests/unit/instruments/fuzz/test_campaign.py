@@ -16,6 +16,7 @@ from emu.instruments.fuzz import campaign
 from emu.instruments.fuzz.campaign import REPRODUCTIONS, FuzzCampaign, progress_of
 from emu.instruments.fuzz.corpus import Corpus
 from emu.instruments.fuzz.grammar import targets
+from emu.instruments.fuzz.later import Later
 from emu.instruments.fuzz.loop import Feedback
 
 PLAN = load('[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n')
@@ -115,6 +116,24 @@ def test_several_guests_side_by_side(run):
     inputs = [one.id for made in MADE for one in made.inputs if one.has_faults]
     assert len({entry.input.id for entry in corpus.entries()} - set(inputs)) == 0
     assert list(corpus.findings())
+
+
+def test_several_guests_try_titles_again_meanwhile(run):
+    corpus, said = run(40, [TWO], jobs=2)
+    (about,) = corpus.findings().values()
+    assert about.again == REPRODUCTIONS
+    assert "BUG: it is over: came up in 3 of 3 more trials" in said
+
+
+def test_what_there_was_no_time_for_is_done_by_the_next_run(run, monkeypatch):
+    take = Later.take
+    monkeypatch.setattr(Later, "take", lambda _: None)
+    corpus, said = run(20, [TWO], jobs=2)
+    assert "1 titles have not been tried again: the next run does" in said
+    assert [about.again for about in corpus.findings().values()] == [0]
+    monkeypatch.setattr(Later, "take", take)
+    corpus, _ = run(20, jobs=2)
+    assert [about.again for about in corpus.findings().values()] == [REPRODUCTIONS]
 
 
 def test_one_that_fails_ends_the_others(run, monkeypatch):

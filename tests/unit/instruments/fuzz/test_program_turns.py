@@ -1,6 +1,7 @@
 """Turns by a program that goes on in the guest: lines to it, lines back, and what is no answer."""
 
 import json
+import time
 
 import pytest
 
@@ -32,6 +33,8 @@ class PretendedJob:
 
 
 class PretendedGuest:
+    work_seconds = None
+
     def popen(self, words, *, has_input, sink):
         assert has_input
         compile(words[-1], "program", "exec")
@@ -163,6 +166,41 @@ def test_one_that_takes_too_long(program, monkeypatch):
     monkeypatch.setattr(turns, "_LOOK_SECONDS", 0.001)
     with pytest.raises(CommandTimeoutError, match="probe: not done after 0"):
         program.run("probe", 0)
+
+
+class Working:
+    """A guest of which the host tells how long it has worked: by the turns of a clock."""
+
+    def __init__(self, monkeypatch, share):
+        self.now, self.share = 0.0, share
+        monkeypatch.setattr(time, "monotonic", self.monotonic)
+
+    def monotonic(self):
+        self.now += 0.1
+        return self.now
+
+    @property
+    def work_seconds(self):
+        return None if self.share is None else self.now * self.share
+
+
+@pytest.mark.parametrize(
+    ("workload", "share", "why"),
+    [
+        ("live-frames", 0.01, "it has waited for 1.5 s"),
+        ("live-frames", 0.2, "not done after 60 s"),
+        ("live-frames", None, "not done after 60 s"),
+        ("bind", 0.01, "not done after 60 s"),
+    ],
+)
+def test_one_that_waits_is_given_up_early(guest, program, monkeypatch, workload, share, why):
+    """With a driver that stays bound: a probe sleeps between its looks at the device."""
+    working = Working(monkeypatch, share)
+    monkeypatch.setattr(PretendedGuest, "work_seconds", property(lambda _: working.work_seconds))
+    monkeypatch.setattr(turns, "_LOOK_SECONDS", 0)
+    with pytest.raises(CommandTimeoutError, match=why):
+        program.run(workload, 60)
+    assert working.now < 4 or "60" in why
 
 
 def test_a_guest_that_panics_meanwhile(guest, program):
