@@ -77,12 +77,13 @@ def test_stamps_of_the_port(guest):
     run(guest, "ethtool --set-priv-flags eth0 tx_port_ts off")
 
 
-@pytest.mark.parametrize("period", [50_000_000, 1_000_000_000])
+@pytest.mark.parametrize("period", [200_000_000, 1_000_000_000])
 def test_pulses(guest, period):
-    """Out at whole periods of the time of day, and in at the other pin."""
+    """Out at whole periods of the time of day, and in at the other pin; a busy machine leaves some
+    out."""
     found = [int(text) for text in run(guest, f"python3 /tmp/pulses.py eth0 {period} 4").split()]
     for one, other in itertools.pairwise(found):
-        assert abs(other - one - period) < period
+        assert one // period < other // period <= one // period + 4
     assert all(ns % period < period // 2 for ns in found)
 
 
