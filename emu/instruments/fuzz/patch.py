@@ -85,9 +85,11 @@ def diff(fix: Fix, tree: Path) -> list[str]:
 
 
 def _edited(lines: Sequence[str], edit: Edit) -> list[str]:
-    at = next((at for at in _body(lines, edit.function) if edit.words in lines[at]), None)
-    if at is None:
-        raise DoesNotFitError(f"{edit.file}: {edit.function} has no line with {edit.words}")
+    places = [at for at in _body(lines, edit.function) if edit.words in lines[at]]
+    if len(places) != 1:
+        found = f"{edit.function} has {len(places)} lines with {edit.words}"
+        raise DoesNotFitError(f"{edit.file}: {found}")
+    (at,) = places
     first = at + (edit.where == "after")
     last = at + (edit.where != "before")
     return [*lines[:first], *edit.lines, *lines[last:]]

@@ -82,6 +82,7 @@ def test_git_takes_it(tree):
     "one",
     [
         edit(words="if (j)"),
+        edit(words="return"),
         edit("odd_one"),
         edit("none"),
         dataclasses.replace(edit(), file="drivers/y.c"),
