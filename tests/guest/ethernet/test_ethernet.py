@@ -235,7 +235,7 @@ class TestPackets:
         before = statistics(guest)
         server = guest.popen(f"exec {IN_PEER}timeout {SECONDS} iperf3 --server --one-off")
         run(guest, f"until {IN_PEER}ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
-        said = json.loads(run(guest, f"iperf3 -c {THERE} -n 4M {way} -J"))
+        said = json.loads(run(guest, f"iperf3 -c {THERE} -n 16M {way} -J"))
         assert guest.wait(server, timeout=SECONDS) == 0, server.stderr.decode()
         assert said["end"]["sum_received"]["bytes"] > 1 << 20
         after = statistics(guest)
