@@ -384,7 +384,7 @@ def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOu
         raise CmdError(Status.NO_RES_ERR, "multicast group is full", f"{caps.max_qp_mcg} QPs")
     hca.ledger.take(MULTICAST, MEMBERSHIP_BYTES)
     hca.mcgs.setdefault(gid, []).append(qp)
-    qp.mcgs.add(gid)
+    qp.mcgs[gid] = None
 
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
@@ -393,7 +393,7 @@ def detach_from_mcg(hca: Hca, cmd: layout.DetachFromMcgIn, out: layout.DetachFro
     qp = hca.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is not in the multicast group")
-    qp.mcgs.discard(cmd.multicast_gid)
+    del qp.mcgs[cmd.multicast_gid]
     _leave(hca, qp, cmd.multicast_gid)
 
 

@@ -19,7 +19,7 @@ ACCESS = 1 | 2 | 4 | 8  # local and remote write, remote read, atomics
 RC, UC = 2, 3
 RDMA_WRITE, SEND, RDMA_READ = 0, 2, 4
 MTU_256, MTU_1024, MTU_4096 = 1, 3, 5
-SIZE, SIGNALED, SECONDS = 8192, 1 << 1, 30
+SIZE, SIGNALED, SECONDS, TRIES = 8192, 1 << 1, 30, 10
 ANOTHER, LIMITED, EMPTY = 1, 2, 9
 WRONG = GID("fe80:0000:0000:0000:0000:0000:0000:0077")
 
@@ -110,7 +110,13 @@ def main():
         "many READs": ([(RDMA_READ, SIZE)] * 8, {"reads": 16}, {"serves": 1}),
     }
     for name, (work, mine, its) in programs.items():
-        say(name, attempt(left, right, RC, work, mine, its))
+        found = attempt(left, right, RC, work, mine, its)
+        for _ in range(TRIES):
+            if name != "many READs" or any(found):
+                break
+            # A busy machine has answered each before the next was posted.
+            found = attempt(left, right, RC, work, mine, its)
+        say(name, found)
     work = [(SEND, 64), (RDMA_WRITE, 64)]
     for name, mine in (("UC", {}), ("UC, another partition", {"pkey": ANOTHER})):
         say(name, attempt(left, right, UC, work, mine, {}))

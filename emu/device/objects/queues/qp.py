@@ -214,8 +214,8 @@ class Qp(Queue):
         self.rq = rq
         self.serial = 0
         """Unique among all queue pairs that have or had this number; starts at 1."""
-        self.mcgs: set[bytes] = set()
-        """Multicast GIDs that it is attached to."""
+        self.mcgs: dict[bytes, None] = {}
+        """Multicast GIDs that it is attached to; an empty set takes three times an empty dict."""
         self.is_draining = False
         """It changes to SQD once its current requests are complete, after a signature error."""
         self.is_established = False
