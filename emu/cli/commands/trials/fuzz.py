@@ -161,7 +161,7 @@ def replay(which: Path, **choices: object) -> None:
     most. Status 1 says that a finding did not come up again.
     """
     from emu.instruments.fuzz.executor import GuestExecutor
-    from emu.instruments.fuzz.mail import FACTS
+    from emu.instruments.fuzz.report.mail import FACTS
 
     if which.suffix == ".toml" and which.with_name(FACTS).is_file():
         _replay_library(which, choices)
@@ -203,7 +203,7 @@ def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
     "--tree",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="SOURCES",
-    help="The kernel's sources, for the patch.",
+    help="The kernel's sources, for the patch; a build of them, for the lines of the log.",
 )
 def report(which: Path, tree: Path | None) -> None:
     """Print a finding as a mail for the kernel's mailing list, with a patch.
@@ -212,7 +212,7 @@ def report(which: Path, tree: Path | None) -> None:
     which there are proposals. The words in angle brackets are left to you: what it fixes, who signs
     it off, and the change where nothing is proposed.
     """
-    from emu.instruments.fuzz.mail import mail
+    from emu.instruments.fuzz.report.mail import mail
 
     click.echo(printable(mail(_report(which), tree)), nl=False)
 
@@ -221,7 +221,7 @@ def _report(which: Path) -> Any:
     from emu.device.faults.text import dump
     from emu.host.userfiles import read_infile
     from emu.instruments.fuzz.campaign import REPRODUCTIONS
-    from emu.instruments.fuzz.mail import Report, of_library
+    from emu.instruments.fuzz.report.mail import Report, of_library
 
     if which.suffix == ".toml" and which.name != "plan.toml":
         return of_library(which)

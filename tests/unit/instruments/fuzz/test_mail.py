@@ -10,7 +10,8 @@ import pytest
 
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.host.user_error import UserError
-from emu.instruments.fuzz.mail import Report, mail, of_library, place_of
+from emu.instruments.fuzz.report.mail import Report, mail, of_library
+from emu.instruments.fuzz.report.place import place_of
 
 FOLDER = Path(__file__).parents[4] / "examples" / "findings"
 NAMES = list(tomllib.loads((FOLDER / "findings.toml").read_text()))
@@ -69,7 +70,7 @@ def test_a_tree_of_another_kernel(tmp_path, text):
 
 
 def test_one_whose_place_nobody_knows():
-    text = mail(dataclasses.replace(ONE, where=""))
+    text = mail(dataclasses.replace(ONE, where="", log=""))
     assert "<the patch>" in text
     assert "<function>" in text
 

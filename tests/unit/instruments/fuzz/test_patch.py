@@ -11,8 +11,8 @@ import pytest
 
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.host.user_error import UserError
-from emu.instruments.fuzz.mail import mail, of_library
-from emu.instruments.fuzz.patch import DoesNotFitError, Edit, Fix, diff, fix_of
+from emu.instruments.fuzz.report.mail import mail, of_library
+from emu.instruments.fuzz.report.patch import DoesNotFitError, Edit, Fix, diff, fix_of
 
 FOLDER = Path(__file__).parents[4] / "examples" / "findings"
 FIXES = tomllib.loads((FOLDER / "fixes.toml").read_text())

@@ -19,8 +19,9 @@ from emu.device.faults.text import dump
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
-from emu.instruments.fuzz.patch import DoesNotFitError, Fix, diff, fix_of
-from emu.instruments.outcome import Kind, findings
+from emu.instruments.fuzz.report.patch import DoesNotFitError, Fix, diff, fix_of
+from emu.instruments.fuzz.report.place import Place, decoded, place_in, place_of
+from emu.instruments.outcome import Finding, Kind, findings
 from emu.server.service.plan_files import read_plan
 
 _WIDTH = 75
@@ -31,7 +32,6 @@ _MOST_SOURCE = 4 << 20
 _LOG_LINES = 30
 FACTS = "findings.toml"
 _MOST_FACTS = 1 << 20
-_PLACE = re.compile(r"`(drivers/[\w./-]+\.[ch])`, (\w+), line (\d+) in ([\d.]+)")
 _RDMA = "drivers/infiniband/"
 
 
@@ -55,16 +55,6 @@ class Report:
     """The place in the sources, as in examples/findings/findings.toml."""
     fix: Fix | None = None
     """What is proposed."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line of the driver."""
-
-    path: str
-    function: str
-    line: int
-    release: str
 
 
 def of_library(plan_file: Path) -> Report:
@@ -95,21 +85,19 @@ def of_library(plan_file: Path) -> Report:
     )
 
 
-def place_of(where: str) -> Place | None:
-    """The first place that a text names."""
-    match = _PLACE.search(where)
-    return None if match is None else Place(match[1], match[2], int(match[3]), match[4])
-
-
 def mail(report: Report, tree: Path | None = None) -> str:
     """The whole mail; with the kernel's sources of the place's release the patch has its context.
 
-    Raises UserError for a tree that has not the place.
+    A build of that kernel gives the log's frames their lines. Raises UserError for a tree that has
+    not the place, LabError for a build that cannot be read.
     """
+    bug = _bug(report, tree)
     place = place_of(report.where)
+    if place is None and bug is not None:
+        place = place_in(bug, report.kernels[0], tree)
     is_rdma = place is not None and place.path.startswith(_RDMA)
     lists = "linux-rdma@vger.kernel.org" if is_rdma else "netdev@vger.kernel.org"
-    path = place.path if place is not None else "<file>"
+    path = place.path if place is not None and place.path else "<file>"
     parts = [
         f"To: {lists}",
         f"Cc: <scripts/get_maintainer.pl -f {path}>",
@@ -117,7 +105,7 @@ def mail(report: Report, tree: Path | None = None) -> str:
         "",
         *_wrapped(f"{report.about} {report.does}"),
         "",
-        *_shown(report),
+        *_shown(report, bug),
         *([*_wrapped(report.fix.why), ""] if report.fix is not None else []),
         *_wrapped(f"Seen in Linux {', '.join(report.kernels)}, with an emulated device:"),
         "",
@@ -141,10 +129,14 @@ def _subject(place: Place | None, is_rdma: bool) -> str:
     return f"{prefix}: Check the device's values in {function}"
 
 
-def _shown(report: Report) -> list[str]:
-    """The kernel's report about it, as far as it is about the driver."""
-    bugs = [one for one in findings(report.log) if one.kind is not Kind.DRIVER]
-    bug = next((one for one in bugs if one.title == report.title), bugs[0] if bugs else None)
+def _bug(report: Report, tree: Path | None) -> Finding | None:
+    """The kernel's report about it."""
+    bugs = [one for one in findings(decoded(report.log, tree)) if one.kind is not Kind.DRIVER]
+    return next((one for one in bugs if one.title == report.title), bugs[0] if bugs else None)
+
+
+def _shown(report: Report, bug: Finding | None) -> list[str]:
+    """That report, as far as it is about the driver."""
     if bug is None:
         return [f"  {one_line(report.title)}", ""]
     lines = [line for line in bug.lines if not line.lstrip().startswith("? ")]
@@ -152,7 +144,9 @@ def _shown(report: Report) -> list[str]:
 
 
 def _blame(place: Place | None) -> str:
-    what = "-L <line>,+1 <file>" if place is None else f"-L {place.line},+1 {place.path}"
+    what = "-L <line>,+1 <file>"
+    if place is not None and place.path:
+        what = f"-L {place.line},+1 {place.path}"
     return f'12 digits ("subject") of the commit that git blame {what} tells'
 
 
@@ -170,7 +164,7 @@ def _patch(fix: Fix | None, place: Place | None, tree: Path | None) -> list[str]
 
 def _frame(place: Place | None, tree: Path | None) -> list[str]:
     """A patch that changes nothing yet: the place with its surroundings."""
-    if place is None:
+    if place is None or not place.path:
         return ["<the patch>"]
     head = [
         f"diff --git a/{place.path} b/{place.path}",

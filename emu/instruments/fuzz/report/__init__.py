@@ -1,0 +1,1 @@
+"""A finding as a mail for the kernel's list: what happens, where in the driver, and a patch."""

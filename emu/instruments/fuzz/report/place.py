@@ -1,0 +1,82 @@
+"""Where in the driver's sources a finding lies.
+
+The library's findings say it (examples/findings/findings.toml). For others the kernel's own report
+does: a warning and a BUG name file and line, an oops names functions of the driver with offsets,
+of which a build tree makes lines, and sources at least the function's first line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from emu.guests.kernel.stack_trace import StackTraceDecoder
+from emu.instruments.outcome import Finding
+
+_DRIVER: Final = ("drivers/net/ethernet/mellanox/mlx5", "drivers/infiniband/hw/mlx5")
+_MOST_FILES: Final = 2000
+_MOST_SOURCE: Final = 4 << 20
+_PLACE = re.compile(r"`(drivers/[\w./-]+\.[ch])`, (\w+), line (\d+) in ([\d.]+)")
+_LINE = re.compile(rf"\b((?:{'|'.join(_DRIVER)})/(?:[\w-]+/)*[\w-]+\.[ch]):(\d+)")
+_FRAME = re.compile(r"(?<!\? )\b(mlx5\w*)(?:\.[\w.]+)?\+0x[0-9a-f]+/0x[0-9a-f]+")
+_ANY_FRAME = re.compile(r"\b(\w+)(?:\.[\w.]+)?\+0x[0-9a-f]+/0x[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the driver; a place of which only the function is known has no path."""
+
+    path: str
+    function: str
+    line: int
+    release: str
+
+
+def place_of(where: str) -> Place | None:
+    """The first place that a text of the library names."""
+    match = _PLACE.search(where)
+    return None if match is None else Place(match[1], match[2], int(match[3]), match[4])
+
+
+def decoded(log: str, tree: Path | None) -> str:
+    """The log, its frames with lines where the tree is a kernel's build. Raises LabError."""
+    if tree is None or not (tree / "vmlinux").is_file():
+        return log
+    return StackTraceDecoder(tree).decode(log)
+
+
+def place_in(bug: Finding, release: str, tree: Path | None) -> Place | None:
+    """The first place of the driver that the kernel's report names."""
+    for line in bug.lines:
+        if line.lstrip().startswith("? "):
+            continue
+        if (named := _LINE.search(line)) is not None:
+            frame = _ANY_FRAME.search(line)
+            function = frame[1] if frame is not None else bug.function
+            return Place(named[1], function, int(named[2]), release)
+    frames = (_FRAME.search(line) for line in bug.lines)
+    functions = [frame[1] for frame in frames if frame is not None]
+    if not functions:
+        return None
+    path, line_number = _defined(tree, functions[0]) if tree is not None else ("", 0)
+    return Place(path, functions[0], line_number, release)
+
+
+def _defined(tree: Path, function: str) -> tuple[str, int]:
+    """File and line where a function of the driver begins; nothing when the sources have none."""
+    head = re.compile(rf"^[a-z][\w *]*\b{re.escape(function)}\([^;]*$", re.M)
+    for file in islice(_sources(tree), _MOST_FILES):
+        with file.open(errors="replace") as text:
+            source = text.read(_MOST_SOURCE)
+        if (found := head.search(source)) is not None:
+            return str(file.relative_to(tree)), source.count("\n", 0, found.start()) + 1
+    return "", 0
+
+
+def _sources(tree: Path) -> Iterable[Path]:
+    for folder in _DRIVER:
+        yield from sorted((tree / folder).rglob("*.c"))
