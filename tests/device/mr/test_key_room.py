@@ -118,3 +118,4 @@ class TestPagesOfManyPlaces:
             qps[0].read((source.key, source.va + at), target.sge(0, 64))
             node.settle()
             assert target.read(0, 64) == data
+        assert len(node.hca.mkeys.get(source.index).views) == 3

@@ -63,7 +63,10 @@ def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
     iova = in_page(mkey, va, length, need)
     page = _whole(hca.memory, iova - within, size, writable) if hca.faults is None else None
     if page is None:
-        return hca.memory.segments(iova, length, writable=writable)
+        views = hca.memory.segments(iova, length, writable=writable)
+        if hca.faults is None:
+            keep(hca, mkey, span, views)
+        return views
     if len(mkey.page_views) >= _KEPT_PAGES or mkey.views_generation != hca.memory.generation:
         _forget_pages(hca, mkey)
     if _has_room(hca, mkey, 1):
