@@ -7,15 +7,15 @@ of the one at which it stands. So they fit releases in which the function has ch
 from __future__ import annotations
 
 import difflib
-import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
+from emu.instruments.fuzz.report.place import definition
 
 FIXES: Final = "fixes.toml"
 _MOST_FIXES: Final = 1 << 20
@@ -95,17 +95,7 @@ def _edited(lines: Sequence[str], edit: Edit) -> list[str]:
     return [*lines[:first], *edit.lines, *lines[last:]]
 
 
-def _body(lines: Sequence[str], function: str) -> Iterator[int]:
-    """The numbers of the lines of a function's body, counted from 0; nothing if it is not there."""
-    head = re.compile(rf"[\w*][\w* ]*\b{re.escape(function)}\(|{re.escape(function)}\(")
-    begins = (at for at, line in enumerate(lines) if head.match(line))
-    for begin in begins:
-        # The head may have several lines; of a declaration the last one ends with a semicolon.
-        at = begin
-        while at < len(lines) and lines[at] != "{" and not lines[at].endswith(";"):
-            at += 1
-        if at < len(lines) and lines[at] == "{":
-            while at < len(lines) and lines[at] != "}":
-                yield at
-                at += 1
-            return
+def _body(lines: Sequence[str], function: str) -> range:
+    """The numbers of the lines of a function's body, counted from 0; none if it is not there."""
+    found = definition(lines, function)
+    return range(0) if found is None else range(*found[1:])

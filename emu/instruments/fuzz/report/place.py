@@ -8,7 +8,7 @@ of which a build tree makes lines, and sources at least the function's first lin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -68,13 +68,29 @@ def place_in(bug: Finding, release: str, tree: Path | None) -> Place | None:
 
 def _defined(tree: Path, function: str) -> tuple[str, int]:
     """File and line where a function of the driver begins; nothing when the sources have none."""
-    head = re.compile(rf"^[a-z][\w *]*\b{re.escape(function)}\([^;]*$", re.M)
     for file in islice(_sources(tree), _MOST_FILES):
         with file.open(errors="replace") as text:
             source = text.read(_MOST_SOURCE)
-        if (found := head.search(source)) is not None:
-            return str(file.relative_to(tree)), source.count("\n", 0, found.start()) + 1
+        if function in source and (found := definition(source.splitlines(), function)) is not None:
+            return str(file.relative_to(tree)), found[0] + 1
     return "", 0
+
+
+def definition(lines: Sequence[str], function: str) -> tuple[int, int, int] | None:
+    """Where a function stands among a source's lines, counted from 0; None if it does not.
+
+    The first line of its head, that of the brace that begins its body, and that of the last one.
+    """
+    head = re.compile(rf"[\w*][\w* ]*\b{re.escape(function)}\(|{re.escape(function)}\(")
+    for begin in (at for at, line in enumerate(lines) if head.match(line)):
+        # The head may have several lines; of a declaration the last one ends with a semicolon.
+        at = begin
+        while at < len(lines) and lines[at] != "{" and not lines[at].endswith(";"):
+            at += 1
+        if at < len(lines) and lines[at] == "{":
+            end = next((n for n in range(at, len(lines)) if lines[n] == "}"), len(lines))
+            return begin, at, end
+    return None
 
 
 def _sources(tree: Path) -> Iterable[Path]:
