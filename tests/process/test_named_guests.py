@@ -201,8 +201,8 @@ def clients(monkeypatch, tmp_path):
     taken = []
 
     class Client:
-        def __init__(self, path):
-            taken.append(path)
+        def __init__(self, path, guest=None):
+            taken.append(path if guest is None else (path, guest))
 
         def close(self):
             taken.pop()
@@ -260,6 +260,41 @@ def test_control_commands_take_a_guest_s_name(open_guest, clients, tmp_path, wor
     assert (result.exit_code, result.output.count("Error")) == (0, 0)
     assert clients[0] == Path("/nowhere/control")
     assert clients[1:] == (["r1"] if "r1" in words else [])
+
+
+@contextlib.contextmanager
+def labs(**named):
+    """Labs whose guests have these names; they are all the same guest."""
+    with contextlib.ExitStack() as stack:
+        guest = stack.enter_context(FakeGuest())
+        for name, guests in named.items():
+            claim = stack.enter_context(running.Claim(name))
+            stack.enter_context(keeper.open_doors(claim, {}, dict.fromkeys(guests, guest)))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("roce", None), ("roce/h1", "h1"), ("h1", "h1"), ("ib/x", "x"), ("alone/x", None)],
+)
+def test_a_name_of_a_lab_s_guest_means_its_functions(clients, name, meant):
+    socket_path = Path("/nowhere/control")
+    with labs(roce=["h1", "h2"], ib=["x", "y"], alone=["x"]):
+        result = CliRunner().invoke(main, ["fault", "list", name])
+    assert (result.exit_code, result.output.count("Error")) == (0, 0)
+    assert clients == [socket_path if meant is None else (socket_path, meant)]
+
+
+def test_a_guest_s_name_alone_where_it_is_unique():
+    with labs(roce=["h1", "h2"], ib=["h2", "h3"], h3=["x"]):
+        assert output_of("h1", ["echo", "a"]) == b"a\n"
+        assert output_of("h3", ["echo", "a"]) == b"a\n"  # the name of an entry comes first
+        with pytest.raises(LabError, match="h2 is ib/h2 or roce/h2"):
+            output_of("h2", ["true"])
+        with pytest.raises(LabError, match="roce is a lab: choose one of roce/h1, roce/h2"):
+            output_of("roce", ["true"])
+        with pytest.raises(LabError, match="no guest roce/h3: choose one of roce/h1, roce/h2"):
+            output_of("roce/h3", ["true"])
 
 
 @pytest.mark.parametrize("words", [["status"], ["exec"], ["dmesg"], ["fault", "list"]])

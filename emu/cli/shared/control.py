@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from emu.cli.shared.names import complete_guest
 from emu.guests.errors import LabError
 from emu.guests.named import attach, running
+from emu.host.printable import one_line
 from emu.server.control.client import Client, ControlError, sockets
 
 WIDE = 200
@@ -70,17 +71,25 @@ def console() -> Console:
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
-def connect(path: Path | None, name: str | None = None) -> Client:
-    """The server at ``path``, that of a guest (``NAME`` or ``LAB/GUEST``), or the only one.
+def function_name(about: Mapping[str, Any]) -> str:
+    """Return the name of a function in tables: its guest's name, if any, and its index."""
+    guest = one_line(str(about.get("guest", "")))
+    return f"{guest} {about['function']}" if guest else str(about["function"])
 
-    Raises ControlError and LabError.
+
+def connect(path: Path | None, name: str | None = None) -> Client:
+    """Return a client of the server at ``path``, of a guest or lab, or of the only one that runs.
+
+    A client of a lab's guest is limited to the functions of that guest. Raises ControlError and
+    LabError.
     """
     if path is not None:
         if name is not None:
             raise click.UsageError("NAME or --control, not both")
         return Client(path)
     if name is not None:
-        return Client(attach.control_of(name))
+        socket_path, guest = attach.control_of(name)
+        return Client(socket_path, guest=guest)
     alive = []
     for socket_path in sockets():
         try:
@@ -104,5 +113,5 @@ def _names() -> dict[Path, str]:
     for entry in running.entries():
         for guest in entry.guests[:1]:
             with contextlib.suppress(LabError):
-                names[attach.control_of(f"{entry.name}/{guest}")] = entry.name
+                names[attach.control_of(f"{entry.name}/{guest}")[0]] = entry.name
     return names

@@ -81,7 +81,7 @@ class Injector:
             if rule.name in names:
                 raise ValueError(f"there is a rule {rule.name!r} already")
             names.add(rule.name)
-            if rule.function in (None, self.index):
+            if rule.applies_to(self.index):
                 added.append(RuleState(rule, seed))
         self.states += added
         self._arm()

@@ -24,6 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from emu.device.faults.functions import Functions, includes, listed
+
 _U64 = (1 << 64) - 1
 _NS_PER_S = 1_000_000_000
 MOST_DELAY_NS = 60 * _NS_PER_S
@@ -96,8 +98,8 @@ class PlannedLink(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
 
-    function: Annotated[int, Field(strict=True, ge=0, le=15)] | None = None
-    """The function with this index in the run; all of them by default."""
+    function: Functions = None
+    """Index in the run of the function to apply to, or a list of them; all functions by default."""
     direction: Literal["tx", "rx"] | None = None
     """``tx``: what the function sends; ``rx``: what it receives; both by default."""
     after: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
@@ -149,6 +151,15 @@ class PlannedLink(BaseModel):
         if self.loss and self.gemodel is not None:
             raise ValueError("loss and gemodel exclude each other")
         return self
+
+    @property
+    def functions(self) -> list[int] | None:
+        """Return the indices of the functions that the entry is for; None for all."""
+        return listed(self.function)
+
+    def applies_to(self, function: int) -> bool:
+        """Return whether the entry is for the function with this index."""
+        return includes(self.function, function)
 
     @property
     def is_clear(self) -> bool:

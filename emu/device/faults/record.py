@@ -5,10 +5,11 @@ The first line is the header: ``record`` (the format's version, 1), ``versions``
 ``function`` (its index), ``rule`` (its name), ``n`` (the number of the event among those that the
 rule matched), ``point``, ``action`` and ``event`` (its identity). One with ``without_effect`` (why)
 has changed nothing; it has not fired, whatever a line before it says of the same event. Lines with
-``added`` (a rule) or ``removed`` (its name) are about rules that came or went during the run, those
-with ``link`` about links that were set, and one with ``seed`` about a plan that was loaded;
-``commands`` is how many commands each function had run by then, the only clock that two runs have
-in common. What becomes of a link's packets is not told: seed and link decide it.
+``added`` (a rule) or ``removed`` (its name, and the ``functions`` where it went if it stays at
+others) are about rules that came or went during the run, those with ``link`` about links that were
+set, and one with ``seed`` about a plan that was loaded; ``commands`` is how many commands each
+function had run by then, the only clock that two runs have in common. What becomes of a link's
+packets is not told: seed and link decide it.
 
 A record holds no times and no addresses: the same plan and the same actions of the driver give the
 same record, byte for byte.
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from emu.device.faults.functions import MAX_FUNCTIONS
 from emu.device.faults.link import PlannedLink
 from emu.device.faults.plan import MOST_LINKS, MOST_RULES, Plan
 from emu.device.faults.rule import Rule
@@ -31,7 +33,6 @@ MOST_LINES = 1_000_000
 MOST_BYTES = 256 << 20
 """Far longer than any record's line."""
 
-_MOST_FUNCTIONS = 16
 _U64 = (1 << 64) - 1
 _WORDS = ("suite", "kernel", "modules")
 """The keys of ``run`` that are a string or null; ``packages`` is a list of strings."""
@@ -70,12 +71,13 @@ class RuleSpan:
     """When a rule came and went, as the number of commands that each function had run."""
 
     came: Sequence[int] = ()
-    went: Sequence[int] | None = None
+    went: dict[int, int] = field(default_factory=dict)
+    """By function, when the rule was removed there."""
 
     def at(self, function: int) -> dict[str, int]:
         """As ``after`` and ``until`` of a rule for one function."""
         times = {"after": self.came[function]} if function < len(self.came) else {}
-        if self.went is not None and function < len(self.went):
+        if function in self.went:
             times["until"] = self.went[function]
         return times
 
@@ -189,9 +191,7 @@ class _RecordReader:
         elif "link" in values:
             self._linked(values, place)
         elif "removed" in values:
-            name = self._names.pop(str(values["removed"]), None)
-            if name is not None:
-                self.spans.setdefault(name, RuleSpan()).went = _commands(values, place)
+            self._removed(values, place)
 
     def with_effect(self) -> tuple[Fired, ...]:
         """What has fired; not what was taken back later."""
@@ -214,6 +214,21 @@ class _RecordReader:
         self.rules.append(rule.model_copy(update={"name": name}))
         self.spans[name] = RuleSpan(_commands(values, place))
 
+    def _removed(self, values: dict[str, Any], place: str) -> None:
+        """A rule went: everywhere, or at some ``functions`` only."""
+        given, functions = str(values["removed"]), values.get("functions")
+        name = self._names.get(given)
+        if name is None:
+            return
+        if functions is None:
+            del self._names[given]
+        elif not _are_functions(functions):
+            raise RecordError(f"{place}: no functions of a record")
+        went = self.spans.setdefault(name, RuleSpan()).went
+        for function, commands in enumerate(_commands(values, place)):
+            if functions is None or function in functions:
+                went.setdefault(function, commands)
+
     def _seeded(self, values: dict[str, Any], place: str) -> None:
         """Another plan was loaded: its seed decides what becomes of links' packets."""
         if not _is_number(values["seed"], 0, _U64):
@@ -227,7 +242,7 @@ class _RecordReader:
         except PlanError as error:
             raise RecordError(str(error)) from None
         for function, after in enumerate(_commands(values, place)):
-            if link.function in (None, function):
+            if link.applies_to(function):
                 update = {"function": function, "after": max(after, link.after)}
                 self.links.append(link.model_copy(update=update))
         if len(self.links) > MOST_LINKS:
@@ -251,11 +266,20 @@ def _are_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
+def _are_functions(value: object) -> bool:
+    """Whether a value of a line is a list of indices of functions."""
+    return (
+        isinstance(value, list)
+        and len(value) <= MAX_FUNCTIONS
+        and all(_is_number(one, 0, MAX_FUNCTIONS - 1) for one in value)
+    )
+
+
 def _commands(values: dict[str, Any], place: str) -> list[int]:
     counts = values.get("commands")
     if (
         not isinstance(counts, list)
-        or len(counts) > _MOST_FUNCTIONS
+        or len(counts) > MAX_FUNCTIONS
         or not all(_is_number(one, 0, _U64) for one in counts)
     ):
         raise RecordError(f"{place}: no counts of commands in a record")
@@ -282,7 +306,7 @@ def _fired(values: dict[str, Any], place: str) -> Fired:
         values.get("action", ""), values.get("event") or {}, values.get("without_effect", ""),
     )  # fmt: skip
     if not (
-        _is_number(fired.function, 0, _MOST_FUNCTIONS - 1)
+        _is_number(fired.function, 0, MAX_FUNCTIONS - 1)
         and _is_number(fired.n, 1, _U64)
         and all(
             isinstance(word, str)

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 
+from emu.device.faults.functions import Functions, includes
+
 _U64 = (1 << 64) - 1
 
 Value = bool | int | str
@@ -55,8 +57,8 @@ class Rule(BaseModel):
     point: str
     action: str
     match: Match = Field(default_factory=dict)
-    function: Annotated[int, Field(strict=True, ge=0, le=15)] | None = None
-    """Apply only to the function with this index in the run."""
+    function: Functions = None
+    """Index in the run of the function to apply to, or a list of them; all functions by default."""
     index: Annotated[list[Count], BeforeValidator(_listed)] | None = None
     probability: Annotated[float, Field(ge=0, le=100)] = 100.0
     """In percent."""
@@ -69,6 +71,10 @@ class Rule(BaseModel):
     """The rule is armed after the function has run this many commands."""
     until: Annotated[int, Field(strict=True, ge=0, le=_U64)] | None = None
     """The rule is removed after the function has run this many commands."""
+
+    def applies_to(self, function: int) -> bool:
+        """Return whether the rule is for the function with this index."""
+        return includes(self.function, function)
 
     def __getitem__(self, parameter: str) -> Any:
         """A parameter of the action; None when the rule does not give it."""

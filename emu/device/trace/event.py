@@ -7,7 +7,8 @@ The other keys follow the point:
 ====== ============================================================================================
 point  keys
 ====== ============================================================================================
-reset  ``model``: the function is in its power-on state, at the start or after a reset
+reset  ``model``: the function is in its power-on state, at the start or after a reset; ``guest``:
+       the name of its guest, where several guests have functions of the server
 cmd    ``slot``, ``op`` (the PRM's name), ``opcode``, ``status`` (name), ``duration_us``, ``in`` and
        ``out`` (fields of input and output); when refused, ``syndrome``, ``reason`` and ``detail``
        instead of ``out``; when not even taken, ``delivery`` (name) instead of ``status``

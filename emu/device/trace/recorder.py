@@ -99,11 +99,15 @@ class Recorder:
     It is false once its sink is closed, so that trace points cost almost nothing from then on.
     """
 
-    def __init__(self, sink: Sink, clock: Clock, function: int = 0) -> None:
-        """``clock`` is the function's own; ``function`` is its index in a run."""
+    def __init__(self, sink: Sink, clock: Clock, function: int = 0, guest: str = "") -> None:
+        """Record on ``clock``, the function's own; ``function`` is its index in a run.
+
+        ``guest`` is the name of the guest that the function belongs to, where it has one.
+        """
         self._sink = sink
         self._clock = clock
         self._function = function
+        self._guest = {"guest": guest} if guest else {}
         self.requests: Counter[str] = Counter()
         """How many work requests of each kind there were."""
 
@@ -116,7 +120,7 @@ class Recorder:
 
     def power_on(self, model: str) -> None:
         """The function's power-on state, at the start or after a reset."""
-        self._record(TracePoint.RESET, {"model": model})
+        self._record(TracePoint.RESET, {"model": model} | self._guest)
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
         """A BAR 0 access, with the register's name."""

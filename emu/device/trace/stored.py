@@ -17,7 +17,7 @@ REFUSED = "refused"
 """Selects every status except OK."""
 
 _NS_PER_S = 1_000_000_000
-_TEXT_FORM = re.compile(r" *\d+\.\d{6} f\d+ [a-z]+ ")
+_TEXT_FORM = re.compile(r" *\d+\.\d{6} (?:\S+/)?f\d+ +[a-z]+ ")
 
 
 class StoredTextError(Exception):

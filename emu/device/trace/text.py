@@ -28,6 +28,9 @@ _DECIMAL = re.compile(
     r"|slot|intr|count|length|lid|ds|packets|octets"
 )
 _MOST_NESTED = 6
+_MAX_NAMED = 64
+"""Functions whose guest is remembered: more than a server has."""
+_MAX_NAME_CHARACTERS = 32
 
 
 def seconds(ns: int) -> str:
@@ -36,11 +39,40 @@ def seconds(ns: int) -> str:
     return f"{sign}{microseconds // _US_PER_S}.{microseconds % _US_PER_S:06}"
 
 
+class FunctionNames:
+    """Names of a trace's functions: ``f1``, or ``GUEST/f1`` once a reset has told the guest."""
+
+    def __init__(self) -> None:
+        self.width = 2
+        """Characters of the longest name so far."""
+        self._guests: dict[int, str] = {}
+
+    def learn(self, event: TraceEvent) -> None:
+        """Take the guest's name from a reset event; other events tell nothing."""
+        if event.point != TracePoint.RESET or not event.fields.get("guest"):
+            return
+        if event.function in self._guests or len(self._guests) < _MAX_NAMED:
+            self._guests[event.function] = _word(event.fields["guest"])[:_MAX_NAME_CHARACTERS]
+            self.width = max(self.width, len(self.of(event.function)))
+
+    def guest(self, function: int) -> str | None:
+        """Return the name of a function's guest; None if no event has told it."""
+        return self._guests.get(function)
+
+    def of(self, function: int) -> str:
+        """Return the name of a function in a line."""
+        if function == KERNEL:
+            return "k"
+        guest = self._guests.get(function)
+        return f"f{function}" if guest is None else f"{guest}/f{function}"
+
+
 class TextForm:
     """Produces each event's line; time begins at the first event."""
 
     def __init__(self) -> None:
         self._origin_ns: int | None = None
+        self.names = FunctionNames()
 
     def origin_ns(self, event: TraceEvent) -> int:
         """The time origin: that of this event, if it is the first one asked about."""
@@ -55,8 +87,9 @@ class TextForm:
     def columns(self, event: TraceEvent) -> tuple[str, str, str, str]:
         """Time, function, point and what happened, padded to stand in columns."""
         time = f"{seconds(event.t_ns - self.origin_ns(event)):>12}"
-        whose = "k" if event.function == KERNEL else f"f{event.function}"
-        return time, f"{whose:2}", f"{_word(event.point):5}", body(event)
+        self.names.learn(event)
+        whose = f"{self.names.of(event.function):{self.names.width}}"
+        return time, whose, f"{_word(event.point):5}", body(event)
 
 
 def body(event: TraceEvent) -> str:

@@ -28,6 +28,7 @@ RECORD_NAME = "faults.jsonl"
 class DeviceServer:
     """One process for all functions of a guest, so that they can send packets to each other.
 
+    ``guests`` has the name of each function's guest, where the functions are of several guests.
     ``on_end`` is called with a :class:`ServerError` if it ends by itself after it was ready.
     """
 
@@ -42,6 +43,7 @@ class DeviceServer:
         record: Path | None = None,
         run: Mapping[str, object] | None = None,
         options: Sequence[str] = (),
+        guests: Sequence[str] = (),
         on_end: Callable[[ServerError], None],
     ) -> None:
         self.sockets = tuple(directory / f"function{number}" for number in range(len(devices)))
@@ -63,6 +65,8 @@ class DeviceServer:
             self._command += ["--run", json.dumps(run or {})]
         self.control = directory / SOCKET_NAME
         self._command += ["--control", str(self.control)]
+        for guest in guests:
+            self._command += ["--guest", guest]
         self._command += options
         self._process: subprocess.Popen[bytes] | None = None
 

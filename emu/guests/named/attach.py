@@ -57,15 +57,16 @@ def state_of(name: str, timeout: float = 5.0) -> str:
         return SILENT
 
 
-def control_of(name: str) -> Path:
-    """The control socket of the server of a guest's functions, or of a lab's.
+def control_of(name: str) -> tuple[Path, str | None]:
+    """Return the control socket of the server of a guest's functions, and the guest's name there.
 
-    Raises :class:`LabError`.
+    The name is None where all functions of the server are meant: of a lab, or of a guest that has
+    the server to itself. Raises :class:`LabError`.
     """
-    entry, _, guest = name.partition("/")
-    first = running.find(entry).guests[:1]
-    with attached(name if guest else "/".join([entry, *first])) as channel:
-        return Path(_answer(channel, "control", _ANSWER_TIMEOUT))
+    entry, guest = running.resolve(name)
+    of_lab = guest if len(entry.guests) > 1 else ""
+    with attached(f"{entry.name}/{guest or entry.guests[0]}") as channel:
+        return Path(_answer(channel, "control", _ANSWER_TIMEOUT)), of_lab or None
 
 
 def log_of(name: str) -> tuple[str, str]:

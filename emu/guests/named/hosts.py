@@ -56,6 +56,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
             faults=topology.faults,
             record=topology.record,
             options=topology.server_options,
+            guests=topology.guests,
             on_end=hosts.lose_server,
         )
         stack.callback(server.stop)

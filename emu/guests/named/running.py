@@ -175,17 +175,42 @@ def find(name: str) -> RunningEntry:
 
 
 def find_guest(name: str) -> Path:
-    """The socket of a guest: ``NAME``, or ``LAB/GUEST``. Raises :class:`LabError`."""
+    """Return the socket of the guest that :func:`resolve` finds. Raises :class:`LabError`.
+
+    The name of a lab is refused when the lab has several guests.
+    """
+    entry, guest = resolve(name)
+    if not guest and len(entry.guests) == 1:
+        guest = entry.guests[0]
+    if not guest:
+        raise LabError(f"{name} is a lab: choose one of {_choices(entry)}")
+    return entry.socket(guest)
+
+
+def resolve(name: str) -> tuple[RunningEntry, str]:
+    """Return what runs by a name, and the guest in it; "" where a lab as a whole is named.
+
+    ``name`` is that of a guest or a lab, ``LAB/GUEST``, or the name of a guest that only one lab
+    has. Raises :class:`LabError`.
+    """
     lab, _, guest = name.partition("/")
+    running = entries()
+    if not guest and not any(entry.name == name for entry in running):
+        labs = [entry for entry in running if name in entry.guests]
+        if len(labs) > 1:
+            raise LabError(f"{name} is {' or '.join(f'{entry.name}/{name}' for entry in labs)}")
+        if labs:
+            return labs[0], name
     entry = find(lab)
     if not entry.guests:
         raise LabError(f"{lab} is still starting")
-    if not guest and len(entry.guests) == 1:
-        guest = entry.guests[0]
-    if guest not in entry.guests:
-        choices = ", ".join(f"{lab}/{one}" for one in entry.guests)
-        raise LabError(f"no guest {name}: choose one of {choices}")
-    return entry.socket(guest)
+    if guest and guest not in entry.guests:
+        raise LabError(f"no guest {name}: choose one of {_choices(entry)}")
+    return entry, guest
+
+
+def _choices(entry: RunningEntry) -> str:
+    return ", ".join(f"{entry.name}/{guest}" for guest in entry.guests)
 
 
 def is_held(name: str) -> bool:

@@ -55,7 +55,8 @@ def name_of(host: str) -> str:
         guest, dot, rest = name.partition(f".{entry.name}")
         if guest and dot and not rest:
             return f"{entry.name}/{guest}"
-    return running.find(name).name
+    entry, guest = running.resolve(name)
+    return f"{entry.name}/{guest}" if guest else entry.name
 
 
 def check(name: str) -> None:

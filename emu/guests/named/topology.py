@@ -69,6 +69,8 @@ class Topology:
         self.name = name
         self.nodes = tuple(nodes)
         self.devices = tuple(device for node in nodes for device in node.options.devices)
+        self.guests = tuple(node.name for node in nodes for _ in node.options.devices)
+        """The name of each device's guest."""
         self._server = {
             name: value
             for given, word in server.given().items()

@@ -37,8 +37,16 @@ class Client:
     Every method raises :class:`ControlError`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], timeout: float = _TIMEOUT) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], timeout: float = _TIMEOUT, guest: str | None = None
+    ) -> None:
+        """Connect to the socket at ``path``; answers take ``timeout`` seconds at most.
+
+        ``guest`` limits status, objects, rules and links to the functions of that guest, one of
+        several that the server has functions of.
+        """
         self._name = os.fspath(path)
+        self._guest = {} if guest is None else {"guest": guest}
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(timeout)
         self._buffer = bytearray()
@@ -69,11 +77,11 @@ class Client:
 
     def status(self) -> dict[str, Any]:
         """State, port and counts of every function."""
-        return self.call("status")
+        return self._call("status")
 
     def objects(self, **choice: object) -> dict[str, Any]:
         """The objects of every function; ``function``, ``kind`` and ``limit`` restrict them."""
-        return self.call("objects", **choice)
+        return self._call("objects", **choice)
 
     def census(self) -> dict[str, int]:
         """The objects of all functions that are in use, by kind.
@@ -85,7 +93,7 @@ class Client:
 
     def rules(self) -> list[dict[str, Any]]:
         """The loaded rules, with how many events each matched and how often it fired."""
-        rules: list[dict[str, Any]] = self.call("fault.list")["rules"]
+        rules: list[dict[str, Any]] = self._call("fault.list")["rules"]
         return rules
 
     def fired(self, name: str | None = None) -> int:
@@ -102,28 +110,32 @@ class Client:
 
     def add(self, rule: Mapping[str, Any] | None = None, **fields: object) -> str:
         """Add a rule, given as in a plan; return its name."""
-        return str(self.call("fault.add", rule={**(rule or {}), **fields})["name"])
+        return str(self._call("fault.add", rule={**(rule or {}), **fields})["name"])
 
     def remove(self, name: str) -> None:
         """Remove a rule and end its effects."""
-        self.call("fault.remove", name=name)
+        self._call("fault.remove", name=name)
 
     def load_plan(self, text: str) -> int:
         """Replace all rules by those of a plan in TOML; return their number."""
-        return int(self.call("fault.load", plan=text)["rules"])
+        return int(self._call("fault.load", plan=text)["rules"])
 
     def clear(self) -> None:
         """Remove all rules."""
-        self.call("fault.load")
+        self._call("fault.load")
 
     def links(self) -> list[dict[str, Any]]:
         """The links that are or were set, one for each function and direction."""
-        links: list[dict[str, Any]] = self.call("net.show")["links"]
+        links: list[dict[str, Any]] = self._call("net.show")["links"]
         return links
 
     def set_link(self, link: Mapping[str, Any] | None = None, **fields: object) -> None:
         """Set links, given as in a plan; without properties they are cleared."""
-        self.call("net.set", link={**(link or {}), **fields})
+        self._call("net.set", link={**(link or {}), **fields})
+
+    def _call(self, method: str, **params: object) -> dict[str, Any]:
+        """Call a method for the functions of this client's guest."""
+        return self.call(method, **self._guest, **params)
 
     def call(self, method: str, **params: object) -> dict[str, Any]:
         """Call any method of the protocol."""

@@ -8,6 +8,10 @@ without an id and ends the connection. Lines are at most 256 KiB from a client a
 server, and nested at most 32 deep. A change of a method's meaning raises ``protocol``; new methods,
 parameters and keys of results do not.
 
+``status``, ``objects``, ``fault.*`` and ``net.*`` take ``guest`` as well, which may be missing: a
+name of ``serve --guest``. The method is then about the functions of that guest only. A function's
+``guest`` in a result is its name, or empty.
+
 ============ =================================== ==================================================
 method       params                              result
 ============ =================================== ==================================================
@@ -24,6 +28,8 @@ fault.add    rule: as in a plan                  ``name``: what the rule is call
 fault.remove name                                {}
 fault.load   plan: the text of one (TOML); none  ``rules``: how many there are now
              takes all rules away
+net.show                                         ``links``: each with its properties and counts
+net.set      link: as in a plan                  {}
 ============ =================================== ==================================================
 """
 

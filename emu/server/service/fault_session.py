@@ -6,9 +6,9 @@ need. So it is loaded with the first rule, plan or record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.device.function.function import Function
 from emu.server.service.fault_options import FaultOptions
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from emu.device.faults.record import Fired
     from emu.device.faults.rule import Rule
     from emu.server.service.record_file import RecordFile
+
+_Entry = TypeVar("_Entry", "Rule", "PlannedLink")
 
 
 class FaultSession:
@@ -88,8 +90,12 @@ class FaultSession:
         for index in self._links.functions(link):
             injectors[index].at(link.after, partial(self._links.set, link, index))
 
-    def set_link(self, link: PlannedLink) -> None:
-        """Set links from now on, or clear them. Raises ValueError for a missing function."""
+    def set_link(self, link: PlannedLink, within: Sequence[int] | None = None) -> None:
+        """Set links from now on, or clear them; ``within`` limits them to these functions.
+
+        Raises ValueError for a function that is missing or not among ``within``.
+        """
+        link = _limited(link, within)
         self._links.check(link)
         self._record_change({"link": link.to_table()})
         self._plan_link(link)
@@ -98,24 +104,40 @@ class FaultSession:
         """The links that are or were set."""
         return list(self._links.listing())
 
-    def load(self, plan: Plan) -> None:
-        """Replace all rules, and set the plan's links."""
-        if self._record is not None:
-            for name in self._names():
-                self._record_change({"removed": name})
-            for rule in plan.rule:
-                self._record_change({"added": rule.to_table()})
+    def load(self, plan: Plan, within: Sequence[int] | None = None, suffix: str = "") -> None:
+        """Replace all rules, and set the plan's links.
+
+        With ``within``, replace the rules of these functions only; ``suffix`` is then added to the
+        name of a rule that other functions have already. Raises ValueError for an entry about a
+        function that is missing or not among ``within``; nothing has changed then.
+        """
+        links = [_limited(link, within) for link in plan.link]
+        for link in links:
+            self._links.check(link)
+        rules = [_limited(rule, within) for rule in plan.rule]
+        if within is not None:
+            taken = self._names(set(range(len(self._functions))).difference(within))
+            rules = [_renamed(rule, suffix) if rule.name in taken else rule for rule in rules]
+        for name in self._names(within):
+            self.remove(name, within)
+        for rule in rules:
+            self._record_change({"added": rule.to_table()})
         self._seed = self._links.seed = plan.seed
         self._record_change({"seed": plan.seed})
         for injector in self._needed():
-            injector.load(plan)
-        for link in plan.link:
+            injector.add(rules, self._seed)
+        for link in links:
             self.set_link(link)
 
-    def add(self, rule: Rule) -> str:
-        """Add a rule; return its name. ValueError if another has it or there are too many."""
+    def add(self, rule: Rule, within: Sequence[int] | None = None) -> str:
+        """Add a rule, limited to the functions ``within``; return its name.
+
+        Raises ValueError if another rule has its name, if there are too many, or if it is about a
+        function that is not among ``within``.
+        """
         from emu.device.faults.plan import MOST_RULES
 
+        rule = _limited(rule, within)
         names = self._names()
         if not rule.name:
             self._added += 1
@@ -132,23 +154,28 @@ class FaultSession:
         name: str = rule.name
         return name
 
-    def remove(self, name: str) -> bool:
-        """Remove a rule; False if there is none with that name."""
-        was_there = [injector.remove(name) for injector in self._injectors]
-        if any(was_there):
-            self._record_change({"removed": name})
-        return any(was_there)
+    def remove(self, name: str, within: Container[int] | None = None) -> bool:
+        """Remove a rule, at the functions ``within`` only; False if they have none of that name."""
+        removed = [one.index for one in self._injectors_of(within) if one.remove(name)]
+        if removed:
+            remains = {"functions": removed} if name in self._names() else {}
+            self._record_change({"removed": name, **remains})
+        return bool(removed)
 
-    def _names(self) -> Collection[str]:
-        """What the rules are called, in their order."""
+    def _injectors_of(self, within: Container[int] | None) -> list[Injector]:
+        """Return the injectors of these functions; of all for None."""
+        return [one for one in self._injectors if within is None or one.index in within]
+
+    def _names(self, within: Container[int] | None = None) -> Collection[str]:
+        """Return the names of the rules at these functions, in their order."""
         return dict.fromkeys(
-            state.rule.name for injector in self._injectors for state in injector.states
+            state.rule.name for injector in self._injectors_of(within) for state in injector.states
         )
 
-    def listing(self) -> list[dict[str, Any]]:
-        """Every rule, with how often it matched and fired at each function."""
+    def listing(self, within: Container[int] | None = None) -> list[dict[str, Any]]:
+        """Return every rule of these functions, with its counts at each of them."""
         rules: dict[str, dict[str, Any]] = {}
-        for injector in self._injectors:
+        for injector in self._injectors_of(within):
             for state in injector.states:
                 rule = rules.setdefault(
                     state.rule.name,
@@ -167,3 +194,19 @@ class FaultSession:
         """Record a change, and how many commands each function had run."""
         if self._record is not None:
             self._record.changed(change, [function.commands for function in self._functions])
+
+
+def _limited(entry: _Entry, within: Sequence[int] | None) -> _Entry:
+    """Return an entry for those of its functions that are among ``within``; itself for None.
+
+    Raises ValueError for a function that is not among them.
+    """
+    from emu.device.faults.functions import restricted
+
+    if within is None:
+        return entry
+    return entry.model_copy(update={"function": restricted(entry.function, list(within))})
+
+
+def _renamed(rule: Rule, suffix: str) -> Rule:
+    return rule.model_copy(update={"name": rule.name + suffix})

@@ -40,13 +40,13 @@ class Links:
 
     def check(self, link: PlannedLink) -> None:
         """Raise ValueError if there is no such function."""
-        if link.function is not None and link.function >= len(self._functions):
-            raise ValueError(f"function is a number below {len(self._functions)}")
+        count = len(self._functions)
+        if any(index >= count for index in link.functions or ()):
+            raise ValueError(f"function is a number below {count}")
 
     def functions(self, link: PlannedLink) -> Iterable[int]:
         """The functions that an entry is about and that there are."""
-        every = range(len(self._functions))
-        return every if link.function is None else {link.function} & set(every)
+        return [index for index in range(len(self._functions)) if link.applies_to(index)]
 
     def set(self, link: PlannedLink, index: int) -> None:
         """Set the links of an entry at one of its functions, from the next packet on."""

@@ -27,11 +27,16 @@ def methods(
     faults: FaultSession,
     segments: Segments,
     subnet: SubnetFabric | None = None,
+    guests: Sequence[str] = (),
 ) -> Mapping[str, Method]:
-    """The methods, by name; ``subnet`` is the simulated one, if there is any."""
+    """Return the methods by name.
+
+    ``subnet`` is the simulated one, if there is any; ``guests`` has the name of each function's
+    guest, and is empty where nobody has given names.
+    """
     # Now: pydantic takes a fifth of a second, for which a client's first plan would stop the loop.
     importlib.import_module("emu.device.faults.text")
-    control = _Methods(functions, clock, faults, segments, subnet)
+    control = _Methods(functions, clock, faults, segments, subnet, guests)
     return {
         "status": control.status,
         "objects": control.objects,
@@ -55,6 +60,7 @@ class _Methods:
         faults: FaultSession,
         segments: Segments,
         subnet: SubnetFabric | None,
+        guests: Sequence[str],
     ) -> None:
         self._about = {"mlx5emu": version(), "code": code()}
         self._functions = functions
@@ -62,35 +68,56 @@ class _Methods:
         self._faults = faults
         self._segments = segments
         self._subnet = subnet
+        self._guests = tuple(guests) or ("",) * len(functions)
+
+    def _indices(self, params: Mapping[str, Any]) -> list[int] | None:
+        """Return the functions of the guest that a request names; None if it names none."""
+        guest = params.get("guest")
+        if guest is None:
+            return None
+        indices = [index for index, name in enumerate(self._guests) if name == guest]
+        if not indices or not guest:
+            raise ControlRequestError(f"no guest {guest!r} has functions here")
+        return indices
 
     def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
-        _only(params)
-        states = [views.status(function, index) for index, function in enumerate(self._functions)]
+        _only(params, "guest")
+        indices = self._indices(params)
+        states = [
+            views.status(function, index, self._guests[index])
+            for index, function in enumerate(self._functions)
+            if indices is None or index in indices
+        ]
         ports = [_without_addresses(segment) for segment in self._segments.about()]
         now = {"t_ns": self._clock.now_ns(), "functions": states, "segments": ports}
         return self._about | now
 
     def objects(self, params: dict[str, Any]) -> Streamed:
-        _only(params, "function", "kind", "limit")
+        _only(params, "guest", "function", "kind", "limit")
+        indices = self._indices(params)
         index, kind = params.get("function"), params.get("kind")
         limit = params.get("limit", DEFAULT_LIMIT)
         count = len(self._functions)
         if index is not None and (type(index) is not int or not 0 <= index < count):
             raise ControlRequestError(f"function is a number below {count}")
+        if index is not None and indices is not None and index not in indices:
+            raise ControlRequestError(f"function {index} is another guest's; choose of {indices}")
         if type(limit) is not int or not 0 <= limit <= MOST_LIMIT:
             raise ControlRequestError(f"limit is a number up to {MOST_LIMIT}")
         known = views.kinds(self._functions[0])
         if kind is not None and kind not in known:
             raise ControlRequestError(f"kind is one of {', '.join(known)}")
         segments = self._segments.about() if kind is None and index is None else []
-        return self._objects(range(count) if index is None else [index], kind, limit, segments)
+        chosen = [index] if index is not None else range(count) if indices is None else indices
+        return self._objects(chosen, kind, limit, segments)
 
     def _objects(
         self, indices: Sequence[int], kind: str | None, limit: int, segments: Sequence[Any]
     ) -> Streamed:
         yield b'{"functions":['
         for number, index in enumerate(indices):
-            yield b'%s{"function":%d,"objects":' % (b"," * bool(number), index)
+            head = json.dumps({"function": index, "guest": self._guests[index]})[:-1].encode()
+            yield b'%s%s,"objects":' % (b"," * bool(number), head)
             yield from views.objects(self._functions[index], kind, limit)
             yield b"}"
         yield b'],"segments":%s}' % json.dumps(segments).encode()
@@ -100,48 +127,63 @@ class _Methods:
         return {"objects": (yield from views.census(self._functions))}
 
     def fault_list(self, params: dict[str, Any]) -> Mapping[str, Any]:
-        _only(params)
-        return {"rules": self._faults.listing()}
+        _only(params, "guest")
+        rules = self._faults.listing(self._indices(params))
+        for rule in rules:
+            for counts in rule["counts"]:
+                counts["guest"] = self._guests[counts["function"]]
+        return {"rules": rules}
 
     def fault_add(self, params: dict[str, Any]) -> Mapping[str, Any]:
         from emu.device.faults.text import rule_from_table
 
-        _only(params, "rule")
+        _only(params, "guest", "rule")
+        indices = self._indices(params)
         try:
-            return {"name": self._faults.add(rule_from_table(params.get("rule")))}
+            return {"name": self._faults.add(rule_from_table(params.get("rule")), indices)}
         except ValueError as error:
             raise ControlRequestError(str(error)) from None
 
     def fault_remove(self, params: dict[str, Any]) -> Mapping[str, Any]:
-        _only(params, "name")
-        if not self._faults.remove(str(params.get("name"))):
+        _only(params, "guest", "name")
+        if not self._faults.remove(str(params.get("name")), self._indices(params)):
             raise ControlRequestError(f"no rule {params.get('name')!r}")
         return {}
 
     def fault_load(self, params: dict[str, Any]) -> Portions[Mapping[str, Any]]:
         from emu.device.faults.text import PlanError, loading
 
-        _only(params, "plan")
-        text = params.get("plan", "")
+        _only(params, "guest", "plan")
+        indices, text = self._indices(params), params.get("plan", "")
         if not isinstance(text, str):
             raise ControlRequestError("plan is the text of a plan")
         try:
             plan = yield from loading(text)
         except PlanError as error:
             raise ControlRequestError(str(error)) from None
-        self._faults.load(plan)
+        try:
+            self._faults.load(plan, indices, f"@{params.get('guest')}")
+        except ValueError as error:
+            raise ControlRequestError(str(error)) from None
         return {"rules": len(plan.rule)}
 
     def net_show(self, params: dict[str, Any]) -> Mapping[str, Any]:
-        _only(params)
-        return {"links": self._faults.links()}
+        _only(params, "guest")
+        indices = self._indices(params)
+        links = [
+            {"guest": self._guests[link["function"]], **link}
+            for link in self._faults.links()
+            if indices is None or link["function"] in indices
+        ]
+        return {"links": links}
 
     def net_set(self, params: dict[str, Any]) -> Mapping[str, Any]:
         from emu.device.faults.text import link_from_table
 
-        _only(params, "link")
+        _only(params, "guest", "link")
+        indices = self._indices(params)
         try:
-            self._faults.set_link(link_from_table(params.get("link")))
+            self._faults.set_link(link_from_table(params.get("link")), indices)
         except ValueError as error:
             raise ControlRequestError(str(error)) from None
         return {}

@@ -41,8 +41,13 @@ class Capture:
         functions: Sequence[Function],
         cables: Sequence[FunctionPort | None],
         fabric: Wired,
+        names: Sequence[str],
     ) -> None:
-        """``cables``: those of the functions with Ethernet ports. Raises OSError for the file."""
+        """Write a capture of the functions' ports from now on. Raises OSError for the file.
+
+        ``cables`` are those of the functions with Ethernet ports; ``names`` are the functions', and
+        become those of the file's interfaces.
+        """
         self._path = options.path
         self._file = PcapFile(options.path, clock, f"mlx5emu {version()}", options.most_mib)
         self._file.on_end = self._detach
@@ -51,7 +56,7 @@ class Capture:
         self._interfaces: list[Interface] = []
         subnet = SubnetWatcher(wants_messages=options.messages)
         for index, (function, cable) in enumerate(zip(functions, cables)):
-            name, vport = f"function {index}", function.hca.vport
+            name, vport = names[index], function.hca.vport
             if cable is not None:
                 mac = function.hca.nic_vport.permanent_address
                 about = f"{function.model.title}, MAC {mac.hex(':')}"

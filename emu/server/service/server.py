@@ -68,6 +68,7 @@ class Server:
         nets: Sequence[NetSpec] = (),
         pcap: PcapOptions | None = None,
         subnet: Topology | None = None,
+        guests: Sequence[str] = (),
     ) -> None:
         """``tracer`` makes the tracer of the function with a given index, on its clock.
 
@@ -78,11 +79,13 @@ class Server:
         ``nets`` are the links out of the segments of Ethernet functions; UserError or OSError for
         one that cannot be made. ``pcap`` asks for a capture; OSError when it has no file.
         ``subnet`` is what InfiniBand functions are plugged into instead of a ``fabric``;
-        TopologyError when it has no room for them.
+        TopologyError when it has no room for them. ``guests`` has the name of each function's
+        guest; it is empty where nobody has given names.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
         specs = [endpoint.spec for endpoint in endpoints]
+        names = [*map(_function_name, range(len(specs)), guests or [""] * len(specs))]
         self._segments = Segments(self.loop)
         self._sockets: SocketFabric | None = None
         if fabric is not None:
@@ -96,7 +99,7 @@ class Server:
         cables: list[FunctionPort | None] = []
         boards: dict[int, Board[Hca]] = {}
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
-            cables.append(self._cable(index, spec))
+            cables.append(self._cable(names[index], spec))
             served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
             function = Function(
                 spec.model,
@@ -119,20 +122,20 @@ class Server:
         self._faults = FaultSession(self.functions, faults or FaultOptions(), cabling)
         self._capture: Capture | None = None
         if pcap is not None:
-            self._capture = Capture(pcap, self.loop, self.functions, cables, wired)
+            self._capture = Capture(pcap, self.loop, self.functions, cables, wired, names)
             self._faults.on_fired = self._capture.fault
         self._control = None
         if control is not None:
             answered = methods(
-                self.functions, self.loop, self._faults, self._segments, self._subnet
+                self.functions, self.loop, self._faults, self._segments, self._subnet, guests
             )
             self._control = ControlServer(control, self.loop, answered)
 
-    def _cable(self, index: int, spec: DeviceSpec) -> FunctionPort | None:
+    def _cable(self, name: str, spec: DeviceSpec) -> FunctionPort | None:
         """What an Ethernet function is plugged into."""
         if spec.model.port_type is not PortType.ETH:
             return None
-        return self._segments.plug(f"function {index}", spec.segment)
+        return self._segments.plug(name, spec.segment)
 
     def run(self) -> None:
         """Serve until a signal ends it."""
@@ -167,6 +170,11 @@ class Server:
             if function.tracer is not None:
                 for line in function.tracer.summary():
                     log.info("%s: trace: %s", function.model.name, line)
+
+
+def _function_name(index: int, guest: str) -> str:
+    """Return the name of a function in captures and tables: its index, after its guest's name."""
+    return f"{guest} function {index}" if guest else f"function {index}"
 
 
 def _guids(specs: Sequence[DeviceSpec]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from emu.device.function.function import Tracer
@@ -60,15 +60,21 @@ class TraceFile:
 class Trace:
     """The recorders of a process, which share one file."""
 
-    def __init__(self, path: Path, form: str, most_mib: int = DEFAULT_MIB) -> None:
-        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+    def __init__(
+        self, path: Path, form: str, most_mib: int = DEFAULT_MIB, guests: Sequence[str] = ()
+    ) -> None:
+        """Open the file; ``guests`` has the name of each function's guest, or is empty.
+
+        Raises OSError when the file cannot be opened, or is a pipe that nobody reads.
+        """
         self._path = path
+        self._guests = guests
         self._file = TraceFile(path, most_mib)
         self._sink = LineSink(self._file, FORMS[form]())
 
     def recorder(self, index: int, clock: Clock) -> Tracer:
         """A recorder for the function with that index."""
-        return Recorder(self._sink, clock, index)
+        return Recorder(self._sink, clock, index, self._guests[index] if self._guests else "")
 
     @property
     def complaint(self) -> str:

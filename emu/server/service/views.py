@@ -23,14 +23,15 @@ from layouts.eth_enums import RoceVersion
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def status(function: Function, index: int) -> dict[str, Any]:
-    """State, port and counts of one function."""
+def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
+    """Return state, port and counts of one function of a guest."""
     hca = function.hca
     vport, faults = hca.vport, hca.faults
     rules = faults.listing() if faults is not None else []
     sent, received = vport.totals()
     return {
         "function": index,
+        "guest": guest,
         "model": function.model.name,
         "state": hca.state.name,
         "driver": hca.driver,

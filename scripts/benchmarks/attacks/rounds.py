@@ -286,7 +286,8 @@ def slow_pipe(watch: Watch) -> Iterator[None]:
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     fabric = LocalFabric(segment.loop)
-    Capture(PcapOptions(path), segment.loop, segment.functions, segment.ports, fabric)
+    names = [f"function {index}" for index in range(len(segment.functions))]
+    Capture(PcapOptions(path), segment.loop, segment.functions, segment.ports, fabric, names)
     segment.send_large(GROUP_MAC, 64)
     yield
     segment.run(2_000)

@@ -25,6 +25,7 @@ from layouts.enums import PortType
 
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 MACS = (0x02_11_22_33_44_55, 0x02_66_77_88_99_AA)
+NAMES = ("function 0", "function 1")
 
 
 @dataclass
@@ -84,7 +85,7 @@ def functions(clock, cables):
 
 @pytest.fixture
 def capture(path, clock, functions, cables):
-    capture = Capture(PcapOptions(path), clock, functions, cables, LocalFabric(clock))
+    capture = Capture(PcapOptions(path), clock, functions, cables, LocalFabric(clock), NAMES)
     return Shark(path, capture)
 
 
@@ -127,13 +128,15 @@ def test_a_fault_is_told_with_the_next_packet(functions, capture):
 
 
 def test_without_a_capture_nothing_is_asked(functions, cables, path, clock):
-    capture = Capture(PcapOptions(path), clock, functions, cables, LocalFabric(clock))
+    capture = Capture(PcapOptions(path), clock, functions, cables, LocalFabric(clock), NAMES)
     capture.close()
     assert [cable.watcher for cable in cables] == [None, None]
 
 
 def test_a_capture_that_ends_lets_go_of_the_functions(functions, cables, clock, caplog):
-    capture = Capture(PcapOptions(Path("/dev/full")), clock, functions, cables, LocalFabric(clock))
+    capture = Capture(
+        PcapOptions(Path("/dev/full")), clock, functions, cables, LocalFabric(clock), NAMES
+    )
     send(functions[0], Frame(Packet().frame().ljust(60, b"\0")))
     clock.advance(1_000_000_000)
     assert [cable.watcher for cable in cables] == [None, None]
@@ -156,7 +159,9 @@ def subnet(path, clock, wire, model, messages):
     """Two connected InfiniBand functions, and the capture."""
     nodes = two_nodes(model, clock, wire)
     functions = [node.function for node in nodes]
-    capture = Capture(PcapOptions(path, messages=messages), clock, functions, [None, None], wire)
+    capture = Capture(
+        PcapOptions(path, messages=messages), clock, functions, [None, None], wire, NAMES
+    )
     return nodes, Shark(path, capture)
 
 

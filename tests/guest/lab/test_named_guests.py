@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -177,6 +178,39 @@ def test_a_debugger_a_time_line_and_ssh(mlx5emu, environ, tmp_path):
     subprocess.run(copy, env=environ, check=True, timeout=300)
     assert mlx5emu("exec", "dev", "--", "cat", "data").stdout == data
     assert b"/dev/pts/" in mlx5emu("ssh", "dev", "-tt", "tty", input=b"").stdout
+
+
+def test_a_guest_s_name_means_its_functions(mlx5emu):
+    """Of two guests of a lab, a link and a rule of one leave the other as it is."""
+    assert mlx5emu("lab", "up", str(EXAMPLES / "roce.toml")).returncode == 0
+
+    def said(*words):
+        done = mlx5emu(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.decode()
+
+    told = {name: json.loads(said("status", "--json", name)) for name in ("roce", "roce/h1", "h2")}
+    owners = {
+        name: [(one["guest"], one["function"]) for one in status["functions"]]
+        for name, status in told.items()
+    }
+    assert owners == {"roce": [("h1", 0), ("h2", 1)], "roce/h1": [("h1", 0)], "h2": [("h2", 1)]}
+    assert "h1 0 " in said("status", "roce")
+
+    said("exec", "h1", "--", "ping", "-c", "1", "-W", "30", "10.0.0.2")
+    said("net", "set", "roce/h2", "direction=tx", "loss=100")
+    (link,) = json.loads(said("net", "show", "--json", "roce"))
+    assert (link["guest"], link["function"]) == ("h2", 1)
+    assert mlx5emu("exec", "h1", "--", "ping", "-c", "1", "-W", "1", "10.0.0.2").returncode == 1
+    said("net", "clear", "h2")
+    said("exec", "h1", "--", "ping", "-c", "1", "-W", "30", "10.0.0.2")
+
+    said("fault", "add", "h2", "point=cmd", "action=fail", "match.op=CREATE_CQ", "name=no-cq")
+    assert mlx5emu("exec", "h2", "--", "ibv_rc_pingpong", "-g", "0").returncode != 0
+    (rule,) = json.loads(said("fault", "list", "--json", "roce"))
+    assert [(one["guest"], one["fired"] > 0) for one in rule["counts"]] == [("h2", True)]
+    made = "import pyverbs.device as d, pyverbs.cq as c; c.CQ(d.Context(name='mlx5_0'), 10)"
+    said("exec", "h1", "--", "python3", "-c", made)
 
 
 @pytest.mark.slow

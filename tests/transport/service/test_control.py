@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
+from emu.device.faults import record
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.transport.vfio_client import VfioClient
@@ -38,10 +39,16 @@ def serving(tmp_path):
         record = tmp_path / "record"
         options = FaultOptions()
         device = "connectx6-vf"
+        guests = ()
 
         def during(self, work):
-            endpoint = ServedDevice(self.function, parse(self.device))
-            server = Server([endpoint], faults=self.options, control=self.control)
+            endpoints = [
+                ServedDevice(self.function.with_suffix(f".{index}"), parse(self.device, index))
+                for index in range(len(self.guests) or 1)
+            ]
+            server = Server(
+                endpoints, faults=self.options, control=self.control, guests=self.guests
+            )
             failures = []
 
             def guarded():
@@ -100,6 +107,68 @@ def test_status_and_objects(serving):
     serving.during(work)
 
 
+LATE = '[[rule]]\nname="late"\npoint="irq"\naction="delay"\nms=1\n'
+
+
+def test_the_functions_of_one_guest(serving):
+    def work(_server):
+        with Client(serving.control) as lab, Client(serving.control, guest="h2") as control:
+            told = [(one["function"], one["guest"]) for one in lab.status()["functions"]]
+            assert told == [(0, "h1"), (1, "h2"), (2, "h2")]
+            assert [one["function"] for one in control.status()["functions"]] == [1, 2]
+            found = control.objects(kind="qp")["functions"]
+            assert [(one["function"], one["guest"]) for one in found] == told[1:]
+            assert len(control.objects(kind="qp", function=2)["functions"]) == 1
+            with pytest.raises(ControlError, match="function 0 is another guest's"):
+                control.objects(function=0)
+
+            control.set_link(loss=1)
+            assert [(one["function"], one["guest"]) for one in lab.links()[::2]] == told[1:]
+            assert control.links() == lab.links()
+            with pytest.raises(ControlError, match="function 0 is another guest's"):
+                control.set_link(function=0, loss=1)
+
+            name = control.add(RULE)
+            (rule,) = lab.rules()
+            assert [count["function"] for count in rule["counts"]] == [1, 2]
+            assert {count["guest"] for count in rule["counts"]} == {"h2"}
+            with pytest.raises(ControlError, match="function 0 is another guest's"):
+                control.add(RULE, function=[0, 1])
+            assert control.rules() == lab.rules()
+            control.remove(name)
+            assert lab.rules() == []
+            with (
+                Client(serving.control, guest="h3") as missing,
+                pytest.raises(ControlError, match="no guest 'h3'"),
+            ):
+                missing.status()
+
+    serving.guests = ("h1", "h2", "h2")
+    serving.during(work)
+
+
+def test_a_plan_for_one_guest_leaves_the_rules_of_the_others(serving):
+    def work(_server):
+        first, second = (Client(serving.control, guest=name) for name in ("h1", "h2"))
+        with Client(serving.control) as lab, first, second:
+            first.load_plan(LATE)
+            second.load_plan(LATE)
+            assert [rule["name"] for rule in lab.rules()] == ["late", "late@h2"]
+            second.load_plan(LATE)
+            assert [rule["name"] for rule in lab.rules()] == ["late", "late@h2"]
+            lab.load_plan(LATE)
+            assert [len(rule["counts"]) for rule in lab.rules()] == [2]
+            second.clear()
+            assert [[one["guest"] for one in rule["counts"]] for rule in lab.rules()] == [["h1"]]
+            first.clear()
+            assert lab.rules() == []
+
+    serving.guests, serving.options = ("h1", "h2"), FaultOptions(record=serving.record)
+    serving.during(work)
+    plan = record.read(serving.record.read_text()).plan
+    assert [rule.name for rule in plan.rule] == ["late", "late@h2", "late@h2~2", "late~2"]
+
+
 def test_segments_of_ethernet_functions(serving):
     def work(server):
         cable = server.functions[0].hca.eth_wire
@@ -131,7 +200,7 @@ def test_rules_come_and_go(serving):
             assert control.rules()[1]["counts"] == [
                 {
                     "function": 0, "met": 0, "fired": 0, "without_effect": 0, "why": "",
-                    "waits": False, "armed": True, "held": 0, "in_force": 0,
+                    "waits": False, "armed": True, "held": 0, "in_force": 0, "guest": "",
                 }
             ]  # fmt: skip
             control.remove("mine")
@@ -323,7 +392,7 @@ def test_guest_is_served_while_clients_come(serving):
     """The transport blocks in its receive call; a control client gets its answer all the same."""
 
     def work(_server):
-        guest = VfioClient(serving.function)
+        guest = VfioClient(serving.function.with_suffix(".0"))
         guest.negotiate()
         for _ in range(20):
             assert guest.read(0, 0x1010, 4) != bytes(4)

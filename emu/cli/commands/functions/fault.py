@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from emu.cli.runs.fired import tell_idle
 from emu.cli.shared.completion import complete_point, complete_rule
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
 from emu.cli.shared.words import table_of
+from emu.guests.errors import LabError
 from emu.guests.named import running
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
@@ -111,13 +113,20 @@ def list_(name: str | None, control: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rules, indent=1))
         return
-    table = _table("rule", "point", "action", "matched", "fired", "no effect", "held back", "now")
+    columns = ("rule", "point", "action", "matched", "fired", "no effect", "held back", "now")
+    has_guests = any(count.get("guest") for rule in rules for count in rule["counts"])
+    table = _table(*columns, *["guests"] * has_guests)
     for rule in rules:
         about = rule["rule"]
         sums = (str(_sum(rule, name)) for name in ("met", "fired", "without_effect", "held"))
         words = (one_line(rule["name"]), about["point"], about["action"])
-        table.add_row(*words, *sums, _now(rule))
+        table.add_row(*words, *sums, _now(rule), *[_guests(rule)] * has_guests)
     console().print(table)
+
+
+def _guests(rule: Mapping[str, Any]) -> str:
+    """Return the names of the guests whose functions a rule is for."""
+    return one_line(", ".join(dict.fromkeys(count["guest"] for count in rule["counts"])))
 
 
 def _sum(rule: Mapping[str, Any], name: str) -> int:
@@ -155,8 +164,11 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
 
 
 def _runs(name: str) -> bool:
-    """Whether a guest or lab of that name runs."""
-    return any(name.partition("/")[0] == entry.name for entry in running.entries())
+    """Return whether a guest or lab of that name runs."""
+    with contextlib.suppress(LabError):
+        running.resolve(name)
+        return True
+    return False
 
 
 @fault.command()

@@ -9,7 +9,14 @@ from typing import Any
 import click
 from rich.table import Table
 
-from emu.cli.shared.control import connect, console, control_option, guest_argument, named
+from emu.cli.shared.control import (
+    connect,
+    console,
+    control_option,
+    function_name,
+    guest_argument,
+    named,
+)
 from emu.cli.shared.words import table_of
 from emu.host.printable import one_line
 
@@ -31,10 +38,9 @@ def net() -> None:
 def set_(words: tuple[str, ...], control: Path | None) -> None:
     """Set links: mlx5emu net set dev function=0 direction=tx delay=10ms loss=1
 
-    NAME is the guest that they are of; without, the only one that runs.
-
-    What is not given is not done: the new properties replace all old ones. Without function and
-    direction it is about all functions, and both ways.
+    NAME is a guest; without, the only one that runs. The new properties replace all old ones.
+    Without function and direction they hold for all functions of the guest, in both directions.
+    The name of a lab stands for the functions of all its guests.
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
     table = table_of(words, "link")
@@ -72,7 +78,7 @@ def show(name: str | None, control: Path | None, as_json: bool) -> None:
     for title in ("function", "direction", "properties", "on the way", "packets"):
         table.add_column(title, overflow="fold")
     for link in links:
-        where = (str(link[key]) for key in _WHERE)
+        where = (function_name(link), str(link["direction"]))
         table.add_row(*where, _properties(link), str(link["on_the_way"]), _counts(link))
     console().print(table)
 

@@ -13,7 +13,13 @@ from rich.table import Table
 from rich.tree import Tree
 
 from emu.cli.shared.completion import complete_kind
-from emu.cli.shared.control import connect, console, control_option, guest_argument
+from emu.cli.shared.control import (
+    connect,
+    console,
+    control_option,
+    function_name,
+    guest_argument,
+)
 from emu.host.printable import one_line
 
 
@@ -58,7 +64,7 @@ def objects(
     for one in answer["functions"]:
         for kind_name, table in one["objects"].items():
             if table["total"]:
-                _show(screen, f"function {one['function']}: {kind_name}", table)
+                _show(screen, f"function {function_name(one)}: {kind_name}", table)
     for segment in answer["segments"]:
         if segment["addresses"]:
             _show_segment(screen, segment)

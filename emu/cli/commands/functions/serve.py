@@ -154,6 +154,13 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     is_flag=True,
     help="Send RDMA messages between functions of this process as packets, for --pcap.",
 )
+@click.option(
+    "--guest",
+    "guests",
+    multiple=True,
+    metavar="NAME",
+    help="Name of the guest that gets the function, for status and traces; once for each socket.",
+)
 @click.option("--run", "run_json", default="{}", hidden=True, help="What the record says of us.")
 @click.option("-v", "--verbose", is_flag=True, help="Log every object, not only mistakes.")
 def serve(
@@ -173,6 +180,7 @@ def serve(
     pcap: Path | None,
     pcap_limit: int,
     pcap_messages: bool,
+    guests: tuple[str, ...],
     run_json: str,
     verbose: bool,
 ) -> None:
@@ -186,6 +194,8 @@ def serve(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
+    if guests and len(guests) != len(sockets):
+        raise click.UsageError(f"{len(guests)} names of guests, but {len(sockets)} sockets")
     if fabric is not None and subnet is not None:
         raise click.UsageError(
             "--subnet is not for --fabric: the switches are in one process. Guests of a lab share"
@@ -201,14 +211,14 @@ def serve(
             given = [*devices, *[""] * (len(sockets) - len(devices))]
             endpoints = [*map(ServedDevice, sockets, parse_all(given, fabric=fabric is not None))]
             if trace is not None:
-                tracing = Trace(trace, trace_format, trace_limit)
+                tracing = Trace(trace, trace_format, trace_limit, guests)
                 stack.callback(tracing.close)
             options = FaultOptions(faults, record, devices, json.loads(run_json))
             server = Server(
                 endpoints, transport, tracing.recorder if tracing else None, fabric, options,
                 control, socket_mode, [*map(parse_net, nets)],
                 PcapOptions(pcap, pcap_limit, pcap_messages) if pcap is not None else None,
-                read_topology(subnet) if subnet is not None else None,
+                read_topology(subnet) if subnet is not None else None, guests,
             )  # fmt: skip
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error

@@ -17,6 +17,7 @@ from emu.cli.shared.control import (
     connect,
     console,
     control_option,
+    function_name,
     guest_argument,
     interval_option,
 )
@@ -66,9 +67,9 @@ def status(
     rate: bool,
     interval: float,
 ) -> None:
-    """Show state, port and counts of the functions of the guest NAME (in a lab, LAB/GUEST).
+    """Show state, port and counts of the functions of the guest NAME, or of all guests of a lab.
 
-    Without NAME it is about the only guest or server that runs.
+    Without NAME, show the only guest or server that runs.
     """
     with connect(control, name) as client:
         answer = client.status()
@@ -89,9 +90,9 @@ def status(
         screen.print(_segment(segment))
     for one in answer["functions"]:
         if lost := one["counts"].get("lost_events"):
-            screen.print(f"function {one['function']}: {lost:,.0f} events lost, EQ overrun")
+            screen.print(f"function {function_name(one)}: {lost:,.0f} events lost, EQ overrun")
         for line in (*_adapter(one), _ledger(one["ledger"])):
-            screen.print(f"function {one['function']}: {line}")
+            screen.print(f"function {function_name(one)}: {line}")
 
 
 def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
@@ -107,7 +108,7 @@ def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
             _UNITS[name](counts[name]) if name in _UNITS else one_line(str(one[name]))
             for name in names
         )
-        table.add_row(str(one["function"]), *cells)
+        table.add_row(function_name(one), *cells)
     return table
 
 

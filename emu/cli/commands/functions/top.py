@@ -19,6 +19,7 @@ from emu.cli.shared.control import (
     connect,
     console,
     control_option,
+    function_name,
     guest_argument,
     interval_option,
 )
@@ -79,7 +80,8 @@ def view(before: Mapping[str, Any], now: Mapping[str, Any]) -> Group:
     traffic = _table("function", **_TRAFFIC)
     trouble = _table("function", **_TROUBLE, internal="internal errors", rules="rules", held="held")
     for one, rate in zip(now["functions"], moving):
-        words = [one_line(str(one[name])) for name in ("function", "model", "state", "link")]
+        about = (one_line(str(one[name])) for name in ("model", "state", "link"))
+        words = [function_name(one), *about]
         working.add_row(*words, *(units.count(rate["counts"][name]) for name in _RATES))
         traffic.add_row(words[0], *(_moved(name, rate["counts"][name]) for name in _TRAFFIC))
         counts = [one["counts"][name] for name in _TROUBLE]
@@ -105,7 +107,7 @@ def _objects(one: Mapping[str, Any]) -> Text:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in one["objects"].items() if count)
     ledger = one["ledger"]
     total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
-    return Text(one_line(f"function {one['function']}: {total}; {kinds or 'no objects'}"))
+    return Text(one_line(f"function {function_name(one)}: {total}; {kinds or 'no objects'}"))
 
 
 def _alarming(count: int) -> Text:

@@ -107,10 +107,11 @@ def trace() -> None:
     help="Only commands with this status, such as BAD_RES_ERR; refused is all but OK.",
 )
 @click.option("--function", type=click.IntRange(min=0), metavar="N", help="Only this function.")
+@click.option("--guest", metavar="NAME", help="Only the functions of this guest of a lab.")
 @click.option("--since", type=click.FloatRange(min=0), metavar="S", help="Not before this second.")
 @click.option("--until", type=click.FloatRange(min=0), metavar="S", help="Not after this second.")
 @click.option("--json", "as_json", is_flag=True, help="The lines as they are stored.")
-def show(file: str, as_json: bool, **criteria: Any) -> None:
+def show(file: str, as_json: bool, guest: str | None, **criteria: Any) -> None:
     """Print a trace, or a choice from it.
 
     FILE is what --trace has written in its JSON form; - is standard input, so this follows a
@@ -122,7 +123,9 @@ def show(file: str, as_json: bool, **criteria: Any) -> None:
     say = _json_line if as_json else _printer(form)
     with working(f"reading {file}") as end:
         for line, event in stored_events(file):
-            if choice.takes(event, form.origin_ns(event)):
+            form.names.learn(event)
+            is_guests = guest is None or form.names.guest(event.function) == guest
+            if choice.takes(event, form.origin_ns(event)) and is_guests:
                 end()
                 say(line, event)
     # A reader that has gone is noticed here, not when the interpreter ends.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from emu.cli.main import main
 from emu.device.trace.event import TraceEvent, TracePoint
-from emu.device.trace.stored import MOST_LINE_BYTES, EventChoice, TraceReader
+from emu.device.trace.stored import MOST_LINE_BYTES, EventChoice, StoredTextError, TraceReader
 from emu.device.trace.text import TextForm
 from emu.host.own_code import module_command
 
@@ -282,3 +282,35 @@ class TestCount:
         result = CliRunner().invoke(main, ["trace", "count", str(path)])
         assert result.exit_code != 0
         assert "is no trace" in result.output
+
+
+def test_functions_are_called_by_their_guest(tmp_path):
+    events = [
+        TraceEvent(START, 0, "reset", {"model": "connectx6", "guest": "h1"}),
+        TraceEvent(START, 1, "reset", {"model": "connectx6", "guest": "host2"}),
+        TraceEvent(START, 0, "irq", {"vector": 0, "eqn": 1}),
+        TraceEvent(START, 1, "irq", {"vector": 0, "eqn": 1}),
+    ]
+    path = tmp_path / "trace"
+    path.write_text("".join(f"{event.to_json()}\n" for event in events))
+    result = CliRunner().invoke(main, ["trace", "show", str(path)])
+    assert [line[13:] for line in result.output.splitlines()[2:]] == [
+        "h1/f0    irq   vector 0 eqn 1",
+        "host2/f1 irq   vector 0 eqn 1",
+    ]
+    result = CliRunner().invoke(main, ["trace", "show", "--guest", "host2", str(path)])
+    assert [line.split()[1] for line in result.output.splitlines()] == ["host2/f1"] * 2
+
+
+def test_a_trace_in_text_form_with_guests_is_told_from_json():
+    line = str(TextForm()(TraceEvent(START, 0, "reset", {"model": "m", "guest": "h1"})))
+    with pytest.raises(StoredTextError):
+        list(TraceReader(io.BytesIO(line.encode() + b"\n"), lambda *_: None))
+
+
+def test_names_in_a_hostile_trace_are_bounded():
+    form = TextForm()
+    for function in range(10_000):
+        form(TraceEvent(START, function, "reset", {"model": "m", "guest": "g" * 1000}))
+    assert form.names.width < 50
+    assert form.names.guest(9_999) is None
