@@ -57,8 +57,8 @@ def said(choices: dict[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in choices.items() if value is not None and value != ()}
     if given.pop("no_device", False):
         given["devices"] = ()
-    if "share" in given:
-        given["share"], given["share_writable"] = given["share"]
+    if isinstance(share := given.get("share"), tuple):  # of the command line; a record's is a word
+        given["share"], given["share_writable"] = share
     return given
 
 

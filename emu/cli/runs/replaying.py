@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from emu.cli.options.guest import guest_options, to_options
+from emu.cli.options.place import place_options, with_share
 from emu.cli.shared.output import pass_on
 from emu.cli.shared.progress import display
 from emu.device.faults import record
@@ -43,12 +44,12 @@ _ARGUMENTS = (
 
 
 def record_arguments(use: Use) -> Callable[[F], F]:
-    """Give a command the guest's options, ``--timeout``, RECORD and COMMAND."""
+    """Give a command the guest's options, ``--cwd``, ``--timeout``, RECORD and COMMAND."""
 
     def decorate(function: F) -> F:
         for argument in reversed(_ARGUMENTS):
             function = argument(function)
-        return guest_options(use)(function)
+        return guest_options(use)(place_options(function))
 
     return decorate
 
@@ -72,10 +73,11 @@ def read_record(path: Path) -> FaultRecord:
 
 
 def options_of(
-    ctx: click.Context, recorded: FaultRecord, choices: Mapping[str, Any]
+    ctx: click.Context, recorded: FaultRecord, choices: Mapping[str, Any], *, no_share: bool
 ) -> GuestOptions:
-    """The guest of a record, with what the command line says otherwise.
+    """Return the options of a record's guest, with what the command line says otherwise.
 
+    Without a shared directory in either the guest sees the working directory, unless ``no_share``.
     Raises UserError for a record whose guest cannot be.
     """
     try:
@@ -91,8 +93,10 @@ def options_of(
     for name, other in (("kernel", "modules"), ("icount", "cpus")):
         if name in given:
             of_record.pop(other, None)
+    if no_share:
+        of_record.pop("share", None)
     retained = {name: value for name, value in of_record.items() if name not in given}
-    return to_options(**{**choices, **retained})
+    return to_options(**with_share({**choices, **retained}, no_share=no_share))
 
 
 def run_trial(

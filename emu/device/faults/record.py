@@ -34,7 +34,7 @@ MOST_BYTES = 256 << 20
 """Far longer than any record's line."""
 
 _U64 = (1 << 64) - 1
-_WORDS = ("suite", "kernel", "modules")
+_WORDS = ("suite", "kernel", "modules", "share")
 """The keys of ``run`` that are a string or null; ``packages`` is a list of strings."""
 
 

@@ -32,22 +32,26 @@ if [ "$hugepages" -gt 0 ]; then
     echo "$hugepages" > /proc/sys/vm/nr_hugepages
 fi
 
+cannot_mount() {
+    [ "$mode" = try ] || fail "cannot mount the directory $tag: $1"
+    echo "<5>mlx5emu: /mnt/$tag is empty: $1" > /dev/kmsg
+}
+
 [ -z "$shares" ] || [ -n "$root" ] || modprobe -a 9p 9pnet_virtio
 for share in $shares; do
     tag=${share%=*} mode=${share#*=}
     mkdir -p "/mnt/$tag"
+    # What the guest has written is on the host at once, whatever becomes of the guest.
+    access=ro cache=mmap
+    [ "$mode" != rw ] || access=rw cache=none
     if [ -n "$root" ]; then
         eval "directory=\$host_$tag"
-        mount -t hostfs -o "$mode,$directory" none "/mnt/$tag" ||
-            fail "cannot mount the directory $tag"
+        mount -t hostfs -o "$access,$directory" none "/mnt/$tag" || cannot_mount "the kernel needs CONFIG_HOSTFS"
         continue
     fi
-    # What the guest has written is on the host at once, whatever becomes of the guest.
-    cache=none
-    [ "$mode" = rw ] || cache=mmap
-    mount -t 9p -o "$mode,trans=virtio,version=9p2000.L,msize=512000,cache=$cache" \
+    mount -t 9p -o "$access,trans=virtio,version=9p2000.L,msize=512000,cache=$cache" \
         "$tag" "/mnt/$tag" ||
-        fail "cannot mount the directory $tag: the kernel needs CONFIG_9P_FS and CONFIG_NET_9P_VIRTIO"
+        cannot_mount "the kernel needs CONFIG_9P_FS and CONFIG_NET_9P_VIRTIO"
 done
 
 # The card for the host's network is called net0, as eth0 is the adapter's.

@@ -58,6 +58,12 @@ mount -t tmpfs tmpfs /new/dev/shm
 mount -t tmpfs tmpfs /new/run
 mount -t tmpfs tmpfs /new/tmp
 mount -t debugfs debugfs /new/sys/kernel/debug
+chroot /new modprobe -q configfs  # a module in Debian's kernels
+for mounted in configfs:config tracefs:tracing; do
+    [ ! -d "/new/sys/kernel/${mounted#*:}" ] ||
+        mount -t "${mounted%:*}" "${mounted%:*}" "/new/sys/kernel/${mounted#*:}"
+done
+[ ! -d /new/sys/fs/bpf ] || mount -t bpf bpf /new/sys/fs/bpf
 ln -s /proc/self/fd /new/dev/fd
 ln -s /proc/self/fd/0 /new/dev/stdin
 ln -s /proc/self/fd/1 /new/dev/stdout
@@ -79,6 +85,7 @@ main($1)"
 
 if [ "$parked" = 1 ]; then
     [ "$probe" = 0 ] || chroot /new sh /run/mlx5emu/load.sh
+    chroot /new modprobe -aq 9p 9pnet_virtio  # for shares, which many guests have
     serve is_parked=True
 fi
 

@@ -46,8 +46,15 @@ class SharedDirectory:
     tag: str
     path: Path
     writable: bool = False
+    optional: bool = False
+    """A guest whose kernel cannot mount it boots without."""
     mapped: bool = False
     """Owners, modes and special files that the guest makes stay in extended attributes."""
+
+    @property
+    def mode(self) -> str:
+        """Return what the guest's begin.sh does: rw, ro, or try (read-only where it can)."""
+        return "rw" if self.writable else "try" if self.optional else "ro"
 
 
 @dataclass(frozen=True, kw_only=True)

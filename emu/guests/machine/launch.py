@@ -115,7 +115,13 @@ def _shares(options: GuestOptions) -> tuple[SharedDirectory, ...]:
     if options.share is not None:
         writable = options.share_writable
         shares.append(
-            SharedDirectory("share", options.share, writable, writable and _mapped(options.share))
+            SharedDirectory(
+                "share",
+                options.share,
+                writable,
+                optional=options.share_optional,
+                mapped=writable and _mapped(options.share),
+            )
         )
     if options.out is not None:
         shares.append(
@@ -150,9 +156,7 @@ def _config(
         "release": release,
         "probe": "held" if options.hold_probe else int(options.probe),
         "dump": int(options.dump is not None or options.stays),
-        "shares": " ".join(
-            f"{share.tag}={'rw' if share.writable else 'ro'}" for share in _shares(options)
-        ),
+        "shares": " ".join(f"{share.tag}={share.mode}" for share in _shares(options)),
         "network": int(options.network),
         "hugepages": options.hugepages,
         "shell": int(terminal is not None),

@@ -148,11 +148,13 @@ def _check_config(config: Mapping[str, str], options: GuestOptions) -> None:
 def _config(options: GuestOptions, version: str, work: Path) -> dict[str, str | int]:
     """Shell variables for the init script of the initramfs."""
     modules = custom.find_tree(options.modules, version, work) if options.modules else ""
+    has_share = not (options.share_optional and "," in str(options.share))
+    shared = options.share if has_share else None
     shares = {
-        "share": (options.share, "rw" if options.share_writable else "ro"),
+        "share": (shared, "rw" if options.share_writable else "ro"),
         "out": (options.out, "rw"),
     }
-    for place in (modules, options.share or "", options.out or ""):
+    for place in (modules, shared or "", options.out or ""):
         if "," in str(place):
             raise LabError(f"{place}: no comma in a directory that User-Mode Linux mounts")
     return {

@@ -76,7 +76,8 @@ class GuestOptions:
     A guest goes on from a saved boot where there is one (:mod:`emu.guests.guest.saved_boot`): its
     functions appear on a bus that its kernel has looked at. With ``cold`` it boots itself.
 
-    The last fields are no options of users: commands set them. With ``gdb`` QEMU takes a debugger.
+    The last fields are no options of users: commands set them. With ``share_optional`` a guest
+    whose kernel cannot mount ``share`` boots without. With ``gdb`` QEMU takes a debugger.
     ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
     :meth:`emu.guests.Guest.probe`. With ``stays`` a guest that panics or powers off can still be
     looked at, and one that reboots comes back. ``server_options`` are appended. ``hang_timeout`` is
@@ -131,6 +132,7 @@ class GuestOptions:
         flag="share",
         kind=Share(metavar="DIR[:rw]"),
         help="A directory to see at /mnt/share, read-only; with :rw the guest may write there.",
+        is_recorded=True,
     )
     out: Path | None = option(
         None,
@@ -336,6 +338,7 @@ class GuestOptions:
         refused={**ONE_FILE, Use.BOOT: TERMINAL},
     )
     share_writable: bool = False
+    share_optional: bool = False
     server_options: tuple[str, ...] = ()
     hold_probe: bool = False
     stays: bool = False

@@ -8,6 +8,7 @@ pytest.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ class OptionKind:
     def wrong(self, value: object) -> str:
         """What is wrong with a field's value; empty when nothing is."""
         return ""
+
+    def recorded(self, name: str, fields: Mapping[str, Any]) -> object:
+        """Return the value of the field ``name`` as a record has it, of a guest's ``fields``."""
+        return plain(fields[name])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +166,11 @@ class Share(Directory):
         is_writable = said.endswith(WRITABLE) and not (base / said).is_dir()
         path = base / (said.removesuffix(WRITABLE) if is_writable else said)
         return {name: path, f"{name}_writable": is_writable}
+
+    def recorded(self, name: str, fields: Mapping[str, Any]) -> object:
+        """Return the directory as a user says it."""
+        suffix = WRITABLE if fields[f"{name}_writable"] else ""
+        return None if fields[name] is None else f"{fields[name]}{suffix}"
 
 
 def plain(value: object) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emu.guests.options.guest import GuestOptions, options
-from emu.guests.options.kinds import plain
 
 
 def recorded(chosen: GuestOptions) -> dict[str, object]:
     """What a record says of a guest, by the words of the options that make it what it is."""
-    return {one.word: plain(getattr(chosen, one.name)) for one in options() if one.is_recorded}
+    fields = vars(chosen)
+    return {one.word: one.kind.recorded(one.name, fields) for one in options() if one.is_recorded}
 
 
 def options_of(run: Mapping[str, object]) -> dict[str, object]:

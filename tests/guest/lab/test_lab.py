@@ -278,6 +278,28 @@ def test_the_command_line_passes_output_and_status_on(lab, suite, words, status,
 
 
 @any_suite
+def test_a_program_of_the_working_directory(lab, suite, tmp_path, monkeypatch):
+    """As a user types it: ./reproducer; with another directory shared; from elsewhere."""
+    program = tmp_path / "reproducer"
+    program.write_text("#!/bin/sh\npwd; touch made || echo read-only; mountpoint $PWD")
+    program.chmod(0o755)
+    words = ("run", "--suite", suite, "--no-device")
+    monkeypatch.chdir(tmp_path)
+    said = mlx5emu(*words, "--", "./reproducer").stdout
+    assert said == "/mnt/share\nread-only\n/mnt/share is a mountpoint\n"
+    monkeypatch.chdir("/")
+    shared = (*words, "--share", f"{tmp_path}:rw")
+    assert "/mnt/share\n/mnt/share" in mlx5emu(*shared, "--", "./reproducer").stdout
+    assert (tmp_path / "made").exists()
+    assert mlx5emu(*shared, "--cwd", "/usr/bin", "--", "pwd").stdout == "/usr/bin\n"
+    missed = mlx5emu(*words, "--no-share", "--", str(program))
+    assert missed.returncode == 127
+    assert f"share its directory: --share {tmp_path}" in missed.stderr
+    missed = mlx5emu(*shared, "--", str(program))
+    assert "the guest sees it as /mnt/share/reproducer" in missed.stderr
+
+
+@any_suite
 def test_the_command_line_ends_what_takes_too_long(lab, suite):
     result = mlx5emu("run", "--suite", suite, "--no-device", "--timeout", "1", "sleep", "100")
     assert result.returncode == 124

@@ -27,6 +27,7 @@ from emu.cli.options.guest import (
     guest_options,
     to_options,
 )
+from emu.cli.options.place import NOT_FOUND, in_share, place_options, tell_missing, with_share
 from emu.cli.options.results import results_options
 from emu.cli.runs.fired import tell_fired
 from emu.cli.runs.judged import Judged, judge_options
@@ -41,6 +42,7 @@ from emu.instruments.outcome.objects import LEAST_TURNS
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @guest_options(Use.RUN)
+@place_options
 @coverage_options
 @debug_options
 @results_options
@@ -55,6 +57,8 @@ def run(
     timeout: float | None,
     name: str | None,
     stdin: bool,
+    cwd: str | None,
+    no_share: bool,
     coverage: CoverageRequest,
     debugging: Debugging,
     junit_file: Path | None,
@@ -65,6 +69,9 @@ def run(
     **choices: object,
 ) -> None:
     """Run COMMAND as root in a guest with emulated functions.
+
+    The guest sees the working directory at /mnt/share, read-only, and COMMAND begins there:
+    `mlx5emu run -- ./reproducer`. With --share it is another directory.
 
     Output and exit status are the command's own, or 122 if it succeeds and the guest's kernel has
     logged a failure (--fail-on), or objects are left (--check-leaks). A guest that panics or ends
@@ -82,6 +89,7 @@ def run(
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
     if stdin and (check_leaks or turns):
         raise click.UsageError("--stdin is for a command that runs once")
+    choices = with_share(choices, no_share=no_share)
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
     if check_leaks and not options.devices:
         raise click.UsageError("--check-leaks counts what is in a function")
@@ -104,13 +112,16 @@ def run(
         with judged.telling(guest), debugger.watching(guest), covered(guest, coverage):
 
             def turn() -> int:
-                job = guest.popen(words, has_input=stdin, sink=judged.sink)
+                argv = in_share(words, cwd, options)
+                job = guest.popen(argv, has_input=stdin, sink=judged.sink)
                 if stdin:
                     threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
                 return guest.wait(job, timeout)
 
             status = judged.turns(guest, turn, turns, check=check_leaks)
             status = judged.concluded(guest, status)
+            if status == NOT_FOUND:
+                tell_missing(words, options)
     if guest.server_failure is not None and not status:
         raise guest.server_failure  # a file of it is not complete
     sys.exit(status)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.options.place import in_share
 from emu.cli.runs.replaying import (
     options_of,
     read_record,
@@ -43,6 +44,8 @@ def minimize(
     words: tuple[str, ...],
     timeout: float | None,
     output: Path | None,
+    cwd: str | None,
+    no_share: bool,
     **choices: object,
 ) -> None:
     """Find a smallest plan with which COMMAND fails as it did when RECORD was made.
@@ -51,7 +54,8 @@ def minimize(
     with another status than 0, takes too long or loses its guest. Each trial boots a guest anew.
     """
     recorded = read_record(source)
-    options, words = options_of(ctx, recorded, choices), command_words(words, "RECORD")
+    options = options_of(ctx, recorded, choices, no_share=no_share)
+    words = tuple(in_share(command_words(words, "RECORD"), cwd, options))
     if not recorded.fired:
         raise UserError(f"{source}: no fault has fired")
     numbers = count(1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.options.place import in_share
 from emu.cli.runs.replaying import (
     options_of,
     read_record,
@@ -27,22 +28,20 @@ def replay(
     source: Path,
     words: tuple[str, ...],
     timeout: float | None,
+    cwd: str | None,
+    no_share: bool,
     **choices: object,
 ) -> None:
     """Run COMMAND in a guest as RECORD's was, and fire the same faults.
 
-    Each fault strikes at the same event as before: the n-th that its rule matches. Suite, kernel
-    and functions are those of the record unless options say otherwise. Ends with COMMAND's status,
-    and says when a fault did not come up again.
+    Each fault strikes at the same event as before: the n-th that its rule matches. Suite, kernel,
+    functions and shared directory are those of the record unless options say otherwise. Ends with
+    COMMAND's status, and says when a fault did not come up again.
     """
     recorded = read_record(source)
-    ending = run_trial(
-        options_of(ctx, recorded, choices),
-        recorded.replayed(),
-        command_words(words, "RECORD"),
-        timeout,
-        is_loud=True,
-    )
+    options = options_of(ctx, recorded, choices, no_share=no_share)
+    command = in_share(command_words(words, "RECORD"), cwd, options)
+    ending = run_trial(options, recorded.replayed(), command, timeout, is_loud=True)
     if ending.why:
         click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
     if ending.fired < len(recorded.fired):

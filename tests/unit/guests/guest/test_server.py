@@ -68,7 +68,7 @@ def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
     assert json.loads(words[words.index("--run") + 1]) == {
         "suite": "sid", "packages": ["bc"], "kernel": str(kernel), "modules": str(tmp_path),
         "network": False, "memory": 2048, "cpus": 2, "icount": None, "hugepages": 0,
-        "iommu": False, "probe": True,
+        "iommu": False, "probe": True, "share": None,
         "cold": False, "kernel_args": [],
     }  # fmt: skip
 

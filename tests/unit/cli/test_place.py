@@ -1,0 +1,62 @@
+"""Where a command of ``mlx5emu run`` begins, and what is said of one that the guest has not."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from emu.cli.options.guest import to_options
+from emu.cli.options.place import in_share, tell_missing, with_share
+from emu.guests import GuestOptions
+from emu.guests.options.records import options_of, recorded
+
+
+def test_the_working_directory_is_shared_unless_another_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shared = to_options(**with_share({}, no_share=False))
+    assert (shared.share, shared.share_writable, shared.share_optional) == (tmp_path, False, True)
+    other = to_options(**with_share({"share": (Path("/"), True)}, no_share=False))
+    assert (other.share, other.share_writable, other.share_optional) == (Path("/"), True, False)
+    assert to_options(**with_share({}, no_share=True)).share is None
+    with pytest.raises(click.UsageError, match="not both"):
+        with_share({"share": (tmp_path, False)}, no_share=True)
+
+
+@pytest.mark.parametrize(
+    ("share", "cwd", "argv"),
+    [
+        (None, None, ["./a"]),
+        ("/", None, ["env", "--chdir=/mnt/share", "./a"]),
+        ("/", "/tmp", ["env", "--chdir=/tmp", "./a"]),
+        (None, "/tmp", ["env", "--chdir=/tmp", "./a"]),
+    ],
+)
+def test_where_it_begins(share, cwd, argv):
+    assert in_share(["./a"], cwd, GuestOptions(share=share and Path(share))) == argv
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_how_to_share_a_file_of_the_host(tmp_path, monkeypatch, capsys, mode):
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in" / "a"
+    file.touch(mode)
+    monkeypatch.chdir(tmp_path / "in")
+    shared, other = GuestOptions(share=tmp_path), GuestOptions(share=tmp_path / "in")
+    tell_missing(["./a"], shared)
+    assert "the guest sees it as /mnt/share/in/a" in capsys.readouterr().err
+    tell_missing([str(file)], other)
+    said = capsys.readouterr().err
+    assert "the guest sees it as /mnt/share/a" in said
+    assert ("not executable" in said) == (mode == 0o644)
+    tell_missing([str(file)], GuestOptions())
+    assert f"--share {tmp_path / 'in'}" in capsys.readouterr().err
+    for words in (["a"], ["./b"], [str(tmp_path)]):
+        tell_missing(words, GuestOptions())
+        assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_writable", [False, True])
+def test_a_record_keeps_the_directory(tmp_path, is_writable):
+    told = options_of(recorded(GuestOptions(share=tmp_path, share_writable=is_writable)))
+    again = to_options(**told)
+    assert (again.share, again.share_writable) == (tmp_path, is_writable)
