@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ from emu.guests.image import image
 from emu.guests.machine import qemu
 from emu.guests.options import GuestOptions, Use, options
 from emu.guests.requested import requested
+from emu.host.printable import one_line
 from emu.server.net.eth import passt
 from emu.server.net.eth.spec import parse as parse_net
 
@@ -40,16 +42,27 @@ def to_options(**choices: Any) -> GuestOptions:
     Raises UserError: nothing has started yet, so a mistake is told at once, and a missing passt.
     """
     if choices.get("faults") is not None:
-        # It takes a tenth of a second, which few runs need.
-        from emu.server.service.plan_files import read_plan
-
-        read_plan(choices["faults"])
+        tell_begin(choices["faults"], choices.get("faults_when"))
     if any(parse_net(net).kind == "user" for net in choices.get("nets") or ()):
         passt.program()
     if not choices.get("kernel"):
         return requested(said(choices))
     with display() as (progress, on_wait):
         return requested(said(choices), progress=progress, on_wait=on_wait)
+
+
+def tell_begin(path: Path, when: str | None) -> None:
+    """Read a plan and say when it begins; ``when`` overrides what the plan says.
+
+    Raises UserError for a plan with mistakes.
+    """
+    # Reading plans takes a tenth of a second to import, which few runs need.
+    from emu.device.faults.plan import LOADED
+    from emu.server.service.plan_files import read_plan
+
+    begins = when or read_plan(path).begins
+    moment = "once the driver is up" if begins == LOADED else "with the boot"
+    click.echo(f"mlx5emu: faults begin {moment}: {one_line(str(path))}", err=True)
 
 
 def said(choices: dict[str, Any]) -> dict[str, Any]:

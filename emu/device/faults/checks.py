@@ -12,12 +12,10 @@ from emu.device.faults import declare
 from emu.device.faults.declare import DeclaredPoint, Problem
 from emu.device.faults.event import EventField, Opened
 from emu.device.faults.names import names_of
-from emu.device.faults.parameters import has_field, names_in, near
+from emu.device.faults.parameters import has_field, listing, names_in, near
 from emu.device.faults.rule import Rule
 from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS, Action
 from layouts.enums import Op
-
-_FEW = 8
 
 
 def problems(rule: Rule) -> Iterator[Problem]:
@@ -82,8 +80,7 @@ def _value(field: EventField, value: object) -> Iterator[str]:
         yield f"{value!r} is no number and no range like 4..7"
     elif (names := names_of(field.kind)) and value not in names:
         what = "command" if field.kind is Op else field.name
-        few = "" if len(names) > _FEW else f"; there are {', '.join(names)}"
-        yield f"no {what} {value!r}{near(value, names) or few}"
+        yield f"no {what} {value!r}{near(value, names)}{listing(names)}"
 
 
 def _is_range(value: str) -> bool:

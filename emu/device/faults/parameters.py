@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Annotated, Any, Final
 
@@ -16,7 +16,9 @@ from layouts.prm import Prm
 
 MOST_MS = 24 * 3600 * 1000
 MOST_COPIES = 1000
-_FEW = 8
+MAX_LISTED: Final = 40
+"""Names of a closed set that a message or page lists: all sets but the commands."""
+_MAX_NEAR: Final = 5
 
 NameOrNumber: Final = StrictStr | StrictInt
 
@@ -80,9 +82,22 @@ def names_in(prm: Prm) -> list[str]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Names that may have been meant, as the end of a sentence."""
-    names = difflib.get_close_matches(name, list(known), n=3)
-    return f"; near it: {', '.join(names)}" if names else ""
+    """Return the names that may have been meant, as the end of a sentence.
+
+    Meant are names with nearly the same letters, and those that begin with the name or contain it.
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=_MAX_NEAR)
+    if len(name) > 1:
+        parts = [one for one in names if name.lower() in one.lower()]
+        close += sorted(parts, key=lambda one: not one.lower().startswith(name.lower()))
+    chosen = list(dict.fromkeys(close))[:_MAX_NEAR]
+    return f"; near it: {', '.join(chosen)}" if chosen else ""
+
+
+def listing(names: Sequence[str]) -> str:
+    """Return all names of a closed set as the end of a sentence, or "" for too many to list."""
+    return f"; there are {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
 
 
 def _unknown(value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str]:
@@ -90,10 +105,9 @@ def _unknown(value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str
         number = number_of(value, kind)
     except ValueError:
         names = [member.name for member in kind]
-        shown = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
-        yield f"{value!r} is none of {shown}{near(str(value), names)}"
+        yield f"no {kind.__name__} {value!r}{near(str(value), names)}{listing(names)}"
     else:
         if limit is None and number not in kind._value2member_map_:
-            yield f"{number} is none of {', '.join(f'{m.name} ({m:d})' for m in list(kind)[:_FEW])}"
+            yield f"no {kind.__name__} {number}{listing([f'{m.name} ({m:d})' for m in kind])}"
         elif limit is not None and not 0 <= number <= limit:
             yield f"{number} is not between 0 and {limit}"

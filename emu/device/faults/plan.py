@@ -7,7 +7,7 @@ checks how the parts of a rule fit together.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
 
@@ -15,8 +15,10 @@ from emu.device.faults.link import PlannedLink
 from emu.device.faults.rule import Rule
 from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
 
-LOADING, LOADED = "loading", "loaded"
+LOADING: Final = "loading"
+LOADED: Final = "loaded"
 """When a plan begins: before the driver loads, so with the guest's boot; or once it is up."""
+When = Literal["loading", "loaded"]
 MOST_RULES = 1000
 MOST_LINKS = 1000
 _MOST_TEXT = 2000
@@ -40,11 +42,11 @@ class Expectation(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    row: Annotated[StrictStr, Field(max_length=200)]
-    """What the plan injects, in a phrase."""
-    does: Annotated[StrictStr, Field(max_length=_MOST_TEXT)]
-    """How the driver reacts, in a sentence."""
-    when: Annotated[StrictStr, Field(pattern="^(loaded|loading)$")] = LOADED
+    row: Annotated[StrictStr, Field(max_length=200)] = ""
+    """What the plan injects, in a phrase, for the table of the library."""
+    does: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
+    """How the driver reacts, in a sentence, for the same table."""
+    when: When = LOADED
     """``loaded``: the plan begins while the driver is up; ``loading``: before it loads."""
     run: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
     """The shell command that triggers the fault; empty if waiting for the log is enough."""
@@ -74,20 +76,24 @@ class Plan(BaseModel):
 
     name: Annotated[StrictStr, Field(max_length=80)] = ""
     about: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
+    when: When | None = None
+    """When it begins; without, as the expectation says, and with the boot if there is none."""
     seed: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
     rule: list[WholeRule] = Field(default_factory=list, max_length=MOST_RULES)
     link: list[PlannedLink] = Field(default_factory=list, max_length=MOST_LINKS)
     expect: Expectation | None = None
 
     @property
-    def when(self) -> str:
-        """When it begins: ``loaded`` or ``loading``; a plan without an expectation is for both."""
+    def begins(self) -> str:
+        """Return when it begins: ``loaded`` or ``loading``."""
+        if self.when is not None:
+            return self.when
         return LOADING if self.expect is None else self.expect.when
 
     def to_table(self) -> dict[str, Any]:
         """The plan as in TOML or JSON."""
         table: dict[str, Any] = {}
-        for key in ("name", "about", "seed"):
+        for key in ("name", "about", "when", "seed"):
             if value := getattr(self, key):
                 table[key] = value
         table["rule"] = [rule.to_table() for rule in self.rule]

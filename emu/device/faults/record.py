@@ -118,7 +118,7 @@ class FaultRecord:
                 if many:
                     exact |= {"function": function, "name": f"{name}@{function}"}
                 rules.append(rule.model_copy(update=exact))
-        exactly: Plan = self.plan.model_copy(update={"rule": rules, "expect": None})
+        exactly: Plan = self.plan.model_copy(update={"rule": rules, "expect": None, "when": None})
         return exactly
 
 

@@ -8,11 +8,13 @@ from itertools import groupby
 from emu.device.faults.declare import DeclaredPoint, PointAction
 from emu.device.faults.event import EventField
 from emu.device.faults.names import names_of
+from emu.device.faults.parameters import MAX_LISTED
 from emu.device.faults.plan import Expectation, Plan
 from emu.device.faults.vocabulary import ACTIONS, POINTS
 
 _FEW = 8
-"""Names of an enumeration that are listed."""
+"""Names of an enumeration that a field's cell lists."""
+_COMMANDS = "the [commands of the PRM](../../firmware_cmds/README.md)"
 
 _HEAD = """\
 # Faults
@@ -35,7 +37,8 @@ status = "NO_RES_ERR"
 
 `probability` (percent), `interval` (every n-th event), `times` (how often at most; -1 for no limit)
 and `space` (how many events pass first) have the names and meanings of the kernel's
-Documentation/fault-injection. `function = 0` limits a rule to the first function of a run. `after`
+Documentation/fault-injection. `function = 0` limits a rule to the first function of a run, `[0, 2]`
+to the first and the third. `after`
 and `until` count commands: the rule is armed when the function has run `after` of them, and removed
 when it has run `until`. A record has them for rules that were added to a running guest.
 
@@ -47,9 +50,13 @@ mlx5emu fault add point=load action=link ms=500        # in the guest that runs
 mlx5emu fault list
 ```
 
-A plan begins with the guest's boot, or, where its `[expect] when` is `loaded` (the default there),
-once the driver is up; `fault load` begins any plan at once. An action that changes nothing, such as
-an event for which there is no event queue, counts as without effect and not as fired.
+A plan begins with the guest's boot. With `when = "loaded"` at its top, or `run --faults-when
+loaded`, it begins once the driver is up. `fault load` begins any plan at once. `mlx5emu fault check
+PLAN` tells the mistakes of a plan without a guest. An action that changes nothing, such as an event
+for which there is no event queue, counts as without effect and not as fired.
+
+`[expect]` says how a stock driver reacts, for tests of the library: `when` (which is `loaded` by
+default there and holds for the plan), `run`, `status`, `says`, `dmesg` and more.
 
 """
 
@@ -78,7 +85,21 @@ def markdown(plans: Mapping[str, Plan]) -> str:
 def _points() -> str:
     lines = ["## Points", "", "| point | an event | fields |", "|---|---|---|"]
     lines += [f"| `{one.name}` | {one.about} | {fields_of(one)} |" for one in POINTS.values()]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_values()]) + "\n"
+
+
+def _values() -> Iterator[str]:
+    """The names of the fields that have too many for a cell."""
+    yield from ("", "Names of further fields:", "", "| points | field | names |", "|---|---|---|")
+    holders: dict[tuple[str, str], list[str]] = {}
+    for declared in POINTS.values():
+        for field in declared.fields.values():
+            names = names_of(field.kind)
+            if len(names) > _FEW:
+                shown = ", ".join(names) if len(names) <= MAX_LISTED else _COMMANDS
+                holders.setdefault((field.name, shown), []).append(f"`{declared.name}`")
+    for (name, shown), points in holders.items():
+        yield f"| {', '.join(points)} | `{name}` | {shown} |"
 
 
 def fields_of(point: DeclaredPoint) -> str:

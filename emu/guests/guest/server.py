@@ -40,6 +40,7 @@ class DeviceServer:
         log: Path | None,
         trace: Path | None = None,
         faults: Path | None = None,
+        faults_when: str | None = None,
         record: Path | None = None,
         run: Mapping[str, object] | None = None,
         options: Sequence[str] = (),
@@ -56,8 +57,10 @@ class DeviceServer:
             self._command += ["--socket", str(socket), "--device", device]
         if trace is not None:
             self._command += ["--trace", str(trace)]
-        self._late_plan = _late_text(faults) if faults is not None else None
+        self._late_plan = _late_text(faults, faults_when) if faults is not None else None
         early = faults if self._late_plan is None else None
+        if early is not None and faults_when is not None:
+            self._command += ["--faults-when", faults_when]
         for name, path in (("--faults", early), ("--record", record)):
             if path is not None:
                 self._command += [name, str(path)]
@@ -85,6 +88,7 @@ class DeviceServer:
             log=log,
             trace=options.trace,
             faults=options.faults,
+            faults_when=options.faults_when,
             record=options.record or _record_in_logs(options, log),
             run=recorded(options),
             options=options.server_words,
@@ -167,10 +171,10 @@ class DeviceServer:
         return f"the device server ended with status {status}{said}"
 
 
-def _late_text(path: Path) -> str | None:
-    """The text of a plan that begins once the driver is up; None for one that is there before.
+def _late_text(path: Path, when: str | None) -> str | None:
+    """Return the text of a plan that begins once the driver is up; None for an earlier one.
 
-    Raises :class:`LabError` for a plan with mistakes.
+    ``when`` overrides the plan. Raises :class:`LabError` for a plan with mistakes.
     """
     # Reading plans takes a tenth of a second to import, which few guests need.
     from emu.device.faults.plan import LOADED
@@ -180,7 +184,7 @@ def _late_text(path: Path) -> str | None:
         plan, text = read_plan_text(path)
     except UserError as error:
         raise LabError(str(error)) from None
-    return text if plan.when == LOADED else None
+    return text if (when or plan.begins) == LOADED else None
 
 
 def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:

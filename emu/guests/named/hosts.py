@@ -54,6 +54,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
             log=log,
             trace=topology.trace,
             faults=topology.faults,
+            faults_when=topology.faults_when,
             record=topology.record,
             options=topology.server_options,
             guests=topology.guests,

@@ -89,6 +89,11 @@ class Topology:
         return self._server.get("faults")
 
     @property
+    def faults_when(self) -> str | None:
+        """When the plan begins, if not as it says itself."""
+        return self._server.get("faults_when")
+
+    @property
     def record(self) -> Path | None:
         """Where the faults that fire are recorded."""
         return self._server.get("record")

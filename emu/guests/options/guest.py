@@ -55,8 +55,8 @@ class OptionError(LabError):
 class GuestOptions:
     """Options of one guest; the constructor raises :class:`LabError` for an invalid option.
 
-    ``faults`` is a fault plan for the functions. It begins when its expectation says: with the boot
-    (``loading``, and without an expectation), or as soon as the guest accepts commands
+    ``faults`` is a fault plan for the functions. It begins when ``faults_when`` or the plan says:
+    with the boot (``loading``, the default), or as soon as the guest accepts commands
     (``loaded``). ``record`` is the file that records which faults fired. If there is a plan, it is
     by default a file in the guest's logs.
 
@@ -192,6 +192,16 @@ class GuestOptions:
         refused=OWN_PLANS,
         tables=OF_SERVER,
         wrong=lambda o: "nothing to fail without a device" if o.faults and not o.devices else "",
+    )
+    faults_when: str | None = option(
+        None,
+        flag="faults-when",
+        kind=Choice(among=("loading", "loaded")),
+        help="When the plan begins: with the boot (loading), or once the driver is up (loaded).",
+        otherwise="as the plan says",
+        refused=OWN_PLANS,
+        tables=OF_SERVER,
+        wrong=lambda o: "no plan: it is for faults" if o.faults_when and not o.faults else "",
     )
     record: Path | None = option(
         None,

@@ -78,7 +78,11 @@ class Choice(OptionKind):
 
     def wrong(self, value: object) -> str:
         """It is none of them."""
-        return "" if value in self.among else f"{value!r} is not one of {', '.join(self.among)}"
+        return (
+            ""
+            if value is None or value in self.among
+            else f"{value!r} is not one of {', '.join(self.among)}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

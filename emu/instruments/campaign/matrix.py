@@ -230,11 +230,13 @@ def _runs(
 ) -> Iterator[Description]:
     loaded = {name: read_plan(path) if path else None for name, (path, _) in plans.items()}
     begins = {
-        name: when or (LOADING if plan is None else plan.when)
+        name: when or (LOADING if plan is None else plan.begins)
         for (name, plan), (_, when) in zip(loaded.items(), plans.values())
     }
     texts = {
-        (name, seed): dump(plan.model_copy(update={"seed": seed, "expect": None})) if plan else ""
+        (name, seed): dump(plan.model_copy(update={"seed": seed, "expect": None, "when": None}))
+        if plan
+        else ""
         for name, plan in loaded.items()
         for seed in matrix.seeds
     }

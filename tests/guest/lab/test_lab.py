@@ -300,6 +300,23 @@ def test_a_program_of_the_working_directory(lab, suite, tmp_path, monkeypatch):
 
 
 @any_suite
+def test_faults_that_begin_once_the_driver_is_up(lab, suite, tmp_path):
+    """A plan without an expectation: its first event comes after the driver's own commands."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'when = "loaded"\n[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "CREATE_CQ"\n'
+    )
+    words = ("run", "--suite", suite, "--faults", str(plan), "--faults-when")
+    loaded = mlx5emu(*words[:-1], "--", "sh", "-c", "ibv_devinfo; ibv_rc_pingpong")
+    assert "faults begin once the driver is up" in loaded.stderr
+    assert "PORT_ACTIVE" in loaded.stdout
+    assert "faults that have fired: rule-1" in loaded.stderr
+    loading = mlx5emu(*words, "loading", "--", "ibv_devinfo")
+    assert "faults begin with the boot" in loading.stderr
+    assert "PORT_ACTIVE" not in loading.stdout
+
+
+@any_suite
 def test_the_command_line_ends_what_takes_too_long(lab, suite):
     result = mlx5emu("run", "--suite", suite, "--no-device", "--timeout", "1", "sleep", "100")
     assert result.returncode == 124

@@ -33,19 +33,42 @@ def fault() -> None:
 
 @fault.command()
 @click.argument("name", default="", metavar="[POINT]", shell_complete=complete_point)
-def points(name: str) -> None:
-    """List the points where a rule can strike, or what it can match and do at POINT."""
+@click.argument("field", default="", metavar="[FIELD]")
+def points(name: str, field: str) -> None:
+    """List the points where a rule can strike, or what it can match and do at POINT.
+
+    With FIELD, list the names that match.FIELD can have: mlx5emu fault points pkt.rx kind
+    """
+    from emu.device.faults.parameters import near
     from emu.device.faults.vocabulary import POINTS
 
-    if not name:
+    if name and name not in POINTS:
+        raise UserError(f"no point {name!r}{near(name, POINTS)}; there are {', '.join(POINTS)}")
+    if field:
+        click.echo("\n".join(_values(name, field)))
+        return
+    if name:
+        table = _uses(name)
+    else:
         table = _table("point", "an event")
         for point in POINTS.values():
             table.add_row(point.name, _plain(point.about))
-    elif name in POINTS:
-        table = _uses(name)
-    else:
-        raise UserError(f"no point {name!r}; there are {', '.join(POINTS)}")
     console().print(table)
+
+
+def _values(name: str, field: str) -> list[str]:
+    """Return the names that a field of a point's events can have. Raises UserError."""
+    from emu.device.faults.names import names_of
+    from emu.device.faults.parameters import listing, near
+    from emu.device.faults.vocabulary import POINTS
+
+    fields = POINTS[name].fields
+    declared = fields.get(field.removeprefix("match."))
+    if declared is None:
+        raise UserError(f"no field {field!r} at {name}{near(field, fields)}{listing([*fields])}")
+    if names := names_of(declared.kind):
+        return names
+    return ["a number, or a range like 4..7" if declared.kind is int else "any name"]
 
 
 def _uses(name: str) -> Table:
@@ -60,6 +83,18 @@ def _uses(name: str) -> Table:
             parameters = (", ".join(one.name for one in part) for part in (use.needs, use.takes))
             table.add_row(action.name, _plain(use.about), *parameters)
     return table
+
+
+@fault.command()
+@click.argument("file", metavar="PLAN", type=_PLAN)
+def check(file: Path) -> None:
+    """Check a plan without a guest: print its mistakes, or its rules and when it begins."""
+    from emu.device.faults.plan import LOADED
+    from emu.server.service.plan_files import read_plan
+
+    plan = read_plan(file)
+    moment = "once the driver is up" if plan.begins == LOADED else "with the boot"
+    click.echo(f"{len(plan.rule)} rules, {len(plan.link)} links; begins {moment}")
 
 
 def _plain(text: str) -> str:
@@ -193,7 +228,7 @@ def load(words: tuple[str, ...], control: Path | None) -> None:
         rules = client.rules()
     click.echo(f"{count} rules")
     tell_idle(rules)
-    if plan.expect is not None and plan.expect.when == LOADING:
+    if LOADING in (plan.when, plan.expect.when if plan.expect is not None else None):
         click.echo(
             "mlx5emu: this plan is for a driver that loads: reload it"
             " (modprobe -r mlx5_ib mlx5_core; modprobe mlx5_ib)", err=True,

@@ -127,6 +127,11 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     help="Fail as this plan says (TOML).",
 )
 @click.option(
+    "--faults-when",
+    type=click.Choice(["loading"]),
+    help="Begin the plan at once, also one that is for a driver that is up.",
+)
+@click.option(
     "--record",
     type=NewFile(),
     help="Write every fault that fires in this file.",
@@ -175,6 +180,7 @@ def serve(
     trace_format: str,
     trace_limit: int,
     faults: Path | None,
+    faults_when: str | None,
     record: Path | None,
     control: Path | None,
     pcap: Path | None,
@@ -201,7 +207,7 @@ def serve(
             "--subnet is not for --fabric: the switches are in one process. Guests of a lab share"
             " a subnet: subnet of its [server]"
         )
-    if faults is not None:
+    if faults is not None and faults_when is None:
         _check_begin(faults)
     tracing: Trace | None = None
     functions: list[Function] = []
@@ -247,10 +253,10 @@ def _check_begin(path: Path) -> None:
     from emu.device.faults.plan import LOADED
     from emu.server.service.plan_files import read_plan
 
-    if read_plan(path).when == LOADED:
+    if read_plan(path).begins == LOADED:
         raise click.UsageError(
             f"{path} begins once the driver is up, which a server does not see: serve without it,"
-            " then `mlx5emu fault load` it"
+            " then `mlx5emu fault load` it; or begin at once, by --faults-when loading"
         )
 
 

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from emu.cli.commands.guests.down import end_all
-from emu.cli.options.guest import prepare
+from emu.cli.options.guest import prepare, tell_begin
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.progress import working
@@ -37,6 +37,8 @@ def up(file: Path) -> None:
     One server has the functions of all guests. examples/lab has files to begin with.
     """
     requested = topology.read(file, _checks())
+    if requested.faults is not None:
+        tell_begin(requested.faults, requested.faults_when)
     prepare(*(node.options for node in requested.nodes))
     info = {"lab": True, "file": str(file), "devices": requested.devices}
     waiting = working(f"booting {len(requested.nodes)} guests")

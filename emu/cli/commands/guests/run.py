@@ -81,7 +81,7 @@ def run(
     --junit and --tap write COMMAND's result as one test, whatever has become of the guest; as with
     kernel selftests, status 4 says that it was skipped.
 
-    --faults begins when the plan's expectation says: with the boot, or when the driver is up.
+    --faults begins with the boot, or once the driver is up if the plan or --faults-when says so.
 
     --dmesg and --ftrace need --trace: its file has device and kernel on one time line then.
     """

@@ -66,6 +66,15 @@ MISTAKES = [
     ('[[rule]]\npoint="irq"\naction="drop"\ntimes="x"', r"p:4: .*integer, not 'x'"),
     ('[[rule]]\npoint="irq"\naction="drop"\nmatch.qpn=1', r"p:4: .*match.qpn: irq has vector"),
     (
+        '[[rule]]\npoint="pkt.rx"\naction="drop"\nmatch.kind="ACK"',
+        r"p:4: .*match.kind: no kind 'ACK'; near it: ACKNOWLEDGE.*; there are SEND, .*CNP",
+    ),
+    (
+        '[[rule]]\npoint="eqe"\naction="drop"\nmatch.type="FAULT"',
+        r"p:4: .*near it: PAGE_FAULT.*; there are COMP, .*PORT_CHANGE",
+    ),
+    ('when = "later"\n', r"p:1: when: .*'loading' or 'loaded', not 'later'"),
+    (
         '[[rule]]\npoint="cmd"\naction="fail"\nmatch.op="CREATE_QPX"',
         r"p:4: .*match.op: no command 'CREATE_QPX'; near it: CREATE_QP",
     ),
@@ -79,7 +88,7 @@ MISTAKES = [
     ),
     (
         '[[rule]]\npoint="cmd"\naction="fail"\nstatus="NO_RES"',
-        r"p:4: .*status: 'NO_RES' is none of OK, .*near it: NO_RES_ERR",
+        r"p:4: .*status: no Status 'NO_RES'; near it: NO_RES_ERR.*; there are OK, ",
     ),
     (
         '[[rule]]\npoint="wqe"\naction="fail"\nsyndrome="REMOTE_ACCESS"',

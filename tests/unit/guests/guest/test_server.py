@@ -119,14 +119,18 @@ does = "It looks."
 
 
 @pytest.mark.parametrize(
-    ("plan", "is_late"),
+    ("plan", "when", "is_late"),
     [
-        (LATE, True),
-        (LATE + 'when = "loading"\n', False),
-        (LATE.partition("[expect]")[0], False),
+        (LATE, None, True),
+        (LATE + 'when = "loading"\n', None, False),
+        (LATE.partition("[expect]")[0], None, False),
+        ('when = "loaded"\n' + LATE.partition("[expect]")[0], None, True),
+        ('when = "loading"\n' + LATE, None, False),
+        (LATE.partition("[expect]")[0], "loaded", True),
+        (LATE, "loading", False),
     ],
 )
-def test_a_plan_begins_when_it_says(start, tmp_path, monkeypatch, plan, is_late):
+def test_a_plan_begins_when_it_says(start, tmp_path, monkeypatch, plan, when, is_late):
     """Before the boot, or by the control socket when the driver is up; then it is loaded once."""
     path, loaded = tmp_path / "plan.toml", []
     path.write_text(plan)
@@ -145,9 +149,10 @@ def test_a_plan_begins_when_it_says(start, tmp_path, monkeypatch, plan, is_late)
 
     monkeypatch.setattr(module, "Client", Control)
     script = f'echo "$@" > {tmp_path}/words; echo ready; exec sleep 1000'
-    server, _, _ = start(script, faults=path, record=tmp_path / "record")
+    server, _, _ = start(script, faults=path, faults_when=when, record=tmp_path / "record")
     words = (tmp_path / "words").read_text().split()
     assert ("--faults" in words, "--record" in words) == (not is_late, True)
+    assert ("--faults-when" in words) == (when is not None and not is_late)
     assert server.has_late_plan == is_late
     assert loaded == []
     server.arm()

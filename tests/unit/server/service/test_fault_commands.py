@@ -42,6 +42,35 @@ def test_points_and_what_a_rule_can_do_at_each():
         assert actions >= point.actions.keys(), shown
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["pkt.rx", "kind"], 0, "ACKNOWLEDGE\n"),
+        (["pkt.rx", "match.kind"], 0, "ACKNOWLEDGE\n"),
+        (["cmd", "op"], 0, "CREATE_CQ\n"),
+        (["cqe", "qpn"], 0, "a number, or a range like 4..7\n"),
+        (["pkt.rx", "kin"], 1, "no field 'kin' at pkt.rx; near it: kind; there are "),
+    ],
+)
+def test_values_of_a_field(words, status, said):
+    result = CliRunner().invoke(main, ["fault", "points", *words])
+    assert (result.exit_code, said in result.output) == (status, True), result.output
+
+
+def test_a_plan_is_checked_without_a_guest(tmp_path):
+    path = tmp_path / "plan.toml"
+    rule = '[[rule]]\npoint = "pkt.rx"\naction = "drop"\n'
+    path.write_text(f'when = "loaded"\n{rule}[[link]]\nloss = 1\n')
+    result = CliRunner().invoke(main, ["fault", "check", str(path)])
+    assert (result.exit_code, result.output) == (
+        0, "1 rules, 1 links; begins once the driver is up\n",
+    )  # fmt: skip
+    path.write_text(f'{rule}match.kind = "ACK"\n')
+    result = CliRunner().invoke(main, ["fault", "check", str(path)])
+    assert result.exit_code == 1
+    assert f"{path}:4: rule[1].match.kind: no kind 'ACK'; near it: ACKNOWLEDGE" in result.output
+
+
 def test_words_of_a_rule():
     words = ("point=cmd", "match.op=CREATE_CQ", "times=1", "index=[1, 2]", "set={a=1}")
     assert table_of(words, "rule") == {
@@ -79,7 +108,7 @@ def test_keys_that_lead_in_a_circle_are_shown_once():
         (["status", "--control", "/nowhere"], "/nowhere: No such file"),
         (["fault", "remove", "--control", "/nowhere"], "the names of rules, or --all"),
         (["fault", "add", "--control", "/nowhere", "x"], "'x' is no KEY=VALUE"),
-        (["fault", "points", "cdm"], "no point 'cdm'; there are cmd, "),
+        (["fault", "points", "cdm"], "no point 'cdm'; near it: cmd; there are cmd, "),
         (["replay", "/dev/null", "--", "true"], "no record"),
         (["minimize", "/dev/null", "--", "true"], "no record"),
     ],
