@@ -145,7 +145,7 @@ def test_bare_packages_import_nothing():
         ("emu.server.service", "import signal\nfrom firmware_cmds import TABLE", 0),
         ("emu.device.trace", "import timeit", 0),
         ("emu.device.state.hca", "if TYPE_CHECKING:\n  from emu.device.trace import Recorder", 1),
-        ("emu.device.state.hca", "from emu.device.function.function import Tracer", 1),
+        ("emu.device.state.hca", "from emu.device.function.tracer import Tracer", 1),
         ("emu.device.engine.events.eq", "from emu.device.faults.injector import Injector", 1),
         ("emu.device.engine.events.eq", "from emu.device.state.points import FaultPoint", 0),
         ("emu.device.faults.events", "from emu.device.trace.decode import event_layout", 0),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.adapter.board import Board
 from emu.device.adapter.switch import PlainSwitch
 from emu.device.cmdif.icmd import ToolCommands
-from emu.device.cmdif.interface import CommandInterface, CommandTracer
+from emu.device.cmdif.interface import CommandInterface
 from emu.device.cmdif.registry import Command
 from emu.device.engine import lifecycle
 from emu.device.engine.esw.switch import EmbeddedSwitch
@@ -23,6 +23,7 @@ from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionParts, bar2_size
+from emu.device.function.tracer import ContainedTracer, Tracer
 from emu.device.objects.remains import Remains
 from emu.device.pci import ConfigSpace
 from emu.device.port.eth.wire import EthWire, NoWire
@@ -31,7 +32,6 @@ from emu.device.ports import Buffer, Clock, GuestMemory, Interrupts
 from emu.device.state.containment import Recovery
 from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.device.state.points import FaultInjector, FaultPoint
-from emu.device.state.tracer import DeviceTracer
 from emu.device.state.unhandled import Unhandled
 from layouts.enums import PortType
 
@@ -46,10 +46,6 @@ MMIO_WRITE_POINT: Final[FaultPoint[[int, Buffer], bool]] = FaultPoint("mmio.writ
 
 _SUB_FUNCTIONS: Final = 2
 """The BAR that sub-functions are in."""
-
-
-class Tracer(DeviceTracer, CommandTracer, Protocol):
-    """Receives all trace points of a function; ``emu.device.trace.recorder`` implements it."""
 
 
 class Function:
@@ -83,7 +79,7 @@ class Function:
             switch = (EmbeddedSwitch if has_tables else PlainSwitch)(uplink, deliver)
             vhca = Adapter(model, options.guid, switch, board).manager
         self.adapter = vhca.adapter
-        self.tracer = tracer
+        self.tracer = contained = ContainedTracer(tracer) if tracer is not None else None
         self.memory = memory
         self.interrupts = interrupts
         self.clock = clock
@@ -103,7 +99,7 @@ class Function:
         self._commands = commands
         self._make_hca = partial(
             Hca, model, options, memory, interrupts, clock, wire, vhca,
-            tracer, self.unhandled, self._on_failure, self.remains,
+            contained, self.unhandled, self._on_failure, self.remains,
         )  # fmt: skip
         self._bar2_size = bar2_size(model)
         self._recovery = Recovery(clock, self._start_anew)

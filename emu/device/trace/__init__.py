@@ -1,6 +1,6 @@
 """The device's trace: its trace points, decoded, as lines of JSON or text.
 
-The core calls the trace points of :class:`emu.device.function.function.Tracer`.
+The core calls the trace points of :class:`emu.device.function.tracer.Tracer`.
 :class:`emu.device.trace.recorder.Recorder` turns each call into one
 ``TraceEvent``, which goes as a JSON line or a line of text to wherever the recorder's sink leads.
 Nothing here does I/O.

@@ -42,6 +42,8 @@ from layouts.rings.eqe import (
 )
 
 MOST_BYTES = 64
+_MOST_RAW = 1024
+"""Bytes that are shown of an event that could not be decoded: any WQE, or a mailbox and more."""
 _FIRST_ITEMS = 4
 _SHORTEST_TEXT = 4
 _EVENT_DATA_BYTES = 28
@@ -137,6 +139,12 @@ def octets(data: Buffer) -> str:
     if len(whole) <= MOST_BYTES:
         return f"0x{whole.hex()}"
     return f"0x{whole[:MOST_BYTES].hex()}... {len(whole)} bytes"
+
+
+def raw(data: Buffer) -> str:
+    """Bytes as they are, for an event that could not be decoded."""
+    shown = f"0x{bytes(data[:_MOST_RAW]).hex()}"
+    return shown if len(data) <= _MOST_RAW else f"{shown}... {len(data)} bytes"
 
 
 def event_layout(event: EventType, sub_type: int) -> Prm | None:

@@ -34,6 +34,9 @@ log    a line of the log of a guest's kernel: ``text``; the lab puts it in (emu.
 call   a call that a guest's ftrace has seen: ``name``, ``caller``, ``task``, ``pid``, ``cpu``
 ====== ============================================================================================
 
+An event that the recorder could not decode has ``error`` (``UNDECODED``), ``raw`` (its first bytes)
+and those keys of its point that are known without decoding. The log then has a traceback.
+
 Fields carry the PRM's names. Those that are zero are left out, except where a change is shown.
 Numbers are JSON numbers of up to 64 bits. Nested structures are objects. A list of more than
 ``MOST_ITEMS`` is ``{"count": all, "first": [some]}``. Bytes are a hexadecimal string, ``0x...``, or
@@ -50,6 +53,9 @@ from typing import Any
 
 MOST_ITEMS = 16
 """Longest list that is shown whole."""
+
+UNDECODED = "could not be decoded"
+"""The ``error`` of an event that an exception in the decoder has kept from being told."""
 
 KERNEL = -1
 """In place of a function's index: the event is the guest's kernel's."""

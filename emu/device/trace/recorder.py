@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +12,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import STEPS_PER_EVENT
 from emu.device.trace import decode, mmio, work
-from emu.device.trace.event import TraceEvent, TracePoint
+from emu.device.trace.event import UNDECODED, TraceEvent, TracePoint
 from emu.device.trace.text import TextForm
 from layouts.enums import EventType, PageFaultSubtype, PortChange, QpType, Status, op_name
 
@@ -94,7 +94,7 @@ class LineSink:
 
 
 class Recorder:
-    """Implements :class:`emu.device.function.function.Tracer` for one function.
+    """Implements :class:`emu.device.function.tracer.Tracer` for one function.
 
     It is false once its sink is closed, so that trace points cost almost nothing from then on.
     """
@@ -191,6 +191,11 @@ class Recorder:
         shown = work.request(wqe, st, mode, is_ipoib=queue.is_ipoib)
         self.requests[shown["op"]] += 1
         self._record(TracePoint.WQE, {"qpn": queue.handle} | shown)
+
+    def undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
+        """An event that could not be decoded, by its first bytes."""
+        fields = {**known, "error": UNDECODED, "raw": decode.raw(raw)}
+        self._record(TracePoint(point), fields)
 
     def summary(self) -> Iterator[str]:
         """What was seen, for the end of a run: one line for each kind of work request."""

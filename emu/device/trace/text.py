@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
+from emu.device.trace.event import KERNEL, UNDECODED, TraceEvent, TracePoint
 
 _NS_PER_US = 1_000
 _US_PER_S = 1_000_000
@@ -94,8 +94,14 @@ class TextForm:
 
 def body(event: TraceEvent) -> str:
     """What happened, in words if the point has some, otherwise as ``name=value``."""
-    words = _WORDS.get(event.point)
+    is_decoded = event.fields.get("error") != UNDECODED
+    words = _WORDS.get(event.point) if is_decoded else _undecoded
     return " ".join(words(event.fields) if words else _pairs(event.fields)).rstrip()
+
+
+def _undecoded(fields: Mapping[str, object]) -> Iterator[str]:
+    yield f"{UNDECODED}:"
+    yield from _pairs({name: value for name, value in fields.items() if name != "error"})
 
 
 def _reset(fields: Mapping[str, object]) -> Iterator[str]:

@@ -119,7 +119,10 @@ def request(
     elif wqe.opcode == Opcode.SET_PSV:
         shown |= _segment(seg_set_psv, body, DS)
     elif wqe.opcode in Opcode._value2member_map_ and wqe.opcode != Opcode.NOP:
-        shown |= _frame(body, DS) if st is None else _message(wqe.opcode, body, st, is_ipoib)
+        if st is None:
+            shown |= _frame(body, DS)
+        else:
+            shown |= _message(wqe.opcode, wqe.opmod, body, st, is_ipoib)
     return shown
 
 
@@ -150,7 +153,7 @@ def _segment(layout: Prm, body: bytes, at: int) -> dict[str, Any]:
     return {layout.prm_name.removeprefix("wqe_"): decode.fields(layout.view(body, at))}
 
 
-def _message(opcode: int, body: bytes, st: QpType, is_ipoib: bool) -> dict[str, Any]:
+def _message(opcode: int, opmod: int, body: bytes, st: QpType, is_ipoib: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     at = DS
     if st is QpType.XRC:
@@ -163,7 +166,7 @@ def _message(opcode: int, body: bytes, st: QpType, is_ipoib: bool) -> dict[str, 
         at += av.size if is_extended else _BASE_AV_BYTES
     if is_ipoib:
         return shown | _frame(body, at + _PAD_BYTES)
-    of_opmod = _OF_4_BYTES if body[0] == EXTENDED_ATOMIC else _SEGMENTS
+    of_opmod = _OF_4_BYTES if opmod == EXTENDED_ATOMIC else _SEGMENTS
     for layout in of_opmod.get(opcode) or _SEGMENTS.get(opcode, ()):
         shown |= _segment(layout, body, at)
         at += layout.size

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emu.device.adapter.board import Board
-from emu.device.function.function import Function, Tracer
+from emu.device.function.function import Function
+from emu.device.function.tracer import Tracer
 from emu.device.models.board_ports import MOST_PORTS
 from emu.device.ports import Clock
 from emu.device.state.hca import Hca

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from emu.device.function.function import Tracer
+from emu.device.function.tracer import Tracer
 from emu.device.ports import Clock
 from emu.device.trace.event import TraceEvent
 from emu.device.trace.recorder import LineSink, Recorder

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from emu.device.faults.injector import Injector
 from emu.device.faults.link import PlannedLink
 from emu.device.faults.text import load
+from emu.device.function.tracer import ContainedTracer
 from emu.device.trace.recorder import EventList, Recorder
 from emu.driver.keys.paging import Pager
 from emu.driver.nodes.cable import DueTimers
@@ -55,7 +56,8 @@ class World(SimpleNamespace):
         """Record a trace of all that happens from now on."""
         traced = EventList()
         for node in self.nodes:
-            node.function.tracer = node.hca.tracer = Recorder(traced, self.clock)
+            tracer = ContainedTracer(Recorder(traced, self.clock))
+            node.function.tracer = node.hca.tracer = tracer
         self.others.append(traced)
 
     def local(self):

@@ -1,0 +1,168 @@
+"""All trace points of a function, and the containment of the tracer that receives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from emu.device.cmdif.interface import CommandTracer
+from emu.device.state.observers import ObserverErrors
+from emu.device.state.tracer import DeviceTracer
+from layouts.enums import Status, op_name
+
+if TYPE_CHECKING:
+    from emu.device.cmdif.mailbox import DeliveryError
+    from emu.device.cmdif.registry import Command
+    from emu.device.cmdif.request import CommandRequest
+    from emu.device.errors import CmdError
+    from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.queues.page_fault import PageFault
+    from emu.device.objects.queues.qp import Qp
+    from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.ports import Buffer
+    from emu.device.state.hca import Hca
+    from layouts.cmd import CmdLayout
+    from layouts.enums import EventType
+
+
+class Tracer(DeviceTracer, CommandTracer, Protocol):
+    """Receives all trace points of a function; ``emu.device.trace.recorder`` implements it."""
+
+    def undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
+        """A trace point could not be decoded: ``known`` are fields of its event, ``raw`` its bytes.
+
+        ``point`` is its name in a trace (``emu.device.trace.event``).
+        """
+
+
+class ContainedTracer:
+    """Implements :class:`Tracer` by another tracer, whose exceptions do not reach the device.
+
+    What an exception has kept out of the trace is told by :meth:`Tracer.undecoded`.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._errors = ObserverErrors("trace")
+
+    def __bool__(self) -> bool:
+        return bool(self._tracer)
+
+    def power_on(self, model: str) -> None:
+        """Pass on a function's power-on."""
+        try:
+            self._tracer.power_on(model)
+        except Exception:
+            self._failed("reset", {"model": model})
+
+    def mmio(self, kind: str, offset: int, data: Buffer) -> None:
+        """Pass on a BAR 0 access."""
+        try:
+            self._tracer.mmio(kind, offset, data)
+        except Exception:
+            self._failed("mmio", {"access": kind, "offset": offset, "length": len(data)}, data)
+
+    def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
+        """Pass on an event queue entry."""
+        try:
+            self._tracer.eqe(eqn, event, sub_type, data)
+        except Exception:
+            known = {"eqn": eqn, "type": event.name, "sub_type": sub_type}
+            self._failed("eqe", known, data)
+
+    def irq(self, vector: int, eqn: int) -> None:
+        """Pass on an interrupt."""
+        try:
+            self._tracer.irq(vector, eqn)
+        except Exception:
+            self._failed("irq", {"vector": vector, "eqn": eqn})
+
+    def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
+        """Pass on a work request."""
+        try:
+            self._tracer.wqe(hca, queue, wqe)
+        except Exception:
+            known = {"qpn": queue.handle, "index": wqe.index, "opcode": wqe.opcode, "ds": wqe.ds}
+            self._failed("wqe", known, wqe.buf)
+
+    def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
+        """Pass on a completion queue entry."""
+        try:
+            self._tracer.cqe(cqn, entry, op_own)
+        except Exception:
+            self._failed("cqe", {"cqn": cqn}, entry + bytes((op_own & 0xFF,)))
+
+    def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
+        """Pass on the end of a page fault."""
+        try:
+            self._tracer.page_fault(fault, outcome, took_ns)
+        except Exception:
+            self._failed("fault", {"token": fault.token, "outcome": outcome})
+
+    def command(
+        self, hca: Hca, request: CommandRequest, command: Command | None
+    ) -> Callable[[CmdError | None], None]:
+        """Pass on the begin of a command, and later its end."""
+        try:
+            done = self._tracer.command(hca, request, command)
+        except Exception:
+            self._errors.note("cmd")
+            return partial(self._undecoded_command, request)
+        return partial(self._command_done, request, done)
+
+    def _command_done(
+        self,
+        request: CommandRequest,
+        done: Callable[[CmdError | None], None],
+        error: CmdError | None,
+    ) -> None:
+        try:
+            done(error)
+        except Exception:
+            self._errors.note("cmd")
+            self._undecoded_command(request, error)
+
+    def _undecoded_command(self, request: CommandRequest, error: CmdError | None) -> None:
+        status = error.status if error is not None else Status.OK
+        known = _named(request.slot, request.opcode) | {"status": status.name}
+        self._undecoded("cmd", known, request.data)
+
+    def undelivered(self, slot: int, entry: CmdLayout, error: DeliveryError) -> None:
+        """Pass on a command that was not taken."""
+        try:
+            self._tracer.undelivered(slot, entry, error)
+        except Exception:
+            inline: bytes = getattr(entry, "in")
+            known = _named(slot, int.from_bytes(inline[:2], "big"))
+            self._failed("cmd", known | {"delivery": error.status.name}, inline)
+
+    def undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
+        """Pass on what could not be decoded."""
+        self._undecoded(point, known, raw)
+
+    def summary(self) -> Iterator[str]:
+        """Yield the tracer's lines, and how many events could not be decoded, if any."""
+        lines: list[str] = []
+        try:
+            lines += self._tracer.summary()
+        except Exception:
+            self._errors.note("summary")
+        yield from lines
+        if count := self._errors.count:
+            yield f"{count} events could not be decoded"
+
+    def _failed(self, point: str, known: Mapping[str, object], raw: Buffer = b"") -> None:
+        """Log the exception that is being handled, and have the event told by its raw bytes."""
+        self._errors.note(point)
+        self._undecoded(point, known, raw)
+
+    def _undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
+        try:
+            self._tracer.undecoded(point, known, raw)
+        except Exception:
+            self._errors.note(f"{point}, undecoded")
+
+
+def _named(slot: int, opcode: int) -> dict[str, object]:
+    return {"slot": slot, "op": op_name(opcode), "opcode": opcode}
