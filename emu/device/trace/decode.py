@@ -1,12 +1,13 @@
 """Converts views of declared structures to plain values: non-zero fields by their PRM names.
 
-Sizes are bounded, whatever a guest sends: a long list becomes its length and its first items, and
-bytes are cut after ``MOST_BYTES``.
+Work and sizes are bounded, whatever a guest sends: a long list becomes its length and its first
+items, bytes are cut after ``MOST_BYTES``, and nothing behind the first ``MOST_READ`` bytes of a
+structure, a list or bytes is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -42,6 +43,8 @@ from layouts.rings.eqe import (
 )
 
 MOST_BYTES = 64
+MOST_READ = 8192
+"""Bytes of a command's input or output, and of each list in it, that are looked at."""
 _MOST_RAW = 1024
 """Bytes that are shown of an event that could not be decoded: any WQE, or a mailbox and more."""
 _FIRST_ITEMS = 4
@@ -103,7 +106,8 @@ def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str
     """The fields of a command's input or output, or its bytes if too short for the layout."""
     if len(data) < layout.named_size(inner.field if inner is not None else ""):
         return unknown(data)
-    view = layout.view(bytes(data).ljust(layout.size, b"\0"))
+    whole = data if len(data) >= layout.size else bytes(data).ljust(layout.size, b"\0")
+    view = layout.view(whole)  # of all bytes, of which only those are copied that are shown
     shown: dict[str, object] = {}
     for field in layout.fields:
         if inner is not None and field.name == inner.field:
@@ -127,7 +131,12 @@ def unknown(data: Buffer) -> dict[str, object]:
 
 
 def octets(data: Buffer) -> str:
-    """Bytes as a string: empty when all are zero, text where it is text, else hexadecimal."""
+    """Bytes as a string: empty when all are zero, text where it is text, else hexadecimal.
+
+    More than ``MOST_READ`` bytes are always hexadecimal.
+    """
+    if len(data) > MOST_READ:
+        return f"0x{bytes(data[:MOST_BYTES]).hex()}... {len(data)} bytes"
     whole = bytes(data)
     used = whole.rstrip(b"\0")
     if len(used) >= _SHORTEST_TEXT and used.isascii():
@@ -232,10 +241,15 @@ def _changes(now: Any, before: Any) -> dict[str, object]:
 
 
 def _shown(view: View, field: Field) -> Any:
-    """A field's value; a false value when all of it is zero."""
+    """A field's value; a false value when all of it is zero.
+
+    A list of more than ``MOST_READ`` bytes is shown whatever it holds.
+    """
     value = getattr(view, field.name)
-    if isinstance(value, ArrayView) and not _raw(view, field).strip(b"\0"):
-        return None
+    if isinstance(value, ArrayView):
+        first = _raw(view, field)
+        if len(first) < MOST_READ and not first.strip(b"\0"):
+            return None
     return _plain(value)
 
 
@@ -247,20 +261,22 @@ def _plain(value: object) -> Any:
     return octets(value) if isinstance(value, bytes) else value
 
 
-def shortened(items: Sequence[object]) -> Any:
-    """A list as it is shown: whole, or as its length and its first items."""
-    if len(items) <= MOST_ITEMS:
-        return items
-    return {"count": len(items), "first": items[:_FIRST_ITEMS]}
+def listed(count: int, item: Callable[[int], object]) -> Any:
+    """A list of ``count`` items as it is shown: whole, or as its length and its first items.
+
+    ``item`` is called for those that are shown.
+    """
+    if count <= MOST_ITEMS:
+        return [item(at) for at in range(count)]
+    return {"count": count, "first": [item(at) for at in range(_FIRST_ITEMS)]}
 
 
 def _list(items: ArrayView[Any]) -> Any:
-    if len(items) <= MOST_ITEMS:
-        return [_plain(item) for item in items]
-    return {"count": len(items), "first": [_plain(items[at]) for at in range(_FIRST_ITEMS)]}
+    return listed(len(items), lambda at: _plain(items[at]))
 
 
 def _raw(view: View, field: Field) -> bytes:
-    """A field's bytes; for a tail, all bytes that follow."""
+    """The first ``MOST_READ`` of a field's bytes; for a tail, of all bytes that follow."""
     start = view.base + field.offset // 8
-    return bytes(view.buf[start : start + field.width // 8 if field.width else None])
+    size = min(field.width // 8 or MOST_READ, MOST_READ)
+    return bytes(view.buf[start : start + size])

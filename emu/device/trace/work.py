@@ -224,8 +224,8 @@ def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
     if not ctrl.flags & UmrFlag.INLINE:
         return shown | ({"list": list(_data(body[: at + DS], at))} if ctrl.xlt_octowords else {})
     end = at + ctrl.xlt_octowords * DS
-    if entries := list(_entries(body[at:end], mode)):
-        shown["list"] = decode.shortened(entries)
+    if entries := _entries(body[at:end], mode):
+        shown["list"] = entries
     if not has_offset and ctrl.xlt_offset and end + bsf.size <= len(body):
         shown["bsf"] = decode.fields(bsf.view(body, end))
     return shown
@@ -237,13 +237,14 @@ def _context(ctx: object, mask: int) -> dict[str, Any]:
     return {name: getattr(ctx, name) for group in names for name in group}
 
 
-def _entries(xlt: bytes, mode: AccessMode | None) -> Iterator[dict[str, Any]]:
+def _entries(xlt: bytes, mode: AccessMode | None) -> Any:
     """The translations, without the padding after them."""
     layout: Prm = mtt if mode is AccessMode.MTT else klm
     used = len(xlt.rstrip(b"\0"))
-    for at in range(0, len(xlt) - layout.size + 1, layout.size):
-        if at >= used:
-            return
-        is_repeat = layout is klm and klm.view(xlt, at).key == REPEAT_BLOCK
-        entry: Prm = stride_block_ctrl_seg if is_repeat else layout
-        yield decode.fields(entry.view(xlt, at))
+    count = min(-(-used // layout.size), len(xlt) // layout.size)
+    return decode.listed(count, lambda at: _entry(layout, xlt, at * layout.size))
+
+
+def _entry(layout: Prm, xlt: bytes, at: int) -> dict[str, Any]:
+    is_repeat = layout is klm and klm.view(xlt, at).key == REPEAT_BLOCK
+    return decode.fields((stride_block_ctrl_seg if is_repeat else layout).view(xlt, at))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 from rig import MODEL, MappedMemory
@@ -12,6 +13,8 @@ from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
+from emu.device.trace.event import TraceEvent
+from emu.device.trace.recorder import LineSink, Recorder
 from emu.driver.command.driver import Driver
 from emu.driver.command.words import pack64
 from emu.driver.verbs.connect import connect
@@ -33,14 +36,16 @@ SLOTS = 8
 class Guest:
     """A function whose rounds are watched, and a driver that can send it any command."""
 
-    def __init__(self, watch: Watch, ram: int = 96 * MIB) -> None:
+    def __init__(self, watch: Watch, ram: int = 96 * MIB, *, is_traced: bool = False) -> None:
         self.watch = watch
         self.clock = HandClock()
         self.memory: Memory = MappedMemory(ram)
         irqs, wire = IrqList(), LocalFabric(self.clock)
+        tracer = Recorder(LineSink(StringIO(), TraceEvent.to_json), self.clock)
         self.function = Function(
-            MODEL, HcaOptions(guid=1), TABLE, self.memory, irqs, self.clock, wire
-        )
+            MODEL, HcaOptions(guid=1), TABLE, self.memory, irqs, self.clock, wire,
+            tracer if is_traced else None,
+        )  # fmt: skip
         watch.knows(self.function)
         self.driver = Driver(WatchedBar(watch, [self.function]), self.memory, irqs).probe()
         self.node = Node(self.function, self.driver)
@@ -133,7 +138,15 @@ def umems(watch: Watch) -> Iterator[None]:
 
 @pattern("CREATE_MKEY with a million pages, and its first use")
 def long_key(watch: Watch) -> Iterator[None]:
-    guest = Guest(watch)
+    yield from _long_key(Guest(watch))
+
+
+@pattern("CREATE_MKEY with a million pages, traced, and its first use")
+def traced_long_key(watch: Watch) -> Iterator[None]:
+    yield from _long_key(Guest(watch, is_traced=True))
+
+
+def _long_key(guest: Guest) -> Iterator[None]:
     guest.connect()
     count = MILLION - 64
     fields = guest.key_fields(count) | {"translations_octword_actual_size": count // 2}
@@ -162,7 +175,15 @@ def long_key_over_umem(watch: Watch) -> Iterator[None]:
 
 @pattern("MANAGE_PAGES: 130,000 pages given, and taken back")
 def firmware_pages(watch: Watch) -> Iterator[None]:
-    guest = Guest(watch, 2200 * MIB)
+    yield from _firmware_pages(Guest(watch, 2200 * MIB))
+
+
+@pattern("MANAGE_PAGES: 130,000 pages given and taken back, traced")
+def traced_firmware_pages(watch: Watch) -> Iterator[None]:
+    yield from _firmware_pages(Guest(watch, 2200 * MIB, is_traced=True))
+
+
+def _firmware_pages(guest: Guest) -> Iterator[None]:
     count = 130_000
     first = guest.memory.alloc(4096)
     pages = pack64([first + 8192 * number for number in range(count)])
@@ -179,7 +200,15 @@ def firmware_pages(watch: Watch) -> Iterator[None]:
 
 @pattern("MODIFY_CQ to 4 million entries, and QUERY_CQ of its pages")
 def resized(watch: Watch) -> Iterator[None]:
-    guest = Guest(watch)
+    yield from _resized(Guest(watch))
+
+
+@pattern("MODIFY_CQ to 4 million entries and QUERY_CQ of its pages, traced")
+def traced_resized(watch: Watch) -> Iterator[None]:
+    yield from _resized(Guest(watch, is_traced=True))
+
+
+def _resized(guest: Guest) -> Iterator[None]:
     fields = guest.driver.cq_fields(guest.node.eqn)
     cqn = guest.driver.must(Op.CREATE_CQ, **fields).cqn
     context = fields["cq_context"] | {"log_cq_size": 22}
@@ -195,7 +224,15 @@ def resized(watch: Watch) -> Iterator[None]:
 
 @pattern("mailboxes of 8 MiB in and out for a command that needs none")
 def mailboxes(watch: Watch) -> Iterator[None]:
-    guest = Guest(watch)
+    yield from _mailboxes(Guest(watch))
+
+
+@pattern("mailboxes of 8 MiB in and out, traced")
+def traced_mailboxes(watch: Watch) -> Iterator[None]:
+    yield from _mailboxes(Guest(watch, is_traced=True))
+
+
+def _mailboxes(guest: Guest) -> Iterator[None]:
     guest.submit(Op.ALLOC_PD, bytes(8 * MIB - 64), out_extra=8 * MIB - 64)
     guest.copy_slot(SLOTS)
     yield

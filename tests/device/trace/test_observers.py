@@ -13,7 +13,7 @@ from emu.device.errors import CmdError
 from emu.device.function.function import Function
 from emu.device.function.tracer import ContainedTracer
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.trace import work
+from emu.device.trace import decode, work
 from emu.device.trace.event import UNDECODED, TraceEvent, TracePoint
 from emu.device.trace.recorder import EventList, Recorder
 from emu.device.trace.text import TextForm, body
@@ -289,3 +289,55 @@ def test_every_call_of_a_tracer_is_contained(expected):
     tracer.command(None, request, None)(None)
     assert [*tracer.summary()] == ["20 events could not be decoded"]
     assert len(expected()) == 2 * len(POINTS) + 1
+
+
+# -- how much is looked at
+
+
+class Counted(bytearray):
+    """Counts the bytes that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        Counted.copied += len(found) if isinstance(found, bytearray) else 1
+        return found
+
+    def __bytes__(self):
+        Counted.copied += len(self)
+        return bytes(memoryview(self))
+
+
+LONG = 8 << 20
+MOST_COPIED = 1 << 16
+
+
+@pytest.mark.parametrize("filled", [0, 0xA5])
+@pytest.mark.parametrize("op", sorted(TABLE), ids=lambda op: Op(op).name)
+def test_little_of_a_long_command_is_copied(function, clock, op, filled):
+    """As much as is shown, however long its lists are; the answer's as well."""
+    events, command = EventList(), TABLE[op]
+    data = Counted(bytes([filled]) * LONG)
+    data[:8] = int(op).to_bytes(2, "big") + bytes(6)
+    answer = Counted(bytes([filled]) * LONG)
+    Counted.copied = 0
+    request = CommandRequest(0, 0, None, data, answer, [], [])
+    Recorder(events, clock).command(function.hca, request, command)(None)
+    assert Counted.copied < MOST_COPIED
+    assert len(events[0].to_json()) < MOST_COPIED
+
+
+def test_no_structure_is_longer_than_what_is_read():
+    """Otherwise what is in a field that the layout leaves open would not be decoded."""
+    sizes = [max(one.layout_in.size, one.layout_out.size) for one in TABLE.values()]
+    assert max(sizes) <= decode.MOST_READ
+
+
+def test_few_translations_of_a_long_request_are_decoded(monkeypatch):
+    decoded = []
+    monkeypatch.setattr(decode, "fields", lambda view: decoded.append(view) or {"key": 1})
+    wqe = Wqe(CTRL.pack(Opcode.UMR, 63, 0x80, 0x100) + b"\xff" * 1008)
+    shown = work.request(wqe, QpType.RC, AccessMode.KLMS)
+    assert shown["list"]["count"] == 55
+    assert len(decoded) <= 6
