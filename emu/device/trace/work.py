@@ -85,7 +85,8 @@ _MKC_FIELDS: Mapping[MkeyMask, tuple[str, ...]] = {
 
 def kind(wqe: Wqe) -> str:
     """What a request is for: its opcode, or for a UMR what it is used for."""
-    if wqe.opcode != Opcode.UMR or wqe.ds * DS < DS + wqe_umr_ctrl_seg.size + mkc.size:
+    there = min(wqe.ds * DS, len(wqe.buf))
+    if wqe.opcode != Opcode.UMR or there < DS + wqe_umr_ctrl_seg.size + mkc.size:
         return _opcode(wqe)
     mask = wqe_umr_ctrl_seg.view(wqe.buf, DS).mkey_mask
     if mask & MkeyMask.FREE and mkc.view(wqe.buf, DS + wqe_umr_ctrl_seg.size).free:
