@@ -21,6 +21,7 @@ from emu.device.faults.record import Fired
 from emu.device.faults.rule import Rule
 from emu.device.faults.vocabulary import POINTS
 from emu.device.ports import DmaError, Timer
+from emu.device.state.observers import UNREADABLE, ObserverErrors
 from emu.device.state.points import FaultPoint, Shown, Told
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Injector:
         """Calls for when the function has run so many commands."""
         self._is_inside = False
         self._is_timed = False
+        self._errors = ObserverErrors("record of faults")
         self.effects = Effects(self)
 
     @property
@@ -291,15 +293,26 @@ class Injector:
 
     def _tell(self, state: RuleState, event: Event[Any], why: str = "") -> None:
         """Note what has fired or, with ``why``, that it has had no effect."""
-        rule, summary = state.rule, event.summary()
+        rule, summary = state.rule, self._summary(event)
         if why:
             log.warning("fault %s: %s has no effect: %s", rule.name, rule.action, why)
         else:
             log.info("fault %s: %s at %s %s", rule.name, rule.action, rule.point, summary)
-        if self._sink is not None:
-            self._sink(
-                Fired(self.index, rule.name, state.met, rule.point, rule.action, summary, why)
-            )
+        if self._sink is None:
+            return
+        fired = Fired(self.index, rule.name, state.met, rule.point, rule.action, summary, why)
+        try:
+            self._sink(fired)
+        except Exception:
+            self._errors.note("record")
+
+    def _summary(self, event: Event[Any]) -> dict[str, Any]:
+        """What the record tells of an event, as far as it can be read."""
+        try:
+            return event.summary()
+        except Exception:
+            self._errors.note(event.point)
+            return {"error": UNREADABLE}
 
     def _take_back(self, state: RuleState, event: Event[Any], why: str) -> None:
         state.take_back(why)

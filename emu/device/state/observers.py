@@ -13,6 +13,9 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
+UNREADABLE: Final = "could not be read"
+"""Stands in place of what an observer could not read, where a reader sees it."""
+
 MOST_PLACES: Final = 100
 """Places of one observer whose exceptions are logged."""
 

@@ -22,7 +22,9 @@ status                                           ``functions``: state, port, cou
                                                  and what was dropped there, by reason
 objects      function, kind, limit (all may be   by kind: ``total`` and ``items``; by default every
              missing)                            kind, 1000 of each; ``segments``: their ports
-                                                 with the addresses behind them
+                                                 with the addresses behind them; an object that
+                                                 could not be read has ``handle``, ``refs``, and
+                                                 ``error``, which says so
 fault.list                                       ``rules``: each with what it has met and fired
 fault.add    rule: as in a plan                  ``name``: what the rule is called
 fault.remove name                                {}

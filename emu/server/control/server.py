@@ -17,6 +17,7 @@ from typing import Final
 from emu.device.rounds.costs import LOG_ANSWER_BYTES_PER_STEP, STEPS_PER_REQUEST
 from emu.device.rounds.portions import Portions
 from emu.device.state.containment import ContainedClock, contain
+from emu.device.state.observers import ObserverErrors
 from emu.host.listening import Acceptor, listen
 from emu.server.control import protocol
 from emu.server.control.protocol import MessageError
@@ -57,6 +58,7 @@ class ControlServer:
         self._methods = methods
         self._path = path
         self._clients: set[_ControlClient] = set()
+        self._errors = ObserverErrors("control")
         try:
             self._listener = listen(path, MOST_CLIENTS)
         except OSError as error:
@@ -137,7 +139,7 @@ class ControlServer:
         except Exception:
             if has_begun:
                 raise
-            logger.exception("control: %s failed", method)
+            self._errors.note(method)
             yield protocol.encode(head | {"error": {"message": "internal error"}})
 
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from emu.device.function.function import Function
 from emu.device.objects.eth.flow import FlowTable
@@ -16,11 +16,16 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import ITEMS_PER_PORTION, KEYS_PER_PORTION
 from emu.device.state.hca import Hca
+from emu.device.state.observers import UNREADABLE, ObserverErrors
 from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, PortType
 from layouts.eth_enums import RoceVersion
 
+MOST_ENTRIES: Final = 4096
+"""Entries of a list of keys that are looked at: most of them may lead nowhere."""
+
 _json = json.JSONEncoder(separators=(",", ":")).encode
+_errors: Final = ObserverErrors("objects")
 
 
 def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
@@ -98,8 +103,8 @@ def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]
         chosen = list(islice(entries, limit))
         parts.append(f'{"," * bool(number)}{_json(name)}:{{"total":{len(entries)},"items":[')
         for at, item in enumerate(chosen):
-            shown = _item(function, item) if isinstance(item, Object) else item
-            parts.append("," * bool(at) + _json(shown))
+            shown = _item(function, item) if isinstance(item, Object) else _json(item)
+            parts.append("," * bool(at) + shown)
             if len(parts) > ITEMS_PER_PORTION:
                 yield "".join(parts).encode()
                 parts.clear()
@@ -162,10 +167,16 @@ _OUTSTANDING: Mapping[str, Callable[[Function], list[dict[str, Any]]]] = {
 }
 
 
-def _item(function: Function, item: Object) -> dict[str, Any]:
+def _item(function: Function, item: Object) -> str:
+    """The JSON text of an object; of one that cannot be read, what every object has."""
+    about: dict[str, Any] = {"handle": item.handle, "refs": item.refs}
     more = _MORE.get(type(item))
-    about = {"handle": item.handle, "refs": item.refs, **item.about()}
-    return about | more(function, item) if more is not None else about
+    try:
+        shown = about | item.about()
+        return _json(shown | more(function, item) if more is not None else shown)
+    except Exception:
+        _errors.note(item.kind)
+        return _json(about | {"error": UNREADABLE})
 
 
 def _qp(function: Function, qp: Qp) -> dict[str, Any]:
@@ -184,8 +195,8 @@ def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
 
 
 def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
-    """The keys that an indirect key leads to."""
-    for count, key, va in mkey.below():
+    """The keys that the first entries of an indirect key lead to."""
+    for count, key, va in mkey.below(MOST_ENTRIES):
         if key or count:
             lives = function.hca.mkeys.get(key >> 8) is not None
             yield {"key": key, "bytes": count, "va": va, "exists": lives}

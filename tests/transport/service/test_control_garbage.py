@@ -213,3 +213,18 @@ def test_requests_behind_a_long_one_are_answered_in_order(served):
     ]
     answers = served.exchange(b"".join(json.dumps(line).encode() + b"\n" for line in lines))[1:]
     assert [answer["id"] for answer in answers] == [1, 2, 3, 4]
+
+
+def test_a_view_that_fails_is_answered_and_logged_once(served, monkeypatch, caplog):
+    """A client that asks again and again, as top does, does not fill the log; others go on."""
+    caplog.clear()
+    monkeypatch.setattr(views, "status", lambda *_given: [][0])
+    for _ in range(3):
+        (answer,) = served.exchange(b'{"method":"status","id":1}\n')[1:]
+        assert answer == {"id": 1, "error": {"message": "internal error"}}
+    said = [record.getMessage() for record in caplog.records if record.exc_info]
+    assert said == ["control: internal error at status: the device goes on"]
+    caplog.clear()
+    monkeypatch.undo()
+    (answer,) = served.exchange(b'{"method":"status","id":2}\n')[1:]
+    assert "result" in answer

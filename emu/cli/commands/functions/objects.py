@@ -91,7 +91,8 @@ def _show(screen: Console, title: str, listing: Mapping[str, Any]) -> None:
     shown = (
         f"{len(items)} of {listing['total']}" if len(items) < listing["total"] else listing["total"]
     )
-    names = [name for name in (items[0] if items else {}) if name != "below"]
+    known = dict.fromkeys(name for item in items for name in item)
+    names = [name for name in known if name != "below"]
     rows = [[_word(name, item.get(name)) for name in names] for item in items]
     widths = [max(map(len, column)) for column in zip(names, *rows)]
     title = f"{title}, {shown}"

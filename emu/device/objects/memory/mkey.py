@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from emu.device.objects.domains import Pd
@@ -264,11 +265,15 @@ class Mkey(Object):
         """The entries of an MTT key as numbers; without ``pg_access`` all rights are set."""
         return self.pages.read(0, self.pages.count)
 
-    def below(self) -> Iterator[tuple[int, int, int]]:
-        """Byte count, key and address of a list of keys' entries; repetitions may be left out."""
+    def below(self, limit: int) -> Iterator[tuple[int, int, int]]:
+        """Byte count, key and address of a list of keys' first ``limit`` entries.
+
+        Repetitions may be left out.
+        """
         if self.mode is _KSM:
-            return self.blocks.given()
-        return KLM.iter_unpack(bytes(self._xlt[: len(self._xlt) // KLM.size * KLM.size]))
+            return islice(self.blocks.given(), limit)
+        count = min(len(self._xlt) // KLM.size, limit)
+        return KLM.iter_unpack(bytes(self._xlt[: count * KLM.size]))
 
     def _lay_out(self) -> None:
         is_long = self.mode is _KLMS and len(self._xlt) > _LONG_LIST

@@ -2,6 +2,7 @@
 
 A frame appears where it passes: one between two functions of a process at both of them. A comment
 says that it was dropped and why, and which faults have fired at the function since its last packet.
+An exception here is logged and does not keep a packet from its way: a remark stands in its place.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.port.eth.frame import Frame
 from emu.device.port.ib.datagram_packets import frame_of
+from emu.device.state.observers import UNREADABLE, ObserverErrors
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.pcap import blocks
 from emu.server.net.pcap.file import PcapFile, Place
@@ -35,6 +37,7 @@ class Interface:
     def __init__(self, file: PcapFile, number: int) -> None:
         self.file = file
         self.number = number
+        self.errors = ObserverErrors("capture")
         self._faults: list[str] = []
         self._left_out = 0
 
@@ -53,6 +56,11 @@ class Interface:
         said = "; ".join([*self._faults, *more, *([text] if text else [])])
         self._faults, self._left_out = [], 0
         return said
+
+    def failed(self, place: str) -> bytes:
+        """Log the exception that is being handled; return a block that stands for the packet."""
+        self.errors.note(place)
+        return blocks.remark(self.number, time.time_ns(), f"a {place} {UNREADABLE}")
 
     def close(self) -> None:
         """Faults after the last packet."""
@@ -75,7 +83,12 @@ class EthernetInterface(Interface):
         self, frame: Frame, dropped: Counter[str] | _Discarded, carry: Callable[[], None],
         *, is_sent: bool,
     ) -> None:  # fmt: skip
-        place, now, before = self.file.reserve(), time.time_ns(), dict(dropped.items())
+        place, now = self.file.reserve(), time.time_ns()
+        before: Mapping[str, int] = {}
+        try:
+            before = dict(dropped.items())
+        except Exception:
+            self.errors.note("counters")
         try:
             carry()
         finally:
@@ -85,12 +98,22 @@ class EthernetInterface(Interface):
         self, place: Place, now: int, frame: Frame, before: Mapping[str, int],
         dropped: Counter[str] | _Discarded, is_sent: bool,
     ) -> None:  # fmt: skip
+        """Fill the frame's place in the file, with a remark if that fails."""
+        try:
+            block = self._block(now, frame, before, dropped, is_sent)
+        except Exception:
+            block = self.failed("frame")
+        self.file.put(place, block)
+
+    def _block(
+        self, now: int, frame: Frame, before: Mapping[str, int],
+        dropped: Counter[str] | _Discarded, is_sent: bool,
+    ) -> bytes:  # fmt: skip
         if not self.file.has_room(len(frame.data)):
-            self.file.put(place, b"")
-            return
+            return b""
         why = [name for name, count in dropped.items() if count > before.get(name, 0)]
         text = self.comment(f"dropped: {', '.join(why)}" if why else "")
-        self.file.put(place, blocks.packet(self.number, now, frame.data, is_sent, text))
+        return blocks.packet(self.number, now, frame.data, is_sent, text)
 
 
 class _Discarded:
@@ -124,14 +147,30 @@ class SubnetWatcher:
 
     def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
         """A packet passes the port with this LID."""
-        interface = self._interfaces.get(lid)
-        if interface is None or not interface.file.has_room(len(frame)):
-            return
-        now = time.time_ns()
-        data = blocks.erf(now, bytes(frame))
-        comment = interface.comment("")
-        interface.file.add(blocks.packet(interface.number, now, data, is_sent, comment))
+        self._add(lid, lambda: frame, is_sent)
 
     def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
         """A datagram passes the port with this LID."""
-        self.packet(lid, frame_of(packet, origin), is_sent=is_sent)
+        self._add(lid, lambda: frame_of(packet, origin), is_sent)
+
+    def _add(self, lid: int, frame: Callable[[], Buffer], is_sent: bool) -> None:
+        """Add a packet, or a remark if that fails."""
+        interface = self._interfaces.get(lid)
+        if interface is None or not interface.file.is_open:
+            return
+        try:
+            block = _block(interface, bytes(frame()), is_sent)
+        except Exception:
+            block = interface.failed("packet")
+        if block:
+            interface.file.add(block)
+
+
+def _block(interface: Interface, frame: bytes, is_sent: bool) -> bytes:
+    """The block of an InfiniBand packet; nothing if the file has no room for it."""
+    if not interface.file.has_room(len(frame)):
+        return b""
+    now = time.time_ns()
+    return blocks.packet(
+        interface.number, now, blocks.erf(now, frame), is_sent, interface.comment("")
+    )
