@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from helpers.device.observed import Observers
 from helpers.device.snapshot import snapshot
 
 import emu
@@ -50,6 +51,22 @@ def pytest_runtest_logfinish():
     if next(_tests) % COLLECT_EVERY == 0:
         gc.collect()
         gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def observers(request, monkeypatch):
+    """Give hostile tests a tracer of every function that they make, and a capture of every wire.
+
+    Tests with the mark ``unobserved`` have none: they count the steps of rounds, for example.
+    """
+    marked = request.node.get_closest_marker
+    if marked("hostile") is None or marked("unobserved") is not None:
+        yield None
+        return
+    observers = Observers()
+    observers.install(monkeypatch)
+    yield observers
+    observers.close()
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from helpers.device.observed import look
 from helpers.device.refusals import missing
 from helpers.device.snapshot import snapshot
 from helpers.random.examples import examples
@@ -196,6 +197,11 @@ class AnyDriver(RuleBasedStateMachine):
     def event(self, event, count):
         for _ in range(count):
             eq_engine.raise_event(self.hca, event, bytes(28))
+
+    @rule()
+    def look(self):
+        """The control socket's views tell of whatever there is."""
+        look(self.function)
 
     @rule(ms=st.integers(1, 300))
     def wait(self, ms):

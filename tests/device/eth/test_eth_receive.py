@@ -814,6 +814,7 @@ def many_queues(node, driver, td):
     return rqs
 
 
+@pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 @pytest.mark.hostile
 def test_copies_of_a_super_frame_are_bounded(hca, many_queues, monkeypatch):
     monkeypatch.setattr(receive, "MOST_COPIES", 300)

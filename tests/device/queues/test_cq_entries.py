@@ -644,6 +644,7 @@ def test_data_segment_cannot_reach_the_ring(pair, queue, node):
     assert queue.poll() is None
 
 
+@pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 @pytest.mark.hostile
 def test_many_queue_pairs_of_a_queue_that_breaks(node, function, monkeypatch):
     """A share of them stops in each round, and one that is destroyed meanwhile is left out."""

@@ -27,6 +27,7 @@ from firmware_cmds import TABLE
 from layouts.enums import AccessMode, Op, PortType
 
 MACS = (0x02_11_22_33_44_55, 0x02_66_77_88_99_AA)
+NAMES = ("function 0", "function 1")
 
 
 def fail(*_given, **_named):
@@ -69,7 +70,10 @@ def ethernet(clock):
 
 @pytest.fixture
 def captured(tmp_path, clock, ethernet):
-    return Capture(PcapOptions(tmp_path / "it.pcapng"), clock, *ethernet, LocalFabric(clock))
+    functions, cables = ethernet
+    return Capture(
+        PcapOptions(tmp_path / "it.pcapng"), clock, functions, cables, LocalFabric(clock), NAMES
+    )
 
 
 def frame():
@@ -121,7 +125,7 @@ def test_packets_pass_a_capture_that_fails(monkeypatch, tmp_path, clock, model, 
     nodes = two_nodes(model, clock, wire)
     functions = [node.function for node in nodes]
     options = PcapOptions(tmp_path / "it.pcapng", messages=True)
-    captured = Capture(options, clock, functions, [None, None], wire)
+    captured = Capture(options, clock, functions, [None, None], wire, NAMES)
     monkeypatch.setattr(blocks, "erf", fail)
     left, right = (node.queue_pair() for node in nodes)
     connect(left, right)

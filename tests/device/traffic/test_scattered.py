@@ -117,6 +117,7 @@ def test_a_datagram_in_too_many_pieces_is_not_sent_without_data(channel, most_st
     assert STEPS_PER_ACCESS // 2 < most_steps(channel.left) <= STEPS_PER_ACCESS + SLACK
 
 
+@pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 def test_a_datagram_into_too_many_pieces(channel, most_steps):
     channel.post_recv((SIZE, scattered(channel.right, 3), 0))
     channel.send(channel.left.region(3000).sge())
@@ -244,6 +245,7 @@ def lead(node, *rqs):
     flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
 
 
+@pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 def test_a_frame_in_too_many_pieces_is_not_sent(node, most_steps):
     sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
     sq.send((1400, scattered(node, 4), 0))
@@ -253,6 +255,7 @@ def test_a_frame_in_too_many_pieces_is_not_sent(node, most_steps):
     assert not node.hca.nic_vport.sent.packets
 
 
+@pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 def test_a_large_send_in_too_many_pieces(node, most_steps):
     sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
     key = scattered(node, 1)
@@ -293,6 +296,7 @@ def test_frames_into_too_many_pieces_are_discarded(node):
     assert [data for _, data in buffers.drain()] == [FRAME] * 4
 
 
+@pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 def test_what_sockets_bring_in_a_round_finds_room(node):
     """The fabric's and the links', after a function's own turns have had their share."""
     frames = 2 * PACKETS_PER_ROUND
