@@ -20,7 +20,7 @@ from emu.device.faults import record
 from emu.device.faults.plan import Plan
 from emu.device.faults.record import FaultRecord, RecordError
 from emu.device.faults.text import dump
-from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError
+from emu.guests import Guest, GuestError, GuestOptions, ServerError
 from emu.guests.options import Use, records
 from emu.guests.workdir import work_directory
 from emu.host.user_error import UserError
@@ -61,6 +61,8 @@ class Ending:
     status: int
     fired: int
     why: str = ""
+    kind: str = ""
+    """How it has failed: the command's status, or what has become of the guest."""
 
 
 def read_record(path: Path) -> FaultRecord:
@@ -112,7 +114,7 @@ def run_trial(
         path, fired = directory / "plan.toml", directory / "record"
         path.write_text(dump(plan))
         record_path = options.record or fired
-        why = ""
+        why = lost = ""
         progress, on_wait = stack.enter_context(display())
         requested = dataclasses.replace(options, faults=path, record=record_path)
         guest = Guest(requested, progress=progress, on_wait=on_wait)
@@ -123,14 +125,12 @@ def run_trial(
             status = guest.wait(job, timeout)
         except ServerError:
             raise
-        except CommandTimeoutError as error:
-            status, why = error.status, str(error)
         except GuestError as error:
-            status, why = error.status, str(error)
+            status, why, lost = error.status, str(error), type(error).__name__
         finally:
             guest.stop()
         count = len(record.read(record_path.read_text()).fired)
-    return Ending(status, count, why)
+    return Ending(status, count, why, lost or (f"status {status}" if status else ""))
 
 
 def _nowhere(_kind: int, _data: bytes) -> None:

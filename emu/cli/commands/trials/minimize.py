@@ -26,6 +26,7 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
 from emu.instruments.smallest import search as smallest
 from emu.instruments.smallest.search import One, Search
+from emu.instruments.smallest.verdict import Outcome, Verdicts
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -51,7 +52,8 @@ def minimize(
     """Find a smallest plan with which COMMAND fails as it did when RECORD was made.
 
     First rules are left out, then the single times that the others fired, as long as COMMAND ends
-    with another status than 0, takes too long or loses its guest. Each trial boots a guest anew.
+    with the same status as with all of them, takes too long or loses its guest likewise. Each trial
+    boots a guest anew; a failure counts when it comes twice, so that none is by chance.
     """
     recorded = read_record(source)
     options = options_of(ctx, recorded, choices, no_share=no_share)
@@ -60,14 +62,15 @@ def minimize(
         raise UserError(f"{source}: no fault has fired")
     numbers = count(1)
 
-    def fails(faults: Sequence[One]) -> bool:
+    def run(faults: Sequence[One]) -> Outcome:
         ending = run_trial(options, recorded.replayed(faults), words, timeout, is_loud=False)
-        _tell(next(numbers), faults, "fails" if ending.status else "succeeds")
-        return ending.status != 0
+        _tell(next(numbers), faults, f"fails ({ending.kind})" if ending.kind else "succeeds")
+        return Outcome(ending.kind, ending.fired)
 
-    rest = Search[list[One]](fails, frozenset).run(partial(smallest.faults, recorded))
+    search = Search[list[One]](Verdicts(run).shows, frozenset)
+    rest = search.run(partial(smallest.faults, recorded))
     if rest is None:
-        raise UserError("COMMAND succeeds although every fault has fired again")
+        raise UserError("COMMAND does not fail twice in the same way when every fault fires again")
     text = dump(recorded.replayed(rest))
     click.echo(f"mlx5emu: {len(rest)} of {len(recorded.fired)} faults matter", err=True)
     if output is None:
