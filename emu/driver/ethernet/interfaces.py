@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emu.driver.command.answer import expect
 from emu.driver.command.driver import Driver, Fields
 from emu.driver.ethernet.rings import rq_fields
-from layouts.enums import Op
+from layouts.enums import Op, RegId, Status
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
 from layouts.objects.rqt import rq_num, rqtc
+from layouts.regs import reg
 
 KEY = bytes.fromhex(
     "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa"
 )
 """The Toeplitz key of Microsoft's examples."""
+
+
+MTU_OVERHEAD = 22
+"""Bytes that the port's MTU has above the interface's: Ethernet header, VLAN tag, frame check
+sequence (core/en.h: MLX5E_ETH_HARD_MTU)."""
+
+
+def set_mtu(driver: Driver, mtu: int) -> None:
+    """Set the interface's MTU, in bytes (core/en_main.c: mlx5e_set_mtu)."""
+    wanted = reg.pmtu_reg.new(local_port=1, admin_mtu=mtu + MTU_OVERHEAD)
+    answer = driver.write_register(RegId.PMTU, bytes(wanted))
+    expect(answer.status == Status.OK, f"{RegId.PMTU!r}: {answer.status!r}")
+    driver.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT,
+        field_select={"mtu": 1},
+        nic_vport_context={"mtu": mtu + MTU_OVERHEAD},
+    )
 
 
 def alloc_td(driver: Driver) -> int:

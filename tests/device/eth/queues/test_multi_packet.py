@@ -4,9 +4,11 @@ import pytest
 
 from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.models import LINKS
+from emu.device.port.eth.headers import ETHERNET_BYTES
+from emu.device.port.eth.port import MAX_MTU
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.driver.ethernet.frames import MACS, UDP, Packet
-from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.interfaces import MTU_OVERHEAD, alloc_td, create_tis, set_mtu
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.by_command import indirect_key
@@ -16,6 +18,9 @@ from layouts.eth_enums import EthChecksum, SqState
 
 MPW = Opcode.ENHANCED_MPSW
 BOTH = EthChecksum.L3 | EthChecksum.L4
+LARGEST_MTU = MAX_MTU - MTU_OVERHEAD
+LONGEST = LARGEST_MTU + ETHERNET_BYTES
+"""Bytes of a frame at the largest MTU."""
 MOST_PACKETS = 58
 """What the driver puts into one WQE: 15 blocks (core/en_tx.c: mlx5e_tx_mpwqe_is_full)."""
 
@@ -28,10 +33,11 @@ def region(node):
 @pytest.fixture
 def put(region):
     """Put a frame into the region; the segment that names it."""
-    places = iter(range(0, 1 << 18, 2048))
+    end = 0
 
     def into(data):
-        at = next(places)
+        nonlocal end
+        at, end = end, end + len(data)
         region.write(data, at)
         return len(data), region.key, region.va + at
 
@@ -59,6 +65,22 @@ def test_each_segment_is_a_frame(sq, put, sent, count):
     assert [one.data for one in sent()] == wanted
     (done,) = sq.cq.drain()
     assert (done.opcode, done.wqe_counter) == (CqeOpcode.REQ, index)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(6000, 6000), (100, 6000), (4000,) * 3, (LONGEST,) * 20, (60, LONGEST) * 10],
+    ids=lambda sizes: f"{len(sizes)} of {sizes[0]} and {sizes[1]}",
+)
+def test_long_frames_leave_together(driver, sq, put, sent, sizes):
+    """Each frame is as long as the MTU allows, whatever those before it have taken."""
+    set_mtu(driver, LARGEST_MTU)
+    wanted = [(MACS + b"\x88\xb5").ljust(size, bytes((n,))) for n, size in enumerate(sizes)]
+    index = sq.send(*map(put, wanted), opcode=MPW)
+    assert [one.data for one in sent()] == wanted
+    (done,) = sq.cq.drain()
+    assert (done.opcode, done.wqe_counter) == (CqeOpcode.REQ, index)
+    assert sq.query().state == SqState.RDY
 
 
 def test_inline_packets_among_others(sq, put, sent):
