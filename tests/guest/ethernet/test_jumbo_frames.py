@@ -1,0 +1,70 @@
+"""Long frames by the ways that mlx5e takes for short ones too, with an MTU of 9000."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from helpers.guest.guests import IN_PEER, SECONDS, no_complaints, prepared, run, two_namespaces
+
+from emu.guests import GuestOptions
+
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
+
+HERE, THERE = "10.0.0.1", "10.0.0.2"
+MTU = 9000
+UP = f"""
+{two_namespaces("eth0", "eth1", HERE, THERE)}
+ip link set eth0 mtu {MTU}
+ip -n peer link set eth1 mtu {MTU}
+ping -c 1 -W 20 {THERE}
+"""
+DOWN = "ip netns del peer"
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    """A guest with both interfaces up."""
+    options = GuestOptions(suite=suite, devices=("connectx6dx", "connectx6dx"))
+    with prepared(lab, options, UP, DOWN) as guest:
+        yield guest
+
+
+@pytest.fixture
+def quiet(guest):
+    with no_complaints(guest):
+        yield
+
+
+def counters(guest):
+    """What the driver has counted: of the sending interface, and of the receiving one."""
+    said = (run(guest, "ethtool -S eth0"), run(guest, f"{IN_PEER}ethtool -S eth1"))
+    return [{key: int(n) for key, n in re.findall(r"(\w+): (\d+)$", one, re.M)} for one in said]
+
+
+def grown(guest, traffic):
+    """By how much these counters grow meanwhile."""
+    before = counters(guest)
+    traffic()
+    return [
+        {key: new[key] - old.get(key, 0) for key in new}
+        for old, new in zip(before, counters(guest))
+    ]
+
+
+def test_datagrams_leave_together(guest):
+    """The receiver's socket may drop some, and its ring may be full: the interface has had them."""
+
+    def traffic():
+        server = guest.popen(f"exec {IN_PEER}timeout {SECONDS} iperf3 --server --one-off")
+        run(guest, f"until {IN_PEER}ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
+        run(guest, f"iperf3 -c {THERE} -u -l 6000 -b 400M -t 5 -P 4")
+        assert guest.wait(server, timeout=SECONDS) == 0, server.stderr.decode()
+
+    sent, received = grown(guest, traffic)
+    assert sent["tx_mpwqe_pkts"] > sent["tx_mpwqe_blks"] > 0
+    assert sent["tx_cqe_err"] == sent["tx_recover"] == 0
+    assert sent["tx_packets"] > 1000
+    arrived = received["rx_packets"] + received["rx_out_of_buffer"]
+    assert arrived > 0.99 * sent["tx_packets"]
+    assert received["rx_bytes"] > 0.5 * sent["tx_bytes"]
