@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from emu.device.models.conditions import Generation, ModelKind, assembled
+from emu.device.models.ethernet import with_port_rate
 from emu.device.models.model import IbSpeed, Model
 from emu.device.models.parts import PARTS
 from emu.device.models.software_steering import can_own_tables, with_software_steering
@@ -203,6 +204,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         has_real_time=product.generation >= Generation.CONNECTX6DX and link is PortType.ETH,
         eth_is_extended=product.generation >= Generation.CONNECTX6,
     )
+    made = with_port_rate(made)
     return with_software_steering(made) if can_own_tables(made) else made
 
 

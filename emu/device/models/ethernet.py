@@ -5,10 +5,12 @@ Which of them the driver cannot do without: core/dev.c: mlx5_eth_supported.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from emu.device.models.capabilities import BASE_GENERAL
-from emu.device.models.model import Capabilities
+from emu.device.models.model import Capabilities, Model
 from layouts.enums import GeneralObject
 from layouts.eth_enums import FlexProtocol, RoceVersion, UctxCap
 
@@ -263,13 +265,26 @@ PACING: Capabilities = MappingProxyType(
         "packet_pacing_burst_bound": 1,
         "packet_pacing_typical_size": 1,
         "packet_pacing_uid": 1,
-        # In kb/s. Entry 0 is no limit.
-        "packet_pacing_min_rate": 1,
-        "packet_pacing_max_rate": 25_000_000,
-        "packet_pacing_rate_table_size": 128,
+        "packet_pacing_min_rate": 1,  # kb/s
+        "packet_pacing_rate_table_size": 128,  # entry 0 is no limit
     }
 )
-"""Group QOS: rates of send queues (tx_maxrate)."""
+"""Group QOS: rates of send queues (tx_maxrate); :func:`with_port_rate` adds the fastest one."""
+
+_KBPS_PER_MBPS: Final = 1000
+
+
+def with_port_rate(model: Model) -> Model:
+    """Return the model with its port's speed as the fastest rate of packet pacing.
+
+    In public logs of adapters with ports of 25, 100 and 200 Gb/s Linux tells this rate, in units of
+    1024 kb/s, as 24414, 97656 and 195312 Mbps (core/rl.c: mlx5_init_rl_table).
+    """
+    if not model.qos.get("packet_pacing"):
+        return model
+    fastest = {"packet_pacing_max_rate": model.port_mbps * _KBPS_PER_MBPS}
+    return replace(model, qos=MappingProxyType({**model.qos, **fastest}))
+
 
 _TSAR, _QUEUE_GROUP, _DWRR = 1 << 0, 1 << 4, 1 << 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from emu.device.pci import PciIdentity
 from layouts.enums import CapType, PortType
@@ -29,6 +29,21 @@ class IbSpeed(IntEnum):
     EDR = 32
     HDR = 64
     NDR = 128
+
+
+IB_LANES: Final = {1: 1, 2: 2, 4: 4, 8: 8, 16: 12}
+"""PTYS width to lanes."""
+IB_LANE_MBPS: Final = {
+    1: 2500,
+    2: 5000,
+    4: 10000,
+    8: 10000,
+    16: 14000,
+    32: 25000,
+    64: 50000,
+    128: 100000,
+}
+"""PTYS speed (SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR) to what one lane carries, in Mb/s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +126,13 @@ class Model:
     def port_type(self) -> PortType:
         """The link layer of the function's port."""
         return PortType(self.general["port_type"])
+
+    @property
+    def port_mbps(self) -> int:
+        """The highest speed of the function's port, in Mb/s."""
+        if self.port_type is PortType.ETH:
+            return self.eth_speed
+        return IB_LANE_MBPS[self.ib_proto_oper] * IB_LANES[self.ib_link_width_oper]
 
     @property
     def firmware(self) -> str:

@@ -76,6 +76,15 @@ def test_of_queues(guest):
     seconds(guest)
 
 
+def test_of_queues_as_fast_as_the_port(guest):
+    """The driver counts in 1024 kb/s (core/en_main.c: mlx5e_set_tx_maxrate)."""
+    assert "range: 0Mbps to 97656Mbps" in run(guest, "dmesg | grep 'Rate limit'")
+    for rate in (25_000, 97_656):
+        run(guest, f"set -e; {QUEUES.format(rate)}")
+        seconds(guest)
+    run(guest, QUEUES.format(0))
+
+
 def test_of_traffic_classes(guest):
     run(guest, "dcb maxrate set dev eth0 tc-maxrate 0:200mbit 3:2gbit")
     said = run(guest, "dcb maxrate show dev eth0")

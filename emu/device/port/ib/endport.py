@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from emu.device.models.model import IB_LANE_MBPS, IB_LANES
 from emu.device.port.ib.port import (
     GID_TABLE_ENTRIES,
     LINK_LOCAL_PREFIX,
@@ -23,21 +24,8 @@ VENDOR_ID: Final = 0x02C9
 NODE_INFO_CLASS_VERSION: Final = 1
 VL0_TO_VL7: Final = 4
 
-_LANES: Final = {1: 1, 2: 2, 4: 4, 8: 8, 16: 12}
-"""PTYS width to lanes."""
 _WIDTHS: Final = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
 """Lanes to PortInfo.LinkWidth*, one bit each."""
-_LANE_MBPS: Final = {
-    1: 2500,
-    2: 5000,
-    4: 10000,
-    8: 10000,
-    16: 14000,
-    32: 25000,
-    64: 50000,
-    128: 100000,
-}
-"""PTYS speed (SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR) to what one lane carries."""
 _RATES: Final = {
     2500: 2, 5000: 5, 10000: 3, 14000: 11, 20000: 6, 25000: 15, 28000: 19, 30000: 4, 40000: 7,
     50000: 20, 56000: 12, 60000: 8, 80000: 9, 100000: 16, 112000: 13, 120000: 10, 168000: 14,
@@ -107,8 +95,8 @@ class EndPort:
     @property
     def rate(self) -> int:
         """Rate code of the link (enum ib_rate)."""
-        lane = _LANE_MBPS.get(self.speed, 0)
-        return _RATES.get(lane * _LANES.get(self.width, 0), _SLOWEST_RATE)
+        lane = IB_LANE_MBPS.get(self.speed, 0)
+        return _RATES.get(lane * IB_LANES.get(self.width, 0), _SLOWEST_RATE)
 
     def node_info(self) -> bytes:
         """NodeInfo of the node that the port belongs to."""
@@ -123,7 +111,7 @@ class EndPort:
 
     def port_info(self) -> bytes:
         """PortInfo; the M_Key is not disclosed, and is 0 anyway."""
-        width = _WIDTHS[_LANES.get(self.width, 1)]
+        width = _WIDTHS[IB_LANES.get(self.width, 1)]
         extended = _EXTENDED.get(self.speed, 0)
         speed = _QDR if extended else min(self.speed, _QDR)
         cap_mask = self.cap_mask | (_EXTENDED_SPEEDS_SUP | _CAP_MASK2_SUP if extended else 0)

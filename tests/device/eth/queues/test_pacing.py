@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from emu.device.engine.eth import pacing
-from emu.device.models import MODELS
+from emu.device.models import LINKS, MODELS
 from emu.device.objects.eth.pacing import MOST_DEPTH, SLACK_NS, Limit
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
@@ -14,7 +14,7 @@ from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.completions import CompletionQueue
 from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP, TSAR
-from layouts.enums import CapMode, CapType, Op, RegId, Status
+from layouts.enums import CapMode, CapType, Op, PortType, RegId, Status
 from layouts.eth_enums import SqState
 from layouts.function.eth_caps import qos_cap
 from layouts.regs import qos_regs
@@ -94,7 +94,7 @@ def use(sq, index):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("bps", [1_000, 10_000_000, 25_000_000_000])
+@pytest.mark.parametrize("bps", [1_000, 10_000_000, 400_000_000_000])
 def test_a_limit(bps):
     limit, now, sent = Limit(bps), 5 * SECOND, 0
     for _ in range(1000):
@@ -116,6 +116,34 @@ def test_what_there_is(driver):
     assert "nic_sq_scheduling" not in MODELS["connectx4lx"].qos
     assert MODELS["connectx5"].qos["packet_pacing"] == 1
     assert "packet_pacing" not in MODELS["connectx6-vf"].qos
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "gbps"),
+    [
+        ("connectx4lx", PortType.ETH, 25),
+        ("connectx5", PortType.ETH, 100),
+        ("connectx5", PortType.IB, 100),
+        ("connectx6", PortType.ETH, 200),
+        ("connectx6", PortType.IB, 200),
+        ("connectx6dx", PortType.ETH, 100),
+        ("connectx6lx", PortType.ETH, 25),
+        ("connectx7", PortType.ETH, 400),
+        ("connectx7", PortType.IB, 400),
+        ("bluefield2", PortType.ETH, 100),
+        ("bluefield3", PortType.ETH, 400),
+    ],
+)
+def test_the_fastest_rate_is_the_ports(name, link, gbps):
+    model = LINKS[name][link]
+    assert model.qos["packet_pacing_max_rate"] == gbps * 1_000_000
+    assert model.port_mbps == gbps * 1000
+
+
+def test_as_fast_as_the_port(table, hca):
+    """An entry of the whole rate is taken, which is 97656 of the units that sysfs has."""
+    assert table(1, 100_000_000) == Status.OK
+    assert hca.rate_limits[1].kbps == 100_000_000
 
 
 @pytest.mark.pure("counts what a round does")
@@ -266,7 +294,7 @@ class TestPacketPacing:
             count += passed(MS).get(0, 0)
         assert 9 <= count <= 12
 
-    @pytest.mark.parametrize("entry", [(0, 1000), (128, 1000), (1, 25_000_001)])
+    @pytest.mark.parametrize("entry", [(0, 1000), (128, 1000), (1, 100_000_001)])
     def test_entries_that_cannot_be(self, table, hca, entry):
         assert table(*entry) == Status.BAD_PARAM_ERR
         assert hca.rate_limits == {}
