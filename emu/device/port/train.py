@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from emu.device.port.packet import BadPacketError, Packet
+from emu.device.ports import Buffer
 from layouts.wire.bth import ICRC_BYTES, PSN_MASK
 from layouts.wire.packet_ops import WITH_PAYLOAD, Position
 
@@ -23,16 +24,32 @@ _MTUS: Final = (256, 512, 1024, 2048, 4096)
 
 
 class Train:
-    """Packets of one message in a row, each with a whole MTU of payload."""
+    """Packets of one message in a row, each with a whole MTU of payload.
 
-    __slots__ = ("count", "first", "mtu", "payload")
+    Another process may change the frame of a train while it is read. Headers are therefore read
+    from ``head``, a copy that is made once; only ``payload`` is a view of the frame.
+    """
 
-    def __init__(self, first: Packet, payload: memoryview) -> None:
+    __slots__ = ("count", "first", "head", "mtu", "payload")
+
+    def __init__(self, first: Packet, head: bytes, payload: memoryview) -> None:
         """``payload`` is that of all packets. If ``first`` wants an ACK, the last one does."""
         self.first = first
+        self.head = head
+        """All headers of the first packet, from the link layer's on."""
         self.payload = payload
         self.mtu = len(first.payload)
         self.count = len(payload) // self.mtu
+
+    @property
+    def length(self) -> int:
+        """Bytes of the frame of each packet."""
+        return len(self.head) + self.mtu + ICRC_BYTES
+
+    @property
+    def pieces(self) -> tuple[Buffer, ...]:
+        """The frame of the train, with the headers that were read."""
+        return self.head, self.payload, bytes(ICRC_BYTES)
 
     @property
     def end(self) -> int:
@@ -52,10 +69,16 @@ class Train:
             yield packet
 
 
-def train_of(first: Packet, frame: memoryview, length: int) -> Train:
-    """The train in a frame, whose first packet alone would have ``length`` bytes.
+def front_of(head: bytes, length: int) -> memoryview:
+    """Return a frame of ``length`` bytes that begins with ``head``, for a parser of its headers."""
+    return memoryview(head.ljust(length, b"\0"))[:length]
 
-    Raises BadPacketError unless it is a middle packet of a message, with others behind it.
+
+def train_of(first: Packet, frame: memoryview, head: bytes, length: int) -> Train:
+    """Return the train in a frame, whose first packet alone would have ``length`` bytes.
+
+    ``head`` is the copy of the frame's front that ``first`` was parsed from, and has all headers.
+    Raise BadPacketError unless ``first`` is a middle packet of a message, with others behind it.
     """
     mtu, others = len(first.payload), len(frame) - length
     if first.op.position is not Position.MIDDLE or first.op.kind not in WITH_PAYLOAD:
@@ -63,6 +86,7 @@ def train_of(first: Packet, frame: memoryview, length: int) -> Train:
     if mtu not in _MTUS or others <= 0 or others % mtu or others >= MOST_PACKETS * mtu:
         raise BadPacketError(f"train of {len(frame)} bytes, with {mtu} in each packet")
     end = len(frame) - ICRC_BYTES
-    payload = frame[length - ICRC_BYTES - mtu : end]
+    start = length - ICRC_BYTES - mtu
+    payload = frame[start:end]
     first.payload = payload[:mtu]
-    return Train(first, payload)
+    return Train(first, head[:start], payload)

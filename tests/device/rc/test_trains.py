@@ -113,7 +113,7 @@ def test_cut_into_frames_it_is_what_would_have_come_alone(channel, wire, source,
     alone = [
         memoryview(one)
         for frame in frames
-        for one in (frames_of(parse_train(frame), frame) if is_train(frame) else [frame])
+        for one in (frames_of(parse_train(frame)) if is_train(frame) else [frame])
     ]
     assert len(frames) < len(alone)
     packets = [parse(one) for one in alone]
@@ -291,8 +291,21 @@ def test_damaged_trains(channel, wire, changes, more):
         return
     assert 0 < found.count <= MOST_PACKETS
     assert sum(len(one.payload) for one in found.packets()) == len(found.payload)
-    assert all(len(one) == len(view) - len(found.payload) + found.mtu
-               for one in frames_of(found, view))  # fmt: skip
+    assert found.length == len(view) - len(found.payload) + found.mtu
+    assert [len(one) for one in frames_of(found)] == [found.length] * found.count
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("at", range(64))
+def test_headers_of_a_train_are_read_once(channel, at):
+    """Another process may change them in shared memory as soon as they have been read."""
+    frame = bytearray(train(channel, 0x10, 4))
+    wanted = [*frames_of(parse_train(memoryview(frame)))]
+    found = parse_train(memoryview(frame))
+    frame[at] ^= 0xFF
+    cut = [*frames_of(found)]
+    assert [one[: -MTU - 4] for one in cut] == [one[: -MTU - 4] for one in wanted]
+    assert b"".join(found.pieces)[: found.length - MTU - 4] == wanted[0][: -MTU - 4]
 
 
 @pytest.mark.hostile

@@ -58,7 +58,7 @@ def test_a_train_stands_for_its_frames(clock, version_1):
     assert world.write() == [0]
     assert world.target.read() == TEXT
     assert world.trains
-    cut = [frame for train in world.trains for frame in frames_of(memoryview(train))]
+    cut = [frame for train in world.trains for frame in frames_of(parse_train(memoryview(train)))]
     packets = [parse(frame, network_header(frame)) for frame in cut]
     assert b"".join(packet.payload for packet in packets) == TEXT[MTU:-MTU]
     alone = World(clock, takes_trains=False, version_1=version_1)
@@ -88,7 +88,7 @@ def test_what_is_to_see_frames_gets_frames(world, why):
     else:
         hca.faults = type("Faults", (), {"wants_packets": False, "show": lambda *_: None})()
     arrive_train(hca, memoryview(world.trains[0]))
-    assert seen == [*frames_of(memoryview(world.trains[0]))]
+    assert seen == [*frames_of(parse_train(memoryview(world.trains[0])))]
     hca.faults = None
 
 
@@ -112,7 +112,7 @@ def test_train_longer_than_the_interface_takes(world):
     hca = world.channel.right.hca
     hca.eth.admin_mtu = 500
     arrive_train(hca, memoryview(world.trains[0]))
-    count = parse_train(memoryview(world.trains[0]))[0].count
+    count = parse_train(memoryview(world.trains[0])).count
     assert hca.nic_vport.received.too_long == count
 
 
@@ -132,7 +132,25 @@ def test_damaged_trains(world, changes, more):
     assert world.target.read() == TEXT
     assert world.channel.receiver.state in (QpState.RTS, QpState.ERR)
     try:
-        train, length = parse_train(view)
+        train = parse_train(view)
     except BadPacketError:
         return
-    assert [len(one) for one in frames_of(view)] == [length] * train.count
+    assert [len(one) for one in frames_of(train)] == [train.length] * train.count
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("version_1", [False, True], ids=["v2", "v1"])
+def test_headers_of_a_train_are_read_once(clock, version_1):
+    """Another process may change them in shared memory as soon as they have been read."""
+    world = World(clock, version_1=version_1)
+    world.write()
+    wanted = [*frames_of(parse_train(memoryview(world.trains[0])))]
+    for at in range(70):
+        frame = bytearray(world.trains[0])
+        train = parse_train(memoryview(frame))
+        frame[at] ^= 0xFF
+        headers = len(train.head)
+        assert [one[:headers] for one in frames_of(train)] == [one[:headers] for one in wanted]
+        assert b"".join(train.pieces)[:headers] == world.trains[0][:headers]
+        arrive_train(world.channel.right.hca, train)
+    assert world.channel.receiver.state is QpState.RTS

@@ -27,7 +27,7 @@ from emu.device.port.eth.roce.reading import (
     tag_of,
     version_of,
 )
-from emu.device.port.eth.roce.trains import HEAD_BYTES, ReadTrain, frames_of, parse_train
+from emu.device.port.eth.roce.trains import frames_of, parse_train
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.packet import BadPacketError
 from emu.device.port.train import Train
@@ -83,25 +83,23 @@ def take(
     return True
 
 
-def arrive_train(hca: Hca, frame: memoryview, read: ReadTrain | None = None) -> None:
+def arrive_train(hca: Hca, come: Train | memoryview) -> None:
     """Take a train that has come by the cable; else the frames of its packets come by it.
 
-    ``read`` is what ``parse_train`` has found, if it was asked. What is no train is lost.
+    ``come`` is its frame, if nobody has parsed it yet. What is no train is lost.
     """
     try:
-        train, length = read or parse_train(frame)
-        if not _take_train(hca, bytes(frame[:HEAD_BYTES]), train, length):
-            for one in frames_of(frame):
+        train = come if isinstance(come, Train) else parse_train(come)
+        if not _take_train(hca, train):
+            for one in frames_of(train):
                 hca.switch.receive(Frame(one))
     except BadPacketError as error:
         log.debug("%s: a train is dropped: %s", hca.model.name, error)
 
 
-def _take_train(hca: Hca, head: bytes, train: Train, length: int) -> bool:
-    """Take a train at once. False where plans, tables, the MTU or what waits decide about frames.
-
-    ``head`` has its headers, ``length`` is that of each frame.
-    """
+def _take_train(hca: Hca, train: Train) -> bool:
+    """Take a train at once; False where plans, tables, MTU or what waits decide about frames."""
+    head, length = train.head, train.length
     if (
         hca.faults is not None
         or hca.rdma_rx.root is not None

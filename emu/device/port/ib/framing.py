@@ -20,7 +20,7 @@ from emu.device.port.packet import (
     build_transport,
     parse_transport,
 )
-from emu.device.port.train import MOST_PACKETS, Train, train_of
+from emu.device.port.train import MOST_PACKETS, Train, front_of, train_of
 from layouts.wire import bth as wire
 
 _SMALLEST: Final = wire.lrh.size + transport.SMALLEST_BYTES
@@ -30,6 +30,8 @@ _DEST_QP_AT: Final = 4
 _PSN_AT: Final = 8
 """Offset of the word with the PSN."""
 
+_HEAD_BYTES: Final = wire.lrh.size + wire.grh.size + wire.bth.size + 8
+"""The front of a train, with all headers."""
 MAX_BYTES: Final = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
 """The longest possible frame of a packet."""
 MAX_TRAIN_BYTES: Final = MAX_BYTES + (MOST_PACKETS - 1) * transport.MAX_PAYLOAD
@@ -101,20 +103,20 @@ def is_train(frame: bytes | memoryview) -> bool:
 
 
 def parse_train(frame: memoryview) -> Train:
-    """The train in ``frame``: the headers are as in front of its first packet alone.
+    """Return the train in ``frame``: the headers are as in front of its first packet alone.
 
-    The payload stays a view of the frame. Raises BadPacketError.
+    The payload stays a view of the frame. Raise BadPacketError.
     """
     if not _SMALLEST < len(frame) <= MAX_TRAIN_BYTES:
         raise BadPacketError(f"{len(frame)} bytes are no train")
-    length = _own_length(frame)
-    return train_of(parse(frame[:length]), frame, length)
+    head = bytes(frame[:_HEAD_BYTES])
+    length = _own_length(head)
+    return train_of(parse(front_of(head, length)), frame, head, length)
 
 
-def frames_of(train: Train, frame: memoryview) -> Iterator[bytes]:
-    """The frames of a train's packets, each by itself; ``frame`` is the train's."""
-    end = len(frame) - wire.ICRC_BYTES
-    front, icrc = bytearray(frame[: end - len(train.payload)]), frame[end:]
+def frames_of(train: Train) -> Iterator[bytes]:
+    """Yield the frames of a train's packets, each by itself."""
+    front, icrc = bytearray(train.head), bytes(wire.ICRC_BYTES)
     at = _transport_at(front) + _PSN_AT
     for packet in train.packets():
         word = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn

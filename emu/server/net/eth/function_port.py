@@ -10,7 +10,7 @@ from emu.device.engine.eth.roce import arrive_train
 from emu.device.engine.eth.room import MANY, emptiest
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.roce.trains import ReadTrain
+from emu.device.port.train import Train
 from emu.device.ports import Buffer, CarryTrain
 from emu.server.net.eth.parcels import parcels
 from emu.server.net.eth.port import SegmentPort
@@ -183,7 +183,7 @@ class FunctionPort(SegmentPort):
         """Whether neither a link nor a watcher is to see each frame."""
         return self.watcher is None and self.rx_link is None
 
-    def deliver_train(self, pieces: Sequence[Buffer], read: ReadTrain | None = None) -> bool:
+    def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
         """Hand a train to the function. An exception there stops that function only."""
         hca = self._hca
         if hca is None or hca.has_failed:
@@ -191,8 +191,7 @@ class FunctionPort(SegmentPort):
             return True
         self.sent += 1
         try:
-            frame = memoryview(b"".join(pieces) if len(pieces) > 1 else pieces[0])
-            arrive_train(hca, frame, read)
+            arrive_train(hca, train or memoryview(b"".join(pieces)))
         except Exception:
             hca.fail()
         return True

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.frame import MIN_BYTES, Frame
-from emu.device.port.eth.roce.trains import ReadTrain
+from emu.device.port.train import Train
 from emu.device.ports import Buffer
 from emu.server.net.eth.loops import UplinkGuard
 
@@ -68,10 +68,10 @@ class SegmentPort:
         """Whether trains of RoCE packets can leave here for now."""
         return False
 
-    def deliver_train(self, pieces: Sequence[Buffer], read: ReadTrain | None = None) -> bool:
+    def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
         """Let a train out, in pieces that are not kept; False when senders had better wait.
 
-        ``read`` is what ``parse_train`` has found in it, if it was asked.
+        ``train`` is what ``parse_train`` has found in it, if it was asked.
         """
         raise NotImplementedError
 

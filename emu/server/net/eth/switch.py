@@ -21,7 +21,8 @@ from emu.device.engine.eth.room import MANY
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES
-from emu.device.port.eth.roce.trains import ReadTrain, frames_of
+from emu.device.port.eth.roce.trains import frames_of
+from emu.device.port.train import Train
 from emu.device.ports import Buffer, CarryTrain, Clock
 from emu.server.net.eth.addresses import AddressEntry, Addresses
 from emu.server.net.eth.loops import BLOCKED_NS, RECENT_NS
@@ -131,20 +132,20 @@ class SegmentSwitch:
         source.received += 1
         return port.deliver_train(pieces)
 
-    def forward_train(self, source: SegmentPort, frame: memoryview, read: ReadTrain) -> bool:
+    def forward_train(self, source: SegmentPort, train: Train) -> bool:
         """Carry a train that came in at a port; True as one, False as its frames.
 
-        It is cut where it cannot go as one. ``read`` is what ``parse_train`` has found in it.
+        It is cut where it cannot go as one.
         """
-        place = self._addresses.place(bytes(frame[6:12]))
+        place = self._addresses.place(train.head[6:12])
         if place is not None and place.port is source:
-            port = self._way_of_trains(source, bytes(frame[:6]))
+            port = self._way_of_trains(source, train.head[:6])
             if port is not None:
                 place.heard_ns = self.now_ns()
                 source.received += 1
-                port.deliver_train((frame,), read)
+                port.deliver_train(train.pieces, train)
                 return True
-        for one in frames_of(frame):
+        for one in frames_of(train):
             self.forward(source, Frame(one))
         return False
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.plain import is_sound
-from emu.device.port.eth.roce.trains import ReadTrain, parse_train
+from emu.device.port.eth.roce.trains import parse_train
 from emu.device.port.packet import BadPacketError
+from emu.device.port.train import Train
 from emu.device.ports import Buffer
 from emu.device.rounds.sizes import TRAIN_WORK
 from emu.server.net.eth.port import SegmentPort
@@ -56,7 +57,7 @@ class _Uplink(SegmentPort):
         """Whether the other process reads."""
         return not self._connection.is_congested
 
-    def deliver_train(self, pieces: Sequence[Buffer], read: ReadTrain | None = None) -> bool:
+    def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
         """Send a train."""
         self.sent += 1
         return self._connection.send_pieces(
@@ -122,11 +123,10 @@ class Uplinks:
         switch = self.segments.segment(number)
         port = self._ports[connection][number]
         try:
-            read = parse_train(frame)
-            is_whole = switch.forward_train(port, frame, read)
-        except BadPacketError:  # also if it changes in shared memory while it is read
+            train = parse_train(frame)
+        except BadPacketError:
             port.dropped["malformed"] += 1
             return TRAIN_WORK
-        if is_whole:
+        if switch.forward_train(port, train):
             return TRAIN_WORK
-        return read[0].count * (len(switch.ports) if frame[0] & 1 else 1)
+        return train.count * (len(switch.ports) if train.head[0] & 1 else 1)

@@ -337,9 +337,9 @@ class Hub:
         self._check_source(source, train.first)
         target = self._by_lid.get(train.first.dlid)
         if target is None:
-            return self._site.deliver_train(train, body)
+            return self._site.deliver_train(train)
         if target is not source:
-            target.send_pieces(FrameKind.TRAIN, (body,))
+            target.send_pieces(FrameKind.TRAIN, train.pieces)
         return TRAIN_WORK
 
     def _check_source(self, source: FabricConnection, packet: Packet) -> None:

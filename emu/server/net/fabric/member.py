@@ -106,7 +106,7 @@ class Membership:
         elif kind is FrameKind.PACKET:
             return self._site.deliver(self._site.parse(body), body)
         elif kind is FrameKind.TRAIN:
-            return self._site.deliver_train(self._site.parse_train(body), body)
+            return self._site.deliver_train(self._site.parse_train(body))
         elif kind is FrameKind.PORTS:
             own = {identity.lid for identity in self.identities}
             ports = {port.lid: port for port in port_frames.read_ports(body)}

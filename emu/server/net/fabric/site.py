@@ -60,5 +60,5 @@ class Site(Protocol):
     def parse_train(self, frame: memoryview) -> Train:
         """The train in a frame. Raises FabricProtocolError."""
 
-    def deliver_train(self, train: Train, frame: memoryview) -> int:
+    def deliver_train(self, train: Train) -> int:
         """Take a train if it is for one of our own functions; returns how much work it was."""

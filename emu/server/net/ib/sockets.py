@@ -257,7 +257,7 @@ class SocketFabric(LocalFabric):
         except BadPacketError as error:
             raise FabricProtocolError(f"bad train: {error}") from None
 
-    def deliver_train(self, train: Train, frame: memoryview) -> int:
+    def deliver_train(self, train: Train) -> int:
         """Take a train if it is for a function of ours; returns how much work it was.
 
         A link or a watcher of the port gets its packets one by one.
@@ -266,10 +266,9 @@ class SocketFabric(LocalFabric):
         if (node := self.node(lid)) is None:
             return TRAIN_WORK
         if lid not in self.rx_links and self.watcher is None:
-            length = len(frame) - len(train.payload) + train.mtu
-            intake.receive_train(node, train, length)
+            intake.receive_train(node, train, train.length)
             return TRAIN_WORK
-        for one in frames_of(train, frame):
+        for one in frames_of(train):
             view = memoryview(one)
             self.deliver(self.parse(view), view)
         return train.count

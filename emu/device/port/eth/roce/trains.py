@@ -20,7 +20,7 @@ from emu.device.port.eth.roce.reading import (
     transport_header,
 )
 from emu.device.port.packet import MAX_BYTES, MAX_PAYLOAD
-from emu.device.port.train import MOST_PACKETS, Train, train_of
+from emu.device.port.train import MOST_PACKETS, Train, front_of, train_of
 from layouts.wire.bth import ACK_REQUEST, ICRC_BYTES, bth
 
 HEAD_BYTES: Final = ETHERNET_BYTES + TAG_BYTES + IPV6_BYTES + UDP_BYTES + bth.size + 8
@@ -30,14 +30,10 @@ _PSN_AT: Final = 8
 """Offset of the word with the PSN in a BTH."""
 
 
-ReadTrain = tuple[Train, int]
-"""A train, and how long the frame of its first packet would be."""
+def parse_train(frame: memoryview) -> Train:
+    """Return the train in a frame, whose payload stays a view of the frame.
 
-
-def parse_train(frame: memoryview) -> ReadTrain:
-    """The train in a frame, and how long the frame of its first packet would be.
-
-    The payload stays a view of the frame. Raises BadPacketError.
+    Raise BadPacketError.
     """
     head = bytes(frame[:HEAD_BYTES])
     at = network_header(head)
@@ -47,13 +43,12 @@ def parse_train(frame: memoryview) -> ReadTrain:
     length = start + size
     if length >= len(frame) or len(frame) > MAX_TRAIN_BYTES or size > MAX_BYTES:
         raise BadFrameError("bad length", f"train {len(frame)}, packet {size}")
-    return train_of(packet_in(frame[:length], start, grh), frame, length), length
+    return train_of(packet_in(front_of(head, length), start, grh), frame, head, length)
 
 
-def frames_of(frame: memoryview) -> Iterator[bytes]:
-    """The frames of a train's packets, each with its own invariant CRC. Raises BadPacketError."""
-    train, _ = parse_train(frame)
-    front = bytearray(frame[: len(frame) - len(train.payload) - ICRC_BYTES])
+def frames_of(train: Train) -> Iterator[bytes]:
+    """Yield the frames of a train's packets, each with its own invariant CRC."""
+    front = bytearray(train.head)
     at = network_header(front)
     psn_at = transport_header(front, at) + _PSN_AT
     for packet in train.packets():
