@@ -7,6 +7,7 @@ driver accessed that is not modelled.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import sys
@@ -81,56 +82,60 @@ class Server:
         one that cannot be made. ``pcap`` asks for a capture; OSError when it has no file.
         ``subnet`` is what InfiniBand functions are plugged into instead of a ``fabric``;
         TopologyError when it has no room for them. ``guests`` has the name of each function's
-        guest; it is empty where nobody has given names.
+        guest; it is empty where nobody has given names. Whatever is raised, no socket stays behind.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
-        specs = [endpoint.spec for endpoint in endpoints]
-        names = [*map(_function_name, range(len(specs)), guests or [""] * len(specs))]
         self._segments = Segments(self.loop)
         self._sockets: SocketFabric | None = None
-        if fabric is not None:
-            uplinks = Uplinks(self._segments)
-            requested = [*map(_identity, specs)]
-            self._sockets = SocketFabric(fabric, self.loop, requested, socket_mode, uplinks)
-            specs = [*map(_with_identity, specs, self._sockets.join())]
-        wire = self._sockets or LocalFabric(self.loop)
-        self._subnet = SubnetFabric(self.loop, subnet, _guids(specs)) if subnet else None
-        plugs = self._subnet.plugs if self._subnet else {}
-        cables: list[FunctionPort | None] = []
-        boards: dict[int, Board[Hca]] = {}
-        for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
-            cables.append(self._cable(names[index], spec))
-            served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
-            function = Function(
-                spec.model,
-                spec.options,
-                TABLE,
-                served.memory,
-                served.interrupts,
-                self.loop,
-                plugs.get(spec.options.guid, wire),
-                tracer(index, self.loop) if tracer else None,
-                cables[-1],
-                board=_board(boards, spec),
-            )
-            served.listen(function)
-            self.loop.add_transport(served)
-            self.functions.append(function)
-        self._segments.open(nets, socket_mode)
-        wired = self._subnet or wire
-        cabling = Cabling(self.loop, wired, cables)
-        self._faults = FaultSession(self.functions, faults or FaultOptions(), cabling)
+        self._faults: FaultSession | None = None
         self._capture: Capture | None = None
-        if pcap is not None:
-            self._capture = Capture(pcap, self.loop, self.functions, cables, wired, names)
-            self._faults.on_fired = self._capture.fault
-        self._control = None
-        if control is not None:
-            answered = methods(
-                self.functions, self.loop, self._faults, self._segments, self._subnet, guests
-            )
-            self._control = ControlServer(control, self.loop, answered)
+        self._control: ControlServer | None = None
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            specs = [endpoint.spec for endpoint in endpoints]
+            names = [*map(_function_name, range(len(specs)), guests or [""] * len(specs))]
+            if fabric is not None:
+                uplinks = Uplinks(self._segments)
+                requested = [*map(_identity, specs)]
+                self._sockets = SocketFabric(fabric, self.loop, requested, socket_mode, uplinks)
+                specs = [*map(_with_identity, specs, self._sockets.join())]
+            wire = self._sockets or LocalFabric(self.loop)
+            self._subnet = SubnetFabric(self.loop, subnet, _guids(specs)) if subnet else None
+            plugs = self._subnet.plugs if self._subnet else {}
+            cables: list[FunctionPort | None] = []
+            boards: dict[int, Board[Hca]] = {}
+            for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
+                cables.append(self._cable(names[index], spec))
+                served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
+                function = Function(
+                    spec.model,
+                    spec.options,
+                    TABLE,
+                    served.memory,
+                    served.interrupts,
+                    self.loop,
+                    plugs.get(spec.options.guid, wire),
+                    tracer(index, self.loop) if tracer else None,
+                    cables[-1],
+                    board=_board(boards, spec),
+                )
+                served.listen(function)
+                self.loop.add_transport(served)
+                self.functions.append(function)
+            self._segments.open(nets, socket_mode)
+            wired = self._subnet or wire
+            cabling = Cabling(self.loop, wired, cables)
+            self._faults = FaultSession(self.functions, faults or FaultOptions(), cabling)
+            if pcap is not None:
+                self._capture = Capture(pcap, self.loop, self.functions, cables, wired, names)
+                self._faults.on_fired = self._capture.fault
+            if control is not None:
+                answered = methods(
+                    self.functions, self.loop, self._faults, self._segments, self._subnet, guests
+                )
+                self._control = ControlServer(control, self.loop, answered)
+            undo.pop_all()
 
     def _cable(self, name: str, spec: DeviceSpec) -> FunctionPort | None:
         """What an Ethernet function is plugged into."""
@@ -147,14 +152,15 @@ class Server:
 
     def complaints(self) -> list[str]:
         """What the files of a closed server lack that they were to have."""
-        complaints = [self._faults.complaint, self._capture.complaint if self._capture else ""]
-        return [*filter(None, complaints)]
+        parts = (self._faults, self._capture)
+        return [part.complaint for part in parts if part is not None and part.complaint]
 
     def close(self) -> None:
         """Close the sockets and log what was accessed but not modelled."""
         if self._control is not None:
             self._control.close()
-        self._faults.close()
+        if self._faults is not None:
+            self._faults.close()
         if self._capture is not None:
             self._capture.close()
         self._segments.close()
