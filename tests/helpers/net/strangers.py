@@ -19,6 +19,13 @@ def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=Fals
     return Route(MULTICAST_LID if multicast else dlid, slid, 0, 0xFFFF, None).frame(packet)
 
 
+def train_frame(slid, dlid, count=4, mtu=1024):
+    """A train of packets in the middle of a WRITE."""
+    packet = Packet(OPS[Service.RC, PacketKind.WRITE, False, False, None], 0x40, 0x20)
+    first = Route(dlid, slid, 0, 0xFFFF, None).frame(packet, [memoryview(bytes(mtu))], mtu)
+    return first[:-4] + bytes(mtu * (count - 1)) + first[-4:]
+
+
 def port_of(member, **changes):
     """A port as the member reports it."""
     described = end_port(member.node.hca.port)

@@ -2,12 +2,13 @@
 
 import contextlib
 import logging
+import os
 import socket
 from pathlib import Path
 
 import pytest
 from helpers.device.snapshot import slots
-from helpers.net.strangers import packet_frame, port_of
+from helpers.net.strangers import packet_frame, port_of, train_frame
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -222,6 +223,32 @@ def test_packet_under_a_foreign_lid(fabric, hub, honest, caplog):
     stranger.say(FrameKind.PACKET, packet_frame(honest.node.lid))
     assert stranger.is_dropped()
     assert "packet from LID 0x2, which is not its own" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize("at", [2, 6, 8, 16], ids=["DLID", "SLID", "opcode", "PSN"])
+def test_headers_of_a_train_that_is_passed_on_are_those_that_were_checked(
+    fabric, hub, monkeypatch, at
+):
+    """The sender may write the memory in which the train is while the hub looks at it."""
+    parse_train = hub.wire.parse_train
+
+    def change(frame):
+        found = parse_train(frame)
+        frame[at : at + 2] = b"\0\7"
+        return found
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(hub.wire, "parse_train", change)
+    monkeypatch.setattr(os, "memfd_create", refuse)  # so that the socket takes it
+    sender, receiver = Stranger.member(fabric), Stranger.member(fabric)
+    said = train_frame(sender.identities[0].lid, receiver.identities[0].lid)
+    sender.say(FrameKind.TRAIN, said)
+    kind, body = receiver.hear()
+    while kind is not FrameKind.TRAIN:
+        kind, body = receiver.hear()
+    assert body == said
 
 
 def test_answers_that_nobody_has_asked_for(fabric, hub, honest, caplog):
