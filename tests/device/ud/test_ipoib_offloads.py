@@ -3,6 +3,7 @@
 Source: hw/wr.c: handle_qpt_ud, set_eth_seg; hw/cq.c: handle_responder.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -124,6 +125,38 @@ def test_only_those_that_are_asked_for(link, wanted, told):
     assert (data[14:16] == right[14:16]) == bool(wanted & EthChecksum.L3)
     assert (data[at + 16 : at + 18] == right[at + 16 : at + 18]) == bool(wanted & EthChecksum.L4)
     assert wanted or data == given_
+
+
+class Changing(Sequence):
+    """Views of memory that somebody changes each time that it has been looked at."""
+
+    def __init__(self, views):
+        self.data = bytearray().join(views)
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return [memoryview(self.data)][index]
+
+    def __iter__(self):
+        yield memoryview(self.data)
+        self.data[-1] ^= 1
+
+
+@pytest.mark.hostile
+def test_the_checksums_are_those_of_the_bytes_that_were_written(link, monkeypatch):
+    wire = link.left.hca.wire
+    carry = wire.datagram
+
+    def carry_changing(hca, packet, origin):
+        carry(hca, replace(packet, data=Changing(packet.data)), origin)
+
+    monkeypatch.setattr(wire, "datagram", carry_changing)
+    for data in (whole := packet_of(Packet())), whole[:-1] + bytes((whole[-1] ^ 1,)):
+        link.send(data)
+        ((written, told),) = link.received()
+        assert told == ipoib.checked(written)
 
 
 def test_headers_inline(link):

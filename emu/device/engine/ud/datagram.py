@@ -136,14 +136,17 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         qp.rq.give_back(wqe)
         return False
     header, flags, tag = hca.link.describe(datagram, origin)
-    copy(target, (memoryview(header), *datagram.data))
+    data, checked = datagram.data, 0
+    if qp.is_ipoib:
+        packet = b"".join(data)  # read once: a sender may still write the memory of its data
+        data, checked = (memoryview(packet),), ipoib.checked(packet)
+    copy(target, (memoryview(header), *data))
     immediate = origin.pkey if qp.st is _QP1 else datagram.immediate
     opcode = _RESP_SEND if datagram.immediate is None else _RESP_SEND_IMM
     received = (
         wqe.index, length, srqn, immediate or 0, flags | origin.qpn, origin.lid,
         datagram.solicited, datagram.to.path_bits, tag,
     )  # fmt: skip
-    checked = ipoib.checked(b"".join(datagram.data)) if qp.is_ipoib else 0
     completions.complete_receive(hca, cq, qp, opcode, received, hds_ip_ext=checked)
     return True
 
