@@ -133,6 +133,11 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         """
         return -(-_named_bits(self, besides) // _WORD_BITS) * _WORD_BITS // 8
 
+    @property
+    def has_tail(self) -> bool:
+        """Whether the structure, or the one that it ends with, ends with a list of any length."""
+        return _tail_step(self) > 0
+
     def together(self, *names: str) -> Callable[[Any], int]:
         """A function that reads neighbouring fields of a view as one number, the first on top.
 

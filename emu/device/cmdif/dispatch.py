@@ -103,6 +103,12 @@ def _check_lengths(request: CommandRequest, command: Command) -> None:
             "input too short",
             f"{len(request.data)} of {command.least_in} bytes",
         )
+    if len(request.data) > command.most_in:
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR,
+            "input too long",
+            f"{len(request.data)} bytes, at most {command.most_in}",
+        )
     if len(request.out) < command.least_out:
         raise CmdError(
             Status.BAD_OUTP_LEN_ERR,

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES
 from emu.device.cmdif.scope import Resolver, resolvers
 from emu.device.rounds.portions import Portions
 from emu.device.state.hca import Hca, HcaState
-from layouts.cmd import INLINE_BYTES
+from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES
 from layouts.codec import View
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
@@ -83,6 +84,15 @@ class Command:
     golan.c in RST2INIT_QP), and the rest of an open field (of the 4096 bytes of SET_HCA_CAP it
     sends 256). A shorter input gets BAD_INP_LEN_ERR.
     """
+    most_in: int = field(init=False)
+    """Bytes of the longest input that is accepted: a mailbox block more than the layout has.
+
+    A longer input gets BAD_INP_LEN_ERR, unless the layout ends with a list, whose length the
+    handler knows. No public source tells which lengths real firmware refuses, and programs have
+    lengths of their own (DEVX hands on a process's; OpenBSD's if_mcx.c counts the page list of
+    CREATE_SQ twice). So the bound is one that structures of newer drivers and sloppy lengths keep,
+    and what is within it is ignored.
+    """
     least_out: int = field(init=False)
     """Bytes of the shortest output that is accepted: what stands in the command queue entry itself.
 
@@ -101,6 +111,9 @@ class Command:
         inline = min(INLINE_BYTES, self.layout_in.size)
         least_in = max(self.layout_in.named_size(self.newer or opened), inline)
         object.__setattr__(self, "least_in", least_in)
+        without_list = max(self.layout_in.size, INLINE_BYTES) + MAILBOX_DATA_BYTES
+        most_in = MAX_COMMAND_BYTES if self.layout_in.has_tail else without_list
+        object.__setattr__(self, "most_in", most_in)
         object.__setattr__(self, "least_out", min(INLINE_BYTES, self.layout_out.size))
 
     def complete(self, data: bytearray) -> None:

@@ -10,9 +10,10 @@ import pytest
 from helpers.device.snapshot import snapshot
 from helpers.random.random_commands import DESTROYS
 
+from emu.device.cmdif.registry import COMMANDS
 from emu.driver.verbs.parts import Parts
-from layouts.cmd import cmd_layout, cmd_prot_block
-from layouts.enums import DeliveryStat, Op, Status
+from layouts.cmd import MAILBOX_DATA_BYTES, cmd_layout, cmd_prot_block
+from layouts.enums import DeliveryStat, Op, Status, op_name
 
 pytestmark = pytest.mark.hostile
 
@@ -20,6 +21,7 @@ NOT_RAM = 0x7000_0000_0000
 UNKNOWN_OP = 0x0999
 QUERY_CAPS = int(Op.QUERY_HCA_CAP).to_bytes(2, "big") + bytes(4) + b"\0\1" + bytes(8)
 CAPS_BYTES = 16 + 4096
+ALLOC_PD = int(Op.ALLOC_PD).to_bytes(2, "big") + bytes(14)
 
 
 @pytest.fixture
@@ -140,11 +142,35 @@ def test_unknown_opcode(mistake, furnished, caplog):
         (QUERY_CAPS[:12], CAPS_BYTES, Status.BAD_INP_LEN_ERR),
         (QUERY_CAPS, 15, Status.BAD_OUTP_LEN_ERR),
         (int(Op.CREATE_QP).to_bytes(2, "big") + bytes(100), 16, Status.BAD_INP_LEN_ERR),
+        (ALLOC_PD + bytes(MAILBOX_DATA_BYTES + 1), 16, Status.BAD_INP_LEN_ERR),
+        (ALLOC_PD + bytes(1 << 20), 16, Status.BAD_INP_LEN_ERR),
     ],
-    ids=["short input", "short output", "no context"],
+    ids=["short input", "short output", "no context", "long input", "mebibyte"],
 )
 def test_length(mistake, data, room, status):
     assert mistake(lambda driver: driver.execute(data, room))[1][0] == status
+
+
+@pytest.mark.parametrize("more", [0, 4, 240, MAILBOX_DATA_BYTES])
+def test_what_a_sloppy_length_adds_is_ignored(driver, function, more):
+    """Programs send structures of newer drivers, or a whole context where none is wanted."""
+    before = len(function.hca.pds)
+    assert driver.execute(ALLOC_PD + b"\xff" * more, 16)[1][0] == Status.OK
+    assert len(function.hca.pds) == before + 1
+
+
+@pytest.mark.parametrize("op", sorted(COMMANDS), ids=op_name)
+def test_input_of_another_block(driver, function, op):
+    """No command takes it but those whose input ends with a list."""
+    command = COMMANDS[op]
+    before = snapshot(function.hca)
+    data = int(op).to_bytes(2, "big") + bytes(max(command.layout_in.size, 16) + 511)
+    assert len(data) == max(command.layout_in.size, 16) + MAILBOX_DATA_BYTES + 1
+    if command.layout_in.has_tail:
+        assert command.most_in >= 1 << 20
+    else:
+        assert driver.execute(data, 4112)[1][0] == Status.BAD_INP_LEN_ERR
+        assert snapshot(function.hca) == before
 
 
 ENDS = {
