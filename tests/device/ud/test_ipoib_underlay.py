@@ -1,5 +1,7 @@
 """IP over InfiniBand with the queues of Ethernet (core/ipoib/ipoib.c)."""
 
+import random
+
 import pytest
 
 from emu.device.faults.injector import Injector
@@ -356,3 +358,43 @@ def test_a_rate(left, right, source, clock):
     assert sum(found) == 10
     assert max(found) <= 2
     assert sum(found[:51]) <= 7
+
+
+@pytest.mark.parametrize(
+    "way", ["pointer", "inline headers", "inline first", "large sends between"]
+)
+def test_bursts_of_short_and_long_packets(ends, way):
+    """All arrive, in order, byte for byte; the longest is of an InfiniBand MTU of 4096."""
+    left, right = Interface(ends[0]), Interface(ends[1], receives=32)
+    source = left.node.region(1 << 18)
+    to, draw = left.vector(right), random.Random(7)
+    sizes = [20, 4056 - 4, 21, 4051, 64, 2044, 1000, *(draw.randint(20, 4052) for _ in range(7))]
+    wanted, indices, at = [], [], 0
+    for number, size in enumerate(sizes):
+        data = b"\x08\x06\0\0" + bytes((number,)) * 8 + draw.randbytes(size - 12)
+        cut = {"inline headers": 18, "inline first": min(size - 2, 600)}.get(way, 0)
+        source.write(data[cut:], at)
+        rest, at = source.sge(at, size - cut), at + size
+        if way == "inline headers":
+            indices.append(left.send(to, rest, headers=data[:cut]))
+        else:
+            indices.append(left.send(to, *([data[:cut]] if cut else []), rest))
+        wanted.append(data)
+        if way == "large sends" and number % 5 == 0:
+            payload = draw.randbytes(5000)
+            source.write(payload, at)
+            packet = Packet(payload=payload)
+            header = b"\x08\x00\0\0" + packet.header()[packet.l3 :]
+            sge, at = source.sge(at, len(payload)), at + len(payload)
+            indices.append(
+                left.send(to, sge, opcode=Opcode.LSO, mss=2000, headers=header, cs_flags=BOTH)
+            )
+            wanted += [payload[:2000], payload[2000:4000], payload[4000:]]
+        if number % 4 == 3:  # the ring has 64 blocks
+            left.node.settle()
+    left.node.settle()
+    found = [data[GRH:] for _, data in right.buffers.drain()]
+    assert [data[44:] if data[:2] == b"\x08\x00" else data for data in found] == wanted
+    sent = left.sq.cq.drain()
+    assert {one.opcode for one in sent} == {CqeOpcode.REQ}
+    assert [one.wqe_counter for one in sent] == indices
