@@ -8,7 +8,6 @@ Format: Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header".
 from __future__ import annotations
 
 import bz2
-import gzip
 import lzma
 import struct
 import zlib
@@ -18,6 +17,8 @@ import zstandard
 
 from emu.guests.errors import LabError
 
+_MAX_MODULE = 256 << 20
+"""Bytes of a module that is unpacked: far more than one with debugging information has."""
 _SECTOR = 512
 _SETUP_SECTS = 0x1F1
 _MAGIC = 0x202
@@ -77,11 +78,26 @@ def _unpack(payload: bytes) -> bytes | None:
 
 
 def unpack_module(name: str, data: bytes) -> bytes:
-    """A module's uncompressed contents, as the initramfs needs them."""
-    if name.endswith(".xz"):
-        return lzma.decompress(data)
-    if name.endswith(".gz"):
-        return gzip.decompress(data)
-    if name.endswith(".zst"):
-        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
-    return data
+    """A module's uncompressed contents, as the initramfs needs them.
+
+    The file may come from a guest. Raises LabError for contents that cannot be unpacked, or that
+    are larger than any module.
+    """
+    unpacked, is_whole = data, True
+    try:
+        if name.endswith(".xz"):
+            xz = lzma.LZMADecompressor()
+            unpacked, is_whole = xz.decompress(data, _MAX_MODULE + 1), xz.eof
+        elif name.endswith(".gz"):
+            gz = zlib.decompressobj(wbits=31)
+            unpacked, is_whole = gz.decompress(data, _MAX_MODULE + 1), gz.eof
+        elif name.endswith(".zst"):
+            zst = zstandard.ZstdDecompressor(max_window_size=_MAX_MODULE).stream_reader(data)
+            unpacked = zst.read(_MAX_MODULE + 1)
+    except (lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
+        raise LabError(f"{name} cannot be unpacked: {error}") from None
+    if len(unpacked) > _MAX_MODULE:
+        raise LabError(f"{name} is larger than {_MAX_MODULE >> 20} MiB when it is unpacked")
+    if not is_whole:
+        raise LabError(f"{name} cannot be unpacked: its end is missing")
+    return unpacked

@@ -117,14 +117,36 @@ def test_a_missing_module_tree_is_refused(tmp_path):
         custom.find_tree(tmp_path, "6.1", tmp_path / "w")
 
 
-@pytest.mark.parametrize(
-    ("suffix", "compress"),
-    [
-        ("", bytes),
-        (".xz", lzma.compress),
-        (".gz", gzip.compress),
-        (".zst", zstandard.ZstdCompressor().compress),
-    ],
-)
+COMPRESSIONS = [
+    (".xz", lzma.compress),
+    (".gz", gzip.compress),
+    (".zst", zstandard.ZstdCompressor().compress),
+]
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("", bytes), *COMPRESSIONS])
 def test_modules_are_unpacked(suffix, compress):
     assert binaries.unpack_module(f"a.ko{suffix}", compress(b"code")) == b"code"
+
+
+@pytest.mark.parametrize(("suffix", "compress"), COMPRESSIONS)
+def test_a_module_without_end_is_refused(suffix, compress, monkeypatch):
+    """A guest's file of some kilobytes says what would be gigabytes."""
+    monkeypatch.setattr(binaries, "_MAX_MODULE", 1 << 20)
+    with pytest.raises(LabError, match=r"is larger than 1 MiB|requires too much memory"):
+        binaries.unpack_module(f"a.ko{suffix}", compress(bytes(2 << 20)))
+    assert binaries.unpack_module(f"a.ko{suffix}", compress(bytes(1 << 20))) == bytes(1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "data"),
+    [
+        *((suffix, b"nonsense") for suffix, _ in COMPRESSIONS),
+        (".xz", lzma.compress(b"code")[:-4]),
+        (".gz", gzip.compress(b"code")[:-4]),
+    ],
+    ids=["no xz", "no gz", "no zst", "a cut xz", "a cut gz"],  # the bytes of a gz have its time
+)
+def test_a_module_that_is_nonsense_is_refused(suffix, data):
+    with pytest.raises(LabError, match="cannot be unpacked"):
+        binaries.unpack_module(f"a.ko{suffix}", data)
