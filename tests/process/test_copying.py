@@ -256,19 +256,84 @@ def test_headers_of_nonsense(headers, programs, tmp_path):
         copy_out("one", "/t", tmp_path / "target", pytest.fail)
 
 
-def header(kind, size):
+def header(kind, size, name="t"):
     """The header of a member, without what follows it."""
-    info = tarfile.TarInfo("t")
+    info = tarfile.TarInfo(name)
     info.type, info.size = kind, size
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_a_header_without_end(kind, programs, tmp_path):
     """It is refused before it is read."""
     send(programs, header(kind, 6 << 30))
     (programs / "tar").write_text(f"#!/bin/sh\ncat {programs}/archive /dev/zero")
     with pytest.raises(LabError, match="an extended header of 6442450944 bytes"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+def old_sparse(size):
+    """A member of GNU's old format: its only segment, of one byte, is the end of ``size`` bytes."""
+    made = bytearray(header(tarfile.GNUTYPE_SPARSE, 512))
+    made[386:410] = b"\x80" + (size - 512).to_bytes(11, "big") + b"00000001000\0"
+    made[483:495] = b"\x80" + size.to_bytes(11, "big")
+    made[148:156] = b" " * 8
+    made[148:156] = b"%06o\0 " % sum(made)
+    return bytes(made) + bytes(512)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"GNU.sparse.size": "8796093022208", "GNU.sparse.map": "8796093022207,1"},
+        {"GNU.sparse.size": "8796093022208", "GNU.sparse.offset": "0", "GNU.sparse.numbytes": "1"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "8796093022208"},
+        None,
+    ],
+)
+def test_a_sparse_member_is_refused(headers, programs, tmp_path):
+    """8 TiB, announced in a few bytes."""
+    send(programs, old_sparse(8 << 40) if headers is None else with_headers("t", **headers))
+    with pytest.raises(LabError, match="a sparse member"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+    assert not (tmp_path / "target").exists()
+
+
+def test_global_headers_are_refused(programs, tmp_path):
+    """They may go on without end, and tarfile keeps them all."""
+    content = b"12 path=tt\n\0".ljust(512, b"\0")
+    send(programs, header(tarfile.XGLTYPE, 512) + content + archive(("t", FILE, "")))
+    with pytest.raises(LabError, match="a global header"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail)
+
+
+def test_a_copy_larger_than_allowed(programs, tmp_path):
+    """The member that exceeds the limit is not written at all."""
+    send(programs, archive(("t", DIR, ""), ("t/a", FILE, ""))[:1536] + header(FILE, 1 << 20, "t/b"))
+    with pytest.raises(LabError, match="t/b exceeds the 1 MiB of --max-size"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail, 1 << 20)
+    assert [path.name for path in (tmp_path / "target").iterdir()] == ["a"]
+
+
+def test_many_empty_files_are_larger_than_allowed(programs, tmp_path):
+    send(programs, archive(*[("t", DIR, "")] * 257))
+    with pytest.raises(LabError, match="t exceeds the 1 MiB of --max-size"):
+        copy_out("one", "/t", tmp_path / "target", pytest.fail, 1 << 20)
+
+
+def test_a_limit_of_size_is_an_option(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(1 << 20))
+    said = mlx5emu("cp", "--max-size", 1, f"one:{tmp_path}/file", tmp_path / "same")
+    assert said.exit_code == 0, said.output
+    (tmp_path / "file").write_bytes(bytes((1 << 20) + 1))
+    said = mlx5emu("cp", "--max-size", 1, f"one:{tmp_path}/file", tmp_path / "larger")
+    assert (said.exit_code, "--max-size" in said.output) == (125, True)
+    assert not (tmp_path / "larger").exists()
+
+
+def test_a_member_of_negative_size(programs, tmp_path):
+    send(programs, header(FILE, -512))
+    with pytest.raises(LabError):
         copy_out("one", "/t", tmp_path / "target", pytest.fail)
 
 
@@ -281,7 +346,7 @@ def test_headers_of_headers(kind, programs, tmp_path):
 
 
 def test_links_without_end(programs, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "_MOST_LINKS", 3)
+    monkeypatch.setattr(copying, "_MAX_LINK_BYTES", 4 * copying._LINK_SIZE)
     members = [("t", DIR, ""), *((f"t/{number}", SYM, "x") for number in range(4))]
     send(programs, archive(*members))
     with pytest.raises(LabError, match="symbolic links without end"):

@@ -1,7 +1,9 @@
 """Files into a guest that runs and out of it, as tar archives through its commands' pipes.
 
 A guest is not trusted: of its archive only files, directories and symbolic links are made, below
-the target and nowhere else.
+the target and nowhere else. A member writes the bytes that its header announces, within the budget
+of the whole copy. Sparse members and global headers are refused: the guest's tar is not asked for
+them, and a small one of them writes a large file or takes memory without end.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from emu.guests.channel import frames
 from emu.guests.channel.channel import GuestChannel
@@ -31,8 +33,14 @@ Warn = Callable[[str], None]
 _MODE = 0o777
 _MOST_HEADER = 1 << 16
 """Bytes of an extended header: a name, a link's target and some numbers."""
-_MOST_LINKS = 1 << 20
-"""Symbolic links of one copy."""
+_MAX_LINK_BYTES = 256 << 20
+"""Bytes that one copy's symbolic links take, which are held until its end."""
+_LINK_SIZE = 256
+"""Bytes that a link takes beside its name and its target."""
+_BLOCK_SIZE = 4096
+"""Bytes of disk that the smallest file, directory or link counts as."""
+DEFAULT_MAX_SIZE = 16 << 30
+"""Bytes that one copy out of a guest may write, if nothing else is said."""
 _EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
 _MOST_BEHIND = 1 << 20
 """Bytes behind an archive's end: tar fills its last record, whose size users can choose."""
@@ -58,11 +66,13 @@ def copy_in(name: str, source: Path, target: str) -> None:
         _check(job, job.stderr)
 
 
-def copy_out(name: str, source: str, target: Path, warn: Warn) -> None:
+def copy_out(
+    name: str, source: str, target: Path, warn: Warn, max_size: int = DEFAULT_MAX_SIZE
+) -> None:
     """Copy a file or a directory of the guest to ``target``, into it if it is a directory.
 
-    ``warn`` is told of what is left out: devices, sockets, pipes. Raises :class:`LabError`, and
-    OSError of the target.
+    ``warn`` is told of what is left out: devices, sockets, pipes. Raises :class:`LabError`, also
+    when the guest announces more than ``max_size`` bytes, and OSError of the target.
     """
     folder, base = posixpath.split(posixpath.normpath(source))
     if base in ("", ".", ".."):
@@ -74,7 +84,7 @@ def copy_out(name: str, source: str, target: Path, warn: Warn) -> None:
     with at_command(name) as channel, _output(channel, words, errors) as (job, output):
         try:
             with tarfile.open(mode="r|", fileobj=output, tarinfo=_Member) as archive:
-                _unpack(archive, base, target, warn)
+                _unpack(archive, base, target, warn, _Budget(max_size))
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             # Not only its own: tarfile leaves what extended headers say to int() and the like, and
             # reads the header behind an extended one inside itself.
@@ -85,14 +95,41 @@ def copy_out(name: str, source: str, target: Path, warn: Warn) -> None:
         _check(job, errors)
 
 
+class _Budget:
+    """Bytes of the host's disk that a copy may still take."""
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = self._left = max_size
+
+    def charge(self, member: tarfile.TarInfo) -> None:
+        """Charge a member before it is written. Raises GuestError when it is too large."""
+        if member.size < 0:
+            raise GuestError(f"the guest sent {one_line(member.name)} of {member.size} bytes")
+        size = max(member.size, _BLOCK_SIZE)
+        if size > self._left:
+            name = one_line(member.name)
+            raise GuestError(f"{name} exceeds the {self._max_size >> 20} MiB of --max-size")
+        self._left -= size
+
+
 class _Member(tarfile.TarInfo):
     """A member of a guest's archive; tarfile reads extended headers as a whole."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_sparse()
+        if self.type == tarfile.XGLTYPE:
+            raise tarfile.ReadError("a global header")
         if self.type in (*_EXTENDED, tarfile.SOLARIS_XHDTYPE) and self.size > _MOST_HEADER:
             raise tarfile.ReadError(f"an extended header of {self.size} bytes")
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         return member
+
+    def _refuse_sparse(self, *_: object) -> NoReturn:
+        raise tarfile.ReadError("a sparse member")
+
+    # Versions of GNU's format in extended headers (tarfile.TarInfo._proc_pax).
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
 
 
 class _Input(io.RawIOBase):
@@ -154,21 +191,24 @@ def _said(errors: bytearray) -> str:
     return printable(errors.decode(errors="replace")).strip()
 
 
-def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn) -> None:
+def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn, budget: _Budget) -> None:
     """Make what the archive has below ``base`` at ``target``.
 
     Links are made at the end, and nothing goes through one, not even another link.
     """
     links: list[tuple[str, str]] = []
+    link_bytes = 0
     while (member := archive.next()) is not None:
         # tarfile keeps them all, and a guest can send them for ever.
         archive.members.clear()  # type: ignore[attr-defined]
         path = _place(member.name, base, target)
+        budget.charge(member)
         if member.isdir():
             path.mkdir(exist_ok=True)
         elif member.issym():
             links.append((member.name, member.linkname))
-            if len(links) > _MOST_LINKS:
+            link_bytes += _LINK_SIZE + len(member.name) + len(member.linkname)
+            if link_bytes > _MAX_LINK_BYTES:
                 raise GuestError("the guest sends symbolic links without end")
         elif member.isreg():
             _write(archive, member, path)

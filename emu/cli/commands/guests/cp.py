@@ -7,13 +7,21 @@ from pathlib import Path
 import click
 
 from emu.cli.shared.progress import working
-from emu.guests.named.copying import copy_in, copy_out
+from emu.guests.named.copying import DEFAULT_MAX_SIZE, copy_in, copy_out
 
 
 @click.command()
 @click.argument("source")
 @click.argument("target")
-def cp(source: str, target: str) -> None:
+@click.option(
+    "--max-size",
+    type=click.IntRange(min=1),
+    default=DEFAULT_MAX_SIZE >> 20,
+    show_default=True,
+    metavar="MIB",
+    help="Refuse what makes a copy out of a guest larger; each file counts as 4 KiB at least.",
+)
+def cp(source: str, target: str, max_size: int) -> None:
     """Copy a file or a directory: `cp FILE NAME:PATH` or `cp NAME:PATH FILE`.
 
     NAME is a guest (in a lab, LAB/GUEST). PATH without a slash at its start is below root's home.
@@ -27,7 +35,7 @@ def cp(source: str, target: str) -> None:
         if to_guest:
             copy_in(to_guest, Path(from_path), to_path)
         else:
-            copy_out(from_guest, from_path, Path(to_path), _warn)
+            copy_out(from_guest, from_path, Path(to_path), _warn, max_size << 20)
 
 
 def _parted(place: str) -> tuple[str, str]:
