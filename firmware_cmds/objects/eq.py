@@ -10,7 +10,7 @@ from emu.device.engine.events import board, interrupts
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import queue_buffer
 from emu.device.objects.queues.eq import Eq
-from emu.device.rounds.portions import finish
+from emu.device.rounds.portions import Portions, finish
 from emu.device.state.hca import MSIX_VECTORS
 from layouts.enums import Op, Status
 from layouts.objects import eq as layout
@@ -53,9 +53,9 @@ def _event_mask(words: ArrayView[int]) -> int:
 
 
 @command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
-def destroy_eq(hca: Hca, cmd: layout.DestroyEqIn, out: layout.DestroyEqOut) -> None:
+def destroy_eq(hca: Hca, cmd: layout.DestroyEqIn, out: layout.DestroyEqOut) -> Portions[None]:
     """Destroy the EQ; refused while a CQ reports to it."""
-    lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
+    yield from lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
 
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 
 import attacks.boards
 import attacks.client
+import attacks.endings
 import attacks.entries
 import attacks.eth
 import attacks.gotos
@@ -41,7 +42,7 @@ PATIENCE_S = 900.0
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
     attacks.streams, attacks.trains, attacks.tunnels, attacks.entries, attacks.sessions,
-    attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos,
+    attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos, attacks.endings,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 

@@ -26,7 +26,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_SHARE
-from emu.device.rounds.costs import STEPS_PER_COMMAND
+from emu.device.rounds.costs import LOG_FREED_BYTES_PER_STEP, STEPS_PER_COMMAND
 from emu.device.rounds.portions import Portions, goes_on
 from emu.device.rounds.sizes import COMMANDS_PER_ROUND
 from emu.device.state.points import FaultPoint, FaultPoints
@@ -135,16 +135,24 @@ class CommandInterface:
         self.busy = bool(self._waiting or self.line)
 
     def run(self) -> None:
-        """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report."""
+        """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report.
+
+        Freeing a long list takes milliseconds: it is charged, and slots wait when that is enough.
+        """
+        round_, ledger = self._hca.round, self._hca.ledger
+        used = ledger.used
         if self.line:
             self._first_in_line()
         for _ in range(COMMANDS_PER_ROUND):
-            if not self._waiting:
+            if used > ledger.used:
+                round_.charge(used - ledger.used >> LOG_FREED_BYTES_PER_STEP)
+            used = ledger.used
+            if not self._waiting or round_.is_over:
                 break
             slot = (self._waiting & -self._waiting).bit_length() - 1
             self._waiting &= self._waiting - 1
             self._working |= 1 << slot
-            self._hca.round.charge(STEPS_PER_COMMAND)
+            round_.charge(STEPS_PER_COMMAND)
             self.begin(self._serve(slot))
         self.busy = bool(self._waiting or self.line)
         self.report()

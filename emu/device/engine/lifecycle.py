@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from itertools import chain
 from pkgutil import walk_packages
@@ -20,14 +21,16 @@ from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.rc import dynamic
 from emu.device.objects.object import Object
+from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.costs import STEPS_PER_STOP
+from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.turns import TURNS
-from layouts.enums import EventType, PortChange, QpState
+from layouts.enums import EventType, PortChange
 from layouts.eth_enums import VportAdminState
 from layouts.rings.eqe import eqe_port_state
 
@@ -99,49 +102,33 @@ def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending.
 
     Its sub-functions end, and the LAG that it is the master of. Its tables are nobody's root.
+
+    There may be 250,000 queues, and each may wait. From here on none of what they wait for reaches
+    them (``Hca.end_lifetime``), and what waits is taken back a share at a time, when the objects
+    are freed (``Object.give_up``).
     """
     hca.adapter.board.end_lag_of(hca.vhca)
     if hca.eswitch is not None:
         sharing.take_back(hca)
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
-    # There may be 250,000 of each, and most do not wait for anything.
-    for qp in hca.qps:
-        qp.state = QpState.RST
-        if (
-            qp.timer is not None
-            or qp.connection is not None
-            or qp.responder is not None
-            or qp.moving is not None
-            or qp.pace is not None
-            or qp.response_pace is not None
-        ):
-            qp.stop_waiting()
-        if qp.held_by is not None:
-            page_faults.cancel(hca, qp)
-        if qp.waiting_receive is not None or qp.connection is not None:
-            qp_life.forget_receives(qp)
+    hca.end_lifetime()
     for dct in hca.dcts:
-        while dynamic.end_some(dct):
-            pass
+        if dct.responders:
+            hca.remains.add_work(dynamic.end_all(dct))
     page_faults.cancel_all(hca)
     interrupts.quiesce(hca)
     for pin in hca.pins:
         pin.stop()
-    for copy in hca.copies.values():
-        copy.stop_waiting()
-    hca.copies.clear()
+    if hca.copies:
+        hca.remains.add_work(_stop_each(hca.copies))
+        hca.copies = {}
     if hca.faults is not None:
         hca.faults.forget_objects()
-    eth_queues.quiesce(hca)
-    for cq in hca.cqs:
-        if cq.moderation is not None:
-            cq.stop_waiting()
+    hca.sessions.clear()
     for cq in hca.holding:
         cq.waiting.clear()
     hca.holding.clear()
-    for queue in hca.ready:
-        queue.is_ready = False
     hca.ready.clear()
     hca.arrivals.clear()
     hca.crossing.clear()
@@ -150,11 +137,17 @@ def quiesce(hca: Hca) -> None:
     hca.stopping = None
 
 
-def unsubscribe(hca: Hca, eq: Eq) -> None:
+def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:
+    for copy in copies.values():
+        copy.stop_waiting()
+        yield 1
+
+
+def unsubscribe(hca: Hca, eq: Eq) -> Portions[None]:
     """An EQ is destroyed. Pending page faults fail if it was the EQ that reports them."""
     hca.unsubscribe(eq)
     if hca.event_eq(EventType.PAGE_FAULT) is None:
-        page_faults.give_up(hca)
+        yield from page_faults.give_up(hca)
 
 
 def set_link(hca: Hca, *, up: bool) -> None:

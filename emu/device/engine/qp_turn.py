@@ -201,10 +201,12 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
 
 def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
     """Wait while the peer waits for a page of its own: no timeout runs and no retry is counted."""
-    fault = held.page_fault
+    fault, lifetime = held.page_fault, hca.lifetime
 
     def go_on(answer: Outcome | None) -> None:
         fault.release(qp)
+        if lifetime.is_over:
+            return
         if isinstance(answer, Nak):  # in RTS still: what stops a queue pair releases the page fault
             _fail_by_peer(hca, qp, wqe, answer)
         else:

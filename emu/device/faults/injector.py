@@ -336,7 +336,7 @@ class Injector:
             self.guarded(call)
 
         held[rule.name] += 1
-        timer = self.hca.clock.call_later(int(ms * 1_000_000), go)
+        timer = self.hca.port_clock.call_later(int(ms * 1_000_000), go)
         self._timers[timer] = rule.name, event if event.ends_with_objects else None
 
     def guarded(self, call: Callable[[], object]) -> None:

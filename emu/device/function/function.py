@@ -298,7 +298,7 @@ class Function:
         """Do some of the HCA's pending work, as the round allows; True when there is more.
 
         Each function does so once in a round: a second call begins the next one. A function that is
-        off the bus, or has failed, does nothing.
+        off the bus, or has failed, only ends what others wait for.
         """
         hca = self.hca
         round_ = hca.round
@@ -307,11 +307,13 @@ class Function:
         self._last_round = round_.number
         hca.is_awake = False
         if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
-            return round_.is_waiting
+            if self.remains.work and not round_.is_over:
+                round_.charge(self.remains.free_some())
+            return round_.is_waiting or bool(self.remains.work)
         try:
             if self.cmdif.busy and not round_.is_over:
                 self.cmdif.run()
-            if self.remains.tables and not round_.is_over:
+            if self.remains.is_left and not round_.is_over:
                 round_.charge(self.remains.free_some())
             more = self.parts.run() if self.parts else False
             has_turns = hca.ready or hca.broken_cqs or hca.stopping is not None
@@ -319,7 +321,7 @@ class Function:
                 (bool(has_turns) and lifecycle.run(hca))
                 or more
                 or self.cmdif.busy
-                or bool(self.remains.tables)
+                or self.remains.is_left
                 or round_.is_waiting
             )
         except Exception:
@@ -338,6 +340,7 @@ class Function:
             lifecycle.quiesce(hca)
             self.cmdif.forget()
             lifecycle.take_down(hca)
+            hca.wake()
         except Exception:
             log.exception("%s: internal error while stopping", self.model.name)
         self.bar0.report_fatal()

@@ -55,6 +55,13 @@ class Object:
         """The objects that this one refers to as long as it exists."""
         return ()
 
+    def give_up(self) -> int:
+        """Take back all that waits: its function has stopped, and no timer of it acts any more.
+
+        Returns what that costs, in objects freed.
+        """
+        return 0
+
     def unlink(self) -> None:
         """It has gone and is about to be freed: take apart what refers to itself."""
 

@@ -24,6 +24,8 @@ STEPS_PER_COMMAND: Final = 24
 """A command's entry, mailboxes, layouts and completion."""
 LOG_FREED_PER_STEP: Final = 1
 """Objects that are unlinked and freed after a reset."""
+LOG_FREED_BYTES_PER_STEP: Final = 14
+"""Bytes of lists that a command frees."""
 STEPS_PER_STOP: Final = 16
 """A queue that is stopped, as its CQ takes no more; to look at one costs a single step."""
 LOG_LISTED_PER_STEP: Final = 8

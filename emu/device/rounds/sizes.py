@@ -46,11 +46,17 @@ LOOKS_PER_INTERVAL: Final = 256
 """Queues that are looked at for requests to flush, each time that the timer for it is due."""
 ENDED_PER_TURN: Final = 512
 """Responders that end when their DC target is destroyed."""
+TOLD_PER_TURN: Final = 256
+"""Page faults whose events have waited until there is room in their EQ."""
 FREED_PER_ROUND: Final = 5000
 """Objects that are freed after a reset; there may be a million, a microsecond or two for each."""
+COST_OF_ENDING: Final = 8
+"""As many of them is one that waits: for a timer, a packet, a page or another queue."""
 
 # -- portions
 
+FAULTS_PER_PORTION: Final = 128
+"""Page faults that fail, each with a completion, when nobody is told of them any more."""
 PAGES_PER_PORTION: Final = 4096
 """Pages of a list that are checked, when no two of them are adjacent."""
 RIGHTS_PER_PORTION: Final = 1 << 17

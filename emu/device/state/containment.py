@@ -27,6 +27,25 @@ class Owner(Protocol):
         """Fail because of the exception that is being handled."""
 
 
+class Lifetime:
+    """The owner of the work of a function's objects, until all of them are dropped at once."""
+
+    __slots__ = ("_owner", "is_over")
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self.is_over = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether no such work is to be done any more."""
+        return self.is_over or self._owner.has_failed
+
+    def fail(self) -> None:
+        """Fail the function."""
+        self._owner.fail()
+
+
 class ContainedClock:
     """Implements :class:`emu.device.ports.Clock` for one owner; exceptions in its calls fail it."""
 

@@ -41,7 +41,7 @@ from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Clock, GuestMemory, Interrupts
 from emu.device.rounds.line import Line
-from emu.device.state.containment import ContainedClock, contain
+from emu.device.state.containment import ContainedClock, Lifetime, contain
 from emu.device.state.fwpages import FirmwarePages
 from emu.device.state.held import HeldRoom
 from emu.device.state.looks import SeldomLooks
@@ -122,7 +122,12 @@ class Hca(ObjectTables):
         self.interrupts = interrupts
         self.bare_clock = clock
         """What does not know which function it calls."""
-        self.clock: Clock = ContainedClock(clock, self)
+        self.port_clock: Clock = ContainedClock(clock, self)
+        """For what lasts when all objects are dropped: wires, fault rules."""
+        self.lifetime = Lifetime(self)
+        """Whether the objects of now are still there."""
+        self.clock: Clock = ContainedClock(clock, self.lifetime)
+        """For objects: none of their timers acts when they have been dropped."""
         self.sub_functions: SubFunctions | None = None
         """Those that the function manages; None if it can have none."""
         self.sub_function: SubFunction | None = None
@@ -292,6 +297,16 @@ class Hca(ObjectTables):
                 mkey.forget_views()
         self.keys_with_views.clear()
         self.kept_views = 0
+
+    def end_lifetime(self) -> None:
+        """From now on no timer acts that an object has set, and none of those who wait for it.
+
+        They are cancelled when the objects are freed; there may be many.
+        """
+        self.lifetime.is_over = True
+        self.lifetime = Lifetime(self)
+        self.clock = ContainedClock(self.bare_clock, self.lifetime)
+        self.seldom_looks = SeldomLooks(self.clock)
 
     def drop_objects(self) -> None:
         """Forget all objects at once. The caller must have stopped all work on them before."""

@@ -12,7 +12,8 @@ from rig import MODEL, MappedMemory
 from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
-from emu.device.state.hca import HcaOptions
+from emu.device.port.ib.wire import IbWire
+from emu.device.state.hca import Hca, HcaOptions
 from emu.device.trace.event import TraceEvent
 from emu.device.trace.recorder import LineSink, Recorder
 from emu.driver.command.driver import Driver
@@ -36,11 +37,19 @@ SLOTS = 8
 class Guest:
     """A function whose rounds are watched, and a driver that can send it any command."""
 
-    def __init__(self, watch: Watch, ram: int = 96 * MIB, *, is_traced: bool = False) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        ram: int = 96 * MIB,
+        wire: IbWire[Hca] | None = None,
+        *,
+        is_traced: bool = False,
+    ) -> None:
+        """``wire`` is what the port is plugged into, if not a subnet with nobody else."""
         self.watch = watch
         self.clock = HandClock()
         self.memory: Memory = MappedMemory(ram)
-        irqs, wire = IrqList(), LocalFabric(self.clock)
+        irqs, wire = IrqList(), wire or LocalFabric(self.clock)
         tracer = Recorder(LineSink(StringIO(), TraceEvent.to_json), self.clock)
         self.function = Function(
             MODEL, HcaOptions(guid=1), TABLE, self.memory, irqs, self.clock, wire,

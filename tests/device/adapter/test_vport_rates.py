@@ -259,6 +259,7 @@ def test_nobody_waits_for_a_queue_that_is_gone(switch, root, how):
     member = switch.members[FIRST]
     if how == "reset":
         member.function.reset()
+        member.function.run()
     elif how == "teardown":
         member.driver.must(Op.TEARDOWN_HCA)
     else:

@@ -236,6 +236,7 @@ def test_nothing_waits_after_a_reset(copier, clock):
     (copy,) = hca.copies.values()
     assert copy.timer is not None
     copier.qp.node.function.reset()
+    copier.qp.node.function.run()
     assert copy.timer is None
     clock.advance(HOLD_NS)
 

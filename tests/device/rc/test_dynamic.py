@@ -308,6 +308,7 @@ class TestErrors:
             Initiator(left, target).send(left.region(6 * MIB).sge())
             left.function.run()
             reset(left)
+            left.function.run()
             assert right.hca.srqs.get(target.srq.srqn).queue.posted() == 4
             left = up_again(left, right)
         assert target.cq.drain() == []

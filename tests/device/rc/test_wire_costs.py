@@ -178,6 +178,7 @@ def test_what_waits_is_on_the_ledger(packet_pair):
     _, _, _, _, channels = waiting(packet_pair)
     assert ledger.accounts[held.HELD] >= kept(channels) * 1024
     packet_pair[1].function.reset()
+    packet_pair[1].function.run()
     assert held.HELD not in packet_pair[1].hca.ledger.accounts
     assert held.HELD not in ledger.accounts
 

@@ -259,14 +259,3 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
             raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
             stop_rq(hca, rq)
         yield is_stopped
-
-
-def quiesce(hca: Hca) -> None:
-    """Stop all queues without completions and events: their memory must not be touched any more."""
-    for sq in hca.sqs:
-        sq.state = SqState.RST
-        stop_pacing(sq)
-    for rq in hca.rqs:
-        rq.state = RqState.RST
-        rq.stop_waiting()
-    hca.sessions.clear()

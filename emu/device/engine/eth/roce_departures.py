@@ -93,7 +93,7 @@ class Departures:
             self._eth.when_room_to(mac, room)
         elif self._next is None:
             delay = self._delay(source, wants=True)
-            self._next = source.clock.call_later(delay, partial(self._its_time, source))
+            self._next = source.port_clock.call_later(delay, partial(self._its_time, source))
 
     def _its_time(self, source: Hca) -> None:
         self._next = None

@@ -195,7 +195,7 @@ class RoceWire:
 
     def _start(self) -> None:
         if self._next_run is None and self._hca is not None:
-            self._next_run = self._hca.clock.call_later(0, partial(self._run, self._hca))
+            self._next_run = self._hca.port_clock.call_later(0, partial(self._run, self._hca))
 
     def _run(self, hca: Hca) -> None:
         for _ in range(min(len(self._frames), PACKETS_PER_TURN)):

@@ -12,15 +12,24 @@ driver's own UMR queue go on, so that it can bring the page in (hw/odp.c: mlx5_i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
-from emu.device.objects.queues.page_fault import FaultedAccess, Page, PageFault, PageFaultType, Side
+from emu.device.objects.queues.page_fault import (
+    FaultedAccess,
+    Page,
+    PageFault,
+    PageFaultTable,
+    PageFaultType,
+    Side,
+)
 from emu.device.objects.queues.qp import Qp
+from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import COST_OF_ENDING, FAULTS_PER_PORTION, TOLD_PER_TURN
 from emu.device.state.points import FaultPoint
-from layouts.enums import EventType, Opcode, QpType, Status
+from layouts.enums import EventType, Opcode, QpState, QpType, Status
 
 if TYPE_CHECKING:
     from emu.device.engine.mr.rights import AccessError
@@ -150,17 +159,20 @@ def announce(hca: Hca, fault: PageFault) -> None:
 
 
 def _tell(hca: Hca) -> None:
-    """Post the waiting events, as far as there is room for them."""
-    faults = hca.page_faults
+    """Post some of the waiting events, as far as there is room for them."""
+    faults, told = hca.page_faults, 0
     faults.timer = None
     while faults.untold:
         fault = next(iter(faults.untold.values()))
         eq = hca.event_eq(EventType.PAGE_FAULT)
+        is_full = eq is not None and eq.is_full
+        if is_full or told == TOLD_PER_TURN:
+            delay_ns = FULL_QUEUE_NS if is_full else 0
+            faults.timer = hca.clock.call_later(delay_ns, lambda: _tell(hca))
+            return
+        told += 1
         if eq is None:
             end(hca, fault, refused=True)
-        elif eq.is_full:
-            faults.timer = hca.clock.call_later(FULL_QUEUE_NS, lambda: _tell(hca))
-            return
         else:
             del faults.untold[fault.token]
             sub_type, data = fault.event()
@@ -210,28 +222,53 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
     for side in sides or Side:
         fault = qp.page_faults.pop(side, None)
         if fault is not None:
-            hca.page_faults.lapse(fault)
-            _trace(hca, fault, "cancelled")
+            _lapse(hca, fault)
             if fault.go_on is not None:
                 fault.go_on(None)
+
+
+def _lapse(hca: Hca, fault: PageFault) -> None:
+    table = fault.table
+    assert table is not None  # it is open
+    table.lapse(fault)
+    _trace(hca, fault, "cancelled")
 
 
 def cancel_all(hca: Hca) -> None:
     """The function stops: cancel all page faults, whoever waits. Tokens told before mean nothing.
 
-    Responders of DC targets are among those who wait, and they are in no table.
+    There may be many: some in each round. Responders of DC targets are among those who wait, and
+    they are in no table.
     """
-    for fault in hca.page_faults.open():
-        if fault.is_open:
-            cancel(hca, fault.qp)
-    hca.page_faults.restart()
+    table, hca.page_faults = hca.page_faults, hca.page_faults.renewed()
+    if table.timer is not None:
+        table.timer.cancel()
+    if len(table):
+        hca.remains.add_work(_cancel_each(hca, table))
 
 
-def give_up(hca: Hca) -> None:
-    """No EQ reports page faults any more: fail all open ones."""
-    for fault in hca.page_faults.open():
+def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
+    """Cancel page faults of queue pairs that are gone; yields what each costs, in objects freed.
+
+    A peer that waits for one in this process may go on.
+    """
+    for fault in table.open():
         if fault.is_open:
+            fault.qp.state = QpState.RST
+            del fault.qp.page_faults[fault.side]
+            _lapse(hca, fault)
+            if fault.peer is not None and fault.go_on is not None:
+                fault.go_on(None)
+        yield COST_OF_ENDING
+
+
+def give_up(hca: Hca) -> Portions[None]:
+    """No EQ reports page faults any more: fail all open ones, unless another EQ begins to."""
+    for number, fault in enumerate(hca.page_faults.open(), 1):
+        if fault.is_open and hca.event_eq(EventType.PAGE_FAULT) is None:
             end(hca, fault, refused=True)
+        if not number % FAULTS_PER_PORTION:
+            yield
 
 
 def _trace(hca: Hca, fault: PageFault, outcome: str) -> None:

@@ -97,11 +97,11 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
     page_faults.cancel(hca, qp)
     if qp.adapter_requests is not None:
         rendezvous.cancel(hca, qp)
-    for receive in _begun_receives(qp):
+    for receive in qp.begun_receives():
         srq = hca.srqs.get(receive.srqn)
         if srq is not None and receive.wqe is not None:
             _return(hca, qp, srq, receive, receive.wqe)
-    forget_receives(qp)
+    qp.forget_receives()
 
 
 def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -> None:
@@ -111,19 +111,6 @@ def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -
     if receive.arrival is not None and srq.tags is not None:
         matching.lost(srq.tags, receive.arrival)
     srq.queue.give_back(wqe)
-
-
-def forget_receives(qp: Qp) -> None:
-    """Receive requests that no message has filled are the driver's again."""
-    for receive in _begun_receives(qp):
-        receive.forget()
-    qp.waiting_receive = qp.begun = None
-
-
-def _begun_receives(qp: Qp) -> list[ReceiveRequest]:
-    """The receive requests that messages have taken and not filled yet."""
-    begun = [qp.waiting_receive, *(qp.connection.unfinished() if qp.connection is not None else ())]
-    return list({id(one): one for one in begun if one is not None and one.wqe is not None}.values())
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
@@ -156,7 +143,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
 
 def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
     """Whether a message has a request of a shared queue that reports to one of these CQs."""
-    return any(receive.cq in cqs for receive in _begun_receives(qp))
+    return any(receive.cq in cqs for receive in qp.begun_receives())
 
 
 def stop_over(hca: Hca, qp: Qp, receive: ReceiveRequest, syndrome: CqeSyndrome, why: str) -> None:

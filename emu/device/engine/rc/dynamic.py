@@ -13,6 +13,7 @@ stay messages: an initiator gets no response from anywhere else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +28,7 @@ from emu.device.objects.queues.outcome import Dropped, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
-from emu.device.rounds.sizes import ENDED_PER_TURN
+from emu.device.rounds.sizes import COST_OF_ENDING, ENDED_PER_TURN
 from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.objects.qp import qpc
 
@@ -42,7 +43,7 @@ _SAME: Final = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", 
 class Dcr(Qp):
     """The responder of one initiator at one target."""
 
-    __slots__ = ("dct", "initiator", "node")
+    __slots__ = ("dct", "initiator", "lifetime", "node")
 
     def __init__(self, node: Hca, dct: Dct, initiator: Qp) -> None:
         """``node`` is the target's function."""
@@ -53,6 +54,7 @@ class Dcr(Qp):
             ctx, no_pages(node.memory), pd=dct.pd, rcq=dct.cq, srq=dct.srq, counter=dct.counter
         )
         self.node = node
+        self.lifetime = node.lifetime
         self.dct = dct
         self.initiator = initiator
         self.handle, self.uidx, self.cs_res = dct.handle, dct.uidx, dct.cs_res
@@ -61,13 +63,19 @@ class Dcr(Qp):
         initiator.responder = self
 
     def leave(self) -> None:
-        """End it: it waits for no page any more, and a receive request that it has goes back."""
+        """End it: it waits for no page any more, and a receive request that it has goes back.
+
+        When the target's function has dropped its objects, there is nothing that this goes back to.
+        """
         self.dct.responders.pop(self, None)
         if self.initiator.responder is self:
             self.initiator.responder = None
         self.state = QpState.RST
         self.stop_waiting()
-        qp_life.stop_paging(self.node, self)
+        if self.lifetime.is_over:
+            self.forget_receives()
+        else:
+            qp_life.stop_paging(self.node, self)
 
 
 def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
@@ -135,6 +143,14 @@ def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
     is_global = message.route is not None
     qp.header_bytes = hca.link.header_bytes(message.address, is_global=is_global)
     return made
+
+
+def end_all(dct: Dct) -> Iterator[int]:
+    """End all responders of a target that is gone; yields what each costs, in objects freed."""
+    while dct.responders:
+        responder, _ = dct.responders.popitem()
+        responder.leave()
+        yield COST_OF_ENDING
 
 
 def end_some(dct: Dct) -> bool:

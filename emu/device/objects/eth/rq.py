@@ -147,6 +147,11 @@ class Rq(Queue):
             self.timer.cancel()
             self.timer = None
 
+    def give_up(self) -> int:
+        self.state = RqState.RST
+        self.stop_waiting()
+        return 0
+
     def holds(self) -> tuple[Object, ...]:
         references = (self.cq, self.pd, self.rmp, self.counter)
         return (*(part for part in references if part is not None), *self.umems)

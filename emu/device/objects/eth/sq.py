@@ -61,6 +61,15 @@ class AnySq(Queue):
             self.timer.cancel()
             self.timer = None
 
+    def give_up(self) -> int:
+        self.state = SqState.RST
+        if self.timer is None and self.pacing is None:
+            return 0
+        self.stop_waiting()
+        if self.pacing is not None:
+            self.pacing.rest()
+        return 2
+
     def join(self, group: SchedulingElement | None) -> None:
         """Belong to another queue group from now on, or to none; the queue is in a table."""
         if group is not None:

@@ -117,6 +117,10 @@ class Cq(Object):
         if self.moderation is not None:
             self.moderation.restart()
 
+    def give_up(self) -> int:
+        self.stop_waiting()
+        return 0
+
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""
         ctx = self.ctx

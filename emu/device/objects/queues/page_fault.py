@@ -123,8 +123,8 @@ class PageFault:
     """
 
     __slots__ = (
-        "_peer", "access", "go_on", "is_memory", "is_open", "page", "qp", "raised_ns", "refuse",
-        "side", "token",
+        "access", "go_on", "is_memory", "is_open", "page", "peer", "qp", "raised_ns", "refuse",
+        "side", "table", "token",
     )  # fmt: skip
 
     def __init__(
@@ -141,7 +141,9 @@ class PageFault:
         self.page = page
         self.refuse = refuse
         self.go_on: Callable[[Outcome | None], None] | None = None
-        self._peer: Qp | None = None
+        self.table: PageFaultTable | None = None
+        """Where it is open."""
+        self.peer: Qp | None = None
         """The queue pair that ``go_on`` belongs to, if it is the waiting one's peer."""
         self.is_memory = False
         self.is_open = False
@@ -163,13 +165,13 @@ class PageFault:
 
     def hold(self, qp: Qp, go_on: Callable[[Outcome | None], None]) -> None:
         """The requests of a queue pair in this process, perhaps of another function, wait, too."""
-        qp.held_by, self._peer, self.go_on = self, qp, go_on
+        qp.held_by, self.peer, self.go_on = self, qp, go_on
 
     def release(self, qp: Qp) -> None:
         """This queue pair does not wait any more."""
         qp.held_by = None
-        if self._peer is qp:
-            self._peer = self.go_on = None
+        if self.peer is qp:
+            self.peer = self.go_on = None
 
     def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
         """Sub-type and data of the event, with the page fault's own token or another one."""
@@ -251,7 +253,7 @@ class PageFaultTable:
             if token and token not in self._open and token not in self._lapsed:
                 break
         self._last = fault.token = token
-        fault.is_open = True
+        fault.is_open, fault.table = True, self
         self._open[token] = fault
         self.raised += 1
         # Each side of a queue pair has at most one, so there is no need for a limit here.
@@ -263,7 +265,7 @@ class PageFaultTable:
 
     def close(self, fault: PageFault) -> None:
         """Close a page fault that is over."""
-        fault.is_open = False
+        fault.is_open, fault.table = False, None
         del self._open[fault.token]
         self._ledger.give_back(_ACCOUNT, PAGE_FAULT_BYTES)
         self.untold.pop(fault.token, None)
@@ -275,13 +277,11 @@ class PageFaultTable:
         if len(self._lapsed) > MOST_LAPSED:
             del self._lapsed[next(iter(self._lapsed))]
 
-    def restart(self) -> None:
-        """The function has stopped, and no page fault is open any more. Tokens go on from here."""
-        self._lapsed.clear()
-        self.untold.clear()
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+    def renewed(self) -> PageFaultTable:
+        """An empty table for when the function has stopped. Tokens go on from here."""
+        table = PageFaultTable(self._ledger)
+        table._last, table.raised = self._last, self.raised
+        return table
 
     def forget(self, token: int) -> bool:
         """Whether the token is that of a lapsed page fault, which is then forgotten."""

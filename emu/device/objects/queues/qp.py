@@ -17,6 +17,7 @@ from emu.device.objects.queues.rendezvous import AdapterRequests
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.streams import DciStreams
 from emu.device.ports import Timer
+from emu.device.rounds.sizes import COST_OF_ENDING
 from layouts.enums import PmState, QpState, QpType
 
 if TYPE_CHECKING:
@@ -344,6 +345,40 @@ class Qp(Queue):
         if self.response_pace is not None and self.state in _SILENT:
             self.response_pace.stop()
         self.retries = self.rnr_retries = 0
+
+    def begun_receives(self) -> list[ReceiveRequest]:
+        """The receive requests that messages have taken and not filled yet."""
+        unfinished = self.connection.unfinished() if self.connection is not None else ()
+        begun = [
+            one
+            for one in (self.waiting_receive, *unfinished)
+            if one is not None and one.wqe is not None
+        ]
+        return list({id(one): one for one in begun}.values())
+
+    def forget_receives(self) -> None:
+        """Receive requests that no message has filled are the driver's again."""
+        for receive in self.begun_receives():
+            receive.forget()
+        self.waiting_receive = self.begun = None
+
+    def give_up(self) -> int:
+        self.state = QpState.RST
+        if self.held_by is not None:
+            self.held_by.release(self)
+        if (
+            self.timer is None
+            and self.connection is None
+            and self.responder is None
+            and self.moving is None
+            and self.pace is None
+            and self.response_pace is None
+            and self.waiting_receive is None
+        ):
+            return 0
+        self.stop_waiting()
+        self.forget_receives()
+        return COST_OF_ENDING
 
     def unlink(self) -> None:
         """Drop the state that only packets need. Everything that waits for it has been notified."""

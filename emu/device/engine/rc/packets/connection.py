@@ -6,6 +6,7 @@ machines. A queue pair whose peer is in this process never has one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import RECEIVING
@@ -19,6 +20,7 @@ from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.base import Route
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
+from emu.device.state.containment import contain
 from emu.device.state.recall import Recall
 from layouts.enums import PmState, QpState
 from layouts.wire.bth import ICRC_BYTES
@@ -108,7 +110,7 @@ class PacketConnection:
     def _await_room(self, address: int) -> None:
         """Send nothing until the wire has room."""
         self.is_waiting = True
-        self._room = room = Recall(self._go_on)
+        self._room = room = Recall(partial(contain, self.hca.lifetime, self._go_on))
         self.hca.wire.when_room(address, room)
 
     def _keep_to(self, rate: FlowRate, octets: int) -> None:

@@ -165,6 +165,12 @@ class PacketResponder:
         self._held.clear()
         self._early.clear()
         self._has_kept = False
+        self._stop_patience()
+
+    def _stop_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def _take(self, packet: Packet) -> Held | None:
         """Take one packet. Held when a page is absent: take it again later."""
@@ -231,9 +237,7 @@ class PacketResponder:
         ``outcome`` is None if the page is present, otherwise what the requester gets instead.
         """
         qp = self._connection.qp
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        self._stop_patience()
         if self.responses.is_stuck:
             self.responses.is_stuck = False
             if outcome is not None:
