@@ -24,6 +24,7 @@ import attacks.keys
 import attacks.rounds
 import attacks.sessions
 import attacks.streams
+import attacks.subnets
 import attacks.tags
 import attacks.trains
 import attacks.tunnels
@@ -42,7 +43,7 @@ PATIENCE_S = 900.0
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
     attacks.streams, attacks.trains, attacks.tunnels, attacks.entries, attacks.sessions,
-    attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos, attacks.endings,
+    attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos, attacks.endings, attacks.subnets,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 

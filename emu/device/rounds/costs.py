@@ -90,6 +90,10 @@ LOG_NEWS_BYTES_PER_STEP: Final = 10
 """Bytes of what it is told, with what comes of them."""
 STEPS_PER_RECORD: Final = 4
 """A record that the subnet's administrator makes, or looks at."""
+STEPS_PER_LINK_FOUND: Final = 2
+"""A link on the way of packets through a simulated subnet, when the way is found."""
+STEPS_PER_LINK_COUNTED: Final = 2
+"""A link whose counters are added to, at both of its ends."""
 STEPS_PER_BLOCK: Final = 4
 """A packet in a capture."""
 LOG_BLOCK_BYTES_PER_STEP: Final = 13

@@ -49,7 +49,7 @@ class SubnetFabric:
         self.clock = clock
         places = places_of(topology, list(guids))
         self.cables = built(topology, places)
-        self.routes = Routes(self.cables)
+        self.routes = Routes(self.cables, clock.round)
         self.tx_links: MutableMapping[int, LinkDirection] = {}
         self.rx_links: MutableMapping[int, LinkDirection] = {}
         self.watcher: PacketWatcher | None = None
@@ -126,8 +126,7 @@ class SubnetFabric:
     def way(self, plug: Plug, lid: int, octets: int, packets: int = 1) -> Plug | None:
         """The function that gets packets for a LID, which are counted on their way."""
         way = self.routes.way((plug.number, _PORT), lid)
-        way.packets += packets
-        way.octets += octets
+        self.routes.passes(way, octets, packets)
         return self._by_node.get(way.end)
 
     def finds(self, plug: Plug, lid: int) -> Plug | None:
@@ -140,8 +139,7 @@ class SubnetFabric:
             self._spread(plug, packet, origin)
             return
         way = self.routes.way((plug.number, _PORT), packet.to.lid)
-        way.packets += 1
-        way.octets += packet.octets
+        self.routes.passes(way, packet.octets)
         if (to := self._by_node.get(way.end)) is not None:
             to.arrive(packet, origin)
         elif way.end != NOWHERE and packet.to.qpn == QP1:
@@ -149,8 +147,7 @@ class SubnetFabric:
 
     def _spread(self, plug: Plug, packet: Datagram, origin: Origin) -> None:
         tree = self.routes.tree(plug.number, packet.to.lid)
-        tree.packets += 1
-        tree.octets += packet.octets
+        self.routes.passes(tree, packet.octets)
         for node in tree.ends:
             if (to := self._by_node.get(node)) is not None and to is not plug:
                 to.arrive(packet, origin)
@@ -170,7 +167,6 @@ class SubnetFabric:
         source = Origin(lid, QP1, origin.pkey, GSI_QKEY, gid)
         back = Datagram(answer_to(packet.to, origin), [memoryview(answer)], MAD_BYTES, None, False)
         home = self.routes.way((node.number, 0 if node.is_switch else entry), origin.lid)
-        home.packets += 1
-        home.octets += back.octets
+        self.routes.passes(home, back.octets)
         if (to := self._by_node.get(home.end)) is not None:
             to.arrive(back, source)

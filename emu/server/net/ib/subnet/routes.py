@@ -2,28 +2,52 @@
 
 A way is found once and kept until a table, a link or a port's state changes; a packet adds to the
 way's counts alone, and the counters of the ports that it passes are added up when somebody asks.
+
+The tables are a guest's. What is kept is bounded by the links that it passes, and so is what is
+still to be added up: whoever sends by one way too many does that, and is charged for it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from emu.device.rounds.budget import Round
+from emu.device.rounds.costs import STEPS_PER_LINK_COUNTED, STEPS_PER_LINK_FOUND
 from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place
 from layouts.enums import PortState
 from layouts.wire.bth import MULTICAST_LID
 
 MOST_LINKS: Final = 64
 """Of a way: no subnet is so wide, and tables may lead in circles."""
-MOST_WAYS: Final = 4096
-MOST_BRANCHES: Final = 4096
-"""Of a multicast packet."""
+MAX_KEPT: Final = 1 << 16
+"""Links of all ways that are kept."""
+MAX_BRANCHES: Final = 4096
+"""Links that a multicast packet passes."""
+MAX_OWED: Final = 2048
+"""Links of ways whose packets are still to be added up."""
 NOWHERE: Final = -1
 
 RELAY_ERRORS: Final = "port_rcv_switch_relay_errors"
 DISCARDS: Final = "port_xmit_discards"
 LINK_DOWNED: Final = "link_downed_counter"
+
+_Names = tuple[str, str, str]
+"""Counters of all packets, of those of a kind, and of their data."""
+
+
+def _names(cast: str) -> tuple[_Names, _Names]:
+    """The counters for unicast or multicast packets: sent, received."""
+    sent, received = (
+        (f"port_{way}_packets", f"port_{cast}_{way}_packets", f"port_{way}_data")
+        for way in ("xmit", "rcv")
+    )
+    return sent, received
+
+
+_NAMES: Final = (_names("unicast"), _names("multicast"))
 
 
 @dataclass(slots=True)
@@ -56,11 +80,16 @@ class Tree:
 class Routes:
     """Finds ways, and keeps the ports' counters."""
 
-    def __init__(self, cables: Cables) -> None:
+    def __init__(self, cables: Cables, round_: Round) -> None:
         self._cables = cables
+        self._round = round_
         self._generation = -1
         self._ways: dict[tuple[Place, int], Way] = {}
         self._trees: dict[tuple[int, int], Tree] = {}
+        self._kept = 0
+        self._owing: list[Way | Tree] = []
+        """Those by which packets have gone since they were added up."""
+        self._owed = 0
         self.counts: dict[Place, Counter[str]] = {}
         """By port, the counters of PortCounters and PortCountersExtended."""
 
@@ -70,6 +99,7 @@ class Routes:
         way = self._ways.get((place, lid))
         if way is None:
             way = self._ways[place, lid] = self._walk(*place, lid)
+            self._keep(way)
         return way
 
     def tree(self, node: int, lid: int) -> Tree:
@@ -78,28 +108,38 @@ class Routes:
         tree = self._trees.get((node, lid))
         if tree is None:
             tree = self._trees[node, lid] = self._spread(node, lid)
+            self._keep(tree)
         return tree
 
+    def passes(self, way: Way | Tree, octets: int, packets: int = 1) -> None:
+        """Count packets that go by a way; ``octets`` are those of all of them."""
+        if not way.packets:
+            if self._owed > MAX_OWED:
+                self.settle()
+            self._owing.append(way)
+            self._owed += len(way.sent) + 1
+        way.packets += packets
+        way.octets += octets
+
+    def _keep(self, way: Way | Tree) -> None:
+        self._kept += len(way.sent) + 1
+        self._round.charge(len(way.sent) * STEPS_PER_LINK_FOUND)
+
     def _renew(self) -> None:
-        if (
-            self._generation != self._cables.generation
-            or len(self._ways) + len(self._trees) >= MOST_WAYS
-        ):
-            self.settle()
+        if self._generation != self._cables.generation or self._kept >= MAX_KEPT:
             self._ways.clear()
             self._trees.clear()
+            self._kept = 0
             self._generation = self._cables.generation
 
     def settle(self) -> None:
         """Add what has gone along the ways to the counters of the ports."""
-        ways: list[Way | Tree] = [*self._ways.values(), *self._trees.values()]
+        self._round.charge(self._owed * STEPS_PER_LINK_COUNTED)
+        ways, self._owing, self._owed = self._owing, [], 0
         for way in ways:
-            if not way.packets:
-                continue
-            cast = "multicast" if isinstance(way, Tree) else "unicast"
-            for places, direction in ((way.sent, "xmit"), (way.received, "rcv")):
-                for place in places:
-                    self._add(place, direction, cast, way.packets, way.octets)
+            sent, received = _NAMES[isinstance(way, Tree)]
+            for places, names in ((way.sent, sent), (way.received, received)):
+                self._add(places, names, way)
             if way.dropped is not None:
                 node, port, why = way.dropped
                 self.count(node, port, why, way.packets)
@@ -109,11 +149,15 @@ class Routes:
         """Add to a counter of a port."""
         self.counts.setdefault((node, port), Counter())[name] += by
 
-    def _add(self, place: Place, direction: str, cast: str, packets: int, octets: int) -> None:
-        counts = self.counts.setdefault(place, Counter())
-        counts[f"port_{direction}_packets"] += packets
-        counts[f"port_{cast}_{direction}_packets"] += packets
-        counts[f"port_{direction}_data"] += octets // 4
+    def _add(self, places: tuple[Place, ...], names: _Names, way: Way | Tree) -> None:
+        all_packets, packets, data = names
+        for place in places:
+            counts = self.counts.get(place)
+            if counts is None:
+                counts = self.counts[place] = Counter()
+            counts[all_packets] += way.packets
+            counts[packets] += way.packets
+            counts[data] += way.octets // 4
 
     def _walk(self, node: int, port: int, lid: int) -> Way:
         cables = self._cables
@@ -127,7 +171,7 @@ class Routes:
             far = self._across(node, exit_)
             if far is None:
                 return Way(NOWHERE, tuple(sent), tuple(received), (node, exit_, DISCARDS))
-            sent.append((node, exit_))
+            sent.append(self._back(far))
             received.append(far)
             node, entry = far
             there = cables.nodes[node]
@@ -151,26 +195,41 @@ class Routes:
         there = cables.nodes[far[0]].ports[far[1]].info.port_state
         return far if there in (PortState.ARMED, PortState.ACTIVE) else None
 
+    def _back(self, far: Place) -> Place:
+        """The near end of a link: the cable's own value, which all ways share."""
+        near = self._cables.nodes[far[0]].peers[far[1]]
+        assert near is not None  # a packet has just passed it
+        return near
+
     def _spread(self, node: int, lid: int) -> Tree:
-        """A switch sends it by all ports of its mask but the one by which it has come."""
+        """A switch sends it by all ports of its mask but the one by which it has come.
+
+        By each port once, however often it comes.
+        """
         ends: list[int] = []
         sent: list[Place] = []
         received: list[Place] = []
-        seen: set[Place] = set()
+        used: dict[int, int] = {}
         todo = [(node, 1)]
-        while todo and len(seen) < MOST_BRANCHES:
-            here, exit_ = todo.pop()
-            far = self._across(here, exit_)
-            if far is None or far in seen:
+        while todo and len(sent) < MAX_BRANCHES:
+            far = self._across(*todo.pop())
+            if far is None:
                 continue
-            seen.add(far)
-            sent.append((here, exit_))
+            sent.append(self._back(far))
             received.append(far)
             there = self._cables.nodes[far[0]]
             if there.tables is None:
                 ends.append(far[0])
                 continue
             mask = there.tables.multicast.get(lid - MULTICAST_LID, 0)
-            exits = (port for port in range(1, there.num_ports + 1) if mask >> port & 1)
-            todo += [(far[0], port) for port in exits if port != far[1]]
+            mask &= (2 << there.num_ports) - 2 & ~(1 << far[1])
+            todo += [(far[0], port) for port in _bits(mask & ~used.get(far[0], 0))]
+            used[far[0]] = used.get(far[0], 0) | mask
         return Tree(tuple(ends), tuple(sent), tuple(received))
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits that are set, the lowest first."""
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
