@@ -30,8 +30,10 @@ STEPS_PER_STOP: Final = 16
 """A queue that is stopped, as its CQ takes no more; to look at one costs a single step."""
 LOG_LISTED_PER_STEP: Final = 8
 """Objects of a table that are put into a list."""
-STEPS_PER_REPACING: Final = 1
+STEPS_PER_REPACING: Final = 2
 """A send queue that finds out anew by which rates it goes."""
+STEPS_PER_NEW_PACING: Final = 8
+"""In addition, one that goes by others."""
 STEPS_PER_EVENT: Final = 24
 """An event of the tracer: it is decoded, and its line is written."""
 

@@ -1,4 +1,7 @@
-"""Hostile guests: endings of many objects that wait, for timers, pages, packets or each other."""
+"""Hostile guests: endings of many objects that wait, for timers, pages, packets or each other.
+
+And what changes many objects at once.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,24 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from attacks.guest import MIB, MILLION, Guest
+from attacks.switches import Manager
 from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.cmdif.registry import COMMANDS
+from emu.device.models import LINKS
 from emu.driver.command.words import pack64
+from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.rings import sq_fields
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.verbs.dynamic import Initiator, Target
 from emu.driver.verbs.queue_pair import QueuePair
-from layouts.enums import Op, TeardownProfile
+from firmware_cmds.objects.scheduling import E_SWITCH, TSAR, VPORT
+from layouts.enums import Op, PortType, TeardownProfile
 
 WAITING = 9000
 RESPONDERS = 10_000
 PAGE_FAULTS = 3000
+SEND_QUEUES = 16_000
 NOBODY = 0x77
 """A LID that no port has."""
 RAM = 768 * MIB
@@ -182,3 +191,29 @@ def large_keys_reset(watch: Watch) -> Iterator[None]:
     yield
     watch.round(guest.function.reset)
     watch.settle(guest.function)
+
+
+@pattern(f"scheduling elements of a vPort with {SEND_QUEUES} send queues, made, changed, destroyed")
+def rates(watch: Watch) -> Iterator[None]:
+    manager = Manager(watch, LINKS["connectx6dx"][PortType.ETH], 6)
+    node, driver = manager.node, manager.node.driver
+    tisn, cq = create_tis(driver, alloc_td(driver)), node.completion_queue()
+    fields, _ = sq_fields(driver, node.pdn, cq.cqn, tisn=tisn)
+    for _ in range(SEND_QUEUES):
+        driver.must(Op.CREATE_SQ, **fields)
+    given = {"scheduling_hierarchy": E_SWITCH}
+    element = {"element_type": TSAR}
+    root = driver.must(Op.CREATE_SCHEDULING_ELEMENT, **given, scheduling_context=element)
+    driver.bar = WatchedBar(watch, [manager.function])
+    yield
+    element = {
+        "element_type": VPORT, "parent_element_id": root.scheduling_element_id,
+        "max_average_bw": 100,
+    }  # fmt: skip
+    made = driver.must(Op.CREATE_SCHEDULING_ELEMENT, **given, scheduling_context=element)
+    named = given | {"scheduling_element_id": made.scheduling_element_id}
+    element = {"max_average_bw": 50}
+    driver.must(Op.MODIFY_SCHEDULING_ELEMENT, **named, modify_bitmask=2, scheduling_context=element)
+    driver.must(Op.DESTROY_SCHEDULING_ELEMENT, **named)
+    if any(sq.pacing is not None for sq in node.hca.sqs):
+        raise RuntimeError("a queue still goes by the rate of its vPort")

@@ -8,6 +8,7 @@ from helpers.device.snapshot import snapshot
 
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
+from emu.device.rounds.costs import STEPS_PER_NEW_PACING
 from emu.driver.ethernet.flow_fields import match_beside, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
@@ -265,6 +266,18 @@ def test_nobody_waits_for_a_queue_that_is_gone(switch, root, how):
     else:
         member.driver.must(Op.DESTROY_SQ, sqn=sq.sqn)
     assert not any(element.wanting for element in elements)
+
+
+def test_a_queue_with_a_new_rate_costs_more_than_a_look(switch, root):
+    for _ in range(5):
+        switch.queue(FIRST, 0)
+    round_ = switch.clock.round
+    round_.begin()
+    number = switch.vport(FIRST, root, mbps=10)
+    made = round_.steps
+    round_.begin()
+    switch.modify(number, 20)
+    assert made - round_.steps >= 5 * STEPS_PER_NEW_PACING - 1
 
 
 def test_queues_of_a_vport_take_turns(switch, root):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.objects.eth.pacing import Pacing, SchedulingElement, Terms
 from emu.device.objects.eth.sq import AnySq
-from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_REPACING
+from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_NEW_PACING, STEPS_PER_REPACING
 from emu.device.rounds.portions import Portions
 from layouts.enums import PortType
 from layouts.eth_enums import SqState
@@ -88,7 +88,10 @@ def _apply_to_all(hca: Hca) -> Portions[None]:
                 yield
             hca.round.charge(STEPS_PER_REPACING)
             if hca.sqs.get(sq.handle) is sq:
+                before = sq.pacing
                 apply(hca, sq)
+                if sq.pacing is not before:
+                    hca.round.charge(STEPS_PER_NEW_PACING)
 
 
 def wait(hca: Hca, sq: AnySq, delay_ns: int) -> None:
