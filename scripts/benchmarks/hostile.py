@@ -23,6 +23,7 @@ import attacks.guest
 import attacks.keys
 import attacks.rounds
 import attacks.sessions
+import attacks.steering
 import attacks.streams
 import attacks.subnets
 import attacks.tags
@@ -43,7 +44,8 @@ PATIENCE_S = 900.0
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
     attacks.streams, attacks.trains, attacks.tunnels, attacks.entries, attacks.sessions,
-    attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos, attacks.endings, attacks.subnets,
+    attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos, attacks.endings,
+    attacks.steering, attacks.subnets,
 )  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 

@@ -32,6 +32,8 @@ def turn(hca: Hca, sq: HairpinSq) -> bool:
     hairpin = packets_for(hca, sq) if sq.state is SqState.RDY else None
     if hairpin is None:
         return False
+    if hca.egress:  # what was sent before is still on its way
+        return True
     for _ in range(FRAMES_PER_TURN):
         pacing = sq.pacing
         if not hairpin:

@@ -132,6 +132,7 @@ def quiesce(hca: Hca) -> None:
     hca.ready.clear()
     hca.arrivals.clear()
     hca.crossing.clear()
+    hca.egress.clear()
     hca.repacing.clear()
     hca.broken_cqs.clear()
     hca.stopping = None

@@ -67,6 +67,10 @@ LOG_CUT_PER_STEP: Final = 2
 """Packets that are cut out of a super-frame."""
 LOG_STEERED_PER_STEP: Final = 3
 """Fields, groups, tables or counters that a packet's way through flow tables takes."""
+STEPS_PER_DECISION: Final = 4
+"""A packet of a super-frame that passes a switch's tables by itself."""
+STEPS_PER_COPY: Final = 1
+"""A packet that a switch gives to one more vPort."""
 STEPS_PER_DELIVERY: Final = 6
 """A packet that a queue receives."""
 STEPS_PER_HELD: Final = 3

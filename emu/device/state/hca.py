@@ -64,6 +64,8 @@ ARRIVALS: Final = "arrivals"
 """The ledger's account of what waits in ``Hca.arrivals``."""
 CROSSING: Final = "crossing"
 """The same of ``Hca.crossing``."""
+EGRESS: Final = "egress"
+"""The same of ``Hca.egress``."""
 
 
 class HcaState(IntEnum):
@@ -182,6 +184,8 @@ class Hca(ObjectTables):
             self.round, partial(contain, self), partial(self.ledger.hold, CROSSING)
         )
         """What has come to the switch that the function manages, and waits as well."""
+        self.egress = Line(self.round, partial(contain, self), partial(self.ledger.hold, EGRESS))
+        """What send queues have sent, and waits on its way through the tables of NIC_TX."""
         self.sessions = Sessions()
         """Packets that are held to be merged with those that come soon."""
         self.partner = Partner()

@@ -11,6 +11,7 @@ from emu.device.models.switching import with_switch
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.tunnel import GENEVE_PORT
+from emu.device.rounds.portions import finish
 from emu.driver.ethernet.flow_fields import to_table, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, UDP, Packet
@@ -52,8 +53,13 @@ class Fdb:
 
     def passes(self, source_port, frame=FRAME):
         """The vPorts that get a frame, and what they get."""
-        found = passages(self.manager.hca, source_port, Frame(frame))
-        return [(target.number, bytes(one.data)) for target, one in found]
+        found = []
+
+        def give(target, one):
+            found.append((target.number, bytes(one.data)))
+
+        finish(passages(self.manager.hca, source_port, Frame(frame), give))
+        return found
 
 
 @pytest.fixture

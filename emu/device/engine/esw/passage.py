@@ -14,12 +14,12 @@ Source: PRM "E-Switch"; core/esw/acl/ingress_ofld.c, core/eswitch_offloads.c.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.esw.sharing import switch_behind
 from emu.device.engine.esw.uplinks import first_tables
-from emu.device.engine.eth.steering.domain import MAX_DELIVERIES, MOST_ASKED
+from emu.device.engine.eth.steering.domain import MAX_DELIVERIES
 from emu.device.engine.eth.steering.passing import (
     MOST_CUT,
     Packet,
@@ -28,14 +28,15 @@ from emu.device.engine.eth.steering.passing import (
     each_of,
     through,
 )
-from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable, VportTarget
+from emu.device.objects.eth.flow import VportTarget
 from emu.device.port.eth.frame import MAX_BYTES, Frame
-from emu.device.port.eth.headers import UPLINK, Marked, source_of
+from emu.device.port.eth.headers import UPLINK, FrameError, Marked, source_of
 from emu.device.port.eth.vlan import pad
+from emu.device.rounds.costs import STEPS_PER_COPY, STEPS_PER_DECISION
+from emu.device.rounds.portions import Portions
 from layouts.eth_enums import ModifyField
 
 if TYPE_CHECKING:
-    from emu.device.ports import Clock
     from emu.device.rounds.budget import Round
     from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
@@ -50,69 +51,67 @@ class Arrival(NamedTuple):
     frame: Frame
 
 
-def passages(manager: Hca, source_port: int, frame: Frame) -> Iterator[Arrival]:
+def passages(
+    manager: Hca, source_port: int, frame: Frame, give: Callable[[VportTarget, Frame], object]
+) -> Portions[None]:
     """Carry a frame of a vPort of the manager's switch, the cable's included, to those that get it.
 
-    Meters and samplers look at each packet of a super-frame by itself, at the time of the clock.
+    ``give`` takes what a vPort gets. Meters and samplers look at each packet of a super-frame by
+    itself, at the time when it passes. A frame without complete headers is lost; so is a packet
+    that cannot be changed as an entry says, with those of its super-frame that come after it.
 
-    Charges what it costs. Raises FrameError for a frame without complete headers.
+    Charges what it costs, and yields when the round is full.
     """
     eswitch, round_ = manager.eswitch, manager.round
     assert eswitch is not None
-    packet = Packet(frame, source_of(source_port, manager.vhca.number))
-    headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
-    if headers is None:
+    try:
+        packet = Packet(frame, source_of(source_port, manager.vhca.number))
+        headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
+        if headers is None:
+            return
+        while round_.steps > round_.limit:
+            yield
+        fdb, root, adapter = eswitch.fdb, None, manager.adapter
+        if eswitch.foreign_root is not None or adapter.board.lag is not None:
+            fdb, root = first_tables(manager, source_port, frame)
+        clock = None if packet.packets > 1 else manager.clock
+        decision = decision_on(fdb, packet, headers, round_, root, clock)
+        is_apart = decision.asks is not None
+        left, sent_on = MOST_CUT, 0
+        for one, before in _apart(packet, headers, round_) if is_apart else ((packet, headers),):
+            if is_apart:
+                while round_.steps > round_.limit:
+                    yield
+                round_.charge(STEPS_PER_DECISION)
+                decision = decision_on(fdb, one, before, round_, root, manager.clock)
+            for at, (target, _) in enumerate(decision.deliveries):
+                assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
+                steps = decision.rewrites[at] if decision.rewrites else None
+                parts: Iterable[tuple[Packet, Marked]] = ((one, before),)
+                if steps is not None and steps.needs_whole:
+                    if one.packets > left:
+                        continue
+                    left -= one.packets
+                    parts = each_of(one, before, round_)
+                for part, now in parts:
+                    while round_.steps > round_.limit:
+                        yield
+                    if at:
+                        round_.charge(STEPS_PER_COPY)
+                    changed = after(now, steps, round_)
+                    for to, what in _arrivals(manager, adapter.number, part, target, changed):
+                        if to is not target:
+                            sent_on += 1
+                            round_.charge(STEPS_PER_COPY)
+                        if sent_on <= MAX_DELIVERIES:
+                            give(to, what)
+    except FrameError:
         return
-    fdb, root, adapter = eswitch.fdb, None, manager.adapter
-    if eswitch.foreign_root is not None or adapter.board.lag is not None:
-        fdb, root = first_tables(manager, source_port, frame)
-    decision = decision_on(fdb, packet, headers, round_, (), root)
-    if decision.asks is None:
-        crossing = [(packet, headers, decision)]
-    else:
-        crossing = _asked(fdb, root, packet, headers, decision, round_, manager.clock)
-    left, sent_on = MOST_CUT, 0
-    for one, before, decided in crossing:
-        for at, (target, _) in enumerate(decided.deliveries):
-            assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
-            steps = decided.rewrites[at] if decided.rewrites else None
-            sent = [(one, before)]
-            if steps is not None and steps.needs_whole:
-                sent = each_of(one, before, left, round_)
-                left -= len(sent)
-            for each, now in sent:
-                changed = after(now, steps, round_)
-                for arrival in _arrivals(manager, adapter.number, each, target, changed):
-                    sent_on += arrival.target is not target
-                    if sent_on <= MAX_DELIVERIES:
-                        yield arrival
 
 
-def _asked(
-    fdb: FlowDomain,
-    root: FlowTable | None,
-    packet: Packet,
-    headers: Marked,
-    decision: Decision,
-    round_: Round,
-    clock: Clock,
-) -> list[tuple[Packet, Marked, Decision]]:
-    """What a frame is made of, each with the tables' decision after all that they ask for."""
-    whole = (
-        each_of(packet, headers, MOST_CUT, round_) if packet.packets > 1 else [(packet, headers)]
-    )
-    now_ns = clock.now_ns()
-    decisions = []
-    for one, before in whole:
-        decided = decision
-        answers: tuple[int, ...] = ()
-        while decided.asks is not None and len(answers) < MOST_ASKED:
-            answer = decided.asks.answer(one.octets, before.l3, now_ns)
-            answers = (*answers, answer)
-            decided = decision_on(fdb, one, before, round_, answers, root)
-        if decided.asks is None:
-            decisions.append((one, before, decided))
-    return decisions
+def _apart(packet: Packet, headers: Marked, round_: Round) -> Iterable[tuple[Packet, Marked]]:
+    """The packets of a super-frame that meters and samplers look at; none if they are too many."""
+    return each_of(packet, headers, round_) if 1 < packet.packets <= MOST_CUT else ()
 
 
 def _arrivals(

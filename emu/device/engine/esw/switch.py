@@ -29,6 +29,7 @@ from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
+    from emu.device.objects.eth.flow import VportTarget
     from emu.device.ports import CarryTrain
     from emu.device.state.hca import Hca
 
@@ -163,23 +164,25 @@ class EmbeddedSwitch:
         faults = manager.faults
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
             return
-        try:
-            arrivals = [*passages(manager, source_port, frame)]
-        except FrameError:
-            return
+        give = partial(self._arrives, manager, source_port, frame)
+        manager.crossing.begin(passages(manager, source_port, frame, give), len(frame.data))
+
+    def _arrives(
+        self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame
+    ) -> None:
+        """A vPort gets ``what`` has become of a frame."""
         adapter = manager.adapter
-        for target, what in arrivals:
-            number, port = target.number, target.port
-            if number == UPLINK:
-                port = leaves_by(manager, source_port, port, frame, what)
-            if port != adapter.number:
-                adapter.board.adapters[port - 1].switch.give(number, what)
-            elif number == UPLINK:
-                self._leave(manager, what)
-            elif number != source_port:  # its sender has taken it itself if it is for the sender
-                vhca = adapter.by_vport(number)
-                if vhca is not None and vhca.node is not None:
-                    self._deliver(vhca.node, what)
+        number, port = target.number, target.port
+        if number == UPLINK:
+            port = leaves_by(manager, source_port, port, frame, what)
+        if port != adapter.number:
+            adapter.board.adapters[port - 1].switch.give(number, what)
+        elif number == UPLINK:
+            self._leave(manager, what)
+        elif number != source_port:  # its sender has taken it itself if it is for the sender
+            vhca = adapter.by_vport(number)
+            if vhca is not None and vhca.node is not None:
+                self._deliver(vhca.node, what)
 
     def give(self, number: int, frame: Frame) -> None:
         """A vPort gets a frame that has passed tables."""

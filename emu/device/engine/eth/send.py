@@ -64,6 +64,8 @@ def turn(hca: Hca, sq: Sq) -> bool:
         return queues.flush_sq(hca, sq)
     if sq.state is not _RDY:
         return False
+    if hca.egress:  # what was sent before is still on its way
+        return True
     try:
         return _work(hca, sq)
     except (BadWqeError, DmaError) as error:

@@ -10,6 +10,7 @@ Source: PRM "Ethernet segment", "Large send offload"; core/en_tx.c: mlx5e_sq_xmi
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.gather import FrameLengthError, gather
@@ -143,7 +144,8 @@ def send(
     """Let a frame through the tables of what the function sends, and put what is left on the wire.
 
     It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all. The tables
-    find ``metadata`` in register A.
+    find ``metadata`` in register A. What has to wait for later rounds waits in ``Hca.egress``, in
+    order; what has no room there is lost, and counted.
     """
     hca.round.charge(packets * STEPS_PER_FRAME)
     if sq.pacing is not None:
@@ -152,9 +154,20 @@ def send(
     if hca.nic_tx.root is None:
         _leave(hca, sq, frame, packets, longest, octets)
         return
-    for leaving in steered(hca, Leaving(frame, packets, longest, octets), metadata):
-        leaving.frame.sqn = sq.handle
-        _leave(hca, sq, *leaving)
+    leaving = Leaving(frame, packets, longest, octets)
+    if not hca.egress.do(len(frame.data), _pass_tables, hca, sq, leaving, metadata):
+        hca.nic_vport.sent.discards += packets
+
+
+def _pass_tables(hca: Hca, sq: AnySq, leaving: Leaving, metadata: int) -> None:
+    """Let a frame through the tables of what the function sends; what is left goes on the wire."""
+    leave = partial(_leave_as_steered, hca, sq)
+    hca.egress.begin(steered(hca, leaving, leave, metadata), len(leaving.frame.data))
+
+
+def _leave_as_steered(hca: Hca, sq: AnySq, leaving: Leaving) -> None:
+    leaving.frame.sqn = sq.handle
+    _leave(hca, sq, *leaving)
 
 
 def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int) -> None:

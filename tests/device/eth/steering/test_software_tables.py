@@ -20,6 +20,7 @@ from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import GRE, parse
+from emu.device.rounds.portions import finish
 from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, UDP, Packet
@@ -89,7 +90,9 @@ def sent(driver, tables, function):
         table = tables.table(root, FlowTableType.NIC_TX)
         Flows(driver, FlowTableType.NIC_TX).set_root(table)
         leaving = Leaving(Frame(frame), 1, len(frame), len(frame))
-        return [bytes(one.frame.data) for one in steered(function.hca, leaving)]
+        found = []
+        finish(steered(function.hca, leaving, found.append))
+        return [bytes(one.frame.data) for one in found]
 
     return find
 

@@ -8,8 +8,8 @@ are cached by the parts of a packet that some group matches; any change drops th
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Generator, Hashable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import base, source
 from emu.device.engine.eth.steering.match_field import Part
@@ -36,6 +36,9 @@ from emu.device.port.eth.headers import Headers, Marked
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from layouts.enums import Status
 from layouts.eth_enums import FlowSource
+
+if TYPE_CHECKING:
+    from emu.device.ports import Clock
 
 MAX_TABLES: Final = 256
 """Tables that one packet visits. Without a limit entries with several destinations could make it
@@ -67,31 +70,75 @@ def decide(
     octets: int,
     packets: int = 1,
     root: FlowTable | None = None,
-    answers: tuple[int, ...] = (),
+    clock: Clock | None = None,
 ) -> Decision:
     """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all.
 
     ``root`` is where it begins, None for the domain's root. What that has cost is added to
-    ``domain.steps``. ``answers`` are what meters and samplers on its way have said so far: when
-    there is one more, the decision is to ask it (``Decision.asks``), and nothing is counted.
+    ``domain.steps``: at most what one way through the tables takes. Meters and samplers on the way
+    are asked at the time of the ``clock``. Without one, and after MOST_ASKED of them, the decision
+    is to ask the next one (``Decision.asks``), and nothing is counted.
     """
     headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
         _forget_software(domain)
-    key = _key(domain, headers, root, answers)
-    decision = domain.decisions.get(key)
-    if decision is None:
-        decision = _walk(domain, headers, root or domain.root, answers)
-        if decision.parts is not None:
-            if decision.parts and _learn(domain, decision.parts):
-                key = _key(domain, headers, root, answers)
-            if domain.users.keys() >= decision.parts:
-                _keep(domain, key, decision)
+    decision = domain.decisions.get(_key(domain, headers, root, ()))
+    if decision is None or (decision.asks is not None and clock is not None):
+        decision = _decide_anew(domain, headers, octets, root, clock, decision)
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
     domain.steps += len(decision.counters) >> LOG_STEERED_PER_STEP
     return decision
+
+
+def _decide_anew(
+    domain: FlowDomain,
+    headers: Headers,
+    octets: int,
+    root: FlowTable | None,
+    clock: Clock | None,
+    decision: Decision | None,
+) -> Decision:
+    """As :func:`decide`, where ``decision`` is all that is kept: none, or to ask somebody.
+
+    Once a decision is not kept, the packet goes through the tables: all of its way, but no part of
+    it twice.
+    """
+    answers: tuple[int, ...] = ()
+    walk: Generator[Decision, int, None] | None = None
+    while True:
+        if decision is None:
+            walk = _walk(domain, headers, root or domain.root)
+            decision = next(walk)
+            for answer in answers:
+                decision = walk.send(answer)
+            _remember(domain, headers, root, answers, decision)
+        if decision.asks is None or clock is None or len(answers) == MOST_ASKED:
+            return decision
+        answer = decision.asks.answer(octets, headers.l3, clock.now_ns())
+        answers = (*answers, answer)
+        if walk is None:
+            decision = domain.decisions.get(_key(domain, headers, root, answers))
+        else:
+            decision = walk.send(answer)
+            _remember(domain, headers, root, answers, decision)
+
+
+def _remember(
+    domain: FlowDomain,
+    headers: Headers,
+    root: FlowTable | None,
+    answers: tuple[int, ...],
+    decision: Decision,
+) -> None:
+    """Keep a decision for the packets like this one, if it is known which these are."""
+    if decision.parts is None:
+        return
+    if decision.parts:
+        _learn(domain, decision.parts)
+    if domain.users.keys() >= decision.parts:
+        _keep(domain, _key(domain, headers, root, answers), decision)
 
 
 def _key(
@@ -107,14 +154,12 @@ def _key(
     return key
 
 
-def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
-    """Let these parts decide which packets are alike, as far as there is room; if any is new."""
+def _learn(domain: FlowDomain, parts: frozenset[Part]) -> None:
+    """Let these parts decide which packets are alike, as far as there is room."""
     new = parts.difference(domain.users)
-    if not new or len(domain.learnt) + len(new) > MOST_LEARNT:
-        return False
-    domain.learnt |= new
-    _use(domain, new)
-    return True
+    if new and len(domain.learnt) + len(new) <= MOST_LEARNT:
+        domain.learnt |= new
+        _use(domain, new)
 
 
 def _forget_software(domain: FlowDomain) -> None:
@@ -133,7 +178,7 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
     key = ("beside", base(headers), *[part(headers) for part in domain.users])
     decision = domain.decisions.get(key)
     if decision is None:
-        decision = _walk(domain, headers, domain.root, (), is_beside=True)
+        decision = next(_walk(domain, headers, domain.root, is_beside=True))
         if decision.parts == frozenset():
             _keep(domain, key, decision)
     for counter in decision.counters:
@@ -171,10 +216,13 @@ def _walk(
     domain: FlowDomain,
     headers: Headers,
     root: FlowTable | None,
-    answers: tuple[int, ...],
     *,
     is_beside: bool = False,
-) -> Decision:
+) -> Generator[Decision, int, None]:
+    """Go through the tables: the decision comes last.
+
+    Before it come those to ask a meter or a sampler; what that answers is sent in.
+    """
     deliveries: list[tuple[Object, int]] = []
     rewrites: list[tuple[Step, ...]] = []
     counters: list[FlowCounter] = []
@@ -182,9 +230,7 @@ def _walk(
     passed: tuple[Step, ...] = ()
     missed = root is None
     ways = [_Way(root, headers)] if root else []
-    tables = groups = fields = changes = 0
-    asks: Metering | Sampler | None = None
-    known = iter(answers)
+    tables = groups = fields = changes = charged = 0
     parts: frozenset[Part] | None = frozenset()
     while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         way = ways.pop()
@@ -219,10 +265,8 @@ def _walk(
             way = way._replace(tag=action.tag)
         steps = action.steps
         if action.metering is not None:
-            color = next(known, None)
-            if color is None:
-                asks = action.metering
-                break
+            charged = _charge(domain, tables + groups + fields + changes, charged)
+            color = yield _to_ask(action.metering, parts)
             steps, after = (*steps, action.metering.marks[color]), None
         if steps:
             way, before = _changed(way, steps, after), way.changes
@@ -235,30 +279,34 @@ def _walk(
             elif isinstance(target, Onward):
                 ways.append(way._replace(table=target.table, at=target.address))
             elif isinstance(target, Sampler):
-                answer = next(known, None)
-                if answer is None:
-                    asks = target
-                    break
+                charged = _charge(domain, tables + groups + fields + changes, charged)
+                answer = yield _to_ask(target, parts)
                 ways += [way._replace(table=table, at=0) for table in target.tables(answer)]
             else:
                 deliveries.append((target, way.tag))
                 own = target.steps if isinstance(target, VportTarget) else ()
                 rewrites.append((*way.steps, *own) if own else way.steps)
                 changes += way.changes + len(own)
-        if asks is not None:
-            break
         if changes > MAX_CHANGES:
             deliveries, rewrites, missed, allowed, passed = [], [], True, False, ()
             break
     missed |= bool(ways)
-    domain.steps += tables + groups + fields + changes >> LOG_STEERED_PER_STEP
-    if asks is not None:
-        return Decision((), (), False, False, False, asks=asks, parts=parts)
-    return Decision(
+    _charge(domain, tables + groups + fields + changes, charged)
+    yield Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
         tuple(map(together, rewrites[:MAX_DELIVERIES])) if any(rewrites) else (),
         together(passed), parts=parts,
     )  # fmt: skip
+
+
+def _charge(domain: FlowDomain, met: int, charged: int) -> int:
+    """Charge what a packet has met beyond what it has been charged for; return ``met``."""
+    domain.steps += (met >> LOG_STEERED_PER_STEP) - (charged >> LOG_STEERED_PER_STEP)
+    return met
+
+
+def _to_ask(asked: Metering | Sampler, parts: frozenset[Part] | None) -> Decision:
+    return Decision((), (), False, False, False, asks=asked, parts=parts)
 
 
 def _changed(way: _Way, steps: tuple[Step, ...], after: Headers | None) -> _Way:

@@ -8,6 +8,7 @@ Sources: PRM "Flow steering"; core/fs_core.c: egress_root_fs; ib/fs.c: IB_FLOW_A
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.engine.eth.steering.passing import (
@@ -19,8 +20,9 @@ from emu.device.engine.eth.steering.passing import (
     stands_for,
 )
 from emu.device.port.eth.frame import MAX_BYTES, Frame
-from emu.device.port.eth.headers import REG_A, FrameError, source_of
+from emu.device.port.eth.headers import REG_A, FrameError, Marked, source_of
 from emu.device.port.eth.vlan import pad
+from emu.device.rounds.portions import Portions
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -37,31 +39,40 @@ class Leaving(NamedTuple):
     """Of all these packets."""
 
 
-def steered(hca: Hca, leaving: Leaving, metadata: int = 0) -> list[Leaving]:
-    """What becomes of a frame that stands for packets of a send queue (``Frame.sqn``).
+def steered(
+    hca: Hca, leaving: Leaving, leave: Callable[[Leaving], object], metadata: int = 0
+) -> Portions[None]:
+    """Let a frame that stands for packets of a send queue (``Frame.sqn``) through the tables.
 
-    It is none when an entry drops it, and several when a super-frame is changed by what needs whole
-    packets. Packets that cannot be changed as an entry says are lost. Register A is ``metadata``.
+    ``leave`` takes what becomes of it: nothing when an entry drops it, and several frames when a
+    super-frame is changed by what needs whole packets. A packet that cannot be changed as an entry
+    says is lost, with those of its super-frame that come after it. Register A is ``metadata``.
+
+    Charges what it costs, and yields when the round is full.
     """
-    domain = hca.nic_tx
+    domain, round_ = hca.nic_tx, hca.round
     try:
         source = source_of(hca.vhca.vport_number, hca.adapter.manager.number)
         packet = Packet(leaving.frame, source)
         if metadata:
             packet.headers.registers = {REG_A: metadata}
-        decision = decision_on(domain, packet, packet.headers, hca.round)
-        if not decision.allowed:
-            return [leaving] if decision.missed else []
+        decision = decision_on(domain, packet, packet.headers, round_)
         steps = decision.allowed_rewrites
-        if steps is None:
-            return [leaving]
-        pieces = [(packet, packet.headers)]
+        if not decision.allowed or steps is None:
+            if decision.allowed or decision.missed:
+                leave(leaving)
+            return
+        pieces: Iterable[tuple[Packet, Marked]] = ((packet, packet.headers),)
         if steps.needs_whole:
-            pieces = each_of(packet, packet.headers, MOST_CUT, hca.round)
-        changed = [(one.frame, after(now, steps, hca.round).frame) for one, now in pieces]
-        return [_leaving(frame, data) for frame, data in changed if len(data) <= MAX_BYTES]
+            pieces = each_of(packet, packet.headers, round_) if packet.packets <= MOST_CUT else ()
+        for one, now in pieces:
+            while round_.steps > round_.limit:
+                yield
+            data = after(now, steps, round_).frame
+            if len(data) <= MAX_BYTES:
+                leave(_leaving(one.frame, data))
     except FrameError:
-        return []
+        return
 
 
 def _leaving(frame: Frame, data: bytes) -> Leaving:

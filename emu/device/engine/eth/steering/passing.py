@@ -5,6 +5,7 @@ It may stand for several (a super-frame). What changes a whole packet is done to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering.domain import decide
@@ -17,6 +18,7 @@ from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, LOG_CUT_PER_STEP, STEP
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.reshape import Steps
+    from emu.device.ports import Clock
     from emu.device.rounds.budget import Round
 
 MOST_CUT: Final = 2048
@@ -53,21 +55,18 @@ class Packet:
         self.packets, self.octets = stands_for(frame, headers)
 
 
-def each_of(
-    packet: Packet, headers: Marked, limit: int, round_: Round
-) -> list[tuple[Packet, Marked]]:
-    """The packets that one stands for, with all their checksums; none when they are too many."""
-    if packet.packets > limit:
-        return []
+def each_of(packet: Packet, headers: Marked, round_: Round) -> Iterator[tuple[Packet, Marked]]:
+    """The packets that one stands for, with all their checksums.
+
+    Raises FrameError for a super-frame that cannot be cut.
+    """
     round_.charge(packet.packets >> LOG_CUT_PER_STEP)
     now = packet.frame
-    packets = []
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
         one = Packet(Frame(data), headers.source)
         one.headers.belong_with(headers)
         one.headers.registers = headers.registers
-        packets.append((one, one.headers))
-    return packets
+        yield one, one.headers
 
 
 def decision_on(
@@ -75,15 +74,15 @@ def decision_on(
     packet: Packet,
     headers: Marked,
     round_: Round,
-    answers: tuple[int, ...] = (),
     root: FlowTable | None = None,
+    clock: Clock | None = None,
 ) -> Decision:
-    """What a domain decides, with the ``answers`` so far; charges what that costs.
+    """What a domain decides; charges what that costs.
 
-    The packet begins at ``root``, None for the domain's root.
+    ``root`` and ``clock`` are those of ``domain.decide``.
     """
     before = domain.steps
-    decision = decide(domain, headers, packet.octets, packet.packets, root, answers)
+    decision = decide(domain, headers, packet.octets, packet.packets, root, clock)
     round_.charge(domain.steps - before)
     return decision
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from emu.device.engine.eth.steering.domain import MOST_ASKED, decide, decide_beside
+from emu.device.engine.eth.steering.domain import decide, decide_beside
 from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
 from emu.device.objects.domains import TransportDomain
 from emu.device.objects.eth.flow import Decision, FlowTable
@@ -72,11 +72,7 @@ def route(
     if not headers.version and headers.ethertype in _IP:
         headers = _as_far_as_it_goes(headers)
     before = domain.steps
-    decision = decide(domain, headers, octets, packets, root)
-    answers: tuple[int, ...] = ()
-    while decision.asks is not None and len(answers) < MOST_ASKED:
-        answers = (*answers, decision.asks.answer(octets, headers.l3, hca.clock.now_ns()))
-        decision = decide(domain, headers, octets, packets, root, answers)
+    decision = decide(domain, headers, octets, packets, root, hca.clock)
     hca.round.charge(domain.steps - before)
     return _queues(decision, headers, source)
 

@@ -1,0 +1,343 @@
+"""Hostile flow tables of firmware: much to compare, to change and to ask on a packet's way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from rig import MappedMemory
+
+from attacks.eth import MASKS
+from attacks.switches import Manager
+from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.models.software_steering import with_software_steering
+from emu.device.port.eth.segment import MAX_SEGMENTS
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.flow_fields import (
+    OUTER,
+    add_to_field,
+    entry_fields,
+    match,
+    match_beside,
+    reformat_fields,
+    to_table,
+    to_vport,
+)
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.nodes.roce import RoceNode
+from emu.driver.verbs.channels import Channel
+from emu.driver.world.interrupts import IrqList
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import SegmentSwitch
+from emu.server.net.ib.local import LocalFabric
+from firmware_cmds import TABLE
+from layouts.enums import GeneralObject, Op, Opcode, PortType, QpType
+from layouts.eth_enums import (
+    FlowAction,
+    FlowDestination,
+    FlowSource,
+    FlowTableType,
+    ModifyField,
+    ReformatType,
+)
+from layouts.steering.flow_match import fte_match_param
+from layouts.steering.fte import dest_format_struct
+from layouts.steering.sampler import sampler_obj
+
+FDB, NIC_TX = FlowTableType.FDB, FlowTableType.NIC_TX
+UPLINK = 0xFFFF
+LARGE_BYTES = 60000
+SENDS = 2
+CHANGES = 32
+"""Of one modify header context."""
+GROUPS = 1900
+"""Each of which compares 17 fields: as many as a packet is compared with at most."""
+CONTEXTS = 2000
+FLOWS = 500
+MISC = 2
+_GRE = bytes.fromhex(
+    "020000000001 020000000002 0800 4500 0000 0000 0000 402f 0000 0a000001 0a000002 0000 0800"
+)
+_VXLAN = bytes.fromhex(
+    "020000000001 020000000002 0800 4500 0000 0000 0000 4011 0000 0a000001 0a000002"
+    "0000 12b5 0000 0000 08000000 00424200"
+)
+
+
+class Fdb(Manager):
+    """A switch whose manager configures much for the packets that it sends."""
+
+    def __init__(self, watch: Watch, table_type: FlowTableType = FDB) -> None:
+        model = with_software_steering(LINKS["connectx6dx"][PortType.ETH])
+        super().__init__(watch, model, 12)
+        self.watch = watch
+        self.driver = self.node.driver
+        self.flows = Flows(self.driver, table_type)
+        self.type = table_type
+
+    def set(self, table: int, index: int, group: int, *to: bytes, **options: Any) -> None:
+        """Set an entry that may lead to a table of any level."""
+        fields = entry_fields(table, index, group, *to, **options)
+        self.driver.must(
+            Op.SET_FLOW_TABLE_ENTRY, table_type=self.type, ignore_flow_level=1, **fields
+        )
+
+    def chain(self, count: int, *last: bytes, **options: Any) -> int:
+        """Tables of which each changes a packet; the last one has an entry with ``options``."""
+        actions = [add_to_field(ModifyField.OUT_IP_TTL, 1)] * CHANGES
+        context = self.flows.context(*actions)
+        tables = [
+            self.flows.table(number, log_size=0, reformat_en=1) for number in range(count + 1)
+        ]
+        for table, following in pairwise(tables):
+            group = self.flows.group(table, 0, 0)
+            self.set(table, 0, group, to_table(following), modify=context)
+        self.set(tables[-1], 0, self.flows.group(tables[-1], 0, 0), *last, **options)
+        return tables[0]
+
+    def tunnel(self, kind: ReformatType, data: bytes, **options: Any) -> int:
+        """A packet reformat context."""
+        fields = reformat_fields(kind, data, **options)
+        return int(self.driver.must(Op.ALLOC_PACKET_REFORMAT_CONTEXT, **fields).packet_reformat_id)
+
+    def sampled(self, ratios: Sequence[int], *to: bytes) -> int:
+        """A table that leads to samplers, one after the other, and then where it says."""
+        default = self.flows.table(60, log_size=0)
+        self.set(default, 0, self.flows.group(default, 0, 0), *to)
+        nobody = self.flows.table(61, log_size=0)
+        for ratio in reversed(ratios):
+            given = sampler_obj.new(
+                table_type=self.type, sample_ratio=ratio, sample_table_id=nobody, level=62,
+                default_table_id=default, ignore_flow_level=1,
+            )  # fmt: skip
+            number = self.driver.must(
+                Op.CREATE_GENERAL_OBJECT, op_mod=GeneralObject.SAMPLER, extra=bytes(given)
+            ).obj_id
+            kind = FlowDestination.FLOW_SAMPLER
+            way = dest_format_struct.new(destination_type=kind, destination_id=number)
+            default = self.flows.table(10, log_size=0)
+            self.set(default, 0, self.flows.group(default, 0, 0), bytes(way))
+        return default
+
+    def compare(self, to: int) -> int:
+        """A table with many groups, none of which has the packet's entry; then another table."""
+        masks = dict(list(MASKS.items())[:17])
+        table = self.flows.table(1, log_size=11)
+        for index in range(GROUPS):
+            group = self.flows.group(table, index, index, **masks)
+            self.set(table, index, group, to_table(to), ip_version=4, ip_dscp=index & 63 | 1)
+        self.set(table, GROUPS, self.flows.group(table, GROUPS, GROUPS), to_table(to))
+        return table
+
+    def large(self, packets: int = MAX_SEGMENTS, count: int = SENDS) -> None:
+        """Post large sends."""
+        payload = self.node.region(LARGE_BYTES)
+        header = Packet(payload=b"").frame()
+        for _ in range(count):
+            self.sq.send(
+                payload.sge(), opcode=Opcode.LSO, mss=-(-LARGE_BYTES // packets), headers=header,
+                ring=False, flags=0,
+            )  # fmt: skip
+
+    def run(self, least: int) -> None:
+        """Send what is posted; so many frames have to leave."""
+        self.sq.ring_doorbell()
+        self.loop.run()
+        found = len(self.wire.sent())
+        if found < least:
+            raise RuntimeError(f"only {found} frames have left")
+
+
+def _all(flows: Flows, table: int, *ways: bytes) -> None:
+    flows.entry(table, 0, flows.group(table, 0, 0), *ways)
+
+
+@pattern(f"NIC_TX: 30 tables of {CHANGES} changes each, then a tunnel, large sends")
+def sent_through_changes(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch, NIC_TX)
+    number = fdb.tunnel(ReformatType.L2_TO_VXLAN, _VXLAN)
+    root = fdb.chain(
+        30, action=FlowAction.ALLOW, also=FlowAction.PACKET_REFORMAT,
+        beside={"packet_reformat_id": number},
+    )  # fmt: skip
+    fdb.flows.set_root(root)
+    fdb.large()
+    yield
+    fdb.run(SENDS * MAX_SEGMENTS // 2)
+
+
+@pattern(f"FDB: 15 tables of {CHANGES} changes each, then a tunnel, large sends")
+def switched_through_changes(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    number = fdb.tunnel(ReformatType.L2_TO_VXLAN, _VXLAN)
+    root = fdb.chain(
+        15, to_vport(UPLINK), also=FlowAction.PACKET_REFORMAT,
+        beside={"packet_reformat_id": number},
+    )  # fmt: skip
+    fdb.flows.set_root(root)
+    fdb.large()
+    yield
+    fdb.run(SENDS * MAX_SEGMENTS // 2)
+
+
+def _compared(ratios: tuple[int, ...]) -> None:
+    @pattern(f"FDB: {GROUPS} groups of 17 fields, then {len(ratios)} samplers, large sends")
+    def compared(watch: Watch) -> Iterator[None]:
+        fdb = Fdb(watch)
+        fdb.flows.set_root(fdb.compare(fdb.sampled(ratios, to_vport(UPLINK))))
+        fdb.large()
+        yield
+        fdb.run(SENDS * MAX_SEGMENTS // 2)
+
+
+_compared((2, 3, 5, 7, 11, 13, 17, 19))
+_compared((2, 3, 5))
+
+
+@pattern(f"FDB: {GROUPS} groups of 17 fields, then 7 samplers, small frames")
+def compared_small(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    fdb.flows.set_root(fdb.compare(fdb.sampled((2, 3, 5, 7, 11, 13, 17), to_vport(UPLINK))))
+    for number in range(16):
+        fdb.sq.send(Packet(source=number.to_bytes(4, "big")).frame(), ring=False, flags=0)
+    yield
+    fdb.run(16)
+
+
+@pattern("FDB: a sampler, then 30 vPorts twice, large sends")
+def sampled_to_many(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    fdb.flows.set_root(fdb.sampled((2,), *[to_vport(UPLINK)] * 60))
+    fdb.large()
+    yield
+    fdb.run(SENDS * MAX_SEGMENTS)
+
+
+@pattern("FDB: 16,000 entries with one key, for packets of vPorts, in a circle of tables")
+def one_key(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    table, count = fdb.flows.table(1, log_size=14), 16_000
+    everybody = match(ip_version=0xF)
+    group = fdb.flows.group(table, 0, count, enable=OUTER, match_criteria=everybody)
+    for index in range(count):
+        fdb.set(
+            table, index, group, to_vport(UPLINK), value=match(ip_version=4),
+            source=FlowSource.UPLINK,
+        )  # fmt: skip
+    fdb.set(table, count, group, to_table(table), value=match(ip_version=4))
+    fdb.flows.set_root(table)
+    for number in range(4):
+        fdb.sq.send(Packet(source=number.to_bytes(4, "big")).frame(), ring=False, flags=0)
+    yield
+    fdb.run(0)
+
+
+class RoceEnds:
+    """Two functions on a segment, each with tables that its RoCE passes."""
+
+    def __init__(self, watch: Watch, table_type: FlowTableType) -> None:
+        self.watch, self.loop = watch, WatchedLoop(watch)
+        switch = SegmentSwitch(self.loop)
+        self.nodes = []
+        for number in range(2):
+            memory = MappedMemory()
+            function = Function(
+                LINKS["connectx6dx"][PortType.ETH], HcaOptions(guid=0x10 + number), TABLE,
+                memory, IrqList(), self.loop, LocalFabric(self.loop),
+                eth_wire=FunctionPort(f"function {number}", switch),
+            )  # fmt: skip
+            watch.knows(function)
+            bar = WatchedBar(watch.unwatched(), [function])
+            driver = Driver(bar, memory, function.interrupts)
+            self.nodes.append(RoceNode(function, driver.probe()))
+        node = self.nodes[table_type is FlowTableType.RDMA_RX]
+        flows = Flows(node.driver, table_type)
+        table = flows.table(0, log_size=12)
+        masks = dict(list(MASKS.items())[:12])
+        criteria = fte_match_param.view(bytearray(match(None, **masks)))
+        criteria.misc_parameters.bth_dst_qp = 0xFFFFFF
+        for index in range(2000):
+            group = flows.group(
+                table, index, index, enable=OUTER | MISC, match_criteria=bytes(criteria)
+            )
+            flows.entry(
+                table, index, group, action=FlowAction.ALLOW,
+                value=match_beside(bth_dst_qp=index + 1),
+            )  # fmt: skip
+        flows.set_root(table)
+
+
+def _roce(table_type: FlowTableType) -> None:
+    @pattern(f"{table_type.name}: 2,000 groups of 13 fields, 256 queue pairs")
+    def compared(watch: Watch) -> Iterator[None]:
+        ends = RoceEnds(watch, table_type)
+        channels = [Channel(QpType.RC, *ends.nodes) for _ in range(256)]
+        source, target = ends.nodes[0].region(64), ends.nodes[1].region(64)
+        for channel in channels:
+            channel.write((target.key, target.va), source.sge(0, 64), ring=False)
+        yield
+        for channel in channels:
+            channel.sender.ring()
+        ends.loop.run()
+        if not all(channel.sent() for channel in channels):
+            raise RuntimeError("requests have not completed")
+
+
+_roce(FlowTableType.RDMA_RX)
+_roce(FlowTableType.RDMA_TX)
+
+
+def _with_contexts(fdb: Fdb, contexts: Sequence[int]) -> None:
+    """Entries that name all of these contexts, and one that leads every packet to the cable."""
+    table = fdb.flows.table(0, log_size=11, reformat_en=1, decap_en=1)
+    last = (1 << 11) - 1
+    group = fdb.flows.group(table, 0, last - 1, ip_dscp=0x3F, ip_version=0xF, ethertype=0xFFFF)
+    for index, number in enumerate(contexts):
+        fdb.set(
+            table, index, group, to_vport(UPLINK), also=FlowAction.PACKET_REFORMAT,
+            beside={"packet_reformat_id": number}, ip_version=index & 15, ethertype=index + 1,
+        )  # fmt: skip
+    fdb.set(table, last, fdb.flows.group(table, last, last), to_vport(UPLINK))
+    fdb.flows.set_root(table)
+
+
+@pattern(f"FDB: {CONTEXTS} contexts that end tunnels, frames of GRE")
+def ended_tunnels(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    header = Packet().front
+    _with_contexts(
+        fdb,
+        [
+            fdb.tunnel(ReformatType.L3_TUNNEL_TO_L2, number.to_bytes(6, "big") + header[6:])
+            for number in range(CONTEXTS)
+        ],
+    )
+    inner = Packet().frame()[14:]
+    gre = bytearray(_GRE + inner)
+    gre[16:18] = (len(gre) - 14).to_bytes(2, "big")
+    for _ in range(64):
+        fdb.sq.send(bytes(gre), ring=False, flags=0)
+    yield
+    fdb.run(64)
+
+
+@pattern(f"FDB: {CONTEXTS} contexts that insert headers, {FLOWS} flows")
+def inserted_headers(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    _with_contexts(
+        fdb,
+        [
+            fdb.tunnel(ReformatType.INSERT_HDR, number.to_bytes(4, "big"), param_1=34)
+            for number in range(CONTEXTS)
+        ],
+    )
+    for number in range(FLOWS):
+        frame = Packet(source=number.to_bytes(4, "big"), payload=bytes(200)).frame()
+        fdb.sq.send(frame, ring=False, flags=0)
+    yield
+    fdb.run(FLOWS)
