@@ -5,12 +5,14 @@ from itertools import pairwise
 import pytest
 from helpers.device.switches import UPLINK, Switch
 
+from emu.device.objects.eth.flow import FlowEntry
 from emu.device.port.eth.headers import parse
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from emu.driver.ethernet.flow_fields import (
     add_to_field,
     entry_fields,
+    match,
     reformat_fields,
     to_table,
     to_vport,
@@ -21,6 +23,7 @@ from layouts.enums import GeneralObject, Op, Opcode
 from layouts.eth_enums import (
     FlowAction,
     FlowDestination,
+    FlowSource,
     FlowTableType,
     ModifyField,
     ReformatType,
@@ -30,6 +33,7 @@ from layouts.steering.sampler import sampler_obj
 
 pytestmark = pytest.mark.hostile
 
+OUTER = 1
 TABLES, CHANGES, PACKETS, MSS = 15, 32, 300, 100
 ONE_PACKET = 1024
 """Steps of a packet's changes, at most; the round ends behind it."""
@@ -223,3 +227,30 @@ def test_a_sampler_then_many_vports(switch):
     assert len(switch.settle()) == PACKETS * 60
     assert switch.longest <= STEPS_PER_ROUND + ONE_PACKET
     assert switch.rounds > PACKETS * 60 // STEPS_PER_ROUND
+
+
+class Read(FlowEntry):
+    """An entry that counts how often it is looked at."""
+
+    count = 0
+
+    def __getattribute__(self, name):
+        Read.count += 1
+        return super().__getattribute__(name)
+
+
+def test_a_packet_looks_at_no_entries_for_other_sources(switch, monkeypatch):
+    """Of those with one key it finds the lowest for its source."""
+    monkeypatch.setattr("firmware_cmds.steering.fte.FlowEntry", Read)
+    flows, count = switch.tables(FlowTableType.FDB), 500
+    table = flows.table(0, log_size=9)
+    criteria = {"enable": OUTER, "match_criteria": match(ip_version=0xF)}
+    group = flows.group(table, 0, count, **criteria)
+    for index in range(count):
+        source = FlowSource.LOCAL_VPORT if index == count - 2 else FlowSource.UPLINK
+        flows.entry(table, index, group, to_vport(UPLINK), value=match(ip_version=4), source=source)
+    flows.set_root(table)
+    Read.count = 0
+    switch.sq.send(MARK, ring=False)
+    assert switch.settle() == [MARK]
+    assert 0 < Read.count < 20

@@ -264,6 +264,12 @@ class Sampler(Object):
         return (self.default, self.sample) if answer else (self.default,)
 
 
+BySource = dict[FlowSource, "list[FlowEntry]"]
+"""Entries with one key by where their packets come from, the lowest index first: a packet finds the
+lowest one of those for its source, and of those for any."""
+_NONE: Final = (None,)
+
+
 class FlowGroup(Object):
     """Some of a table's indices, ``first`` to ``last``, and what all entries there match."""
 
@@ -290,8 +296,7 @@ class FlowGroup(Object):
         self.match = match
         self.entries: dict[int, FlowEntry] = {}
         """By index."""
-        self.by_key: dict[Key, list[FlowEntry]] = {}
-        """Entries with one key, the lowest index first: it is the one that is found."""
+        self.by_key: dict[Key, BySource] = {}
 
     def about(self) -> dict[str, object]:
         return {
@@ -310,13 +315,17 @@ class FlowGroup(Object):
     def add(self, entry: FlowEntry) -> None:
         """Put an entry at its index, which must be free."""
         self.entries[entry.index] = entry
-        insort(self.by_key.setdefault(entry.key, []), entry, key=lambda each: each.index)
+        alike = self.by_key.setdefault(entry.key, {}).setdefault(entry.source, [])
+        insort(alike, entry, key=lambda each: each.index)
 
     def discard(self, entry: FlowEntry) -> None:
         """Take an entry out."""
         del self.entries[entry.index]
         alike = self.by_key[entry.key]
-        alike.remove(entry)
+        of_source = alike[entry.source]
+        del of_source[bisect_left(of_source, entry.index, key=lambda each: each.index)]
+        if not of_source:
+            del alike[entry.source]
         if not alike:
             del self.by_key[entry.key]
 
@@ -329,9 +338,15 @@ class FlowGroup(Object):
         """The packet's entry in this group."""
         key = self.criteria.read(headers) if self.by_key else None
         alike = self.by_key.get(key) if key is not None else None
-        if not alike or alike[0].source is FlowSource.ANY:
-            return alike[0] if alike else None
-        return next((entry for entry in alike if entry.takes(headers)), None)
+        if alike is None:
+            return None
+        of_any = alike.get(FlowSource.ANY)
+        if of_any is not None and len(alike) == 1:
+            return of_any[0]
+        of_source = alike.get(headers.flow_source)
+        if of_any is None or of_source is None:
+            return (of_any or of_source or _NONE)[0]
+        return min(of_any[0], of_source[0], key=lambda each: each.index)
 
 
 class FlowEntry(Object):
@@ -363,10 +378,6 @@ class FlowEntry(Object):
         self.key = key
         self.action = action
         self.ctx = ctx
-
-    def takes(self, headers: Any) -> bool:
-        """Whether it is for packets from where this one comes, which is in a switch."""
-        return self.source in (FlowSource.ANY, headers.flow_source)
 
     @property
     def host_bytes(self) -> int:
