@@ -3,9 +3,11 @@
 import pytest
 
 from emu.device.adapter.adapter import MANAGER
+from emu.device.engine.eth import rdma_steering
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.port.eth.headers import UPLINK
+from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from emu.driver.ethernet.flow_fields import (
     context_fields,
     entry_fields,
@@ -251,3 +253,31 @@ class TestRefused:
     def test_types_that_are_not_there(self, refused):
         for kind in (FlowTableType.SNIFFER_TX, FlowTableType.FDB):
             refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(1))
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("kind", [RX, TX])
+def test_the_round_is_charged_for_what_packets_are_compared_with(ends, kind, monkeypatch):
+    """So that the turns of queue pairs, and what arrives, end when it has done enough."""
+    channel, groups = Channel(QpType.UC, *ends), 400
+    node = channel.right if kind is RX else channel.left
+    must = node.driver.must
+    number = must(Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(0, log_size=9)).table_id
+    criteria = {"enable": MISC, "match_criteria": opcode(0xFF)}
+    for index in range(groups):
+        fields = group_fields(number, index, index, **criteria)
+        group = must(Op.CREATE_FLOW_GROUP, table_type=kind, **fields).group_id
+        fields = entry_fields(number, index, group, action=FlowAction.ALLOW)
+        must(Op.SET_FLOW_TABLE_ENTRY, table_type=kind, **fields)
+    must(Op.SET_FLOW_TABLE_ROOT, table_type=kind, table_id=number)
+    seen, steered = [], getattr(rdma_steering, "send" if kind is TX else "receive")
+
+    def watched(hca, *packet):
+        before = hca.round.steps
+        passage = steered(hca, *packet)
+        seen.append(hca.round.steps - before)
+        return passage
+
+    monkeypatch.setattr(rdma_steering, steered.__name__, watched)
+    assert write(channel, 64).read(0, 64) == TEXT[:64]
+    assert max(seen) >= 2 * groups >> LOG_STEERED_PER_STEP
