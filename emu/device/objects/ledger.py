@@ -48,6 +48,11 @@ class Ledger:
         if self._above is not None:
             self._above.check(SUB_FUNCTIONS, size)
 
+    def has_room(self, size: int) -> bool:
+        """Whether ``size`` bytes are left."""
+        above = self._above
+        return self.used + size <= self.limit and (above is None or above.has_room(size))
+
     def take(self, kind: str, size: int) -> None:
         """Charge bytes before they are allocated. Raises LIM_ERR and then charges nothing."""
         if self.used + size > self.limit or self._above is not None:

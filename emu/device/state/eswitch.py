@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from emu.device.objects.eth.flow import FlowDomain, FlowTable
 from emu.device.objects.eth.pacing import SchedulingElement
+from emu.device.objects.ledger import Ledger
 from layouts.eth_enums import FlowTableType
 
 
@@ -21,10 +22,10 @@ class EswVport:
 
     __slots__ = ("egress", "element", "ingress", "reg_c_id")
 
-    def __init__(self) -> None:
-        self.ingress = FlowDomain()
+    def __init__(self, ledger: Ledger) -> None:
+        self.ingress = FlowDomain(ledger)
         """The ACL of what the vPort sends, before the FDB."""
-        self.egress = FlowDomain()
+        self.egress = FlowDomain(ledger)
         """The ACL of what it gets, after the FDB."""
         self.reg_c_id = 0
         """Which registers C come with a packet, one bit each (fdb_to_vport_reg_c_id)."""
@@ -55,8 +56,10 @@ class ForeignRoot(NamedTuple):
 class Eswitch:
     """The switch of a manager."""
 
-    def __init__(self) -> None:
-        self.fdb = FlowDomain()
+    def __init__(self, ledger: Ledger) -> None:
+        """``ledger`` has the manager's accounts."""
+        self._ledger = ledger
+        self.fdb = FlowDomain(ledger)
         """The forwarding database: where each packet goes. Without a root there is the manager's
         vPort and the cable, and nothing else."""
         self.foreign_root: ForeignRoot | None = None
@@ -82,7 +85,7 @@ class Eswitch:
         """The vPort with this number, which the caller has found to exist."""
         vport = self._vports.get(number)
         if vport is None:
-            vport = self._vports[number] = EswVport()
+            vport = self._vports[number] = EswVport(self._ledger)
         return vport
 
     def acl(self, kind: FlowTableType, number: int) -> FlowDomain:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from emu.device import objects
 from emu.device.objects.caller import Caller
 from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx, Xrcd
-from emu.device.objects.eth.flow import ACLS, FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.device.objects.eth.flow import ACLS, DECISIONS, FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounterBulk, FlowCounters
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.pacing import SchedulingElement
@@ -165,10 +165,11 @@ class ObjectTables:
     def _make_flow_domains(self) -> None:
         """Nothing steers packets yet. Received ones, sent ones and RoCE's both ways can be."""
         caps = self.caps.flow_table
-        self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
+        ledger = self.ledger
+        self.rdma_rx, self.rdma_tx = FlowDomain(ledger), FlowDomain(ledger)
         """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
-        nic_rx, self.nic_tx = FlowDomain(), FlowDomain()
-        self.port_sel = FlowDomain()
+        nic_rx, self.nic_tx = FlowDomain(ledger), FlowDomain(ledger)
+        self.port_sel = FlowDomain(ledger)
         """Those that choose by which port of a LAG packets leave."""
         port_selection = self.caps.port_selection.flow_table_properties_port_selection
         domains = (
@@ -185,7 +186,7 @@ class ObjectTables:
         knows_mpls = self.caps.general.flex_parser_protocols & FlexProtocol.CW_MPLS_UDP
         self.parser = Parser(mpls_port=MPLS_PORT if knows_mpls else 0)
         """What the switch, flow tables and offloads look for in packets."""
-        self.eswitch = Eswitch() if self.caps.general.eswitch_manager else None
+        self.eswitch = Eswitch(ledger) if self.caps.general.eswitch_manager else None
         """The embedded switch that the function manages."""
         self._look_for(self.parser)
 
@@ -229,5 +230,6 @@ class ObjectTables:
             remains.add(table.clear())
             self.ledger.close(table.kind)
         self.ledger.close(MULTICAST)
+        self.ledger.close(DECISIONS)
         self.caller.owned.clear()
         self.make_tables()

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from helpers.device.switches import UPLINK, Switch
 
-from emu.device.objects.eth.flow import FlowEntry
+from emu.device.objects.eth.flow import DECISIONS, FlowEntry
 from emu.device.port.eth.headers import parse
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
@@ -227,6 +227,61 @@ def test_a_sampler_then_many_vports(switch):
     assert len(switch.settle()) == PACKETS * 60
     assert switch.longest <= STEPS_PER_ROUND + ONE_PACKET
     assert switch.rounds > PACKETS * 60 // STEPS_PER_ROUND
+
+
+def test_kept_decisions_are_in_the_ledger(switch):
+    flows, ledger = switch.tables(FlowTableType.FDB), switch.manager.hca.ledger
+    switch.entry()
+    for number in range(20):
+        switch.sq.send(MARK[:6] + number.to_bytes(6, "big") + MARK[12:], ring=False)
+    assert len(switch.settle()) == 20
+    assert ledger.accounts[DECISIONS] >= 20 * 512
+    flows.table(0)
+    assert ledger.accounts[DECISIONS]
+    switch.entry(table=switch.second)
+    assert DECISIONS not in ledger.accounts, "any change of the tables drops them"
+    switch.sq.send(MARK)
+    switch.settle()
+    assert ledger.accounts[DECISIONS]
+    switch.driver.must(Op.TEARDOWN_HCA)
+    assert DECISIONS not in ledger.accounts
+
+
+def test_decisions_are_not_kept_without_memory_for_them(switch, monkeypatch):
+    ledger = switch.manager.hca.ledger
+    switch.entry()
+    monkeypatch.setattr(ledger, "limit", ledger.used)
+    for _ in range(2):
+        switch.sq.send(MARK, ring=False)
+        assert switch.settle() == [MARK]
+        assert DECISIONS not in ledger.accounts
+    assert not switch.manager.hca.eswitch.fdb.decisions
+
+
+def test_packets_are_charged_for_what_decides_which_are_alike(switch):
+    """All that can be matched of a packet inside, for each packet, whatever is kept."""
+    flows = switch.tables(FlowTableType.FDB)
+    switch.entry()
+    switch.sq.send(MARK, ring=False)
+    switch.settle()
+    plain = switch.cost
+    switch.sq.send(MARK, ring=False)
+    switch.settle()
+    assert switch.cost == plain
+    data = MARK[:14]
+    given = reformat_fields(ReformatType.L3_TUNNEL_TO_L2, data)
+    number = switch.driver.must(Op.ALLOC_PACKET_REFORMAT_CONTEXT, **given).packet_reformat_id
+    group = flows.group(switch.second, 0, 0)
+    flows.entry(
+        switch.second, 0, group, to_vport(UPLINK), also=FlowAction.PACKET_REFORMAT,
+        beside={"packet_reformat_id": number},
+    )  # fmt: skip
+    switch.sq.send(MARK, ring=False)
+    switch.settle()
+    before = switch.cost
+    switch.sq.send(MARK, ring=False)
+    assert switch.settle() == [MARK]
+    assert switch.cost > before
 
 
 class Read(FlowEntry):

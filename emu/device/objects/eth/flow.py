@@ -22,6 +22,7 @@ from emu.device.objects.eth.modify_header import limit_of
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.parser import PARSER
 from emu.device.objects.eth.reshape import Step, Steps
+from emu.device.objects.ledger import Ledger
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import FlowSource, FlowTableType
@@ -41,6 +42,10 @@ class Matcher(Protocol):
     @property
     def masks(self) -> Mapping[str, int]:
         """By the fields' names; an entry's key has the values in this order."""
+
+    @property
+    def cost(self) -> int:
+        """What it takes to read its fields of a packet, in outer fields."""
 
     @property
     def parts(self) -> frozenset[Any]:
@@ -423,10 +428,25 @@ class Decision:
     with the same ones, and the same parts that groups match; None: for no other one."""
 
 
+DECISIONS: Final = "flow table decisions"
+"""The ledger's account of decisions that are kept."""
+CACHED: Final = 4096
+"""Decisions that are kept in one domain."""
+CACHED_ITEMS: Final = 1 << 16
+"""Deliveries, counters, changes, and parts of packets that are long, in all of these."""
+_DECISION_BYTES: Final = 768
+_ITEM_BYTES: Final = 64
+_PART_BYTES: Final = 32
+"""Of a part of a packet that costs 1 to find."""
+_LOG_PARTS_PER_ITEM: Final = 2
+
+
 class FlowDomain:
     """The flow tables of one type as packets see them: the root, and the decisions so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        """``ledger`` has the accounts of the function whose tables they are."""
+        self._ledger = ledger
         self.root: FlowTable | None = None
         self.demuxes = 0
         """How many tables there are that tell the ports of a LAG apart."""
@@ -434,9 +454,10 @@ class FlowDomain:
         """Where the packets of underlay queue pairs begin, by their numbers."""
         self.users: dict[Any, int] = {}
         """The parts of packets that groups match or entries copy, and how many of them each."""
+        self.key_cost = 0
+        """What it takes to find these parts of a packet, in fields that are read."""
         self.decisions: dict[Hashable, Decision] = {}
-        self.cached_items = 0
-        """What the decisions take: deliveries, counters and changes in all of them."""
+        self._items = self._held = 0
         self.software: Any = None
         """What knows the entries of tables that software owns, as :attr:`FlowTable.software`, if
         there has been one."""
@@ -449,7 +470,25 @@ class FlowDomain:
         self.parser = PARSER
         """What the device looks for in packets."""
 
+    def keep(self, key: Hashable, decision: Decision) -> None:
+        """Keep a decision, if the function may use as much memory; forget all others if need be."""
+        items = len(decision.deliveries) + len(decision.counters)
+        items += sum(len(steps.changes) for steps in decision.rewrites if steps is not None)
+        size = _DECISION_BYTES + _ITEM_BYTES * items + _PART_BYTES * self.key_cost
+        items += self.key_cost >> _LOG_PARTS_PER_ITEM
+        if len(self.decisions) >= CACHED or self._items + items > CACHED_ITEMS:
+            self.flush()
+        if self._ledger is not None:
+            if not self._ledger.has_room(size):
+                return
+            self._ledger.hold(DECISIONS, size)
+        self.decisions[key] = decision
+        self._items += items
+        self._held += size
+
     def flush(self) -> None:
         """Forget all decisions."""
         self.decisions.clear()
-        self.cached_items = 0
+        if self._ledger is not None and self._held:
+            self._ledger.give_back(DECISIONS, self._held)
+        self._items = self._held = 0

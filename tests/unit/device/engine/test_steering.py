@@ -24,10 +24,17 @@ from hypothesis.stateful import (
 
 from emu.device.engine.eth.steering.criteria import Criteria
 from emu.device.engine.eth.steering.criteria import fields_of as fields_of_param
-from emu.device.engine.eth.steering.domain import CACHED, CACHED_ITEMS, MAX_DELIVERIES, MAX_GROUPS
+from emu.device.engine.eth.steering.domain import MAX_DELIVERIES, MAX_GROUPS
 from emu.device.engine.eth.steering.fields import FIELDS, cvlan_tag_alone
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import FlowTable, FteAction, FteVerdict, Miss
+from emu.device.objects.eth.flow import (
+    CACHED,
+    CACHED_ITEMS,
+    FlowTable,
+    FteAction,
+    FteVerdict,
+    Miss,
+)
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import ICMP, ICMPV6, parse
 from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet

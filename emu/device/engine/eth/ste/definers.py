@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from emu.device.engine.eth.ste.dwords import register_a
 from emu.device.engine.eth.ste.parts import GRE, ICMP_OR_TCP, IP, L2, PARTS, ROCE, TUNNEL, inside
 from emu.device.engine.eth.steering.fields import FIELDS, source
-from emu.device.engine.eth.steering.match_field import Part, Read
+from emu.device.engine.eth.steering.match_field import Part, Read, cost_of
 from emu.device.objects.eth.flex_parsers import GENEVE_OPTION, MPLS_OVER_UDP
 from emu.device.port.eth.headers import Headers, Marked
 from layouts.prm import Prm
@@ -33,6 +33,8 @@ class Selection(NamedTuple):
     """The parts of a packet that decide them, besides ``fields.base``."""
     is_deep: bool
     """Some are behind the transport's header: where, its ports say."""
+    cost: int
+    """What it takes to read them, in outer fields beyond one for each of them."""
 
     def value(self, headers: Headers) -> int:
         """Of a packet; whoever compares masks it."""
@@ -65,8 +67,9 @@ class Definer:
             fields = tuple(one for one in self._fields if one[1] << one[0] & need)
             parts = (PARTS.get(read, read) for _, _, read in fields)
             chosen = Selection(
-                fields, frozenset(part for part in parts if part is not None), self._is_deep
-            )
+                fields, frozenset(part for part in parts if part is not None), self._is_deep,
+                sum(cost_of(read) - 1 for _, _, read in fields),
+            )  # fmt: skip
             if len(self._chosen) >= _MOST_CHOSEN:
                 self._chosen.clear()
             self._chosen[need] = chosen

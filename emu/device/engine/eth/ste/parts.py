@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from emu.device.engine.eth.steering.fields import FIELDS
-from emu.device.engine.eth.steering.match_field import Part, Read
+from emu.device.engine.eth.steering.inside import INNER_COST
+from emu.device.engine.eth.steering.match_field import Part, Read, costs
 from emu.device.port.eth.headers import (
     ETH_ROCE,
     ETH_STAG,
@@ -73,7 +74,7 @@ def inside(read: Read) -> Read:
         packet = inner_of(headers, headers.parser, whole=False)
         return None if packet is None else read(packet)
 
-    return inner
+    return costs(INNER_COST, inner)
 
 
 L2: Final[dict[str, Read]] = {

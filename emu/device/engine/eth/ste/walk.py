@@ -153,7 +153,10 @@ class SteeringMemory:
                 raise _WrongTurnError("too many entries")
             ste = self._entry(address)
             way.cost += FIELDS_PER_ENTRY + FIELDS_PER_ACTION * ste.plan.actions
-            value = way.read(ste.definer) if ste.definer is not None else 0
+            value = 0
+            if ste.definer is not None:
+                value = way.read(ste.definer)
+                way.cost += ste.definer.cost
             if value & ste.mask != ste.tag:
                 address = ste.miss
                 continue
@@ -165,6 +168,7 @@ class SteeringMemory:
                 break
             if ste.hasher is not None:
                 value = way.read(ste.hasher) & ste.bytes_hashed
+                way.cost += ste.hasher.cost
                 address += STE_BYTES * hash_index(value, ste.size)
         return address
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, SupportsBytes
 
 from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, cvlan_tag_alone
-from emu.device.engine.eth.steering.match_field import Part
+from emu.device.engine.eth.steering.match_field import Part, cost_of
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import Key
 from emu.device.port.eth.headers import Headers
@@ -79,6 +79,7 @@ class Criteria:
                 unknown[0],
             )
         self.masks = {name: mask for name, mask in masks.items() if mask}
+        self.cost = sum(cost_of(FIELDS[name].read) for name in self.masks)
         self._readers = tuple((FIELDS[name].read, mask) for name, mask in self.masks.items())
         if _CVLAN in self.masks and _SVLAN not in self.masks:
             self._readers = tuple(

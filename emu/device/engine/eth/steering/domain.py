@@ -12,7 +12,7 @@ from collections.abc import Generator, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import base, source
-from emu.device.engine.eth.steering.match_field import Part
+from emu.device.engine.eth.steering.match_field import Part, cost_of
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
@@ -55,10 +55,6 @@ MOST_ASKED: Final = 8
 """Meters and samplers on the way of one packet. With more it is lost."""
 MOST_LEARNT: Final = 64
 """Parts of packets that entries of software read, beyond which decisions are not kept."""
-CACHED: Final = 4096
-"""Decisions that are kept."""
-CACHED_ITEMS: Final = 1 << 16
-"""Deliveries, counters and changes in all decisions that are kept."""
 
 
 # -- packets
@@ -88,7 +84,7 @@ def decide(
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
-    domain.steps += len(decision.counters) >> LOG_STEERED_PER_STEP
+    domain.steps += len(decision.counters) + domain.key_cost >> LOG_STEERED_PER_STEP
     return decision
 
 
@@ -138,7 +134,7 @@ def _remember(
     if decision.parts:
         _learn(domain, decision.parts)
     if domain.users.keys() >= decision.parts:
-        _keep(domain, _key(domain, headers, root, answers), decision)
+        domain.keep(_key(domain, headers, root, answers), decision)
 
 
 def _key(
@@ -180,21 +176,12 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
     if decision is None:
         decision = next(_walk(domain, headers, domain.root, is_beside=True))
         if decision.parts == frozenset():
-            _keep(domain, key, decision)
+            domain.keep(key, decision)
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
-    domain.steps += len(decision.counters) >> LOG_STEERED_PER_STEP
+    domain.steps += len(decision.counters) + domain.key_cost >> LOG_STEERED_PER_STEP
     return decision
-
-
-def _keep(domain: FlowDomain, key: Hashable, decision: Decision) -> None:
-    items = len(decision.deliveries) + len(decision.counters)
-    items += sum(len(steps.changes) for steps in decision.rewrites if steps is not None)
-    if len(domain.decisions) >= CACHED or domain.cached_items + items > CACHED_ITEMS:
-        domain.flush()
-    domain.decisions[key] = decision
-    domain.cached_items += items
 
 
 class _Way(NamedTuple):
@@ -245,7 +232,7 @@ def _walk(
             fields += cost
         for group in table.groups:
             groups += 1
-            fields += len(group.criteria.masks)
+            fields += group.criteria.cost
             entry = group.find(way.headers)
             if entry is not None or groups >= MAX_GROUPS or fields >= MAX_FIELDS:
                 break
@@ -457,6 +444,8 @@ def _copied(action: FteAction) -> frozenset[Part]:
 
 def _use(domain: FlowDomain, parts: Iterable[Part]) -> None:
     for part in parts:
+        if part not in domain.users:
+            domain.key_cost += cost_of(part)
         domain.users[part] = domain.users.get(part, 0) + 1
 
 
@@ -464,4 +453,5 @@ def _disuse(domain: FlowDomain, parts: Iterable[Part]) -> None:
     for part in parts:
         domain.users[part] -= 1
         if not domain.users[part]:
+            domain.key_cost -= cost_of(part)
             del domain.users[part]

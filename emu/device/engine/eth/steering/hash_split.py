@@ -14,7 +14,7 @@ from zlib import crc32
 
 from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.engine.eth.steering.inside import inner_field
-from emu.device.engine.eth.steering.match_field import MatchField, Part
+from emu.device.engine.eth.steering.match_field import MatchField, Part, cost_of
 from emu.device.objects.eth.flow import Key
 from emu.device.port.eth.headers import Headers
 
@@ -67,6 +67,7 @@ class HashSplit:
     def __init__(self, masks: Mapping[str, int], count: int) -> None:
         """``masks`` are a definer's, of DEFINER_FIELDS alone; the group has ``count`` indices."""
         self.masks = dict(masks)
+        self.cost = sum(cost_of(DEFINER_FIELDS[name].read) for name in masks)
         self._count = count
         self._readers = tuple((DEFINER_FIELDS[name].read, mask) for name, mask in masks.items())
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from typing import Final
 
-from emu.device.engine.eth.steering.match_field import MatchField, Part, Read
+from emu.device.engine.eth.steering.match_field import MatchField, Part, Read, costs
 from emu.device.port.eth.headers import Headers
 from emu.device.port.eth.toeplitz import Hasher
 from emu.device.port.eth.tunnel import inner_of
@@ -23,6 +23,9 @@ _FOLLOWING: Final = (
     "tcp_dport", "udp_sport", "udp_dport",
 )  # fmt: skip
 """Those from the network header on: their place does not depend on what is in front of it."""
+
+INNER_COST: Final = 6
+"""The headers inside are found for each field anew."""
 
 
 def _inside(headers: Headers) -> Headers | None:
@@ -51,7 +54,7 @@ def _reader(read: Read) -> Read:
         packet = _inside(headers)
         return None if packet is None else read(packet)
 
-    return inner
+    return costs(INNER_COST, inner)
 
 
 @cache
@@ -62,7 +65,7 @@ def _part(part: Callable[[Headers], Hashable]) -> Part:
         packet = _inside(headers)
         return None if packet is None else part(packet)
 
-    return inner
+    return costs(INNER_COST, inner)
 
 
 class InnerHasher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from emu.device.port.eth.headers import Headers
 
@@ -17,3 +17,23 @@ class MatchField(NamedTuple):
     read: Read
     part: Part | None = None
     """None: it is determined by what is always part of a decision's key (``fields.base``)."""
+
+
+_Of = TypeVar("_Of", bound=Callable[[Headers], object])
+
+_COSTS: Final[dict[Callable[[Headers], object], int]] = {}
+"""What functions take that look at much of a packet; those of all others cost 1."""
+
+
+def costs(fields: int, function: _Of) -> _Of:
+    """Note that a function which reads a packet takes as long as reading so many outer fields.
+
+    It is one of a set that no guest makes longer: each is remembered for good.
+    """
+    _COSTS[function] = fields
+    return function
+
+
+def cost_of(function: Callable[[Headers], object]) -> int:
+    """How many outer fields could be read in the time that a function takes."""
+    return _COSTS.get(function, 1)

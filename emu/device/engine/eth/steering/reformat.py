@@ -11,18 +11,32 @@ mlx5_esw_bridge_vlan_push_create; RFC 7348 5 (the source port).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import cache
 from struct import Struct
 from typing import Final
 from zlib import crc32
 
 from emu.device.engine.eth.steering.fields import FIELDS, base
-from emu.device.engine.eth.steering.match_field import Part
+from emu.device.engine.eth.steering.match_field import Part, costs
 from emu.device.engine.eth.steering.vlan_tags import third_tag
 from emu.device.errors import CmdError
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, MOST_MOVED, PacketReformat
 from emu.device.objects.eth.reshape import Reshape
 from emu.device.port.eth.checksum import insert
-from emu.device.port.eth.headers import ETHERNET_BYTES, UDP, FrameError, Headers, parse
+from emu.device.port.eth.headers import (
+    ETH_CTAG,
+    ETH_IPV4,
+    ETH_IPV6,
+    ETH_ROCE,
+    ETH_STAG,
+    ETHERNET_BYTES,
+    MAX_TAGS,
+    TAG_BYTES,
+    UDP,
+    FrameError,
+    Headers,
+    parse,
+)
 from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
 from layouts.enums import Status
 from layouts.eth_enums import ReformatAnchor, ReformatType
@@ -30,7 +44,15 @@ from layouts.eth_enums import ReformatAnchor, ReformatType
 _EPHEMERAL: Final = 0xC000
 _EPHEMERAL_BITS: Final = 0x3FFF
 _IPV6_BYTES: Final = 40
-_MATCHED_BYTES: Final = 128
+_MACS: Final = 12
+_TAG: Final = ETH_CTAG.to_bytes(2, "big") + bytes(2)
+_TPIDS: Final = frozenset({ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "big")})
+_LOOKED_BEHIND: Final = frozenset({ETH_IPV4, ETH_IPV6, ETH_ROCE, ETH_CTAG, ETH_STAG})
+"""Ethertypes behind which there is something to match."""
+_MOVED_BYTES: Final = 256
+"""How much of a packet decides what it matches when its headers have moved by MOST_MOVED bytes."""
+_MATCHED_COST: Final = 20
+_BEGINNING_COST: Final = 2
 _u16 = Struct(">H")
 
 _OUTER_PARTS: Final[frozenset[Part]] = frozenset(
@@ -106,18 +128,21 @@ def _of_inner(headers: Headers) -> Hashable:
     return _matched(frame, headers) if frame else None
 
 
+costs(_MATCHED_COST, _of_inner)
+
+
 def _matched(frame: bytes, before: Headers) -> Hashable:
     inner = parse(frame, whole=False)
     inner.belong_with(before)
     return base(inner), third_tag(inner), *[part(inner) for part in _ALL_PARTS]
 
 
-def _to_l2(data: bytes) -> Callable[[Headers], bytes]:
-    """End a tunnel of IP packets: ``data`` is the Ethernet header that they get."""
-    if len(data) < ETHERNET_BYTES:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "reformat_data are no Ethernet header", f"{len(data)} bytes"
-        )
+def _to_l2(data: bytes) -> tuple[Callable[[Headers], bytes], Part]:
+    """End a tunnel of IP packets: ``data`` is the Ethernet header that they get.
+
+    Also returns the part of a packet that decides what it matches then. Raises BAD_PARAM_ERR.
+    """
+    tags, ethertype = _ethernet_header(data)
 
     def change(headers: Headers) -> bytes:
         at = inner_packet_at(headers, headers.parser)
@@ -125,19 +150,35 @@ def _to_l2(data: bytes) -> Callable[[Headers], bytes]:
             raise FrameError("packet is in no tunnel of IP packets that could end")
         return data + headers.frame[at:]
 
-    return change
+    return change, _behind_header(tags, ethertype if ethertype in _LOOKED_BEHIND else 0)
 
 
-def _of_changed(change: Callable[[Headers], bytes]) -> Part:
-    """All that decides what a packet matches after a change."""
+def _ethernet_header(data: bytes) -> tuple[int, int]:
+    """The number of tags in an Ethernet header, and its Ethertype."""
+    whole = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
+    if whole is None or whole.l3 != len(data):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "reformat_data are no Ethernet header", f"{len(data)} bytes"
+        )
+    return whole.tags, whole.ethertype
+
+
+@cache
+def _behind_header(tags: int, ethertype: int) -> Part:
+    """All that decides what the packet in a tunnel of IP packets matches behind such a header.
+
+    One for all contexts whose headers have as many tags, and an Ethertype that is looked behind in
+    the same way: addresses and tags are the context's, whatever the packet is.
+    """
+    ended = bytes(_MACS) + _TAG * tags + ethertype.to_bytes(2, "big")
 
     def part(headers: Headers) -> Hashable:
-        try:
-            return _matched(change(headers), headers)
-        except FrameError:
+        at = inner_packet_at(headers, headers.parser)
+        if not 0 < at < len(headers.frame):
             return None
+        return _matched(ended + headers.frame[at:], headers)
 
-    return part
+    return costs(_MATCHED_COST, part)
 
 
 DECAP: Final = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_whole=True)
@@ -170,15 +211,37 @@ def _remove(at: int, size: int) -> Callable[[Headers], bytes]:
     return change
 
 
-def _behind(at: int, size: int) -> Part:
-    """What decides the headers of a packet whose bytes there have moved."""
+def _behind_a_tag(headers: Headers) -> Hashable:
+    """What decides the headers of a packet whose first tag has gone."""
+    return third_tag(headers) if headers.tags else headers.frame[:_MOVED_BYTES]
 
-    def part(headers: Headers) -> Hashable:
-        if at + size <= headers.l3 - 2:
-            return third_tag(headers)
-        return headers.frame[: max(headers.l3, at + size) + _MATCHED_BYTES]
 
-    return part
+def _behind_tags(headers: Headers) -> Hashable:
+    """The same for its first two tags."""
+    is_known = headers.tags == MAX_TAGS and not third_tag(headers)
+    return b"" if is_known else headers.frame[:_MOVED_BYTES]
+
+
+def _beginning(headers: Headers) -> Hashable:
+    """What decides the headers of a packet in which anything has moved."""
+    return headers.frame[:_MOVED_BYTES]
+
+
+for _part in (_behind_a_tag, _behind_tags, _beginning):
+    costs(_BEGINNING_COST, _part)
+
+
+def _of_inserted(data: bytes, at: int) -> Part:
+    """The part of a packet that decides what it matches once ``data`` has been put in."""
+    tpids = {data[tag : tag + 2] for tag in range(0, len(data), TAG_BYTES)}
+    is_tags = at == _MACS and len(data) % TAG_BYTES == 0 and tpids <= _TPIDS
+    return third_tag if is_tags else _beginning
+
+
+def _of_removed(at: int, size: int) -> Part:
+    """The same once so many bytes have gone."""
+    parts = {TAG_BYTES: _behind_a_tag, 2 * TAG_BYTES: _behind_tags}
+    return parts.get(size, _beginning) if at == _MACS else _beginning
 
 
 def context_of(
@@ -194,15 +257,14 @@ def context_of(
         made = _encap(data, of_packets=True)
         return PacketReformat(ReformatType.L2_TO_L3_TUNNEL, made, _OUTER_PARTS, ctx)
     if kind == ReformatType.L3_TUNNEL_TO_L2:
-        ended = _to_l2(data)
-        parts = frozenset({_of_changed(ended)})
-        return PacketReformat(ReformatType.L3_TUNNEL_TO_L2, ended, parts, ctx)
+        ended, part = _to_l2(data)
+        return PacketReformat(ReformatType.L3_TUNNEL_TO_L2, ended, frozenset({part}), ctx)
     if kind == ReformatType.INSERT_HDR:
         at = _place(anchor, offset, size)
-        parts = frozenset({_behind(at, 0)})
+        parts = frozenset({_of_inserted(data, at)})
         return PacketReformat(ReformatType.INSERT_HDR, _insert(data, at), parts, ctx)
     if kind == ReformatType.REMOVE_HDR:
         at = _place(anchor, offset, size)
-        parts = frozenset({_behind(at, size)})
+        parts = frozenset({_of_removed(at, size)})
         return PacketReformat(ReformatType.REMOVE_HDR, _remove(at, size), parts, ctx)
     raise CmdError(Status.BAD_PARAM_ERR, "reformat_type not supported", f"{kind:#x}")
