@@ -28,7 +28,7 @@ from emu.device.objects.ledger import Ledger
 from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.psv import Psv
-from emu.device.objects.memory.sw_icm import IcmMemory
+from emu.device.objects.memory.sw_icm import DECODED, IcmMemory
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object, kinds_below
@@ -102,7 +102,7 @@ class ObjectTables:
         self.memic = MemicArea(self.model.bar0_size) if has_memic else None
         """Memory at the end of BAR 0, on adapters that have it."""
         has_icm = self.caps.general.general_obj_types >> GeneralObject.SW_ICM & 1
-        self.icm = IcmMemory() if has_icm else None
+        self.icm = IcmMemory(self.ledger) if has_icm else None
         """Memory for flow tables that drivers write themselves, on adapters that have it."""
         self.steering_memory: Any = None
         """What knows the entries there (``emu.device.engine.eth.ste.walk.SteeringMemory``); None
@@ -231,5 +231,6 @@ class ObjectTables:
             self.ledger.close(table.kind)
         self.ledger.close(MULTICAST)
         self.ledger.close(DECISIONS)
+        self.ledger.close(DECODED)
         self.caller.owned.clear()
         self.make_tables()

@@ -12,15 +12,16 @@ from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import UDP, Packet
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
 from layouts.enums import PortType
 from layouts.eth_enums import FlowTableType
 
+FLOWS = 2000
 REQUESTS = 512
 """Frames by one doorbell."""
 CHAIN = 4096
-IPV6_SOURCE, FIVE_TUPLE = 0x0109, 0x0007
+IPV6_SOURCE, FIVE_TUPLE, INSIDE = 0x0109, 0x0007, 0x0008
 FDB = FlowTableType.FDB
 _DROP = icm_address(IcmKind.FDB_TX_DROP)
 _LISTED = b"\x07\x0e\x28\x08\0\0\0\xff"
@@ -96,6 +97,49 @@ def many_moves(watch: Watch) -> Iterator[None]:
         _chain(author, lambda number, to: entry(hit=to, action=pop if number % 2 else push), _DROP)
     )
     yield from author.send(new_flows())
+
+
+def _one_for_each(author: Author, size: int, made: Callable[[int], bytes], entries: int = 0) -> int:
+    """The address of an entry behind which a packet's flow says which of ``size`` is next.
+
+    Behind these are more, up to ``entries`` in all.
+    """
+    at = author.tables.place(*(made(number) for number in range(entries or size)))
+    return author.tables.place(entry(hit=at, size=size, next_lookup=FIVE_TUPLE, byte_mask=0xFFFF))
+
+
+@pattern(f"steering entries with 255 actions each, another one for most of {FLOWS} flows")
+def decoded_once(watch: Watch) -> Iterator[None]:
+    author = Author(watch)
+    listed = entry(hit=_DROP, action=b"\x0f\xff\0\0")
+    author.begin_at(_one_for_each(author, CHAIN, lambda number: listed))
+    yield from author.send(new_flows(FLOWS))
+
+
+@pattern(f"chains of 7 steering entries with 255 actions each, another one for each of {REQUESTS}")
+def decoded_chains(watch: Watch) -> Iterator[None]:
+    author, listed = Author(watch), b"\x0f\xff\0\0"
+
+    def chained(number: int) -> bytes:
+        to = STEERING.start + STE_BYTES * (number + 512)
+        return entry(hit=to if number < CHAIN - 512 else _DROP, action=listed)
+
+    author.begin_at(_one_for_each(author, 512, chained, CHAIN))
+    yield from author.send(new_flows())
+
+
+@pattern(f"a chain of {CHAIN} steering entries that compare what is in tunnels, {REQUESTS} flows")
+def inside_tunnels(watch: Watch) -> Iterator[None]:
+    author = Author(watch)
+    ones = b"\xff" * 16
+    author.begin_at(
+        _chain(author, lambda number, to: entry(INSIDE, mask=ones, tag=ones, miss=to), _DROP)
+    )
+    header = bytes.fromhex("0800000000004200")
+    yield from author.send(
+        [Packet(protocol=UDP, ports=b"\0\1\x12\xb5", payload=header + inner).frame()
+         for inner in new_flows()]
+    )  # fmt: skip
 
 
 @pattern(f"steering entries of nonsense, {REQUESTS} new flows")

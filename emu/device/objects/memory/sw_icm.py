@@ -11,8 +11,9 @@ core/steering/dr_icm_pool.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from emu.device.objects.ledger import Ledger
 from emu.device.objects.memory.views import Views
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
@@ -27,6 +28,10 @@ _HELD_BYTES: Final = PAGE_BYTES + 256
 _NOTHING: Final = memoryview(bytes(PAGE_BYTES))
 MOST_DECODED: Final = 1 << 12
 """Entries that are kept decoded."""
+MOST_DECODED_BYTES: Final = 16 << 20
+"""What all of these cost the host, at most."""
+DECODED: Final = "decoded steering entries"
+"""The ledger's account of them."""
 MOST_FORGOTTEN: Final = 1 << 6
 """Entries that a write may change without all being forgotten."""
 
@@ -83,16 +88,26 @@ class SwIcm(Object):
         return {"start": self.start, "bytes": self.length, "written": self.pages * PAGE_BYTES}
 
 
+class Decoded(Protocol):
+    """What has been made of an entry."""
+
+    @property
+    def host_bytes(self) -> int:
+        """What it costs the host."""
+
+
 class IcmMemory:
     """All software ICM of a function."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._pages: dict[int, bytearray] = {}
         """By their addresses, in pages."""
         self._ranges: dict[int, SwIcm] = {}
         """By where they begin."""
-        self.decoded: dict[int, Any] = {}
+        self.decoded: dict[int, Decoded] = {}
         """What has been made of entries, by address; nothing of what may have changed since."""
+        self._decoded_bytes = 0
         self.changes = 0
         """How often any of it was forgotten."""
 
@@ -128,8 +143,16 @@ class IcmMemory:
 
     def changed(self) -> None:
         """Forget what has been made of entries."""
-        self.decoded.clear()
+        self._forget()
         self.changes += 1
+
+    def _forget(self) -> None:
+        self.decoded.clear()
+        self._charge(-self._decoded_bytes)
+
+    def _charge(self, size: int) -> None:
+        self._decoded_bytes += size
+        self._ledger.hold(DECODED, size)
 
     def missing(self, start: int, length: int) -> int:
         """How many pages of a range have not been written yet."""
@@ -143,7 +166,9 @@ class IcmMemory:
                 icm.pages += 1
         if STEERING.has(start, length) and length <= STE_BYTES * MOST_FORGOTTEN:
             for address in range(start - start % STE_BYTES, start + length, STE_BYTES):
-                self.decoded.pop(address, None)
+                made = self.decoded.pop(address, None)
+                if made is not None:
+                    self._charge(-made.host_bytes)
             self.changes += 1
         else:
             self.changed()
@@ -166,11 +191,17 @@ class IcmMemory:
         """Whether the page at an address has been written."""
         return address >> LOG_PAGE in self._pages
 
-    def keep(self, address: int, made: object) -> None:
-        """Keep what has been made of an entry, as long as nothing is written."""
-        if len(self.decoded) >= MOST_DECODED:
-            self.decoded.clear()
-        self.decoded[address] = made
+    def keep(self, address: int, made: Decoded) -> None:
+        """Keep what has been made of an entry, as long as nothing is written there.
+
+        Not without memory for it; when there would be too many, all others are forgotten.
+        """
+        size = made.host_bytes
+        if len(self.decoded) >= MOST_DECODED or self._decoded_bytes + size > MOST_DECODED_BYTES:
+            self._forget()
+        if self._ledger.has_room(size):
+            self.decoded[address] = made
+            self._charge(size)
 
 
 def _pages_of(start: int, length: int) -> range:

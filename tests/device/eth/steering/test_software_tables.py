@@ -8,16 +8,18 @@ from helpers.device.reachable import still_reached
 
 from emu.device.engine.eth.ste.walk import (
     FIELDS_PER_ACTION,
+    FIELDS_PER_DECODED,
     FIELDS_PER_ENTRY,
     MOST_REASONS,
     OTHER_REASONS,
 )
 from emu.device.engine.eth.steering.egress import Leaving, steered
+from emu.device.engine.eth.steering.inside import INNER_COST
 from emu.device.engine.eth.steering.route import route
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
-from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING, SwIcm
+from emu.device.objects.memory.sw_icm import DECODED, HEADER_MODIFY, STEERING, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import GRE, parse
 from emu.device.rounds.portions import finish
@@ -36,7 +38,7 @@ from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, GeneralObject, Op, PortType, Status
 from layouts.eth_enums import DispType, FlowTableType, ReformatType
 
-L2_SRC, IPV4_5_TUPLE, REGISTERS_0 = 0x0005, 0x0007, 0x010F
+L2_SRC, IPV4_5_TUPLE, INNER_5_TUPLE, REGISTERS_0 = 0x0005, 0x0007, 0x0008, 0x010F
 SMAC_MASK = bytes(4) + b"\xff" * 6
 RX_DROP, TX_DROP, TX_ALLOW = (
     icm_address(kind) for kind in (IcmKind.RX_DROP, IcmKind.TX_DROP, IcmKind.TX_ALLOW)
@@ -383,6 +385,58 @@ def test_lists_are_bounded(received, tables, hca):
     table = hca.flow_domains[FlowTableType.NIC_RX].root
     walked = table.software.walk(table, parse(Packet().frame()), 1000)
     assert walked.cost <= 1000 + FIELDS_PER_ENTRY + 256 * FIELDS_PER_ACTION
+
+
+def listed(tables, count):
+    """An action that makes as many changes; each adds to the time to live."""
+    tables.write(HEADER_MODIFY.start, b"\x07\x0e\x28\x08\0\0\0\xff" * count, HEADER_MODIFY)
+    return bytes((0x0F, count, 0, 0))
+
+
+@pytest.mark.hostile
+def test_decoded_entries_are_in_the_ledger(received, tables, hca, driver, monkeypatch):
+    """Until they are written again, and no more of them than there is room for."""
+    action, ledger = listed(tables, 255), hca.ledger
+    places = [tables.place(entry(hit=RX_DROP, action=action)) for _ in range(8)]
+    assert received(places[0]) == []
+    one = ledger.accounts[DECODED]
+    assert one > 255 * 436, "as much as tracemalloc has found"
+    for place in places[1:4]:
+        assert received(place) == []
+    assert ledger.accounts[DECODED] == 4 * one
+    tables.write(places[1], entry(hit=RX_DROP))
+    assert ledger.accounts[DECODED] == 3 * one
+    monkeypatch.setattr("emu.device.objects.memory.sw_icm.MOST_DECODED_BYTES", 3 * one)
+    for place in places[4:]:
+        assert received(place) == []
+        assert ledger.accounts[DECODED] <= 3 * one
+    monkeypatch.setattr(ledger, "limit", ledger.used + one // 2)
+    assert received(places[0]) == []
+    assert places[0] not in hca.icm.decoded
+    driver.must(Op.TEARDOWN_HCA)
+    assert DECODED not in ledger.accounts
+
+
+@pytest.mark.hostile
+def test_reading_an_entry_for_the_first_time_is_charged(received, tables, hca):
+    action = listed(tables, 100)
+    number = tables.table(tables.place(entry(hit=RX_DROP, action=action)))
+    walk = hca.flow_tables.need(number).software.walk
+    table, packet = hca.flow_tables.need(number), parse(Packet().frame())
+    costs = [walk(table, packet, 1 << 15).cost for _ in range(2)]
+    assert costs[0] - costs[1] >= 100 * FIELDS_PER_DECODED
+
+
+@pytest.mark.hostile
+def test_fields_inside_tunnels_cost_more(received, tables, hca):
+    """Where they are is found anew for each."""
+    costs = []
+    for lookup in (IPV4_5_TUPLE, INNER_5_TUPLE):
+        ones = b"\xff" * 16
+        number = tables.table(tables.place(entry(lookup, mask=ones, tag=ones, miss=RX_DROP)))
+        table = hca.flow_tables.need(number)
+        costs.append(table.software.walk(table, parse(Packet().frame()), 1 << 15).cost)
+    assert costs[1] >= costs[0] + 18 * (INNER_COST - 1)
 
 
 @pytest.mark.hostile

@@ -23,6 +23,9 @@ _DONT_CARE: Final = 0x0F
 _HEAD_BYTES: Final = 32
 _HALF: Final = 16
 _ALL: Final = 0xFFFF_FFFF
+_ENTRY_BYTES: Final = 1024
+_ACTION_BYTES: Final = 512
+"""With the step that it becomes."""
 
 
 class BadEntryError(Exception):
@@ -47,6 +50,11 @@ class Ste(NamedTuple):
     bytes_hashed: int
     counter: int
     plan: Plan
+
+    @property
+    def host_bytes(self) -> int:
+        """What it costs the host."""
+        return _ENTRY_BYTES + _ACTION_BYTES * self.plan.actions
 
 
 def decoded(data: bytes, planner: Planner) -> Ste:

@@ -47,6 +47,8 @@ FIELDS_PER_ENTRY: Final = 16
 """What an entry counts as among the fields that are read of a packet."""
 FIELDS_PER_ACTION: Final = 8
 """The same of each of its actions, which are read with it."""
+FIELDS_PER_DECODED: Final = 16
+"""The same of one that is read for the first time since it was written, and of each action."""
 FIELDS_PER_CHANGE: Final = 128
 """The same of one that changes the packet."""
 _AREA: Final = range(STEERING.start, STEERING.start + (1 << STEERING.log_size))
@@ -151,7 +153,7 @@ class SteeringMemory:
         while address in _AREA:
             if way.cost > limit:
                 raise _WrongTurnError("too many entries")
-            ste = self._entry(address)
+            ste = self._entry(way, address)
             way.cost += FIELDS_PER_ENTRY + FIELDS_PER_ACTION * ste.plan.actions
             value = 0
             if ste.definer is not None:
@@ -172,13 +174,14 @@ class SteeringMemory:
                 address += STE_BYTES * hash_index(value, ste.size)
         return address
 
-    def _entry(self, address: int) -> Ste:
+    def _entry(self, way: _Way, address: int) -> Ste:
         entry = self._icm.decoded.get(address)
         if entry is None:
             if address % STE_BYTES or not self._icm.is_held(address):
                 raise _WrongTurnError("nothing is written where an entry should be")
             entry = decoded(self._icm.read(address, STE_BYTES), self._planner)
             self._icm.keep(address, entry)
+            way.cost += FIELDS_PER_DECODED * (1 + entry.plan.actions)
         assert isinstance(entry, Ste)
         return entry
 
