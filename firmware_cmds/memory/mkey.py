@@ -189,7 +189,7 @@ def create_psv(hca: Hca, cmd: layout.CreatePsvIn, out: layout.CreatePsvOut) -> N
         raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
     pd = hca.pds.need(cmd.pd)
     if len(hca.psvs) + cmd.num_psv >= hca.psvs.limit:
-        raise CmdError(Status.NO_RES_ERR, "out of psv handles")
+        raise CmdError(Status.LIM_ERR, "out of psv handles")
     for number in range(cmd.num_psv):
         setattr(out, f"psv{number}_index", hca.psvs.add(Psv(pd)))
 

@@ -379,9 +379,9 @@ def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOu
     if gid in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is already in the multicast group")
     if gid not in hca.mcgs and len(hca.mcgs) >= 1 << caps.log_max_mcg:
-        raise CmdError(Status.NO_RES_ERR, "out of multicast groups", f"{len(hca.mcgs)} live")
+        raise CmdError(Status.LIM_ERR, "out of multicast groups", f"{len(hca.mcgs)} live")
     if len(hca.mcgs.get(gid, ())) >= caps.max_qp_mcg:
-        raise CmdError(Status.NO_RES_ERR, "multicast group is full", f"{caps.max_qp_mcg} QPs")
+        raise CmdError(Status.LIM_ERR, "multicast group is full", f"{caps.max_qp_mcg} QPs")
     hca.ledger.take(MULTICAST, MEMBERSHIP_BYTES)
     hca.mcgs.setdefault(gid, []).append(qp)
     qp.mcgs[gid] = None

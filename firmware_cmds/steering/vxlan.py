@@ -35,7 +35,7 @@ def add_vxlan_udp_dport(
     _check(hca)
     ports = hca.parser.vxlan_ports | {cmd.vxlan_udp_port}
     if len(ports) > hca.caps.ethernet.max_vxlan_udp_ports:
-        raise CmdError(Status.NO_RES_ERR, "no more VXLAN ports", f"{cmd.vxlan_udp_port}")
+        raise CmdError(Status.LIM_ERR, "no more VXLAN ports", f"{cmd.vxlan_udp_port}")
     hca.look_for_vxlan(ports)
 
 

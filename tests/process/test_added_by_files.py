@@ -564,9 +564,9 @@ def test_a_kind_of_object(tree):
         "items": [{"handle": number, "refs": 0, "share": 3}],
     }
     full, gone = told.pop("explained")
-    assert full.endswith("NO_RES_ERR: out of guarantee handles")
+    assert full.endswith("LIM_ERR: out of guarantee handles")
     assert gone.endswith("BAD_RES_STATE_ERR: no guarantee to change or destroy")
-    assert told == {"left": 1, "status": 1, "refused": [0x0F, 0x09], "after": 0}
+    assert told == {"left": 1, "status": 1, "refused": [0x08, 0x09], "after": 0}
 
 
 def test_a_queue_type(tree):

@@ -158,14 +158,19 @@ class Table(Generic[T]):
         return item if item is not None and self._caller.may_use(item) else None
 
     def check_room(self) -> None:
-        """Raise NO_RES_ERR when every handle is taken, or the table has all that it may."""
+        """Raise LIM_ERR when every handle is taken, or the table has all that it may.
+
+        Public logs of ConnectX-6 have LIM_ERR for CREATE_QP beside 130,763 queue pairs, and for
+        CREATE_MKEY. Whatever a capability limits answers so here. NO_RES_ERR is for firmware that
+        lacks pages, and for a place in device memory that is taken.
+        """
         if len(self._objects) >= self.limit - self.first or self.numbers.are_taken:
-            raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
+            raise CmdError(Status.LIM_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:
         """Give the object a handle and count its references.
 
-        Raises NO_RES_ERR when the table is full, and LIM_ERR when the ledger is.
+        Raises LIM_ERR when the table or the ledger is full.
         """
         self.check_room()
         charge = item.host_bytes

@@ -115,7 +115,7 @@ def test_objects_that_cannot_be(switch):
     create(switch)
     before = snapshot(switch.manager.hca)
     answer = driver.command(Op.CREATE_GENERAL_OBJECT, **fields(option_type=7))
-    assert answer.status == Status.NO_RES_ERR, "there is one"
+    assert answer.status == Status.LIM_ERR, "there is one"
     assert snapshot(switch.manager.hca) == before
     match(switch)
     sent = packet(option())

@@ -221,7 +221,7 @@ def test_the_manager_chooses_its_event_queues(manager):
     driver = manager.driver_of()
     made = [driver.create_eq(log_size=2) for _ in range(12)]
     assert len(set(made)) == 12
-    with pytest.raises(AssertionError, match="NO_RES_ERR"):
+    with pytest.raises(AssertionError, match="LIM_ERR"):
         driver.create_eq(log_size=2)
 
 

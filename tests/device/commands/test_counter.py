@@ -50,7 +50,7 @@ def test_every_set_fits_into_the_contexts_eight_bits(driver, refused):
     made = [driver.must(Op.ALLOC_Q_COUNTER).counter_set_id for _ in range(driver.caps.max_qp_cnt)]
     assert len(set(made)) == driver.caps.max_qp_cnt
     assert max(made) <= 0xFF
-    refused(Status.NO_RES_ERR, Op.ALLOC_Q_COUNTER)
+    refused(Status.LIM_ERR, Op.ALLOC_Q_COUNTER)
 
 
 def test_diagnostics_tell_overruns_of_both_kinds(driver, function):

@@ -67,11 +67,11 @@ def test_handle_that_never_was(handles, refused, handle):
 
 def test_full_table_and_the_handle_that_is_longest_free(domains, refused):
     made = [domains.make() for _ in range(3)]
-    refused(Status.NO_RES_ERR, domains.alloc)
+    refused(Status.LIM_ERR, domains.alloc)
     for handle in (made[1], made[0]):
         assert domains.free(handle) == Status.OK
     assert [domains.make(), domains.make()] == [made[1], made[0]]
-    refused(Status.NO_RES_ERR, domains.alloc)
+    refused(Status.LIM_ERR, domains.alloc)
 
 
 def test_one_kind_does_not_free_another(driver):
@@ -101,7 +101,7 @@ def test_doorbell_pages_lie_between_the_registers_and_the_device_memory(driver, 
     pages = []
     while (answer := driver.command(Op.ALLOC_UAR)).status == Status.OK:
         pages.append(answer.uar)
-    assert answer.status == Status.NO_RES_ERR
+    assert answer.status == Status.LIM_ERR
     assert driver.uar == FIRST_UAR
     assert min(pages) > FIRST_UAR
     assert (max(pages) + 1) * 4096 == function.bar_sizes[0] - AREA_BYTES

@@ -51,7 +51,7 @@ def test_capabilities_that_the_device_does_not_have(driver, refused):
 @pytest.mark.parametrize("limits", [{"log_max_uctx": 1}])
 def test_no_more_user_contexts_than_advertised(driver, refused):
     driver.must(Op.CREATE_UCTX)
-    refused(Status.NO_RES_ERR, Op.CREATE_UCTX)
+    refused(Status.LIM_ERR, Op.CREATE_UCTX)
 
 
 def test_a_user_has_its_own_objects_only(driver, users, refused):

@@ -314,7 +314,7 @@ class TestPorts:
     def test_no_more_than_there_are(self, driver, hca):
         most = hca.caps.ethernet.max_vxlan_udp_ports
         assert [self.add(driver, 8000 + number) for number in range(most)] == [
-            *[Status.OK] * (most - 1), Status.NO_RES_ERR,
+            *[Status.OK] * (most - 1), Status.LIM_ERR,
         ]  # fmt: skip
         assert self.delete(driver, 9999) == Status.BAD_PARAM_ERR
         assert len(hca.parser.vxlan_ports) == most

@@ -329,7 +329,7 @@ def test_chosen_limits_are_enforced(enabled):
     enabled.must(Op.SET_HCA_CAP, op_mod=GENERAL, capability=bytes(chosen.buf))
     enabled.must(Op.INIT_HCA)
     assert [enabled.command(Op.ALLOC_PD).status for _ in range(4)] == [Status.OK] * 3 + [
-        Status.NO_RES_ERR
+        Status.LIM_ERR
     ]
 
 

@@ -211,7 +211,7 @@ def test_list_that_the_host_could_not_pay_for(driver, pd, refused, mode, octword
 def test_every_key_and_no_more(driver, pd, refused):
     made = [driver.create_mkey(pd) for _ in range(0x100)]
     assert made == list(range(0x100, 0x200))
-    refused(Status.NO_RES_ERR, Op.CREATE_MKEY, memory_key_mkey_entry={"pd": pd, "length64": 1})
+    refused(Status.LIM_ERR, Op.CREATE_MKEY, memory_key_mkey_entry={"pd": pd, "length64": 1})
     driver.must(Op.DESTROY_MKEY, mkey_index=made[7])
     assert driver.create_mkey(pd) == made[7]
 
@@ -254,6 +254,6 @@ def test_all_or_none_of_the_signature_values(driver, pd, refused):
     """Seven fit: after six, two more are refused without taking the last one."""
     for _ in range(3):
         driver.must(Op.CREATE_PSV, pd=pd, num_psv=2)
-    refused(Status.NO_RES_ERR, Op.CREATE_PSV, pd=pd, num_psv=2)
+    refused(Status.LIM_ERR, Op.CREATE_PSV, pd=pd, num_psv=2)
     driver.must(Op.CREATE_PSV, pd=pd, num_psv=1)
-    refused(Status.NO_RES_ERR, Op.CREATE_PSV, pd=pd, num_psv=1)
+    refused(Status.LIM_ERR, Op.CREATE_PSV, pd=pd, num_psv=1)

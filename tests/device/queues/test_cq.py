@@ -117,6 +117,6 @@ def test_queue_without_pages(driver, eqn, refused):
 @pytest.mark.parametrize("limits", [{"log_max_cq": 2}])
 def test_every_queue_and_no_more(driver, eqn, refused):
     made = [driver.create_cq(eqn) for _ in range(3)]
-    refused(Status.NO_RES_ERR, Op.CREATE_CQ, **driver.cq_fields(eqn))
+    refused(Status.LIM_ERR, Op.CREATE_CQ, **driver.cq_fields(eqn))
     driver.must(Op.DESTROY_CQ, cqn=made[1])
     assert driver.create_cq(eqn) == made[1]

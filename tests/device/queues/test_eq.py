@@ -148,7 +148,7 @@ def test_pages_that_are_no_guest_memory(driver, page):
 def test_every_eq_handle_can_be_used_and_no_more(driver):
     made = [driver.create_eq(log_size=2) for _ in range(driver.caps.max_num_eqs)]
     assert len(set(made)) == driver.caps.max_num_eqs
-    with pytest.raises(AssertionError, match="NO_RES_ERR"):
+    with pytest.raises(AssertionError, match="LIM_ERR"):
         driver.create_eq(log_size=2)
     driver.destroy_eq(made[3])
     assert driver.create_eq(log_size=2) == made[3]

@@ -152,7 +152,7 @@ def test_number_that_never_was(refused, op, qpn):
 def test_every_queue_pair_and_no_more(driver, parts, refused):
     made = [parts.make() for _ in range(64)]
     assert made == list(range(0x40, 0x80))
-    refused(Status.NO_RES_ERR, Op.CREATE_QP, **parts.fields())
+    refused(Status.LIM_ERR, Op.CREATE_QP, **parts.fields())
     driver.must(Op.DESTROY_QP, qpn=made[5])
     assert parts.make() == made[5]
 
@@ -190,8 +190,8 @@ def test_groups_and_their_members_are_bounded(driver, parts, refused):
     groups = [GROUP[:-1] + bytes([number]) for number in range(3)]
     driver.must(Op.ATTACH_TO_MCG, qpn=first, multicast_gid=groups[0])
     driver.must(Op.ATTACH_TO_MCG, qpn=first, multicast_gid=groups[1])
-    refused(Status.NO_RES_ERR, Op.ATTACH_TO_MCG, qpn=first, multicast_gid=groups[2])
+    refused(Status.LIM_ERR, Op.ATTACH_TO_MCG, qpn=first, multicast_gid=groups[2])
     driver.must(Op.ATTACH_TO_MCG, qpn=second, multicast_gid=groups[0])
-    refused(Status.NO_RES_ERR, Op.ATTACH_TO_MCG, qpn=third, multicast_gid=groups[0])
+    refused(Status.LIM_ERR, Op.ATTACH_TO_MCG, qpn=third, multicast_gid=groups[0])
     driver.must(Op.DETACH_FROM_MCG, qpn=first, multicast_gid=groups[0])
     driver.must(Op.ATTACH_TO_MCG, qpn=third, multicast_gid=groups[0])

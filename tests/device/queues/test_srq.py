@@ -204,6 +204,6 @@ def test_older_form_with_a_domain_is_an_xrc_queue(driver, pdn, refused):
 @pytest.mark.parametrize("limits", [{"log_max_srq": 2}])
 def test_every_queue_and_no_more(queues, refused):
     made = [queues.make() for _ in range(3)]
-    refused(Status.NO_RES_ERR, queues.form.create, **queues.fields())
+    refused(Status.LIM_ERR, queues.form.create, **queues.fields())
     queues.driver.must(queues.form.destroy, **queues.named(made[0]))
     assert queues.make() == made[0]

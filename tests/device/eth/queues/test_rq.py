@@ -115,7 +115,7 @@ def test_context_that_cannot_be(node, cq, refused, context, status):
 def test_as_many_as_advertised(node, cq, refused):
     made = [ReceiveQueue(node, cq=cq) for _ in range(3)]
     fields, _ = rq_fields(node.driver, node.pdn, cq.cqn)
-    refused(Status.NO_RES_ERR, Op.CREATE_RQ, **fields)
+    refused(Status.LIM_ERR, Op.CREATE_RQ, **fields)
     node.driver.must(Op.DESTROY_RQ, rqn=made[0].rqn)
     ReceiveQueue(node, cq=cq)
 

@@ -151,7 +151,7 @@ def test_as_many_as_advertised(node, cq, refused, limits):
     for _ in range(most):
         SendQueue(node, cq=cq, log_size=0, ready=False)
     fields, _ = sq_fields(node.driver, node.pdn, cq.cqn)
-    refused(Status.NO_RES_ERR, Op.CREATE_SQ, **fields)
+    refused(Status.LIM_ERR, Op.CREATE_SQ, **fields)
 
 
 @pytest.mark.parametrize("state", [RST, RDY, ERR])

@@ -59,7 +59,7 @@ def test_as_many_as_advertised(driver, refused):
     td = alloc_td(driver)
     for _ in range((1 << 3) - 1):
         create_tis(driver, td)
-    refused(Status.NO_RES_ERR, Op.CREATE_TIS, ctx={"transport_domain": td})
+    refused(Status.LIM_ERR, Op.CREATE_TIS, ctx={"transport_domain": td})
 
 
 def test_domain_of_another_user(driver, refused):

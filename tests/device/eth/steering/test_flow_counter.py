@@ -98,7 +98,7 @@ class TestBulk:
         assert len({*made}) == len(made)
         assert max(made) + self.SIZE <= 2 * most + 1
         answer = driver.command(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4)
-        assert answer.status == Status.NO_RES_ERR
+        assert answer.status == Status.LIM_ERR
         driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=made[5])
         assert driver.must(Op.ALLOC_FLOW_COUNTER, flow_counter_bulk=4).flow_counter_id == made[5]
 
@@ -135,7 +135,7 @@ def test_there_are_as_many_as_advertised(driver, function, refused):
     for _ in range(most // 2 - 2):  # the other half is of bulks
         function.hca.flow_counters.add()
     driver.must(Op.ALLOC_FLOW_COUNTER)
-    refused(Status.NO_RES_ERR, Op.ALLOC_FLOW_COUNTER)
+    refused(Status.LIM_ERR, Op.ALLOC_FLOW_COUNTER)
 
 
 class TestDump:

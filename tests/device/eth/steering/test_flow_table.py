@@ -171,7 +171,7 @@ class TestTables:
     def test_as_many_as_advertised(self, function, refused):
         for _ in range(1023):
             function.hca.flow_tables.add(FlowTable(flow_table_context.new(level=1), Miss.DEFAULT))
-        refused(Status.NO_RES_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1))
+        refused(Status.LIM_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1))
 
     def test_processes_have_tables_and_no_root(self, driver, table, refused):
         user = driver.must(Op.CREATE_UCTX).uid
@@ -457,7 +457,7 @@ class TestEntries:
         for index in range((1 << 16) - 1):
             entries.add(FlowEntry(found, index, (), action))
         fields = entry_fields(large, 1 << 17, group, to_tir(tirs[0]))
-        refused(Status.NO_RES_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
+        refused(Status.LIM_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
 
 
 def test_stock_tables(flows, tirs, decide):

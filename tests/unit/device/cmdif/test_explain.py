@@ -39,6 +39,14 @@ def test_every_status_is_one(reasons):
     assert {reason.status for reason in fixed} <= set(Status.__members__)
 
 
+def test_no_res_err_is_for_pages_and_places_alone(reasons):
+    """A table that is full is a limit (LIM_ERR, ENOMEM); NO_RES_ERR is EAGAIN to the driver."""
+    found = {reason.text for reason in reasons if reason.status == Status.NO_RES_ERR.name}
+    assert found == {
+        "firmware has too few pages", "device memory is not free", "software ICM is not free",
+    }  # fmt: skip
+
+
 def test_kinds_are_those_of_the_tables(reasons):
     tables = ObjectTables(MODELS["connectx6dx"]).tables
     assert {table.kind for table in tables} <= set(kinds())

@@ -118,14 +118,14 @@ def test_full_table(table):
     for _ in range(3):
         table.check_room()
         table.add(Thing())
-    assert refused(Status.NO_RES_ERR, table.check_room) == "out of thing handles (3 live)"
-    refused(Status.NO_RES_ERR, table.add, Thing())
+    assert refused(Status.LIM_ERR, table.check_room) == "out of thing handles (3 live)"
+    refused(Status.LIM_ERR, table.add, Thing())
     assert len(table) == 3
 
 
 @pytest.mark.parametrize(("first", "limit"), [(3, 3), (3, 0)])
 def test_table_without_room(first, limit):
-    refused(Status.NO_RES_ERR, Table(Thing, first, limit, Ledger(PLENTY)).add, Thing())
+    refused(Status.LIM_ERR, Table(Thing, first, limit, Ledger(PLENTY)).add, Thing())
 
 
 class TestSharedNumbers:
@@ -136,14 +136,14 @@ class TestSharedNumbers:
         for _ in range(2):
             table.check_room()
             table.add(Thing())
-        assert refused(Status.NO_RES_ERR, table.check_room) == "out of thing handles (2 live)"
+        assert refused(Status.LIM_ERR, table.check_room) == "out of thing handles (2 live)"
 
     def test_handles_that_others_have_taken(self):
         numbers = Numbers(2, 4)
         other, table = (Table(Thing, 2, 4, Ledger(PLENTY), numbers=numbers) for _ in range(2))
         for _ in range(2):
             other.add(Thing())
-        assert refused(Status.NO_RES_ERR, table.check_room) == "out of thing handles (0 live)"
+        assert refused(Status.LIM_ERR, table.check_room) == "out of thing handles (0 live)"
 
 
 def test_lookup(table):
@@ -235,7 +235,7 @@ def test_object_that_is_referred_to_stays(table):
 
 def test_refused_add_counts_no_reference():
     held, full = Thing(), Table(Thing, 1, 1, Ledger(PLENTY))
-    refused(Status.NO_RES_ERR, full.add, Thing(held))
+    refused(Status.LIM_ERR, full.add, Thing(held))
     assert held.refs == 0
 
 
@@ -259,7 +259,7 @@ def test_any_sequence(steps):
             assert 2 <= handle < 8
             model[handle] = thing
         elif step is None:
-            refused(Status.NO_RES_ERR, table.add, Thing())
+            refused(Status.LIM_ERR, table.add, Thing())
         elif step in model:
             assert table.remove(step) is model.pop(step)
         else:
