@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from emu.device.cmdif.registry import Handler, OpenField, command
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         | layout.Sqd2rtsQpIn
     )
 
+_EXTENSION_WORDS = Struct(f">{layout.qpc_ext.size // 8}Q")
 RQ_STRIDE_SHIFT = 4
 MEMBERSHIP_BYTES = 512
 """What a queue pair in a multicast group costs the host."""
@@ -256,11 +258,28 @@ def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> N
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
 def query_qp(hca: Hca, cmd: layout.QueryQpIn, out: layout.QueryQpOut) -> None:
-    """Return the context of now, and as much of the page list as the output has room for."""
+    """Return the context of now, and as much of the page list as the output has room for.
+
+    With qpc_ext the extension stands before the list; it tells what has gone wrong (mlx5_ib:
+    mlx5_ib_qp_err_syndrome).
+    """
     qp = hca.qps.need(cmd.qpn)
     qp.encode()
     out.qpc = bytes(qp.ctx)
-    out.pas.put_words(qp.buffer.pages[: len(out.pas)])
+    words = [*_extension(hca, qp), *qp.buffer.pages] if cmd.qpc_ext else qp.buffer.pages
+    out.pas.put_words(words[: len(out.pas)])
+
+
+def _extension(hca: Hca, qp: Qp) -> tuple[int, ...]:
+    """The words of a queue pair's qpc_ext."""
+    ext = layout.qpc_ext.new(mmo=qp.has_mmo)
+    if qp.pace is not None:
+        ext.qos_queue_group_id_requester = qp.pace.group.handle
+    if qp.response_pace is not None:
+        ext.qos_queue_group_id_responder = qp.response_pace.group.handle
+    if hca.caps.general.qp_error_syndrome and qp.error_syndrome is not None:
+        ext.error_syndrome = qp.error_syndrome
+    return _EXTENSION_WORDS.unpack(bytes(ext.buf))
 
 
 def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | None = None) -> None:

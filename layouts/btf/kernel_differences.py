@@ -142,6 +142,7 @@ KNOWN: tuple[Known, ...] = (
             *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),
             *_fields("create_mkey_in", "mkey_umem_id mkey_umem_offset bsf_octword_actual_size"),
             *_fields("sig_err_cqe", "sig_type domain"),
+            *_fields("err_cqe", "hw_err_synd hw_synd_type"),
             "cqc.dbr_umem_id",
             "qos_cap.nic_qp_scheduling",
             "qpc.send_dbr_mode",
@@ -231,6 +232,7 @@ KNOWN: tuple[Known, ...] = (
         )
         for what in (What.OFFSET, What.WIDTH)
     ),
+    Known(("6.1",), What.STRUCTURE, "Linux asks for it since 6.3", ("cqe_error_syndrome",)),
     Known(
         ("6.1",),
         What.STRUCTURE,

@@ -53,11 +53,17 @@ qpc = Prm(
     "dbr_umem_id" / bits(32),
 )
 
+cqe_error_syndrome = Prm(
+    "cqe_error_syndrome",
+    "hw_error_syndrome" / bits(8), "hw_syndrome_type" / bits(4), rsvd(4),
+    "vendor_error_syndrome" / bits(8), "syndrome" / bits(8),
+)
+
 qpc_ext = Prm(
     "qpc_ext",
     rsvd(2), "mmo" / bits(1), rsvd(13), "dci_stream_channel_id" / bits(16),
     "qos_queue_group_id_requester" / bits(32), "qos_queue_group_id_responder" / bits(32),
-    rsvd(1440),
+    "error_syndrome" / cqe_error_syndrome, rsvd(1408),
 )
 
 create_qp_in = Prm(

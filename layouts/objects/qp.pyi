@@ -112,11 +112,20 @@ class Qpc(View):
 
 qpc: Prm[Qpc]
 
+class CqeErrorSyndrome(View):
+    hw_error_syndrome: int
+    hw_syndrome_type: int
+    vendor_error_syndrome: int
+    syndrome: int
+
+cqe_error_syndrome: Prm[CqeErrorSyndrome]
+
 class QpcExt(View):
     mmo: int
     dci_stream_channel_id: int
     qos_queue_group_id_requester: int
     qos_queue_group_id_responder: int
+    error_syndrome: Nested[CqeErrorSyndrome]
 
 qpc_ext: Prm[QpcExt]
 

@@ -30,7 +30,8 @@ cqe64 = Prm(
 
 err_cqe = Prm(
     "err_cqe",
-    rsvd(256), "srqn" / bits(32), rsvd(144), "vendor_err_synd" / bits(8), "syndrome" / bits(8),
+    rsvd(256), "srqn" / bits(32), rsvd(128), "hw_err_synd" / bits(8), "hw_synd_type" / bits(8),
+    "vendor_err_synd" / bits(8), "syndrome" / bits(8),
     "s_wqe_opcode_qpn" / bits(32), "wqe_counter" / bits(16), "signature" / bits(8),
     "op_own" / bits(8),
     c_name="mlx5_err_cqe",
@@ -53,8 +54,10 @@ CQE = cqe64.packer(
     "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
 )  # fmt: skip
 ERR_CQE = err_cqe.packer(
-    "srqn", "vendor_err_synd", "syndrome", "s_wqe_opcode_qpn", "wqe_counter", upto=OP_OWN
-)
+    "srqn", "hw_err_synd", "hw_synd_type", "vendor_err_synd", "syndrome", "s_wqe_opcode_qpn",
+    "wqe_counter", upto=OP_OWN,
+)  # fmt: skip
+"""The type stands in the upper four bits of hw_synd_type (UCX: uct_ib_mlx5_err_cqe)."""
 SIG_ERR_CQE = sig_err_cqe.packer(
     "expected_trans_sig", "actual_trans_sig", "expected_reftag", "actual_reftag", "syndrome",
     "domain", "mkey", "err_offset", "qpn", upto=OP_OWN,

@@ -42,6 +42,8 @@ cqe64: Prm[Cqe64]
 
 class ErrCqe(View):
     srqn: int
+    hw_err_synd: int
+    hw_synd_type: int
     vendor_err_synd: int
     syndrome: int
     s_wqe_opcode_qpn: int

@@ -93,6 +93,8 @@ PARTS = (
     Part(CapType.GENERAL, {"log_max_qp": 18}, since=_CX6, until=_CX6, link=_ETH),
     # A driver that is a process's own has no user context (rdma-core's mlx5_vfio.c).
     Part(CapType.GENERAL, {"umem_uid_0": 1}, since=_CX6),
+    # The error that has stopped a queue pair: QUERY_QP's extension has it, mlx5_ib logs it.
+    Part(CapType.GENERAL, {"qp_error_syndrome": 1}, since=_CX5),
     # Memory on the adapter.
     Part(CapType.GENERAL, {"device_memory": 1}, since=_CX5),
     Part(CapType.DEV_MEM, DEVICE_MEMORY, since=_CX5),

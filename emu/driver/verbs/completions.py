@@ -50,6 +50,8 @@ class Completion:
     """The message's data, or the answer's, if they have come in the entry (scatter to CQE)."""
     vendor: int = field(default=0, compare=False)
     """vendor_err_synd of an error."""
+    hw: tuple[int, int] = field(default=(0, 0), compare=False)
+    """hw_synd_type and hw_err_synd of an error."""
 
 
 @dataclass
@@ -203,6 +205,7 @@ def completion_of(raw: bytes, front: bytes = b"") -> Found:
         return Completion(
             opcode, word & 0xFFFFFF, error.wqe_counter, wqe_opcode=word >> 24,
             syndrome=error.syndrome, srqn=error.srqn, vendor=error.vendor_err_synd,
+            hw=(error.hw_synd_type >> 4, error.hw_err_synd),
         )  # fmt: skip
     if opcode == CqeOpcode.SIG_ERR:
         wrong = sig_err_cqe.view(raw)

@@ -679,7 +679,7 @@ def test_key_that_does_not_allow_it(hca, node, rq, sge):
     arrive(hca, Frame(ARP))
     (failed,) = rq.cq.drain()[:1]
     assert (failed.opcode, failed.syndrome) == (CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_PROT_ERR)
-    assert failed.vendor == 0x32
+    assert (failed.vendor, failed.hw) == ((0x32, (0, 146)) if sge[1] else (0x33, (0, 157)))
     assert rq.query().state == RqState.ERR
     rq.state = RqState.ERR
     rq.modify(RqState.RST)

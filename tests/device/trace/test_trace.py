@@ -280,9 +280,11 @@ class TestCompletions:
         )
 
     def test_error_with_its_syndrome(self, tracer, events):
-        entry = ERR_CQE.pack(0, 0x88, CqeSyndrome.REMOTE_ACCESS_ERR, 0x08000040, 7)
+        entry = ERR_CQE.pack(0, 149, 0x10, 0x88, CqeSyndrome.REMOTE_ACCESS_ERR, 0x08000040, 7)
         tracer.cqe(0x12, entry, CqeOpcode.REQ_ERR << 4)
-        assert body(events[-1]).startswith("cqn 0x12 qpn 0x40 REQ_ERR REMOTE_ACCESS_ERR vendor")
+        assert body(events[-1]).startswith(
+            "cqn 0x12 qpn 0x40 REQ_ERR REMOTE_ACCESS_ERR hw_err_synd=0x95 hw_synd_type=0x10 vendor"
+        )
         assert events[-1].fields["data"]["s_wqe_opcode_qpn"] == 0x08000040
 
     def test_compressed_packet(self, tracer, events):

@@ -134,7 +134,7 @@ def _write(
         try:
             head = access(hca, rq.pd, ANY_QPN, at.headers_key, span)
         except AccessError as error:
-            queues.fail_receive(hca, rq, wqe.index, str(error))
+            queues.fail_receive(hca, rq, wqe.index, str(error), error.cause)
             return False
     body = target_of(hca, rq, wqe, start, parts.data) if parts.data else ()
     if body is None:

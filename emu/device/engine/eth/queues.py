@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import completions
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.cq import settle
-from emu.device.engine.events.vendor_syndromes import Cause
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.qp.events import break_srq
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import AnySq, Sq
@@ -161,7 +161,7 @@ def stop_rq(hca: Hca, rq: Rq) -> None:
         _begin_flush(hca, rq)
 
 
-def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
+def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.ANY) -> None:
     """A request cannot be filled because of its keys: it completes in error, the queue stops.
 
     The driver then takes the queue through RST (core/en/reporter_rx.c).
@@ -170,7 +170,7 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
     if rq.strides is not None:
         rq.strides.abandon()
     assert rq.cq is not None  # a hairpin has no requests
-    completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index)
+    completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index, cause=cause)
     stop_rq(hca, rq)
 
 

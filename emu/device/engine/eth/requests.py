@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import queues
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
 from emu.device.objects.eth.rq import Rq
@@ -50,7 +51,7 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
         views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, limit)
     except AccessError as error:
         if error.violation is not IN_PIECES:
-            queues.fail_receive(hca, rq, wqe.index, str(error))
+            queues.fail_receive(hca, rq, wqe.index, str(error), error.cause)
             return None
         hca.round.charge(STEPS_IN_VAIN)
         _count_discard(hca)
@@ -58,7 +59,9 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
         if not left:
             return views
         if rq.strides is not None:
-            queues.fail_receive(hca, rq, wqe.index, "its memory is shorter than its strides")
+            queues.fail_receive(
+                hca, rq, wqe.index, "its memory is shorter than its strides", Cause.BOUNDS
+            )
             return None
         _count_too_long(hca)
     if rq.strides is None:

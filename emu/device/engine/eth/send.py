@@ -125,7 +125,7 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
     except BadWqeError as bad:
         return Failure(_BAD, str(bad))
     except BindError as not_bound:
-        return Failure(CqeSyndrome.MW_BIND_ERR, str(not_bound))
+        return Failure(CqeSyndrome.MW_BIND_ERR, str(not_bound), not_bound.cause)
     except FrameLengthError as too_long:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, str(too_long))
     except AccessError as no_access:

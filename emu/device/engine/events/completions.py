@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.counters import count_error
 from emu.device.engine.events.cq import write
-from emu.device.engine.events.vendor_syndromes import Cause, vendor_syndrome
+from emu.device.engine.events.error_syndromes import Cause, ErrorSyndrome, error_syndrome
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.state.points import FaultPoint
@@ -138,13 +138,21 @@ def fail_send(
 
 
 def fail_receive(
-    hca: Hca, cq: Cq, queue: Queue, syndrome: CqeSyndrome, wqe_counter: int, srqn: int = 0
+    hca: Hca,
+    cq: Cq,
+    queue: Queue,
+    syndrome: CqeSyndrome,
+    wqe_counter: int,
+    srqn: int = 0,
+    cause: Cause = Cause.ANY,
 ) -> None:
     """Report that a receive WQE has failed; ``srqn`` is 0 for the queue's own."""
     hca.error_completions += 1
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
     srqn = _receiver(hca, queue, srqn)
-    entry = error_entry(queue, CqeOpcode.RESP_ERR, syndrome, wqe_counter=wqe_counter, srqn=srqn)
+    entry = error_entry(
+        queue, CqeOpcode.RESP_ERR, syndrome, cause, wqe_counter=wqe_counter, srqn=srqn
+    )
     report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
 
 
@@ -201,14 +209,18 @@ def error_entry(
     srqn: int = 0,
     vendor: int | None = None,
 ) -> bytes:
-    """The bytes of an error CQE before op_own; ``vendor`` None: what the error's cause gives.
+    """Return the bytes of an error CQE before op_own.
 
-    Why a request is flushed is known by its queue, if ``cause`` does not say.
+    ``vendor`` None: what the error's cause gives; another one has no hardware syndrome. Why a
+    request is flushed is known by its queue, if ``cause`` does not say.
     """
     if vendor is None:
         if syndrome is CqeSyndrome.WR_FLUSH_ERR and cause is Cause.ANY:
             cause = Cause.FAILURE if queue.has_failed else Cause.COMMAND
-        vendor = vendor_syndrome(opcode, syndrome, cause)
+        found = error_syndrome(opcode, syndrome, cause)
+    else:
+        found = ErrorSyndrome(vendor, 0, "")
     return ERR_CQE.pack(
-        srqn, vendor, syndrome, wqe_opcode << 24 | queue.handle, wqe_counter & 0xFFFF
-    )
+        srqn, found.hw, found.hw_type << 4, found.vendor, syndrome,
+        wqe_opcode << 24 | queue.handle, wqe_counter & 0xFFFF,
+    )  # fmt: skip

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
+
+from emu.device.engine.events.error_syndromes import Cause
 
 LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC = (1 << bit for bit in range(5))
 
@@ -27,6 +30,14 @@ class Violation(IntEnum):
     """The key is valid, but a page is absent: a caller that can wait for the driver does."""
 
 
+_CAUSES: Final[Mapping[Violation, Cause]] = {
+    Violation.NO_KEY: Cause.KEY,
+    Violation.FREE: Cause.KEY,
+    Violation.DOMAIN: Cause.DOMAIN,
+    Violation.RIGHTS: Cause.RIGHTS,
+    Violation.BOUNDS: Cause.BOUNDS,
+}
+
 IN_PIECES: Final = Violation.IN_PIECES
 ABSENT_PAGE: Final = Violation.ABSENT_PAGE
 
@@ -47,6 +58,7 @@ class AccessError(Exception):
     ) -> None:
         super().__init__(f"key {key:#x}, {va:#x}+{length:#x}: {violation.name.lower()}")
         self.violation = violation
+        self.cause = _CAUSES.get(violation, Cause.MEMORY)
         self.key = key
         self.va = va
         self.length = length

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.counters import count_event
+from emu.device.engine.events.error_syndromes import EVENT_SYNDROME, Cause, error_word
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.objects.queues.srq import Srq
@@ -25,14 +26,20 @@ log = logging.getLogger(__name__)
 _QP_SRQ_DATA: Final = Struct(">20xB3xI")
 
 
-def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
+_FATAL: Final = (EventType.WQ_CATAS_ERROR, EventType.WQ_ACCESS_ERROR)
+
+
+def raise_qp_event(hca: Hca, qp: Qp, event: EventType, cause: Cause = Cause.ANY) -> None:
     """Raise an affiliated asynchronous event of a queue pair.
 
-    The responders of DC targets have no events: a target lives on (qpc.c: dct_allowed_event_types).
+    QUERY_QP then tells the ``cause`` of those for which mlx5_ib asks (mlx5_ib_qp_err_syndrome). The
+    responders of DC targets have no events: a target lives on (qpc.c: dct_allowed_event_types).
     """
     if qp.st is QpType.DCT:
         return
     count_event(qp, event)
+    if event in _FATAL:
+        qp.note_error(error_word(event, EVENT_SYNDROME, cause))
     eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.tm import matching, rendezvous, reports
 from emu.device.objects.queues.qp import Qp
@@ -124,11 +125,17 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
 
 
-def fail_receive(hca: Hca, qp: Qp, receive: ReceiveRequest, syndrome: CqeSyndrome) -> None:
+def fail_receive(
+    hca: Hca,
+    qp: Qp,
+    receive: ReceiveRequest,
+    syndrome: CqeSyndrome,
+    cause: Cause = Cause.ANY,
+) -> None:
     """Complete a receive WQE in error, unless that has been done."""
     wqe, receive.wqe = receive.wqe, None
     if wqe is not None and not _is_tagged(hca, qp, receive):
-        completions.fail_receive(hca, receive.cq, qp, syndrome, wqe.index, receive.srqn)
+        completions.fail_receive(hca, receive.cq, qp, syndrome, wqe.index, receive.srqn, cause)
 
 
 def _is_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:

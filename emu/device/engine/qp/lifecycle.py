@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.events.error_syndromes import Cause, error_word
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp.events import break_srq, raise_qp_event
 from emu.device.engine.qp.flush import begin_flush, fail_receive, flush
@@ -20,7 +21,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvWqe
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.objects.queues.srq import Srq
-from layouts.enums import CqeSyndrome, EventType, QpState, QpType
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -36,7 +37,7 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
     log.warning("%r: receive queue is broken: %s", qp, why)
     if srq is not None:
         break_srq(hca, srq)
-    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
     to_error(hca, qp)
 
 
@@ -52,6 +53,8 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
     if qp.state is source:
         return
     qp.has_failed = False
+    if qp.state is not QpState.ERR:
+        qp.error_syndrome = None
     qp.stop_waiting()
     if qp.state is QpState.RST:
         qp.has_mmo = False
@@ -136,7 +139,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
             qp.state, qp.has_failed = QpState.ERR, True
             qp.stop_waiting()
             page_faults.cancel(hca, qp)
-            raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+            raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.CQ)
             hca.schedule(qp)
         yield is_stopped
 
@@ -146,9 +149,17 @@ def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
     return any(receive.cq in cqs for receive in qp.begun_receives())
 
 
-def stop_over(hca: Hca, qp: Qp, receive: ReceiveRequest, syndrome: CqeSyndrome, why: str) -> None:
+def stop_over(
+    hca: Hca,
+    qp: Qp,
+    receive: ReceiveRequest,
+    syndrome: CqeSyndrome,
+    why: str,
+    cause: Cause = Cause.ANY,
+) -> None:
     """Complete a receive request in error, and stop the queue pair."""
     index = receive.wqe.index if receive.wqe is not None else -1
     log.warning("%r: receive request %d fails: %s", qp, index, why)
-    fail_receive(hca, qp, receive, syndrome)
+    qp.note_error(error_word(CqeOpcode.RESP_ERR, syndrome, cause))
+    fail_receive(hca, qp, receive, syndrome, cause)
     to_error(hca, qp)

@@ -6,11 +6,10 @@ The direct requester and the packet requester share this code.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
-from emu.device.engine.events.vendor_syndromes import Cause
+from emu.device.engine.events.error_syndromes import SCATTER, Cause, error_word
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
@@ -18,7 +17,6 @@ from emu.device.engine.mr.rights import (
     LOCAL_READ,
     LOCAL_WRITE,
     AccessError,
-    Violation,
 )
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
@@ -35,7 +33,7 @@ from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.state.points import FaultPoint
-from layouts.enums import CqeSyndrome, EventType, Opcode, QpType
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Opcode, QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -60,26 +58,6 @@ _SCATTERED: Final = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
 _STOPPED_BY_ERRORS: Final = frozenset({QpType.RC, QpType.XRC, QpType.DCI, QpType.REG_UMR})
 
 
-_CAUSES: Final = {
-    Violation.NO_KEY: Cause.KEY,
-    Violation.FREE: Cause.KEY,
-    Violation.DOMAIN: Cause.KEY,
-    Violation.RIGHTS: Cause.KEY,
-    Violation.BOUNDS: Cause.BOUNDS,
-    Violation.TRANSLATION: Cause.MEMORY,
-    Violation.DEPTH: Cause.MEMORY,
-    Violation.IN_PIECES: Cause.MEMORY,
-    Violation.ABSENT_PAGE: Cause.MEMORY,
-}
-
-
-_SYNDROMES: Final[Mapping[type[Exception], CqeSyndrome]] = {
-    BindError: CqeSyndrome.MW_BIND_ERR,
-    BadWqeError: CqeSyndrome.LOCAL_QP_OP_ERR,
-}
-"""The error that a request completes with which cannot be executed."""
-
-
 class Failure(Outcome):
     """A request fails at the requester; ``syndrome`` and ``cause`` go to its completion."""
 
@@ -93,7 +71,7 @@ class Failure(Outcome):
     @classmethod
     def of_access(cls, error: AccessError, opcode: int = 0) -> Failure:
         """The requester's own memory cannot be used, by a request with this opcode."""
-        cause = Cause.SCATTER if opcode in _FETCHING else _CAUSES[error.violation]
+        cause = SCATTER[error.cause] if opcode in _FETCHING else error.cause
         return cls(CqeSyndrome.LOCAL_PROT_ERR, str(error), cause)
 
 
@@ -131,8 +109,10 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
         work = operation(hca, qp, wqe)
     except AccessError as no_access:
         return _not_accessible(hca, qp, wqe, no_access)
-    except (BindError, BadWqeError) as refused:
-        return Failure(_SYNDROMES[type(refused)], str(refused))
+    except BindError as refused:
+        return Failure(CqeSyndrome.MW_BIND_ERR, str(refused), refused.cause)
+    except BadWqeError as bad:
+        return Failure(_BAD, str(bad))
     limit = qp.max_datagram if isinstance(work, _DATAGRAMS) else 1 << qp.log_msg_max
     if work is not None and work.length > limit:
         return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
@@ -188,6 +168,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
 def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
     """The request completes in error and the queue pair stops."""
     syndrome = failure.syndrome
+    qp.note_error(error_word(CqeOpcode.REQ_ERR, syndrome, failure.cause))
     if not wqe.blocks:
         log.warning("%r: rendezvous: %s: %s", qp, syndrome.name, failure.why)
         qp_life.to_error(hca, qp)
@@ -209,7 +190,7 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
 def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
     """The ring itself is broken: raise an event, as no completion can name a request."""
     log.warning("%r: send queue is broken: %s", qp, why)
-    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
     qp_life.to_error(hca, qp)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def access_violation(hca: Hca, qp: Qp, why: str) -> Outcome:
+def access_violation(hca: Hca, qp: Qp, why: str, cause: Cause = Cause.ANY) -> Outcome:
     """Stop the queue pair: a request must not use this memory. Returns the answer."""
     log.log(_level(qp), "%r: remote access refused: %s", qp, why)
-    return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR)
+    return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR, cause)
 
 
 def invalid_request(hca: Hca, qp: Qp, why: str) -> Outcome:
@@ -34,10 +35,10 @@ def _level(qp: Qp) -> int:
     return logging.DEBUG if qp.st is QpType.UC else logging.WARNING
 
 
-def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Outcome:
+def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode, cause: Cause = Cause.ANY) -> Outcome:
     """An RC responder raises an event and stops; a UC responder only drops (9.9.3)."""
     if qp.st is QpType.UC:
         return Dropped("UC has no NAK")
-    raise_qp_event(hca, qp, event)
+    raise_qp_event(hca, qp, event, cause)
     qp_life.to_error(hca, qp)
     return Nak(code)

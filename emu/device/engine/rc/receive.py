@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.checks import is_for, is_type_2a
@@ -166,7 +167,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             return InPieces(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_room(hca, qp, receive, offset, length, error)
-        return give_up(hca, qp, receive, *_PROTECTION, str(error))
+        return give_up(hca, qp, receive, *_PROTECTION, str(error), error.cause)
     if left:
         if qp.st is _UC and not receive.srqn:
             return _TOO_LONG
@@ -199,7 +200,7 @@ def _wait_for_room(
     assert wqe is not None
 
     def refuse(why: str) -> Outcome:
-        return give_up(hca, qp, receive, *_PROTECTION, why)
+        return give_up(hca, qp, receive, *_PROTECTION, why, Cause.MEMORY)
 
     is_tagged = receive.arrival is not None and receive.arrival.entry is not None
     if is_tagged or not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
@@ -236,19 +237,25 @@ def invalidate(
 
 
 def give_up(
-    hca: Hca, qp: Qp, receive: ReceiveRequest, syndrome: CqeSyndrome, code: NakCode, why: str
+    hca: Hca,
+    qp: Qp,
+    receive: ReceiveRequest,
+    syndrome: CqeSyndrome,
+    code: NakCode,
+    why: str,
+    cause: Cause = Cause.ANY,
 ) -> Outcome:
     """A receive WQE cannot take its message: as :func:`stop_over`.
 
-    ``syndrome`` goes to the owner's completion, ``code`` to the sender's NAK.
+    ``syndrome`` and ``cause`` go to the owner's completion, ``code`` to the sender's NAK.
     """
-    qp_life.stop_over(hca, qp, receive, syndrome, why)
+    qp_life.stop_over(hca, qp, receive, syndrome, why, cause)
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 
 
 def give_up_pieces(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Outcome:
     """The memory of a packet falls into too many pieces."""
-    return give_up(hca, qp, receive, *_PROTECTION, f"too many pieces: {why}")
+    return give_up(hca, qp, receive, *_PROTECTION, f"too many pieces: {why}", Cause.MEMORY)
 
 
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, on_wire
 from emu.device.engine.mr.checks import check
@@ -114,7 +115,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     try:
         check(hca, pd, qp.handle, message.rkey, (va, message.length, operation.need))
     except AccessError as error:
-        return refuse_access(hca, qp, message.receive, str(error))
+        return refuse_access(hca, qp, message.receive, str(error), error.cause)
     refused = _look_ahead(hca, qp, message, 0)
     if isinstance(refused, Held):
         qp.count(operation.counter, -1)
@@ -160,7 +161,7 @@ def map_piece(
             return InPieces(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, message, offset, error)
-        return refuse_access(hca, qp, message.receive, str(error))
+        return refuse_access(hca, qp, message.receive, str(error), error.cause)
 
 
 def needs_wqe_first(qp: Qp, message: Message) -> bool:
@@ -175,16 +176,18 @@ def needs_wqe_first(qp: Qp, message: Message) -> bool:
     return message.length <= qp.mtu_bytes and not message.has_wqe and qp.st is not _UC
 
 
-def refuse_access(hca: Hca, qp: Qp, receive: ReceiveRequest | None, why: str) -> Outcome:
+def refuse_access(
+    hca: Hca, qp: Qp, receive: ReceiveRequest | None, why: str, cause: Cause = Cause.MEMORY
+) -> Outcome:
     """Stop the queue pair: a message must not use this memory. Returns the answer.
 
     If it has a receive WQE already (``receive``), that completes with a local access error, which
     is there for WRITEs with immediate data (IBTA 11.6.2), and there is no event.
     """
     if receive is None or receive.wqe is None or qp.st is _UC:
-        return access_violation(hca, qp, why)
+        return access_violation(hca, qp, why, cause)
     code = NakCode.REMOTE_ACCESS_ERROR
-    return give_up(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, code, why)
+    return give_up(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, code, why, cause)
 
 
 def start_of(hca: Hca, message: Message) -> int:

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
@@ -124,8 +125,9 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
             _wait_for_room(hca, qp, ReceiveRequest(wqe, cq, srqn), datagram, origin, error)
         else:
             stop_over(
-                hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error)
-            )
+                hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error),
+                error.cause,
+            )  # fmt: skip
         return True
     if left:
         why = f"shorter than {length} bytes"
@@ -161,7 +163,7 @@ def _wait_for_room(
 
     def refuse(why: str) -> None:
         qp.waiting_receive = None
-        stop_over(hca, qp, receive, CqeSyndrome.LOCAL_PROT_ERR, why)
+        stop_over(hca, qp, receive, CqeSyndrome.LOCAL_PROT_ERR, why, Cause.MEMORY)
 
     def go_on(_: Outcome | None) -> None:
         if qp.waiting_receive is receive and qp.state in RECEIVING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
 from emu.device.engine.mr.crypto import Crypto
 from emu.device.engine.mr.signature import Signature
@@ -30,7 +31,11 @@ _NOTHING: Final = BlockSignature(None, None, 0, 0)
 
 
 class BindError(Exception):
-    """The key may not be changed this way: MW_BIND_ERR."""
+    """The key may not be changed this way: MW_BIND_ERR; ``cause`` goes to its completion."""
+
+    def __init__(self, why: str, cause: Cause = Cause.ANY) -> None:
+        super().__init__(why)
+        self.cause = cause
 
 
 def read(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.checks import bind_to_owner, is_for
 from emu.device.engine.mr.rights import LOCAL_READ
@@ -153,7 +154,7 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     """The key that the request names; checks that it is in the state that the request needs."""
     mkey = hca.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
-        raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR")
+        raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR", Cause.KEY)
     if mkey.mode in _PHYSICAL and not _may_register(qp):
         # Such a list holds physical addresses. Kernels set this bit on all their own queue
         # pairs and on no others (hw/qp.c: _create_kernel_qp).
@@ -163,13 +164,13 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     if flags & _MUST_BE_FREE and not mkey.free:
         raise BindError(f"{mkey!r} is not free")
     if flags & _MUST_NOT_BE_FREE and mkey.free:
-        raise BindError(f"{mkey!r} is free")
+        raise BindError(f"{mkey!r} is free", Cause.KEY)
     if flags & _CHECK_QPN:
         # libmlx5 invalidates by this, and binds windows of type 2 to no bytes (qp.c:
         # set_umr_control_seg). A window that is not bound does not pass, as rdma-unit-test says of
         # ConnectX; a key that any queue pair may use does (rdma-core: test_mlx5_mkey.py).
         if mkey.free:
-            raise BindError(f"{mkey!r} is free")
+            raise BindError(f"{mkey!r} is free", Cause.KEY)
         if not is_for(hca, mkey, qp.handle):
             raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
     return mkey
@@ -237,7 +238,7 @@ def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     """The entries that the key has room for; beyond it only padding (zeros) is tolerated."""
     room = mkey.xlt_room - start
     if xlt and (mkey.mode == _PA or room < 0):
-        raise BindError(f"{mkey!r} has no translations at {start}")
+        raise BindError(f"{mkey!r} has no translations at {start}", Cause.BOUNDS)
     if xlt[max(room, 0) :].strip(b"\0"):
         raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has room for {room}")
     return xlt[:room]

@@ -128,6 +128,7 @@ class Qp(Queue):
         "ctx",
         "destination",
         "epsn",
+        "error_syndrome",
         "has_alternate",
         "has_mmo",
         "has_refused_path",
@@ -267,6 +268,8 @@ class Qp(Queue):
         """What the adapter sends for it by itself; None without a queue that matches tags."""
         self.steer: Steer | None = None
         """What takes its datagrams instead of receive requests, for an underlay."""
+        self.error_syndrome: bytes | None = None
+        """The error that has stopped it, for a query (mlx5_ifc: cqe_error_syndrome)."""
         self.state = QpState.RST
         self.revision = 0
         """A number that no other context, of any queue pair in this process, has or had."""
@@ -327,6 +330,11 @@ class Qp(Queue):
         self.ctx.next_send_psn, self.ctx.next_rcv_psn = self.psn, self.epsn
         if self.sq is not None:
             self.ctx.hw_sq_wqebb_counter = self.sq.ci
+
+    def note_error(self, syndrome: bytes) -> None:
+        """Keep the first error until a command takes the queue pair out of its error state."""
+        if self.error_syndrome is None:
+            self.error_syndrome = syndrome
 
     def stop_waiting(self) -> None:
         """Forget the timer, the retries that led to it, and a message that is only partly moved."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.rc import duplicates, responder
 from emu.device.engine.rc.fatal_nak import access_violation
 from emu.device.engine.rc.validation import packets_of
@@ -188,7 +189,7 @@ class ResponseQueue:
             self._connection.responder.wait_for(data.page_fault)
             return 1
         if isinstance(data, InPieces):
-            data = access_violation(hca, qp, data.why)
+            data = access_violation(hca, qp, data.why, Cause.MEMORY)
         if isinstance(data, Outcome):
             self.stop_data(data)
             return 1
