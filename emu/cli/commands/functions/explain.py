@@ -1,4 +1,8 @@
-"""``mlx5emu explain``: from a syndrome in the guest's log to the check that refused."""
+"""``mlx5emu explain``: from what a guest's log says of a failure to what it means.
+
+A command's syndrome leads to the check that refused it (here), vendor and hardware syndromes of an
+error completion or of a queue pair to what has gone wrong (``emu.cli.shared.error_codes``).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import click
 
 import emu
 import firmware_cmds
+from emu.cli.shared.error_codes import ErrorCodes, codes_in, meanings
 from emu.device.cmdif.reasons import Reason, collect
 from emu.host.user_error import UserError
 from layouts.enums import Status, op_name
@@ -16,6 +21,7 @@ from layouts.enums import Status, op_name
 _DRIVERS_OWN = 0xBADD00DE
 """MLX5_DRIVER_SYND (core/cmd.c: mlx5_internal_err_ret_value): no adapter has seen the command."""
 
+_MOST_VENDOR = 0xFF
 _SYNDROME = re.compile(r"syndrome \((?:0x)?([0-9a-fA-F]{1,8})\)")
 _OPCODE = re.compile(r"\(0x([0-9a-fA-F]{1,4})\) op_mod\(")
 _STATUS = re.compile(r"status [a-zA-Z /]+\(0x([0-9a-fA-F]{1,2})\)")
@@ -41,10 +47,18 @@ class Refusal:
         return "" if self.status is None else known.get(self.status, f"{self.status:#x}")
 
 
-def _refusal(_ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> Refusal:
-    """A syndrome as the driver prints it (hexadecimal, with or without 0x), or its whole line."""
+def _failure(
+    _ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]
+) -> Refusal | ErrorCodes:
+    """Return what is to be explained.
+
+    That is a syndrome as the driver prints it (hexadecimal, with or without 0x), or a whole line. A
+    syndrome of one byte is a vendor syndrome: commands' have three.
+    """
     line = " ".join(words)
     in_line = _SYNDROME.search(line)
+    if not in_line and (codes := codes_in(line)):
+        return codes
     text = in_line[1] if in_line else line.strip("(), ")
     try:
         syndrome = int(text, 16)
@@ -52,18 +66,41 @@ def _refusal(_ctx: click.Context, _param: click.Parameter, words: tuple[str, ...
         syndrome = -1
     if not (0 if in_line else 1) <= syndrome < 1 << 32:
         raise click.BadParameter(f"{line!r} is no syndrome, such as 0x1b2c3d, and has none")
+    if not in_line and syndrome <= _MOST_VENDOR:
+        return ErrorCodes(syndrome)
     opcode, status = _OPCODE.search(line), _STATUS.search(line)
     return Refusal(syndrome, opcode and int(opcode[1], 16), status and int(status[1], 16))
 
 
 @click.command()
-@click.argument("refusal", metavar="SYNDROME|LINE", nargs=-1, required=True, callback=_refusal)
-def explain(refusal: Refusal) -> None:
-    """Say why a command was refused, from the SYNDROME in the guest's log, or the whole LINE.
+@click.argument("failure", metavar="SYNDROME|LINE", nargs=-1, required=True, callback=_failure)
+def explain(failure: Refusal | ErrorCodes) -> None:
+    """Say what a failure in the guest's log means, from its SYNDROME, or the whole LINE.
 
-    The driver prints it as: CREATE_CQ(0x400) op_mod(0x0) failed, status bad resource(0x5),
-    syndrome (0x1b2c3d). In a shell, a line wants quotation marks.
+    Why a command was refused: CREATE_CQ(0x400) op_mod(0x0) failed, status bad resource(0x5),
+    syndrome (0x1b2c3d).
+
+    What an error's vendor and hardware syndromes stand for: QP 137 error: unrecognized status (0x22
+    0x0 0x95), synd 0x4 vend 0x52 hw_synd 0/146, vendor syndrome 0x68. A number of one byte is a
+    vendor syndrome.
+
+    In a shell, a line wants quotation marks.
     """
+    if isinstance(failure, ErrorCodes):
+        _explain_error(failure)
+    else:
+        _explain_refusal(failure)
+
+
+def _explain_error(codes: ErrorCodes) -> None:
+    found = meanings(codes)
+    if not found:
+        raise UserError(f"{codes} is in no public log that mlx5emu knows, and not of its making")
+    for line in found:
+        click.echo(line)
+
+
+def _explain_refusal(refusal: Refusal) -> None:
     reasons = [
         reason for reason in collect(emu, firmware_cmds) if reason.syndrome == refusal.syndrome
     ]

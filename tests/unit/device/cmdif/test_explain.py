@@ -206,3 +206,88 @@ class TestLine:
 
     def test_line_without_syndrome(self, explain):
         assert explain("mlx5_core 0000:01:00.0: firmware version: 20.43.2000").exit_code == 2
+
+
+class TestErrors:
+    """Vendor and hardware syndromes, in what logs print of them."""
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            (
+                "[ 1.2] rocep2s0/1: QP 137 error: unrecognized status (0x22 0x0 0x95)",
+                "vendor syndrome 0x22, hardware syndrome 0/149: WQ_ACCESS_ERROR of a queue pair: a"
+                " request names remote memory that it must not use: its key (public logs of real"
+                " adapters have it)",
+            ),
+            (
+                "mlx5_0/1: QP 5 error: unrecognized status (0x41 0x0 0x0)",
+                "vendor syndrome 0x41, hardware syndrome 0/0: WQ_CATAS_ERROR of a queue pair: its"
+                " completion queue takes no completions: it is full (public logs of real adapters"
+                " have it)",
+            ),
+            (
+                "Local protection on mlx5_0:1/IB (synd 0x4 vend 0x52 hw_synd 0/146)",
+                "vendor syndrome 0x52, hardware syndrome 0/146: LOCAL_PROT_ERR of a requester: data"
+                " to send: no such key (public logs of real adapters have it)",
+            ),
+            (
+                "00000030: 00 00 00 00 60 10 68 01 0a 00 1d bb 00 0f 9f d2",
+                "vendor syndrome 0x68, hardware syndrome 1/96: LOCAL_LENGTH_ERR of a requester: the"
+                " request is too long, or its headers are not in it (public logs of real adapters"
+                " have it)",
+            ),
+            (
+                "00000000 00008716 0a001f8e 000027d2",
+                "vendor syndrome 0x87, hardware syndrome 0/0: RNR_RETRY_EXC_ERR of a requester: the"
+                " peer has no receive request, and no retry is left (public logs of real adapters"
+                " have it)",
+            ),
+            (
+                "NET/IB: Got completion with error 12, opcode 0, len 0, vendor err 129",
+                "vendor syndrome 0x81: TRANSPORT_RETRY_EXC_ERR of a requester: no answer, and no"
+                " retry left (public logs of real adapters have it)",
+            ),
+            (
+                "0x83",
+                "vendor syndrome 0x83: BAD_RESP_ERR of a requester: the peer's response is wrong (a"
+                " guess)",
+            ),
+        ],
+    )  # fmt: skip
+    def test_line(self, explain, line, said):
+        result = explain(line)
+        assert (result.exit_code, result.output.splitlines()) == (0, [said])
+
+    @pytest.mark.parametrize(
+        ("line", "errors"),
+        [
+            ("Failed status 4: wr_id 0 syndrom 0x51",
+             ["LOCAL_PROT_ERR of a requester", "LOCAL_PROT_ERR of a requester",
+              "WQ_CATAS_ERROR of a queue pair"]),
+            ("Error cqe on cqn 0x817, ci 0x8, qn 0x1dbb, opcode 0xd, syndrome 0x1,"
+             " vendor syndrome 0x68",
+             ["LOCAL_LENGTH_ERR of a requester", "LOCAL_QP_OP_ERR of a requester"]),
+            ("vendor_err 0x32, hw unknown", ["LOCAL_PROT_ERR of a requester"] * 3
+             + ["LOCAL_PROT_ERR of a responder"] * 4 + ["LOCAL_ACCESS_ERR of a responder"]),
+        ],
+    )  # fmt: skip
+    def test_several(self, explain, line, errors):
+        result = explain(line)
+        assert [said.split(": ")[1] for said in result.output.splitlines()] == errors
+
+    def test_codes_that_do_not_go_together(self, explain):
+        """As of another firmware: what each of them stands for."""
+        result = explain("Local protection on mlx5_0:1/IB (synd 0x4 vend 0x53 hw_synd 0/169)")
+        first, *others = result.output.splitlines()
+        assert first.startswith("vendor syndrome 0x53: LOCAL_PROT_ERR")
+        assert others
+        assert all(line.startswith("hardware syndrome 0/169: ") for line in others)
+
+    def test_unknown(self, explain):
+        result = explain("QP 1 error: unrecognized status (0xee 0x0 0xee)")
+        assert result.exit_code == 1
+        assert "vendor syndrome 0xee, hardware syndrome 0/238 is in no public log" in result.output
+
+    def test_no_command_has_a_syndrome_of_one_byte(self, reasons):
+        assert min(reason.syndrome for reason in reasons) > 0xFF
