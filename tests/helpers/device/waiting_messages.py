@@ -159,6 +159,34 @@ for _operation in ("send", "write", "read"):
     _half_moved_to_a_target(_operation)
 
 
+def _last_packet_waits(service):
+    """All but the last packet of a WRITE is in place; that finds no receive request."""
+
+    def make(world):
+        channel = Channel(service, *world.local().nodes, mtu=3)
+        source, target = world.left.region(4096), world.right.region(4096, va=FAR)
+        write(channel, source, target, imm=7)
+        world.settle()
+        assert world.left.hca.qps.get(channel.sender.qpn).moving is not None
+
+    make.__name__ = f"last_packet_waits_{service.name}"
+    return case(make)
+
+
+for _service in (RC, XRC):
+    _last_packet_waits(_service)
+
+
+@case
+def last_packet_waits_for_a_target(world):
+    target = Target(world.local().right, mtu=3)
+    initiator = Initiator(world.left, target)
+    source, place = world.left.region(4096), world.right.region(4096, va=FAR)
+    initiator.write((place.key, place.va), source.sge(), imm=7)
+    world.left.settle()
+    assert world.left.hca.qps.get(initiator.qpn).moving is not None
+
+
 def _half_arrived(service, operation="send"):
     """The rest of its packets is still on the wire."""
 

@@ -121,13 +121,15 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
             return Dropped("the peer has failed")
         if outcome is None:
             return None
-    if message.limit and (outcome is None or isinstance(outcome, InPieces)):
+    if message.limit:
         qp.moving, message.wqe = message, wqe
-        outcome = shares.move(hca, qp, node, peer, message)
+        if outcome is None or isinstance(outcome, InPieces):
+            outcome = shares.move(hca, qp, node, peer, message)
     if isinstance(outcome, (Nak, RnrNak, Misplaced)):
         packets = -(-message.length // qp.mtu_bytes) or 1
         is_refused = not isinstance(outcome, Misplaced)
         count(hca.link, node.link, qp, message, packets, is_refused=is_refused)
+        message.counted = message.done
     return outcome
 
 
@@ -180,7 +182,9 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
         return None
     message.target = target
     refused = None if message.has_wqe else check_resource(hca, qp, message)
-    return refused or _receive(hca, qp, message, slid)
+    if refused is not None:
+        return shares.place_all_but_last(hca, qp, message, refused)
+    return _receive(hca, qp, message, slid)
 
 
 def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
@@ -203,10 +207,14 @@ def count(
 ) -> None:
     """Count what a wire would have carried, without padding: ``packets`` with the message's data.
 
-    A message that is not answered by data has one ACK, or a NAK when it is refused; on UC none.
+    A message that is not answered by data has one ACK, or a NAK when it is refused; on UC none. Of
+    one that is sent again, only the packets that are.
     """
     each, marks = qp.header_bytes + _BTH_AND_ICRC_BYTES, qp.marks
     octets = packets * each + message.length
+    if message.counted:
+        again = message.counted // qp.mtu_bytes
+        packets, octets = packets - again, octets - again * each - message.counted
     back, back_octets = 1, each + _AETH_BYTES
     if message.op in WITH_RESPONSE_DATA:
         if not is_refused:

@@ -15,9 +15,10 @@ from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.responder import begin_pieces, complete, execute, execute_read
-from emu.device.objects.memory.views import Views, copy
+from emu.device.engine.rc.validation import packets_of
+from emu.device.objects.memory.views import Views, copy, part
 from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.outcome import UNFINISHED, Dropped, InPieces, Outcome
+from emu.device.objects.queues.outcome import UNFINISHED, Dropped, InPieces, Outcome, RnrNak
 from emu.device.objects.queues.page_fault import Held, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _SEND: Final = MsgOp.SEND
 _READ: Final = MsgOp.READ
+_WRITE: Final = MsgOp.WRITE
 DIVISIBLE: Final = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
 """Operations that can be moved in shares; an atomic cannot."""
 
@@ -38,11 +40,15 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
     else is what has gone wrong at the requester, or the responder's response.
     """
     if message.begun is not None and not _is_begun(peer, message):
-        message.done, message.begun, message.receive = 0, None, None
+        message.done = message.counted = 0
+        message.begun = message.receive = None
     round_ = hca.round
     limit = round_.share()
+    last = _start_of_last(peer, message)
     while round_.steps < limit:
         length = min(message.limit, message.length - message.done)
+        if message.done < last:
+            length = min(length, last - message.done)
         outcome = _move(hca, qp, node, peer, message, length)
         if isinstance(outcome, InPieces):
             message.limit = max(min(outcome.limit, length - 1), 1)
@@ -85,6 +91,30 @@ def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
         message.limit = outcome.limit
         _begin(hca, qp, message)
     return outcome
+
+
+def place_all_but_last(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> Outcome:
+    """Place what the packets before the last one carry, of a WRITE whose last packet is refused.
+
+    Only that one has immediate data and needs a receive request (IBTA 9.4.3, 9.7.4; rxe_resp.c:
+    check_resource). After an RNR NAK it is sent again alone: the message goes on there.
+    """
+    target, message.target = message.target, ()
+    done = _start_of_last(qp, message)
+    if done:
+        copy(target, part(message.data, 0, done))
+        hca.round.charge(done >> LOG_BYTES_PER_STEP)
+        if isinstance(refused, RnrNak):
+            message.done, message.limit = done, message.length - done
+            _begin(hca, qp, message)
+    return refused
+
+
+def _start_of_last(qp: Qp, message: Message) -> int:
+    """Where the last packet of a WRITE with immediate data begins; 0 for any other message."""
+    if message.op is not _WRITE or message.immediate is None:
+        return 0
+    return (packets_of(message.length, qp.mtu_bytes) - 1) * qp.mtu_bytes
 
 
 def _begin(hca: Hca, qp: Qp, message: Message) -> None:

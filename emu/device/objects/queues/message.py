@@ -77,6 +77,8 @@ class Message:
     """Bytes to move in one turn, for a message that is too long for one turn (see ``shares``)."""
     done = 0
     """Bytes moved so far, for such a message."""
+    counted = 0
+    """Bytes of the packets that need not be sent again after an RNR NAK; they have been counted."""
     wqe: Wqe | None = None
     """The work request that it was read from."""
     begun: object | None = None
