@@ -27,6 +27,8 @@ ROOM = Path(__file__).parent
 REAL, HERE, REASONS, PAGE = (
     ROOM / name for name in ("real.toml", "here.toml", "reasons.toml", "README.md")
 )
+FAILURES = ROOM / "failures.py"
+"""Requests that fail, for a guest to run."""
 SUITE = "trixie"
 
 Facts = dict[str, str]
@@ -133,6 +135,16 @@ def of_dmesg(said: str) -> Facts:
     return {name: _LOG[name][1].format(*one.groups()) for name, one in found.items() if one}
 
 
+def of_failures(said: str) -> Facts:
+    """The codes of each failure, and what mlx5_ib says of a responder that refuses its memory."""
+    found = {}
+    for line in said.splitlines():
+        name, colon, value = line.rpartition(": ")
+        if colon:
+            found["responder of remote memory" if " error" in name else name] = value
+    return found
+
+
 def of_devlink(said: str) -> Facts:
     """The driver, and the names of all versions."""
     path: list[tuple[int, str]] = []
@@ -157,6 +169,11 @@ TOOLS: Mapping[str, Tool] = {
     "ethtool --show-priv-flags": ("ethtool --show-priv-flags {nic}", of_lines),
     "devlink dev info": ("devlink dev info pci/{slot}", of_devlink),
     "dmesg": ("dmesg | grep {slot}", of_dmesg),
+    "failures": (
+        "python3 /tmp/failures.py {rdma}; until dmesg | grep '{rdma}/1: QP .* error: '; do"
+        " sleep 0.1; done",
+        of_failures,
+    ),
 }
 PLACES = """cd /sys/bus/pci/devices
 for rdma in */infiniband/*; do echo $rdma $(ls ${rdma%/*}/../net 2>/dev/null); done"""
@@ -187,6 +204,7 @@ def shown(guest: Guest, number: int, tools: Iterable[str]) -> dict[str, Facts]:
     where = {"slot": path.split("/")[0], "rdma": path.rpartition("/")[2], "nic": "".join(nics)}
     if nics:
         guest.run(_UP.format(**where)).check()
+    guest.run("cat > /tmp/failures.py", stdin=FAILURES.read_bytes()).check()
     return {
         tool: TOOLS[tool][1](guest.run(TOOLS[tool][0].format(**where)).check().stdout)
         for tool in tools

@@ -25,6 +25,10 @@ NOT_OURS = {
 """Complaints that our expression would catch, with the reason why they are nobody's here."""
 
 
+PROVOKED = re.compile(r"^\S+/\d+: QP \d+ error: .*\(0x\w+ 0x\w+ 0x\w+\)$")
+"""mlx5_ib tells why a queue pair has failed. The server's log has it as well, as a warning."""
+
+
 class KernelLog:
     """The kernel's log of a guest from now on; ``whole`` from the boot on."""
 
@@ -46,6 +50,7 @@ class KernelLog:
             text
             for level, text in self.lines()
             if (TRACE.search(text) or (level <= WARNING and OURS.search(text)))
+            and not PROVOKED.search(text)
             and not any(text.startswith(known) for known in NOT_OURS)
         ]
 
