@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from helpers.guest.guests import IN_PEER, SECONDS, no_complaints, prepared, run, two_namespaces
@@ -11,6 +12,7 @@ from emu.guests import GuestOptions
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 
+REFLECT = Path(__file__).parents[1] / "inside" / "xdp_reflect.py"
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 MTU = 9000
 UP = f"""
@@ -27,6 +29,7 @@ def guest(lab, suite):
     """A guest with both interfaces up."""
     options = GuestOptions(suite=suite, devices=("connectx6dx", "connectx6dx"))
     with prepared(lab, options, UP, DOWN) as guest:
+        guest.run("cat > /tmp/xdp_reflect.py", stdin=REFLECT.read_bytes()).check()
         yield guest
 
 
@@ -68,3 +71,53 @@ def test_datagrams_leave_together(guest):
     arrived = received["rx_packets"] + received["rx_out_of_buffer"]
     assert arrived > 0.99 * sent["tx_packets"]
     assert received["rx_bytes"] > 0.5 * sent["tx_bytes"]
+
+
+UP_WITH = f"""
+set -e
+ethtool --set-priv-flags eth0 rx_striding_rq {{striding}}
+ip link set eth0 mtu {{mtu}}
+ip -n peer link set eth1 mtu {{mtu}}
+until ip link show eth0 | grep -q LOWER_UP && {IN_PEER}ip link show eth1 | grep -q LOWER_UP; do
+    sleep 0.1
+done
+"""
+REFLECT_BY = """
+python3 /tmp/xdp_reflect.py reflect eth0 {action} > /tmp/reflecting 2>&1 &
+until grep -q reflecting /tmp/reflecting; do
+    kill -0 $! || { cat /tmp/reflecting; exit 1; }
+    sleep 0.1
+done
+"""
+END = "pkill -f [x]dp_reflect.py; while pgrep -f [x]dp_reflect.py; do sleep 0.1; done"
+COMPARE = f"""
+{IN_PEER}python3 /tmp/xdp_reflect.py compare eth1 $(cat /sys/class/net/eth0/address) {{mtu}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("mtu", "striding"), [(1500, "on"), (3498, "on"), (MTU, "on"), (MTU, "off")]
+)
+@pytest.mark.parametrize("action", ["tx", "redirect"])
+def test_xdp_sends_frames_back(guest, suite, action, mtu, striding):
+    """Short and long ones, which leave in multi-packet requests where they are in one piece.
+
+    Up to an MTU of 3498 each frame is in one buffer (core/en/xdp.h: MLX5E_XDP_MAX_MTU).
+    """
+    if suite == "bookworm" and (mtu, striding) == (MTU, "on"):
+        pytest.skip("Linux 6.1 has no frames of several buffers in striding queues")
+    run(guest, UP_WITH.format(mtu=mtu, striding=striding))
+
+    def traffic():
+        run(guest, REFLECT_BY.replace("{action}", action))
+        try:
+            said = run(guest, COMPARE.format(mtu=mtu))
+        finally:
+            run(guest, END)
+        assert "384 frames are the same" in said
+
+    sent, _ = grown(guest, traffic)
+    way = "rx_xdp_tx" if action == "tx" else "tx_xdp"
+    assert sent[f"{way}_xmit"] == 384
+    assert mtu == MTU or sent[f"{way}_mpwqe"] > 0
+    assert sent["rx_xdp_tx_err"] == sent["tx_xdp_err"] == sent["rx_wqe_err"] == 0

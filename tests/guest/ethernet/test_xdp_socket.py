@@ -19,12 +19,16 @@ SLOWER = re.compile("Expected slowdown with XSK frame size")
 SOCKET = Path(__file__).parents[1] / "inside" / "xdp_socket.py"
 ANSWERED = f"""
 ethtool -L eth0 combined 1
+ip link set eth0 mtu {{mtu}}
+ip -n peer link set eth1 mtu {{mtu}}
 python3 /tmp/xdp_socket.py eth0 {{mode}} 5 {{frames}} > /tmp/socket 2>&1 &
 until grep -q copy /tmp/socket; do sleep 0.2; done
 {IN_PEER}ip neighbour replace {HERE} lladdr $(cat /sys/class/net/eth0/address) dev eth1
-{IN_PEER}ping -c 5 -W 1 -i 0.3 -s 1400 {HERE} > /tmp/ping || :
+{IN_PEER}ping -c 5 -W 1 -i 0.3 -s {{size}} {HERE} > /tmp/ping || :
 wait
 cat /tmp/socket /tmp/ping
+ip link set eth0 mtu 1500
+ip -n peer link set eth1 mtu 1500
 ethtool -L eth0 combined 2
 ping -c 1 -W 20 {THERE}
 """
@@ -56,8 +60,18 @@ def test_pings_are_answered(guest, mode, frames, said):
 
     The driver maps frames of each kind in another way (core/en/params.c: mlx5e_mpwrq_umr_mode).
     """
-    out = run(guest, ANSWERED.format(mode=mode, frames=frames))
+    out = run(guest, ANSWERED.format(mode=mode, frames=frames, mtu=1500, size=1400))
     assert out.startswith(said)
+    assert "5 answered" in out
+    assert "5 received" in out
+
+
+@pytest.mark.parametrize("frames", ["4096", "4096 anywhere"])
+@pytest.mark.parametrize("mode", ["zero", "copy"])
+def test_long_pings_are_answered(guest, mode, frames):
+    """At the largest MTU of a program whose frames are in one buffer (core/en/xdp.h)."""
+    out = run(guest, ANSWERED.format(mode=mode, frames=frames, mtu=3498, size=3498 - 28))
+    assert out.startswith(f"{mode} copy\n" if mode == "zero" else "copy\n")
     assert "5 answered" in out
     assert "5 received" in out
 
@@ -67,6 +81,6 @@ def test_packets_have_time_stamps(guest, mode):
     """A program asks the driver for them, which Linux can since 6.3."""
     if guest.run("grep -q bpf_xdp_metadata_rx_timestamp /proc/kallsyms").status:
         pytest.skip("this suite's kernel has no metadata for such programs")
-    out = run(guest, ANSWERED.format(mode=f"{mode}+stamps", frames=4096))
+    out = run(guest, ANSWERED.format(mode=f"{mode}+stamps", frames=4096, mtu=1500, size=1400))
     assert "5 answered" in out
     assert "5 received" in out
