@@ -11,8 +11,8 @@ Super-frames of Ethernet, of 64 KiB at most, take the socket: they gain nothing 
 Places are counted from the first byte on, over all laps; a train's bytes are never split.
 
 The other process may be hostile. Its file cannot shrink, which a seal guarantees, and has pages of
-the usual size, so reading it raises no SIGBUS. It can change a train while we read it; each reader
-of a train checks what it has read, and copies headers before it uses them twice.
+the usual size, so reading it raises no SIGBUS. It can change a train while we read it; headers
+are read once, and everything is decided by that copy (:class:`emu.device.port.train.Train`).
 """
 
 from __future__ import annotations
