@@ -20,6 +20,7 @@ from emu.instruments.campaign import cluster
 from emu.instruments.campaign.cluster import Cluster, ClusterError
 from emu.instruments.campaign.local import Local
 
+dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
@@ -28,11 +29,13 @@ QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_DISTRIBUTED__ADMIN__TICK
 class Processes:
     """A scheduler and workers, each a process; ended at the test's end."""
 
-    def __init__(self, root):
+    def __init__(self, root, protocol="tcp", **environ):
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
-            self.address = f"tcp://127.0.0.1:{sock.getsockname()[1]}"
-        self._environ = os.environ | QUIET | {"PYTHONPATH": f"{root}:{root / 'tests'}"}
+            self.address = f"{protocol}://127.0.0.1:{sock.getsockname()[1]}"
+        self._protocol = protocol
+        path = {"PYTHONPATH": f"{root}:{root / 'tests'}"}
+        self._environ = os.environ | QUIET | path | environ
         self._all = []
 
     def start(self, *words):
@@ -47,8 +50,9 @@ class Processes:
     def scheduler(self):
         port = self.address.rpartition(":")[2]
         process = self.start(
-            "dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show"
-        )
+            "dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show",
+            "--protocol", self._protocol,
+        )  # fmt: skip
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
@@ -101,6 +105,48 @@ def test_a_cluster_gives_the_report_that_local_jobs_give(tmp_path, processes):
     store = driven(tmp_path / "a", runs, Cluster(processes.address, fake_runs.NAME), tell)
     assert first.wait() == -signal.SIGKILL
     assert reported(store) == reported(driven(tmp_path / "b", runs, Local(2, fake_runs.NAME)))
+
+
+def test_all_ends_may_ask_for_certificates(tmp_path, pytestconfig, monkeypatch):
+    """Dask's own settings, as share/guide/campaigns.md gives them: TLS, from both sides."""
+    root = pytestconfig.rootpath
+    monkeypatch.setenv("PYTHONPATH", f"{root}:{root / 'tests'}")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-nodes",
+        "-newkey",
+        "rsa:2048",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=campaign",
+    ]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, stderr=subprocess.DEVNULL)
+    settings = {"ca-file": str(cert)}
+    for end in ("scheduler", "worker", "client"):
+        settings |= {f"{end}.cert": str(cert), f"{end}.key": str(key)}
+    settings = {f"distributed.comm.tls.{name}": value for name, value in settings.items()}
+    environ = {
+        f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": value
+        for name, value in settings.items()
+    }
+    made = Processes(root, "tls", **environ)
+    try:
+        made.scheduler()
+        made.worker()
+        runs = descriptions(4)
+        with dask.config.set(settings):
+            store = driven(tmp_path / "a", runs, Cluster(made.address, fake_runs.NAME))
+        local = driven(tmp_path / "b", runs, Local(1, fake_runs.NAME))
+        assert reported(store) == reported(local)
+        address = made.address.replace("tls", "tcp")
+        with pytest.raises(ClusterError):
+            driven(tmp_path / "c", runs, Cluster(address, fake_runs.NAME))
+    finally:
+        made.end()
 
 
 def test_a_scheduler_that_restarts_loses_nothing(tmp_path, processes):
