@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
 import tomllib
 from pathlib import Path
 
 import pytest
+from helpers.guest.guests import SECONDS, run
 
 from emu.guests import GuestOptions
 from emu.instruments.fuzz.library import reproduce
@@ -30,3 +32,12 @@ def test_it_comes_up_again(suite, kernel, linux, name, found):
     options = GuestOptions(**({"suite": suite, "devices": ()} | kernel))
     trial = reproduce(FOLDER / f"{name}.toml", options, logging.warning)
     assert trial.has_come_up, f"{trial.missing}: {trial.log[-3000:]}"
+
+
+def test_scattered_data_of_a_region_with_an_iova(guest):
+    """A finding of user space: libmlx5 writes to an address that is not the program's."""
+    program = (FOLDER / "scattered-data-of-a-region-with-an-iova.py").read_bytes()
+    guest.run("cat > /tmp/scattered.py", stdin=program).check()
+    crashed = guest.run("python3 /tmp/scattered.py", timeout=SECONDS)
+    assert crashed.status == 128 + signal.SIGSEGV, crashed
+    assert run(guest, "MLX5_SCATTER_TO_CQE=0 python3 /tmp/scattered.py") == "a short message.\n"
