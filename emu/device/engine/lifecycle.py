@@ -136,6 +136,7 @@ def quiesce(hca: Hca) -> None:
     hca.repacing.clear()
     hca.broken_cqs.clear()
     hca.stopping = None
+    hca.wake()  # what waits is taken back in its turns, and another function may have ended it
 
 
 def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:

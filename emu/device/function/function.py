@@ -340,7 +340,6 @@ class Function:
             lifecycle.quiesce(hca)
             self.cmdif.forget()
             lifecycle.take_down(hca)
-            hca.wake()
         except Exception:
             log.exception("%s: internal error while stopping", self.model.name)
         self.bar0.report_fatal()

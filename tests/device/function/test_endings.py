@@ -3,6 +3,7 @@
 import pytest
 
 from emu.device.cmdif.registry import COMMANDS
+from emu.device.engine import lifecycle
 from emu.device.engine.mr import page_faults
 from emu.device.objects import remains
 from emu.device.rounds.sizes import COST_OF_ENDING
@@ -189,3 +190,13 @@ def test_long_lists_that_are_freed_count_among_the_steps(node):
     assert node.hca.round.steps >= 8 * (1 << 16) * 8 >> 14
     run_dry(node.function)
     assert not any(node.hca.mkeys.get(index) for index in indexes)
+
+
+def test_a_function_that_another_one_ends_is_run(node):
+    """Or nothing of what waits would be taken back until its driver does something."""
+    woken = []
+    node.hca.on_work = lambda: woken.append(True)
+    run_dry(node.function)
+    assert not node.hca.is_awake
+    lifecycle.shut_down(node.hca)
+    assert woken == [True]
