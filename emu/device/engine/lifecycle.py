@@ -113,6 +113,9 @@ def quiesce(hca: Hca) -> None:
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
     hca.end_lifetime()
+    for qp in hca.qps:
+        if qp.moving is not None:
+            qp.moving = None  # its views of guest memory, which may be unmapped next
     for dct in hca.dcts:
         if dct.responders:
             hca.remains.add_work(dynamic.end_all(dct))

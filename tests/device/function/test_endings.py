@@ -91,6 +91,23 @@ def test_connections_that_wait_for_acknowledgements(packet_pair, clock):
 
 
 @pytest.mark.usefixtures("small_rounds")
+def test_messages_under_way_are_let_go_at_once(pair):
+    """They have views of guest memory, which a client that goes takes away next."""
+    node, other = pair
+    length = 6 << 20
+    source, target = node.region(length), other.region(length)
+    for _ in range(COUNT):
+        one, two = node.queue_pair(), other.queue_pair()
+        connect(one, two)
+        one.write((target.key, target.va), source.sge())
+    node.function.run()
+    moving = [qp for qp in node.hca.qps if qp.moving is not None]
+    assert moving
+    node.function.reset()
+    assert not any(qp.moving for qp in moving)
+
+
+@pytest.mark.usefixtures("small_rounds")
 def test_responders_of_a_target(pair):
     """Those who sent to it are another function's, and go on."""
     left, right = pair
