@@ -36,6 +36,7 @@ from emu.guests.machine.qmp import Qmp
 from emu.guests.machine.saved import SavedBoot
 from emu.guests.options import GuestOptions
 from emu.guests.workdir import work_directory
+from emu.host.printable import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,9 @@ SAVING = "saving the boot"
 CONNECT_TIMEOUT = 60.0
 _COPY_TIMEOUT = 60.0
 """Seconds for QEMU to write the memory, or to read it."""
+_CONFIG_ADDRESS, _CONFIG_DATA, _ENABLE = 0xCF8, 0xCFC, 1 << 31
+_PRIMARY_BUS = 0x18
+"""The register of a bridge with the numbers of its buses: primary, secondary, subordinate."""
 _ANY_SPEED = 1 << 40
 """Bytes a second: QEMU holds itself to 128 MiB by default."""
 
@@ -115,6 +119,7 @@ def resume(qmp: Qmp, connection: socket.socket, boot: SavedBoot, settings: str) 
         _allow(qmp)
         qmp.execute("migrate-incoming", uri=f"file:{boot.memory}")
         _await(qmp)
+        _number_buses(qmp)
         qmp.execute("cont")
     except GuestError as error:
         boot.remove()
@@ -122,6 +127,26 @@ def resume(qmp: Qmp, connection: socket.socket, boot: SavedBoot, settings: str) 
             f"the saved boot {boot.path.name} cannot be resumed, and is removed: {error}"
         ) from error
     connection.sendall(f"{settings}now={int(time.time())}\n".encode() + b"\0")
+
+
+def _number_buses(qmp: Qmp) -> None:
+    """Number the buses behind the ports of functions, as the firmware does in a boot.
+
+    The kernel logs "bridge configuration invalid" otherwise (drivers/pci/probe.c:
+    pci_scan_bridge_extend). By PCI's configuration mechanism 1: the guest stands still.
+    """
+    buses = qmp.execute("query-pci")
+    slots = [device["slot"] for bus in buses for device in bus["devices"] if "pci_bridge" in device]
+    for number, slot in enumerate(sorted(slots), 1):
+        _out(qmp, _CONFIG_ADDRESS, _ENABLE | slot << 11 | _PRIMARY_BUS)
+        _out(qmp, _CONFIG_DATA, number << 16 | number << 8)
+
+
+def _out(qmp: Qmp, port: int, value: int) -> None:
+    """Write 32 bits to an I/O port; a QEMU that does not leaves it to the guest's kernel."""
+    line = f"o/w {port:#x} {value:#x}"
+    if complaint := qmp.execute("human-monitor-command", **{"command-line": line}):
+        logger.warning("QEMU refuses %s: %s", line, one_line(str(complaint)))
 
 
 def _made(

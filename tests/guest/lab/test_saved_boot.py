@@ -72,6 +72,12 @@ def test_they_are_what_a_boot_makes_of_them(guests):
         assert second.run(command).check().stdout == booted, what
 
 
+def test_bridges_are_as_the_firmware_leaves_them(guests):
+    """The kernel reconfigures none of them (drivers/pci/probe.c: pci_scan_bridge_extend)."""
+    for guest in guests:
+        assert "bridge configuration invalid" not in guest.dmesg()
+
+
 def test_nobody_complains_who_does_not_in_a_boot(guests):
     cold, *others = (guest.run("dmesg --notime --decode").check().stdout for guest in guests)
     known = {COUNTS.sub("", line) for line in cold.splitlines()}

@@ -36,7 +36,7 @@ class Monitor:
 
     def __init__(self, **answers):
         ours, theirs = socket.socketpair()
-        self.told = []
+        self.told, self.typed = [], []
         self._answers = answers
         self._socket = theirs
         threading.Thread(target=self._serve, daemon=True).start()
@@ -48,6 +48,7 @@ class Monitor:
         for line in lines:
             request = json.loads(line)
             self.told.append(request["execute"])
+            self.typed += filter(None, [request["arguments"].get("command-line")])
             answer = self._answers.get(request["execute"], {"return": {}})
             print(json.dumps(answer), file=lines, flush=True)
 
@@ -72,13 +73,29 @@ def port():
 def test_the_guest_is_told_what_it_is_to_be(boot, port):
     monitor = Monitor(**{"query-migrate": {"return": {"status": "completed"}}})
     resume(monitor.qmp, port[0], boot, settings({"shares": "share=ro out=rw", "network": 1}))
-    assert monitor.told[-3:] == ["migrate-incoming", "query-migrate", "cont"]
+    assert monitor.told[-4:] == ["migrate-incoming", "query-migrate", "query-pci", "cont"]
     said = port[1].recv(1000)
     assert said.endswith(b"\0")
     lines = dict(line.split("=", 1) for line in said[:-1].decode().splitlines())
     assert shlex.split(lines["shares"]) == ["share=ro out=rw"]
     assert lines["network"] == "1"
     assert re.fullmatch(r"\d{10}", lines["now"])
+
+
+def test_buses_have_the_numbers_of_a_boot(boot, port):
+    """By the registers 0x18 of the bridges, in the order of their slots."""
+    devices = [{"slot": 3, "pci_bridge": {}}, {"slot": 1}, {"slot": 2, "pci_bridge": {}}]
+    answers = {
+        "query-migrate": {"return": {"status": "completed"}},
+        "query-pci": {"return": [{"bus": 0, "devices": devices}]},
+        "human-monitor-command": {"return": ""},
+    }
+    monitor = Monitor(**answers)
+    resume(monitor.qmp, port[0], boot, "")
+    assert monitor.told[-1] == "cont"
+    assert monitor.typed == [
+        "o/w 0xcf8 0x80001018", "o/w 0xcfc 0x10100", "o/w 0xcf8 0x80001818", "o/w 0xcfc 0x20200",
+    ]  # fmt: skip
 
 
 @pytest.mark.hostile
