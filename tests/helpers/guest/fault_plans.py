@@ -17,6 +17,8 @@ UNLOAD = "modprobe -r mlx5_ib mlx5_core"
 LOAD = "modprobe mlx5_ib"
 ACTIVE = "until ibv_devinfo 2>/dev/null | grep -q PORT_ACTIVE; do sleep 0.2; done"
 SECONDS_TO_HEAL = 60
+SECONDS_TO_FLOW = 120
+"""In a guest that has just booted, on a busy machine."""
 SLOTS_LEAKED = "loading", "by itself"
 """Plans with commands that time out: their slots are lost until the driver loads again."""
 PATIENT = (
@@ -45,6 +47,8 @@ class Bench:
             self._guest.start()
             with_traffic(self._guest, self._model)
             self._guest.run(PATIENT)
+            # A plan counts events of traffic that flows: links are up, neighbours are known.
+            assert traffic_flows(self._guest, SECONDS_TO_FLOW)
         return self._guest
 
     def guest_console(self):
