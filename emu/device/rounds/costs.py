@@ -45,6 +45,8 @@ LOG_BYTES_PER_STEP: Final = 12
 """Bytes of a message that are copied; a page of them is found by a key as well."""
 LOG_SIGNED_BYTES_PER_STEP: Final = 3
 """Bytes of which signatures are computed, or checked."""
+STEPS_PER_CIPHER: Final = 12
+"""A part of a data unit that is encrypted or decrypted, beside its bytes."""
 LOG_TRANSLATION_BYTES_PER_STEP: Final = 8
 """Bytes of translations that a UMR writes."""
 

@@ -107,7 +107,7 @@ for _title, _end in _ENDINGS.items():
 
 @pattern(f"a reset while {WAITING} connections wait for acknowledgements of their packets")
 def packets(watch: Watch) -> Iterator[None]:
-    guest = _unwatched(Guest(watch, RAM, PacketWire()))
+    guest = _unwatched(Guest(watch, RAM, wire=PacketWire()))
     _unanswered(guest, WAITING)
     yield
     watch.round(guest.function.reset)

@@ -12,6 +12,7 @@ from rig import MODEL, MappedMemory
 from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
+from emu.device.models.model import Model
 from emu.device.port.ib.wire import IbWire
 from emu.device.state.hca import Hca, HcaOptions
 from emu.device.trace.event import TraceEvent
@@ -41,8 +42,9 @@ class Guest:
         self,
         watch: Watch,
         ram: int = 96 * MIB,
-        wire: IbWire[Hca] | None = None,
         *,
+        model: Model = MODEL,
+        wire: IbWire[Hca] | None = None,
         is_traced: bool = False,
     ) -> None:
         """``wire`` is what the port is plugged into, if not a subnet with nobody else."""
@@ -52,7 +54,7 @@ class Guest:
         irqs, wire = IrqList(), wire or LocalFabric(self.clock)
         tracer = Recorder(LineSink(StringIO(), TraceEvent.to_json), self.clock)
         self.function = Function(
-            MODEL, HcaOptions(guid=1), TABLE, self.memory, irqs, self.clock, wire,
+            model, HcaOptions(guid=1), TABLE, self.memory, irqs, self.clock, wire,
             tracer if is_traced else None,
         )  # fmt: skip
         watch.knows(self.function)

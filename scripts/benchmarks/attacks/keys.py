@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rig import MODEL
+
 from attacks.guest import MIB, MILLION, Guest
 from attacks.watch import Watch, pattern
+from emu.device.models.crypto import KeyImport, with_crypto
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.driver.keys.by_command import dma_key, indirect_key
+from emu.driver.keys.crypto import WIRE_SIGNATURE, CryptoKey, create_dek
 from emu.driver.keys.signatures import CRC64, Crc, SignatureKey
 from emu.driver.keys.umr import ANY_QPN, FAST_REG_MASK, OFFSET, PAGE_SIZE, umr
 from emu.driver.verbs.connect import connect
@@ -141,6 +145,78 @@ def deep_signatures(watch: Watch) -> Iterator[None]:
     source, target = (key.key for key in keys)
     yield
     _post_all(guest, one, [RADDR.pack(0, target), DATA.pack(PACKET, source, 0)], Opcode.RDMA_WRITE)
+
+
+def _encrypting(guest: Guest, qp: QueuePair) -> tuple[int, int]:
+    """A key of 1 MiB that is one data unit, and where its last cells are."""
+    region = guest.node.region(MIB)
+    key = CryptoKey(guest.node)
+    key.encrypt(create_dek(guest.node, bytes(range(32))), WIRE_SIGNATURE, MIB)
+    key.configure(qp, [(MIB, region.key, region.va)])
+    return key.key, MIB - PACKET
+
+
+def _each_byte(guest: Guest, ways: list[tuple[int, int, int]]) -> int:
+    return int(indirect_key(guest.node, AccessMode.KLMS, ways, len(ways)))
+
+
+def _encrypted(title: str, *, reads: bool, size: int) -> None:
+    @pattern(f"{title} in a data unit of 1 MiB, {size} at a time")
+    def encrypted(watch: Watch) -> Iterator[None]:
+        guest = Guest(watch, model=with_crypto(MODEL, KeyImport.PLAINTEXT))
+        one, _ = _pair(guest)
+        key, start = _encrypting(guest, one)
+        listed = _each_byte(guest, [(1, key, start + at) for at in range(size)])
+        plain = guest.node.region(PACKET)
+        yield
+        if reads:
+            segments = [RADDR.pack(plain.va, plain.key), DATA.pack(size, listed, 0)]
+        else:
+            segments = [RADDR.pack(0, listed), DATA.pack(size, plain.key, plain.va)]
+        _post_all(guest, one, segments, Opcode.RDMA_WRITE)
+
+
+for _size in (PACKET, 256):
+    _encrypted("ranges of one byte that are read", reads=True, size=_size)
+    _encrypted("ranges of one byte that are written", reads=False, size=_size)
+
+
+@pattern("data of single bytes into a data unit of 1 MiB")
+def encrypted_bytes(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, model=with_crypto(MODEL, KeyImport.PLAINTEXT))
+    one, _ = _pair(guest)
+    key, start = _encrypting(guest, one)
+    source = scattered(guest.node, PACKET, 1)
+    yield
+    _post_all(guest, one, [RADDR.pack(start, key), DATA.pack(PACKET, source, 0)], Opcode.RDMA_WRITE)
+
+
+def _last_bytes(size: int, *, reads: bool) -> None:
+    done = "read" if reads else "written"
+
+    @pattern(f"the last byte of a signed block of 4 KiB, {size} times, {done}")
+    def last_bytes(watch: Watch) -> Iterator[None]:
+        guest = Guest(watch)
+        one, _ = _pair(guest)
+        region = guest.node.region(2 * PACKET)
+        key = SignatureKey(guest.node)
+        key.configure(
+            one, [(PACKET + 8, region.key, region.va)], mem=Crc(block=PACKET, bfs=CRC64),
+            wire=Crc(block=PACKET, bfs=CRC64),
+        )  # fmt: skip
+        listed = _each_byte(guest, [(1, key.key, PACKET + 7)] * size)
+        plain = guest.node.region(PACKET)
+        yield
+        if reads:
+            segments = [RADDR.pack(plain.va, plain.key), DATA.pack(size, listed, 0)]
+        else:
+            segments = [RADDR.pack(0, listed), DATA.pack(size, plain.key, plain.va)]
+        _post_all(guest, one, segments, Opcode.RDMA_WRITE)
+
+
+for _size in (PACKET, 256):
+    _last_bytes(_size, reads=True)
+    _last_bytes(_size, reads=False)
 
 
 @pattern("a list of 65,536 repeat blocks")

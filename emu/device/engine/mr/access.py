@@ -239,10 +239,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
     pieces = ksm_pieces if is_ksm else klm_pieces
     views: list[memoryview] = []
-    if step_limit is None:
-        limit = STEPS_PER_ACCESS + hca.round.steps if length > PIECE_BYTES else _NO_LIMIT
-    else:
-        limit = step_limit
+    limit = STEPS_PER_ACCESS + hca.round.steps if step_limit is None else step_limit
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
             raise AccessError(ABSENT_PAGE, mkey.key, *_rest(va, length, views))
@@ -262,6 +259,8 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
         views += below_views
         if len(views) + hca.round.steps > limit:
             hca.round.charge(len(views))
+            if step_limit is None and length <= PIECE_BYTES:  # of signed blocks, or data units
+                raise AccessError(Violation.TRANSLATION, mkey.key, va, length)
             raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
     hca.round.charge(len(views))
     return views

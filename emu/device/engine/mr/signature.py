@@ -35,7 +35,7 @@ from emu.device.engine.mr.signed_stream import (
 from emu.device.objects.memory.dek import Dek
 from emu.device.objects.memory.views import Span, Views
 from emu.device.rounds.budget import STEPS_PER_ACCESS
-from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP
+from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP, STEPS_PER_CIPHER
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.mkey import Mkey
@@ -91,7 +91,7 @@ class Signature(SignatureState):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MOST_BYTES:
             raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
-        hca.round.charge(length >> LOG_SIGNED_BYTES_PER_STEP)
+        hca.round.charge(self._steps(va - mkey.start, length))
         limit = hca.round.steps + STEPS_PER_ACCESS if step_limit is None else step_limit
         memory = MemoryStream(hca, mkey, need, depth, limit)
         stream = self._stream(hca, mkey, qpn, need, memory)
@@ -109,6 +109,18 @@ class Signature(SignatureState):
         memory.unlimited()
         # It supports slices and slice assignment, which is all that callers do with such a view.
         return [cast(memoryview, Inflow(stream, at, length))]
+
+    def _steps(self, at: int, length: int) -> int:
+        """What it takes to compute a part of the wire's stream.
+
+        Blocks are computed from their beginning on, and a cipher from its data unit's.
+        """
+        before = 0
+        for domain in (self.blocks.mem, self.blocks.wire):
+            if domain is not None:
+                before = max(before, at % (domain.block + domain.size))
+        steps = before + length >> LOG_SIGNED_BYTES_PER_STEP
+        return steps if self.crypto is None else steps + STEPS_PER_CIPHER
 
     def _stream(self, hca: Hca, mkey: Mkey, qpn: int, need: int, memory: MemoryStream) -> Stream:
         """The wire's stream, over memory's."""

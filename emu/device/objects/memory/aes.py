@@ -24,8 +24,6 @@ _BITS: Final = 128
 _MASK: Final = (1 << _BITS) - 1
 _REDUCED: Final = 0x87
 """x**128 in the field of 2**128 elements."""
-_LONG_JUMP: Final = 120
-"""Multiplying by x to this power needs one reduction."""
 
 
 class AesXts:
@@ -89,13 +87,18 @@ def unwrap_key(kek: bytes, wrapped: bytes) -> bytes | None:
 
 
 def _times(mask: int, power: int) -> int:
-    """The mask so many blocks further on: multiplied by x to that power."""
-    while power:
-        step = min(power, _LONG_JUMP)
-        mask <<= step
-        high = mask >> _BITS
-        mask = mask & _MASK ^ high ^ high << 1 ^ high << 2 ^ high << 7
-        power -= step
+    """The mask so many blocks further on: multiplied by x to that power.
+
+    Squaring is linear, so x**(128 * n) is x**(7 * n) + x**(2 * n) + x**n + 1 where n is a power of
+    two: the product is reduced from its top in halves, not bit by bit.
+    """
+    mask <<= power
+    n = 1 << max(mask.bit_length() // _BITS, 1).bit_length() - 1
+    while n:
+        width = _BITS * n
+        while high := mask >> width:
+            mask = mask & (1 << width) - 1 ^ high ^ high << n ^ high << 2 * n ^ high << 7 * n
+        n >>= 1
     return mask
 
 

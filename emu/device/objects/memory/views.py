@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 Views = Sequence[memoryview]
@@ -20,9 +20,9 @@ def copy(target: Views, source: Views) -> None:
         whole = source[0]
         target[0][: len(whole)] = whole
         return
-    spaces = iter(target)
+    spaces, views = iter(target), iter(source)
     space = _FULL
-    for view in source:
+    for view in views:
         while view:
             if not space:
                 space = next(spaces)
@@ -31,9 +31,29 @@ def copy(target: Views, source: Views) -> None:
                 space[:] = view
                 space = _FULL
                 break
+            if size < len(space) and type(space) is not memoryview:
+                view, space = _fill(space, view, views), _FULL
+                continue
             size = min(size, len(space))
             space[:size] = view[:size]
             view, space = view[size:], space[size:]
+
+
+def _fill(space: memoryview, view: memoryview, following: Iterator[memoryview]) -> memoryview:
+    """Copy all that there is room for into a place that computes what is put there, in one go.
+
+    Return what is left of the last view.
+    """
+    octets = bytearray(view)
+    view = _FULL
+    for more in following:
+        room = len(space) - len(octets)
+        octets += more[:room]
+        if len(more) >= room:
+            view = more[room:]
+            break
+    space[: len(octets)] = memoryview(octets)
+    return view
 
 
 def length_of(views: Views) -> int:

@@ -187,7 +187,7 @@ class TestKeys:
         monkeypatch.setattr(SignedStream, "outgoing", outgoing)
         hca, key, span = some(round=Round()), some(key=8, start=0), (0, length, LOCAL_READ)
         with pytest.raises(AccessError) as why:
-            Signature(None).views(hca, key, 5, span, 0, most)
+            Signature(some(mem=None, wire=None)).views(hca, key, 5, span, 0, most)
         assert (why.value.violation is IN_PIECES) == is_cut
 
     @pytest.mark.parametrize(("steps", "is_refused"), [(9, False), (10, True)])

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from emu.device.objects.memory.aes import AesXts, unwrap_key, wrap_key
+from emu.device.objects.memory.aes import AesXts, _times, unwrap_key, wrap_key
 
 ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
 
@@ -40,6 +40,17 @@ def test_any_part_of_a_long_unit(xts):
         part = slice(first * 16, end * 16)
         assert xts.apply(data[part], TWEAK, first, encrypts=True) == whole[part]
         assert xts.apply(whole[part], TWEAK, first, encrypts=False) == data[part]
+
+
+def test_masks_are_found_in_few_steps():
+    """As many multiplications by x as ever, without as many steps; one by one for comparison."""
+    mask = TWEAK
+    for power in range(1, 700):
+        mask = mask << 1 & (1 << 128) - 1 ^ (0x87 if mask >> 127 else 0)
+        assert _times(TWEAK, power) == mask
+    assert _times(TWEAK, 0) == TWEAK
+    for power in (1 << 16, 65535, 40000):
+        assert _times(_times(TWEAK, power), 12345) == _times(TWEAK, power + 12345)
 
 
 def test_the_end_of_a_unit_alone(xts):

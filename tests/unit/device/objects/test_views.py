@@ -31,3 +31,35 @@ def test_one_view_or_several(targets, sources):
     assert length_of(views) == 20
     copy(views, cut(data, sources))
     assert space == data
+
+
+class Sink:
+    """A place that computes what is put there, as those of keys with signatures are."""
+
+    def __init__(self, space, puts, at=0):
+        self.space, self.puts, self.at = space, puts, at
+
+    def __len__(self):
+        return len(self.space) - self.at
+
+    def __getitem__(self, span):
+        start, stop, _ = span.indices(len(self))
+        return Sink(self.space[: self.at + stop], self.puts, self.at + start)
+
+    def __setitem__(self, span, data):
+        start = self.at + span.indices(len(self))[0]
+        self.space[start : start + len(data)] = data
+        self.puts.append(len(data))
+
+
+@given(st.binary(min_size=20, max_size=20), CUTS, CUTS, st.sets(st.integers(0, 4)))
+def test_a_place_that_computes_gets_all_at_once(data, cuts, others, sinks):
+    """However many pieces the source is in; some have plain memory beside it."""
+    space, puts = bytearray(25), []
+    places = [
+        Sink(place, puts) if number in sinks else place
+        for number, place in enumerate(cut(space, others))
+    ]
+    copy(places, cut(data, cuts))
+    assert space == data + bytes(5)
+    assert len(puts) <= len(sinks)
