@@ -69,6 +69,8 @@ LOG_CUT_PER_STEP: Final = 2
 """Packets that are cut out of a super-frame."""
 LOG_STEERED_PER_STEP: Final = 3
 """Fields, groups, tables or counters that a packet's way through flow tables takes."""
+LOG_ROOMS_PER_STEP: Final = 1
+"""Receive queues that are asked for how many packets they have requests."""
 STEPS_PER_DECISION: Final = 4
 """A packet of a super-frame that passes a switch's tables by itself."""
 STEPS_PER_COPY: Final = 1

@@ -51,7 +51,7 @@ from layouts.steering.sampler import sampler_obj
 
 FDB, NIC_TX = FlowTableType.FDB, FlowTableType.NIC_TX
 UPLINK = 0xFFFF
-LARGE_BYTES = 60000
+LARGE_BYTES = 50000
 SENDS = 2
 CHANGES = 32
 """Of one modify header context."""
@@ -341,3 +341,20 @@ def inserted_headers(watch: Watch) -> Iterator[None]:
         fdb.sq.send(frame, ring=False, flags=0)
     yield
     fdb.run(FLOWS)
+
+
+@pattern("FDB: 200 tables that each insert 64 bytes, large sends of few packets")
+def inserted_again(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    number = fdb.tunnel(ReformatType.INSERT_HDR, bytes(64), param_1=64)
+    tables = [fdb.flows.table(level, log_size=0, reformat_en=1) for level in range(200)]
+    for table, following in pairwise([*tables, 0]):
+        to = to_table(following) if following else to_vport(UPLINK)
+        fdb.set(
+            table, 0, fdb.flows.group(table, 0, 0), to, also=FlowAction.PACKET_REFORMAT,
+            beside={"packet_reformat_id": number},
+        )  # fmt: skip
+    fdb.flows.set_root(tables[0])
+    fdb.large(40, 200)
+    yield
+    fdb.run(100)

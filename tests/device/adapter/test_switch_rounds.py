@@ -8,7 +8,11 @@ from helpers.device.switches import UPLINK, Switch
 from emu.device.objects.eth.flow import DECISIONS, FlowEntry
 from emu.device.port.eth.headers import parse
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.costs import LOG_STEERED_PER_STEP
+from emu.device.rounds.costs import (
+    LOG_BYTES_PER_STEP,
+    LOG_STEERED_PER_STEP,
+    STEPS_PER_FRAME,
+)
 from emu.driver.ethernet.flow_fields import (
     add_to_field,
     entry_fields,
@@ -282,6 +286,28 @@ def test_packets_are_charged_for_what_decides_which_are_alike(switch):
     switch.sq.send(MARK, ring=False)
     assert switch.settle() == [MARK]
     assert switch.cost > before
+
+
+def test_moving_headers_of_large_frames_is_charged_by_their_bytes(switch):
+    """Each step that moves headers makes all of a frame anew."""
+    flows, tables, costs = switch.tables(FlowTableType.FDB), [], []
+    given = reformat_fields(ReformatType.INSERT_HDR, bytes(64), param_1=54)
+    number = switch.driver.must(Op.ALLOC_PACKET_REFORMAT_CONTEXT, **given).packet_reformat_id
+    tables = [flows.table(0, log_size=0, reformat_en=1) for _ in range(TABLES)]
+    for table, following in pairwise([*tables, None]):
+        to = to_vport(UPLINK) if following is None else to_table(following)
+        flows.entry(
+            table, 0, flows.group(table, 0, 0), to, also=FlowAction.PACKET_REFORMAT,
+            beside={"packet_reformat_id": number},
+        )  # fmt: skip
+    flows.set_root(tables[0])
+    for packets in (2, PACKETS):
+        switch.longest = 0
+        switch.send_large(bytes(MSS * packets))
+        (frame,) = switch.settle()
+        assert len(frame) == 54 + 64 * TABLES + MSS * packets
+        costs.append(switch.longest - packets * STEPS_PER_FRAME)
+    assert costs[1] - costs[0] >= TABLES * MSS * (PACKETS - 2) >> LOG_BYTES_PER_STEP
 
 
 class Read(FlowEntry):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.ports import DmaError
+from emu.device.rounds.costs import LOG_ROOMS_PER_STEP
 from layouts.enums import PortType
 from layouts.eth_enums import RqState
 
@@ -46,20 +47,22 @@ def room(hca: Hca) -> int:
 def emptiest(hca: Hca) -> tuple[int, int]:
     """As :func:`room`, and how many short packets that queue has room for at most.
 
-    There is no room while frames wait that have come already.
+    There is no room while frames wait that have come already. Charges what it costs to look.
     """
     if hca.arrivals:
         return 0, MANY
-    least, size = MANY, MANY
+    least, size, looked_at = MANY, MANY, 0
     for rq in islice(hca.rqs, MOST_LOOKED_AT):
         queue = rq.queue
         if rq.state is RqState.RDY and queue.is_used and rq.size_frames >= LEAST_SIZE:
+            looked_at += 1
             try:
                 frames = rq.frames(hca.nic_vport.oper_mtu)
             except DmaError:
                 continue  # the next frame breaks the queue
             if frames < least:
                 least, size = frames, rq.size_frames
+    hca.round.charge(looked_at >> LOG_ROOMS_PER_STEP)
     return least, size
 
 

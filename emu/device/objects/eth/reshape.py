@@ -56,7 +56,8 @@ class Steps:
         self.changes = [change for step in steps for change in step.changes]
         """Of all of them, one after the other."""
         self.in_frame = any(step.in_frame for step in steps)
-        self.reshapes = any(step.reshapes for step in steps)
+        self.reshapes = sum(step.reshapes for step in steps)
+        """How many of them make the frame anew."""
         self.needs_whole = any(step.needs_whole for step in steps)
 
     def __repr__(self) -> str:

@@ -3,9 +3,10 @@
 import pytest
 
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.room import LOOK_NS, MOST_UNASKED
+from emu.device.engine.eth.room import LOOK_NS, MOST_UNASKED, emptiest
 from emu.device.faults.link import PlannedLink
 from emu.device.port.eth.frame import Frame
+from emu.device.rounds.costs import LOG_ROOMS_PER_STEP
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -266,3 +267,24 @@ def test_a_wire_of_one_function_is_seldom_asked(node, sq, eth_wire, monkeypatch)
         sq.cq.drain()
     assert len(eth_wire.sent()) == 200
     assert len(asked) <= 2
+
+
+@pytest.mark.hostile
+def test_looking_at_many_queues_is_charged(clock):
+    """A sender may ask after each frame when one of the queues has hardly any requests."""
+    node, queues = on_one_segment(clock)[1], 64
+    flows, region = Flows(node.driver), node.region(2048)
+    td, tirs = alloc_td(node.driver), []
+    for _ in range(queues):
+        rq = ReceiveQueue(node, log_size=6)
+        rq.post(region.sge())
+        rq.post(region.sge())
+        tirs.append(to_tir(create_direct_tir(node.driver, td, rq.rqn)))
+    table = flows.table(1)
+    flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
+    flows.set_root(table)
+    hca = node.hca
+    arrive(hca, Frame(node.mac + Packet().frame()[6:]))
+    before = hca.round.steps
+    assert emptiest(hca) == (1, 64)
+    assert hca.round.steps - before >= queues >> LOG_ROOMS_PER_STEP

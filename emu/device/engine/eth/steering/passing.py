@@ -14,7 +14,12 @@ from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes, plain
-from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, LOG_CUT_PER_STEP, STEPS_PER_REWRITE
+from emu.device.rounds.costs import (
+    LOG_BYTES_PER_STEP,
+    LOG_CHANGES_PER_STEP,
+    LOG_CUT_PER_STEP,
+    STEPS_PER_REWRITE,
+)
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.reshape import Steps
@@ -101,5 +106,6 @@ def after(headers: Marked, steps: Steps | None, round_: Round) -> Marked:
     """The packet after these steps, if any. Raises FrameError when one is impossible with it."""
     if steps is None:
         return headers
-    round_.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
+    copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP
+    round_.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
     return rewrite(headers, steps)

@@ -16,6 +16,7 @@ from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
 from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, Marked, parse
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def route(
     before = domain.steps
     decision = decide(domain, headers, octets, packets, root, hca.clock)
     hca.round.charge(domain.steps - before)
-    return _queues(decision, headers, source)
+    return _queues(hca, decision, headers, source)
 
 
 def route_beside(
@@ -94,13 +95,15 @@ def route_beside(
     hca.round.charge(domain.steps - before)
     if decision.missed and not decision.deliveries:
         return None
-    return _queues(decision, headers, None)
+    return _queues(hca, decision, headers, None)
 
 
-def _queues(decision: Decision, headers: Headers, source: TransportDomain | None) -> list[Delivery]:
+def _queues(
+    hca: Hca, decision: Decision, headers: Headers, source: TransportDomain | None
+) -> list[Delivery]:
     """The receive queues that a decision leads to."""
     if decision.rewrites:
-        return _route_changed(decision, headers, source)
+        return _route_changed(hca, decision, headers, source)
     queues: list[Delivery] = []
     for target, tag in decision.deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
@@ -126,7 +129,7 @@ def _as_far_as_it_goes(headers: Headers) -> Headers:
 
 
 def _route_changed(
-    decision: Decision, headers: Headers, source: TransportDomain | None
+    hca: Hca, decision: Decision, headers: Headers, source: TransportDomain | None
 ) -> list[Delivery]:
     """As :func:`route`, for a decision that changes the packet for some that get it.
 
@@ -145,6 +148,8 @@ def _route_changed(
             continue
         after = headers
         if steps is not None and steps.in_frame:
+            copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP
+            hca.round.charge((len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
             after = rewrite(headers if steps.reshapes else head(headers), steps)
         queues.append(
             Delivery(*target.queue_of(after), tag, steps, looks_inside=target.looks_inside)
