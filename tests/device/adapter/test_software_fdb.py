@@ -58,7 +58,9 @@ class Fdb:
         def give(target, one):
             found.append((target.number, bytes(one.data)))
 
-        finish(passages(self.manager.hca, source_port, Frame(frame), give))
+        others = passages(self.manager.hca, source_port, Frame(frame), give)
+        if others is not None:
+            finish(others)
         return found
 
 

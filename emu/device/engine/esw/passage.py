@@ -28,7 +28,7 @@ from emu.device.engine.eth.steering.passing import (
     each_of,
     through,
 )
-from emu.device.objects.eth.flow import VportTarget
+from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable, VportTarget
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import UPLINK, FrameError, Marked, source_of
 from emu.device.port.eth.vlan import pad
@@ -51,16 +51,19 @@ class Arrival(NamedTuple):
     frame: Frame
 
 
-def passages(
-    manager: Hca, source_port: int, frame: Frame, give: Callable[[VportTarget, Frame], object]
-) -> Portions[None]:
+Give = Callable[[VportTarget, Frame], object]
+"""Takes what a vPort gets."""
+
+
+def passages(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portions[None] | None:
     """Carry a frame of a vPort of the manager's switch, the cable's included, to those that get it.
 
-    ``give`` takes what a vPort gets. Meters and samplers look at each packet of a super-frame by
-    itself, at the time when it passes. A frame without complete headers is lost; so is a packet
-    that cannot be changed as an entry says, with those of its super-frame that come after it.
+    Return the work that is left, which yields when the round is full: None when one vPort gets the
+    frame as it is, or nobody. Meters and samplers look at each packet of a super-frame by itself,
+    at the time when it passes. A frame without complete headers is lost; so is a packet that cannot
+    be changed as an entry says, with those of its super-frame that come after it.
 
-    Charges what it costs, and yields when the round is full.
+    Charges what it costs.
     """
     eswitch, round_ = manager.eswitch, manager.round
     assert eswitch is not None
@@ -68,24 +71,54 @@ def passages(
         packet = Packet(frame, source_of(source_port, manager.vhca.number))
         headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
         if headers is None:
-            return
-        while round_.steps > round_.limit:
-            yield
+            return None
         fdb, root, adapter = eswitch.fdb, None, manager.adapter
         if eswitch.foreign_root is not None or adapter.board.lag is not None:
             fdb, root = first_tables(manager, source_port, frame)
         clock = None if packet.packets > 1 else manager.clock
         decision = decision_on(fdb, packet, headers, round_, root, clock)
-        is_apart = decision.asks is not None
-        left, sent_on = MOST_CUT, 0
+        deliveries = decision.deliveries
+        if decision.asks is None and not deliveries:
+            return None
+        steps = decision.rewrites[0] if decision.rewrites else None
+        if (
+            len(deliveries) == 1
+            and (steps is None or not steps.needs_whole)
+            and round_.steps <= round_.limit
+        ):
+            target = deliveries[0][0]
+            assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
+            changed = after(headers, steps, round_)
+            for to, what in _arrivals(manager, adapter.number, packet, target, changed):
+                give(to, what)
+            return None
+    except FrameError:
+        return None
+    return _others(manager, (fdb, root), packet, headers, decision, give)
+
+
+def _others(
+    manager: Hca, tables: tuple[FlowDomain, FlowTable | None], packet: Packet, headers: Marked,
+    decision: Decision, give: Give,
+) -> Portions[None]:  # fmt: skip
+    """Carry a frame that several get, or that is several packets.
+
+    ``tables`` are the FDB and its root for this frame, ``decision`` is what they have decided so
+    far.
+    """
+    round_, port = manager.round, manager.adapter.number
+    is_apart = decision.asks is not None
+    left, sent_on = MOST_CUT, 0
+    try:
         for one, before in _apart(packet, headers, round_) if is_apart else ((packet, headers),):
             if is_apart:
                 while round_.steps > round_.limit:
                     yield
                 round_.charge(STEPS_PER_DECISION)
+                fdb, root = tables
                 decision = decision_on(fdb, one, before, round_, root, manager.clock)
             for at, (target, _) in enumerate(decision.deliveries):
-                assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
+                assert isinstance(target, VportTarget)
                 steps = decision.rewrites[at] if decision.rewrites else None
                 parts: Iterable[tuple[Packet, Marked]] = ((one, before),)
                 if steps is not None and steps.needs_whole:
@@ -98,8 +131,9 @@ def passages(
                         yield
                     if at:
                         round_.charge(STEPS_PER_COPY)
-                    changed = after(now, steps, round_)
-                    for to, what in _arrivals(manager, adapter.number, part, target, changed):
+                    for to, what in _arrivals(
+                        manager, port, part, target, after(now, steps, round_)
+                    ):
                         if to is not target:
                             sent_on += 1
                             round_.charge(STEPS_PER_COPY)

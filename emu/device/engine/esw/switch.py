@@ -165,7 +165,9 @@ class EmbeddedSwitch:
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
             return
         give = partial(self._arrives, manager, source_port, frame)
-        manager.crossing.begin(passages(manager, source_port, frame, give), len(frame.data))
+        others = passages(manager, source_port, frame, give)
+        if others is not None:
+            manager.crossing.begin(others, len(frame.data))
 
     def _arrives(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame

@@ -78,9 +78,10 @@ def decide(
     headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
         _forget_software(domain)
-    decision = domain.decisions.get(_key(domain, headers, root, ()))
+    key = _key(domain, headers, root, ())
+    decision = domain.decisions.get(key)
     if decision is None or (decision.asks is not None and clock is not None):
-        decision = _decide_anew(domain, headers, octets, root, clock, decision)
+        decision = _decide_anew(domain, headers, octets, root, clock, key, decision)
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
@@ -94,9 +95,12 @@ def _decide_anew(
     octets: int,
     root: FlowTable | None,
     clock: Clock | None,
+    key: Hashable,
     decision: Decision | None,
 ) -> Decision:
     """As :func:`decide`, where ``decision`` is all that is kept: none, or to ask somebody.
+
+    ``key`` is the packet's.
 
     Once a decision is not kept, the packet goes through the tables: all of its way, but no part of
     it twice.
@@ -109,16 +113,17 @@ def _decide_anew(
             decision = next(walk)
             for answer in answers:
                 decision = walk.send(answer)
-            _remember(domain, headers, root, answers, decision)
+            _remember(domain, headers, root, answers, key, decision)
         if decision.asks is None or clock is None or len(answers) == MOST_ASKED:
             return decision
         answer = decision.asks.answer(octets, headers.l3, clock.now_ns())
         answers = (*answers, answer)
+        key = _key(domain, headers, root, answers)
         if walk is None:
-            decision = domain.decisions.get(_key(domain, headers, root, answers))
+            decision = domain.decisions.get(key)
         else:
             decision = walk.send(answer)
-            _remember(domain, headers, root, answers, decision)
+            _remember(domain, headers, root, answers, key, decision)
 
 
 def _remember(
@@ -126,15 +131,17 @@ def _remember(
     headers: Headers,
     root: FlowTable | None,
     answers: tuple[int, ...],
+    key: Hashable,
     decision: Decision,
 ) -> None:
     """Keep a decision for the packets like this one, if it is known which these are."""
-    if decision.parts is None:
+    parts = decision.parts
+    if parts is None:
         return
-    if decision.parts:
-        _learn(domain, decision.parts)
-    if domain.users.keys() >= decision.parts:
-        domain.keep(_key(domain, headers, root, answers), decision)
+    if parts and _learn(domain, parts):
+        key = _key(domain, headers, root, answers)
+    if domain.users.keys() >= parts:
+        domain.keep(key, decision)
 
 
 def _key(
@@ -150,12 +157,14 @@ def _key(
     return key
 
 
-def _learn(domain: FlowDomain, parts: frozenset[Part]) -> None:
-    """Let these parts decide which packets are alike, as far as there is room."""
+def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
+    """Let these parts decide which packets are alike, as far as there is room; if any is new."""
     new = parts.difference(domain.users)
-    if new and len(domain.learnt) + len(new) <= MOST_LEARNT:
-        domain.learnt |= new
-        _use(domain, new)
+    if not new or len(domain.learnt) + len(new) > MOST_LEARNT:
+        return False
+    domain.learnt |= new
+    _use(domain, new)
+    return True
 
 
 def _forget_software(domain: FlowDomain) -> None:
