@@ -358,3 +358,18 @@ def inserted_again(watch: Watch) -> Iterator[None]:
     fdb.large(40, 200)
     yield
     fdb.run(100)
+
+
+@pattern("FDB: 32 tables that each lead to all of these twice, small frames of new flows")
+def everywhere(watch: Watch) -> Iterator[None]:
+    fdb = Fdb(watch)
+    tables = [fdb.flows.table(level, log_size=0) for level in range(32)]
+    ways = [to_table(table) for table in tables]
+    for table in tables:
+        fdb.set(table, 0, fdb.flows.group(table, 0, 0), *ways, *ways)
+    fdb.flows.set_root(tables[0])
+    for number in range(FLOWS):
+        frame = Packet().frame()
+        fdb.sq.send(frame[:6] + number.to_bytes(6, "big") + frame[12:], ring=False, flags=0)
+    yield
+    fdb.run(0)

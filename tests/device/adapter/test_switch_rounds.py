@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from helpers.device.switches import UPLINK, Switch
 
+from emu.device.engine.eth.steering.domain import FIELDS_PER_DESTINATION, MAX_TABLES
 from emu.device.objects.eth.flow import DECISIONS, FlowEntry
 from emu.device.port.eth.headers import parse
 from emu.device.rounds.budget import STEPS_PER_ROUND
@@ -286,6 +287,19 @@ def test_packets_are_charged_for_what_decides_which_are_alike(switch):
     switch.sq.send(MARK, ring=False)
     assert switch.settle() == [MARK]
     assert switch.cost > before
+
+
+def test_destinations_that_are_never_visited_are_charged(switch):
+    """A packet ends after MAX_TABLES of them; who leads it to more has to pay for these as well."""
+    flows = switch.tables(FlowTableType.FDB)
+    tables = [flows.table(0, log_size=0) for _ in range(32)]
+    for table in tables:
+        flows.entry(table, 0, flows.group(table, 0, 0), *[to_table(one) for one in tables] * 2)
+    flows.set_root(tables[0])
+    switch.sq.send(MARK, ring=False)
+    assert switch.settle() == []
+    led = MAX_TABLES * 2 * len(tables) * FIELDS_PER_DESTINATION
+    assert switch.cost >= led >> LOG_STEERED_PER_STEP
 
 
 def test_moving_headers_of_large_frames_is_charged_by_their_bytes(switch):

@@ -21,8 +21,8 @@ class MatchField(NamedTuple):
 
 _Of = TypeVar("_Of", bound=Callable[[Headers], object])
 
-_COSTS: Final[dict[Callable[[Headers], object], int]] = {}
-"""What functions take that look at much of a packet; those of all others cost 1."""
+COSTS: Final[dict[Callable[[Headers], object], int]] = {}
+"""What functions that look at much of a packet cost; all others cost 1."""
 
 
 def costs(fields: int, function: _Of) -> _Of:
@@ -30,10 +30,10 @@ def costs(fields: int, function: _Of) -> _Of:
 
     It is one of a set that no guest makes longer: each is remembered for good.
     """
-    _COSTS[function] = fields
+    COSTS[function] = fields
     return function
 
 
 def cost_of(function: Callable[[Headers], object]) -> int:
     """How many outer fields could be read in the time that a function takes."""
-    return _COSTS.get(function, 1)
+    return COSTS.get(function, 1)
