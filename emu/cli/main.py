@@ -59,6 +59,17 @@ class CommandGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the words begin with. Raises UsageError, with near names."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            from emu.near import near  # which only a mistake needs
+
+            ctx.fail(f"No such command {name!r}{near(name, _modules())}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command."""
         try:

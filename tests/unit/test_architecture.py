@@ -19,6 +19,7 @@ def below(package, names):
 ORDER = (
     "layouts",
     "emu.toml_lines",
+    "emu.near",
     *below("emu.device", "errors rounds ports pci objects"),
     *below("emu.device.objects", "memory queues eth"),
     *below("emu.device", "models port adapter state"),
@@ -47,7 +48,7 @@ BARE = ("emu", "emu.device", "emu.driver", "emu.server", "emu.instruments")
 """Packages that are folders and nothing else."""
 
 CORE = (
-    "layouts", "emu.toml_lines", "emu.device", "firmware_cmds",
+    "layouts", "emu.toml_lines", "emu.near", "emu.device", "firmware_cmds",
     *below("emu.driver", "world command verbs keys ethernet nodes"),
 )  # fmt: skip
 OPERATING_SYSTEM = (

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from emu.cli.options.checks import check_options
 from emu.cli.options.declared import offered, refused
 from emu.cli.shared.progress import display
 from emu.guests.image import image
@@ -37,10 +38,12 @@ def guest_options(use: Use) -> Callable[[F], F]:
 
 
 def to_options(**choices: Any) -> GuestOptions:
-    """The choices as :class:`GuestOptions`, which checks them; a plan is checked here.
+    """Return the choices as :class:`GuestOptions`; whatever can be checked is, nothing has started.
 
-    Raises UserError: nothing has started yet, so a mistake is told at once, and a missing passt.
+    Raises BadParameter for an option that the server would refuse, and UserError for a plan with
+    mistakes, for options that do not fit together, and for a missing passt.
     """
+    check_options(choices)
     if choices.get("faults") is not None:
         tell_begin(choices["faults"], choices.get("faults_when"))
     if any(parse_net(net).kind == "user" for net in choices.get("nets") or ()):

@@ -12,9 +12,10 @@ from emu.device.faults import declare
 from emu.device.faults.declare import DeclaredPoint, Problem
 from emu.device.faults.event import EventField, Opened
 from emu.device.faults.names import names_of
-from emu.device.faults.parameters import has_field, listing, names_in, near
+from emu.device.faults.parameters import has_field, listing, names_in
 from emu.device.faults.rule import Rule
 from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS, Action
+from emu.near import near
 from layouts.enums import Op
 
 

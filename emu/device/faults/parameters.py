@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Annotated, Any, Final
@@ -12,13 +11,13 @@ from pydantic import Field, StrictInt, StrictStr
 from emu.device.faults.declare import Parameter, Problem
 from emu.device.faults.names import number_of
 from emu.device.faults.rule import Assignments
+from emu.near import near
 from layouts.prm import Prm
 
 MOST_MS = 24 * 3600 * 1000
 MOST_COPIES = 1000
 MAX_LISTED: Final = 40
 """Names of a closed set that a message or page lists: all sets but the commands."""
-_MAX_NEAR: Final = 5
 
 NameOrNumber: Final = StrictStr | StrictInt
 
@@ -79,20 +78,6 @@ def has_field(prm: Prm, path: str) -> bool:
 def names_in(prm: Prm) -> list[str]:
     """The fields of a structure."""
     return [field.name for field in prm.fields]
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return the names that may have been meant, as the end of a sentence.
-
-    Meant are names with nearly the same letters, and those that begin with the name or contain it.
-    """
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=_MAX_NEAR)
-    if len(name) > 1:
-        parts = [one for one in names if name.lower() in one.lower()]
-        close += sorted(parts, key=lambda one: not one.lower().startswith(name.lower()))
-    chosen = list(dict.fromkeys(close))[:_MAX_NEAR]
-    return f"; near it: {', '.join(chosen)}" if chosen else ""
 
 
 def listing(names: Sequence[str]) -> str:

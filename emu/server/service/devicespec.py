@@ -53,6 +53,7 @@ from emu.device.objects.memory.aes import HAS_AES
 from emu.device.port.ib.partitions import PKEY_NUMBER
 from emu.device.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
 from emu.device.state.hca import HcaOptions
+from emu.near import near
 from emu.server.net.eth.spec import MAX_SEGMENT
 from layouts.enums import PortType
 
@@ -88,12 +89,15 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     name, *settings = text.split(",")
     name = name or DEFAULT_MODEL
     if name not in MODELS:
-        raise DeviceSpecError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
+        known = ", ".join(MODELS)
+        raise DeviceSpecError(f"unknown model {name!r}{near(name, MODELS)}; known are {known}")
     chosen: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or key not in SETTINGS:
-            raise DeviceSpecError(f"{setting!r} is none of {', '.join(SETTINGS.values())}")
+            meant = near(key, SETTINGS)
+            known = ", ".join(SETTINGS.values())
+            raise DeviceSpecError(f"{setting!r} is no setting{meant}; there are {known}")
         chosen[key] = _READERS.get(key, _number)(key, value)
     model = _linked(name, chosen)
     values = {

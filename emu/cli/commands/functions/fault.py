@@ -19,6 +19,7 @@ from emu.guests.errors import LabError
 from emu.guests.named import running
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
+from emu.near import near
 
 _PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -39,7 +40,6 @@ def points(name: str, field: str) -> None:
 
     With FIELD, list the names that match.FIELD can have: mlx5emu fault points pkt.rx kind
     """
-    from emu.device.faults.parameters import near
     from emu.device.faults.vocabulary import POINTS
 
     if name and name not in POINTS:
@@ -59,7 +59,7 @@ def points(name: str, field: str) -> None:
 def _values(name: str, field: str) -> list[str]:
     """Return the names that a field of a point's events can have. Raises UserError."""
     from emu.device.faults.names import names_of
-    from emu.device.faults.parameters import listing, near
+    from emu.device.faults.parameters import listing
     from emu.device.faults.vocabulary import POINTS
 
     fields = POINTS[name].fields

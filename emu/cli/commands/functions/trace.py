@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
 from emu.instruments.traceview.queues import Queues, ordered
+from emu.near import near_names
 from layouts.enums import DeliveryStat, Op, Status, op_name
 
 _STATUSES = (
@@ -51,8 +51,7 @@ def _known(value: str, names: Iterable[str]) -> str:
     known = {name.lower(): name for name in names}
     if value.lower() in known:
         return known[value.lower()]
-    near = difflib.get_close_matches(value.lower(), known, n=3)
-    hint = ", ".join(known[name] for name in near or list(known)[:_FEW])
+    hint = ", ".join(near_names(value, known.values()) or list(known.values())[:_FEW])
     raise click.BadParameter(f"{value!r} is none; there is {hint}")
 
 

@@ -23,11 +23,12 @@ from emu.device.faults.event import (
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.moves import Delayable, Losable
 from emu.device.faults.names import number_of
-from emu.device.faults.parameters import COUNT, DATA, MS, has_field, names_in, near, one_of
+from emu.device.faults.parameters import COUNT, DATA, MS, has_field, names_in, one_of
 from emu.device.faults.rule import Assignments, Rule
 from emu.device.ports import DmaError
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
+from emu.near import near
 from layouts.codec import View
 from layouts.enums import DeliveryStat, Op, Status
 from layouts.prm import Prm

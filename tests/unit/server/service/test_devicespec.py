@@ -169,10 +169,10 @@ def test_limits_are_inside(text):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("connectx4", "unknown model 'connectx4'; known are connectx4lx, "),
-        (",lid", "'lid' is none of guid=N, lid=N, pages=N"),
-        (",", "'' is none of"),
-        (",speed=9", "'speed=9' is none of"),
+        ("connectx4", "unknown model 'connectx4'; near it: connectx4lx, "),
+        (",lid", "'lid' is no setting; near it: lid"),
+        (",", "'' is no setting; there are guid=N, lid=N, pages=N"),
+        (",speed=9", "'speed=9' is no setting; there are"),
         (",link=IB", "link='IB' is neither ib nor eth"),
         ("connectx6dx,link=ib", "link=ib: connectx6dx has no such port"),
         ("connectx6dx,lid=1", "lid needs link=ib"),
@@ -180,7 +180,7 @@ def test_limits_are_inside(text):
         (",link=eth,mac=2:0:0:0:0:1", "mac='2:0:0:0:0:1' is not a MAC address"),
         (",link=eth,mac=01:00:00:00:00:01", "is not the address of one port"),
         (",link=eth,mac=00:00:00:00:00:00", "is not the address of one port"),
-        (",LID=9", "'LID=9' is none of"),
+        (",LID=9", "'LID=9' is no setting; near it: lid"),
         (",lid=", "lid='' is not a number"),
         (",lid=ten", "lid='ten' is not a number"),
         (",lid=1=2", "lid='1=2' is not a number"),

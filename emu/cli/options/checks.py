@@ -1,0 +1,75 @@
+"""Checks of a guest's options that the device server makes, before anything is started for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import click
+
+from emu.host.user_error import UserError
+from emu.near import near
+
+_MIB = 1 << 20
+
+
+def check_options(choices: Mapping[str, Any]) -> None:
+    """Raise BadParameter for the first option that the server or QEMU would refuse.
+
+    ``choices`` has the options by their fields' names; one that is None or missing is not checked.
+    """
+    fabric = choices.get("fabric")
+    if devices := choices.get("devices"):
+        _checked("--device", partial(_devices, devices, has_fabric=fabric is not None))
+    for net in choices.get("nets") or ():
+        _checked("--net", partial(_net, net))
+    if fabric is not None:
+        _checked("--fabric", partial(_fabric, fabric))
+    if (transport := choices.get("transport")) is not None:
+        _checked("--transport", partial(_transport, transport))
+    if (memory := choices.get("memory_mib")) is not None:
+        _checked("--memory", partial(_memory, memory))
+
+
+def _checked(option: str, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except (ValueError, UserError) as error:
+        text = str(error).removeprefix(f"{option} ")
+        raise click.BadParameter(text, param_hint=option) from None
+
+
+def _devices(devices: tuple[str, ...], *, has_fabric: bool) -> None:
+    from emu.server.service.devicespec import parse_all
+
+    parse_all(devices, fabric=has_fabric)
+
+
+def _net(text: str) -> None:
+    from emu.server.net.eth.spec import parse
+
+    parse(text)
+
+
+def _fabric(text: str) -> None:
+    from emu.server.net.fabric.address import parse
+
+    parse(text)
+
+
+def _transport(name: str) -> None:
+    from emu.server.service.transports import TRANSPORTS
+
+    if name not in TRANSPORTS:
+        raise ValueError(
+            f"no transport {name!r}{near(name, TRANSPORTS)}; there are {', '.join(TRANSPORTS)}"
+        )
+
+
+def _memory(mib: int) -> None:
+    """Refuse more memory than the host has: such a guest boots for ever."""
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
+    if mib > has:
+        raise ValueError(f"{mib} MiB are more than the host's {has} MiB")

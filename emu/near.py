@@ -1,0 +1,27 @@
+"""Names that were probably meant by a name that there is not, for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+_MAX_NEAR: Final = 5
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return known names with nearly the same letters, then those that contain the name."""
+    import difflib  # which only a mistake needs
+
+    names = {one.lower(): one for one in known}
+    wanted = name.lower()
+    close = difflib.get_close_matches(wanted, list(names), n=_MAX_NEAR)
+    if len(wanted) > 1:
+        parts = [one for one in names if wanted in one]
+        close += sorted(parts, key=lambda one: not one.startswith(wanted))
+    return [names[one] for one in dict.fromkeys(close)][:_MAX_NEAR]
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the near names as the end of a sentence; "" if there are none."""
+    names = near_names(name, known)
+    return f"; near it: {', '.join(names)}" if names else ""

@@ -1,0 +1,38 @@
+"""Mistakes in a guest's options are told before anything starts, with status 2."""
+
+import pytest
+from click.testing import CliRunner
+
+from emu.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--device", "connectx6d"], "--device: unknown model 'connectx6d'; near it: connectx6dx"),
+        (["--device", "connectx6,lidd=3"], "--device: 'lidd=3' is no setting; near it: lid;"),
+        (["--device", "connectx6,link=eth,lid=3"], "--device: lid needs link=ib"),
+        (["--device", "connectx6,lid=3", "--device", "connectx6,lid=3"], "both have lid=0x3"),
+        (["--net", "usr"], "--net: 'usr': it is user, stream=PATH or tap=NAME"),
+        (["--transport", "vfio"], "--transport: no transport 'vfio'; near it: vfio-user"),
+        (["--memory", str(1 << 40)], "--memory: 1099511627776 MiB are more than the host's"),
+        (["--fabric", "xx"], "--fabric: no fabric 'xx'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_wrong_option(command, words, says, monkeypatch):
+    def start(*_, **__):
+        raise AssertionError("something starts")
+
+    monkeypatch.setattr("emu.guests.guest.guest.Guest.start", start)
+    monkeypatch.setattr("emu.guests.named.keeper.launch", start)
+    result = CliRunner().invoke(main, [command, *words, "x"])
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+@pytest.mark.parametrize(("word", "meant"), [("staus", "status"), ("trac", "trace")])
+def test_a_command_that_there_is_not(word, meant):
+    result = CliRunner().invoke(main, [word])
+    assert result.exit_code == 2
+    assert f"No such command '{word}'; near it: {meant}" in result.output
