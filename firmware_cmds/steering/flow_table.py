@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import ACLS, SWITCHING, FlowDomain, FlowTable, Miss
+from emu.device.objects.eth.flow import ACLS, SNIFFING, SWITCHING, FlowDomain, FlowTable, Miss
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
 from emu.device.objects.object import DRIVER_UID
 from emu.device.state.eswitch import ForeignRoot
@@ -58,7 +58,8 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
     """The vPort whose tables a command is about; 0 for all types of which a vPort has none.
 
     Raises BAD_PARAM_ERR for types without ``ft_support``, and for a vPort that is not there or has
-    no such tables. What a switch does is up to its driver alone.
+    no such tables. What a switch does is up to its driver alone, and so is who may see all
+    packets (ib/fs.c: mlx5_ib_create_flow wants CAP_NET_RAW of a process).
     """
     kind, vport = cmd.table_type, int(getattr(cmd, "vport_number", 0))
     is_named = vport or getattr(cmd, "other_vport", 0)
@@ -70,6 +71,8 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
     is_drivers = kind in SWITCHING or kind == FlowTableType.PORT_SEL
     if is_drivers and hca.caller.uid != DRIVER_UID and not is_for_all:
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the switch's flow tables")
+    if kind in SNIFFING and hca.caller.uid != DRIVER_UID:
+        raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use flow tables of sniffers")
     return vport
 
 
@@ -243,6 +246,7 @@ def destroy_flow_table(
     domain.demuxes -= table.is_demux
     if domain.root is table:
         steering.set_root(domain, None)
+        hca.note_sniffers()
         if hca.eswitch is not None and domain is hca.eswitch.fdb:
             hca.switch.tables_changed()
     if table.table_type is FlowTableType.FDB:
@@ -284,6 +288,7 @@ def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
     is_fdb = hca.eswitch is not None and domain is hca.eswitch.fdb
     had_root = domain.root is not None
     steering.set_root(domain, table)
+    hca.note_sniffers()
     if is_fdb:
         assert hca.eswitch is not None
         had_root |= hca.eswitch.foreign_root is not None

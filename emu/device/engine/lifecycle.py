@@ -136,6 +136,7 @@ def quiesce(hca: Hca) -> None:
     hca.arrivals.clear()
     hca.crossing.clear()
     hca.egress.clear()
+    hca.sniffed.clear()
     hca.repacing.clear()
     hca.broken_cqs.clear()
     hca.stopping = None

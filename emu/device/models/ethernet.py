@@ -215,9 +215,15 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
         "flow_table_properties_nic_transmit_rdma": TABLES,
         "ft_field_support_2_nic_receive_rdma": {"bth_opcode": 1},
         "ft_field_support_2_nic_transmit_rdma": {"bth_opcode": 1},
+        # Copies of all packets for sniffers, whose TIRs may take other packets as well (verbs'
+        # IBV_FLOW_ATTR_SNIFFER, by which libpcap captures on RDMA devices).
+        "allow_sniffer_and_nic_rx_shared_tir": 1,
+        "flow_table_properties_nic_receive_sniffer": TABLES,
+        "flow_table_properties_nic_transmit_sniffer": TABLES,
     }
 )
-"""Group FLOW_TABLE: tables for received packets, and for RoCE packets in both directions."""
+"""Group FLOW_TABLE: tables for received packets, for RoCE packets in both directions, and for
+sniffers."""
 
 _TUNNEL_FIELDS: Capabilities = MappingProxyType(
     {

@@ -105,6 +105,16 @@ two, an Ethernet port the third, ConnectX-4 Lx device memory, a virtual function
 objects, most functions a switch."""
 
 
+_NIC_PROPERTIES: Final[dict[FlowTableType, str]] = {
+    FlowTableType.NIC_RX: "flow_table_properties_nic_receive",
+    FlowTableType.NIC_TX: "flow_table_properties_nic_transmit",
+    FlowTableType.RDMA_RX: "flow_table_properties_nic_receive_rdma",
+    FlowTableType.RDMA_TX: "flow_table_properties_nic_transmit_rdma",
+    FlowTableType.SNIFFER_RX: "flow_table_properties_nic_receive_sniffer",
+    FlowTableType.SNIFFER_TX: "flow_table_properties_nic_transmit_sniffer",
+}
+"""Fields of flow_table_nic_cap by the type of the tables."""
+
 _MOST_PAGES: Final = 256
 _PAGES: Final[dict[tuple[CapType, int], tuple[Mapping[str, Any], bytes]]] = {}
 """Pages that have been filled, by the group and the identity of the values, which stay."""
@@ -168,10 +178,7 @@ class Caps:
         self._view(group, CapMode.CUR).assign(_OFF_AT_RESET[group])
 
     def flow_properties(self, table_type: FlowTableType) -> Any:
-        """What flow tables of a type can do (flow_table_prop_layout).
-
-        Those for RoCE packets have the limits of those for received packets.
-        """
+        """Return what flow tables of a type can do (flow_table_prop_layout)."""
         if table_type is FlowTableType.FDB:
             return self.eswitch_tables.flow_table_properties_nic_esw_fdb
         if table_type is FlowTableType.ESW_INGRESS_ACL:
@@ -180,9 +187,7 @@ class Caps:
             return self.eswitch_tables.flow_table_properties_esw_acl_egress
         if table_type is FlowTableType.PORT_SEL:
             return self.port_selection.flow_table_properties_port_selection
-        if table_type is FlowTableType.NIC_TX:
-            return self.flow_table.flow_table_properties_nic_transmit
-        return self.flow_table.flow_table_properties_nic_receive
+        return getattr(self.flow_table, _NIC_PROPERTIES[table_type])
 
     def _view(self, group: CapType, mode: CapMode) -> Any:
         return GROUPS[group].view(self._pages[group, mode])

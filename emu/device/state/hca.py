@@ -66,6 +66,8 @@ CROSSING: Final = "crossing"
 """The same of ``Hca.crossing``."""
 EGRESS: Final = "egress"
 """The same of ``Hca.egress``."""
+SNIFFED: Final = "sniffed"
+"""The same of ``Hca.sniffed``."""
 
 
 class HcaState(IntEnum):
@@ -186,6 +188,8 @@ class Hca(ObjectTables):
         """What has come to the switch that the function manages, and waits as well."""
         self.egress = Line(self.round, partial(contain, self), partial(self.ledger.hold, EGRESS))
         """What send queues have sent, and waits on its way through the tables of NIC_TX."""
+        self.sniffed = Line(self.round, partial(contain, self), partial(self.ledger.hold, SNIFFED))
+        """Frames whose copies for sniffers have still to be made."""
         self.sessions = Sessions()
         """Packets that are held to be merged with those that come soon."""
         self.partner = Partner()

@@ -169,6 +169,10 @@ class ObjectTables:
         self.rdma_rx, self.rdma_tx = FlowDomain(ledger), FlowDomain(ledger)
         """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
         nic_rx, self.nic_tx = FlowDomain(ledger), FlowDomain(ledger)
+        self.sniffer_rx, self.sniffer_tx = FlowDomain(ledger), FlowDomain(ledger)
+        """The flow tables that copies of all received packets and of all sent ones go through."""
+        self.is_sniffed = False
+        """Whether one of these two has a root."""
         self.port_sel = FlowDomain(ledger)
         """Those that choose by which port of a LAG packets leave."""
         port_selection = self.caps.port_selection.flow_table_properties_port_selection
@@ -177,6 +181,16 @@ class ObjectTables:
             (FlowTableType.NIC_TX, caps.flow_table_properties_nic_transmit, self.nic_tx),
             (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
             (FlowTableType.RDMA_TX, caps.flow_table_properties_nic_transmit_rdma, self.rdma_tx),
+            (
+                FlowTableType.SNIFFER_RX,
+                caps.flow_table_properties_nic_receive_sniffer,
+                self.sniffer_rx,
+            ),
+            (
+                FlowTableType.SNIFFER_TX,
+                caps.flow_table_properties_nic_transmit_sniffer,
+                self.sniffer_tx,
+            ),
             (FlowTableType.PORT_SEL, port_selection, self.port_sel),
         )
         self.flow_domains: dict[int, FlowDomain] = {
@@ -189,6 +203,10 @@ class ObjectTables:
         self.eswitch = Eswitch(ledger) if self.caps.general.eswitch_manager else None
         """The embedded switch that the function manages."""
         self._look_for(self.parser)
+
+    def note_sniffers(self) -> None:
+        """Set ``is_sniffed`` after a root has changed."""
+        self.is_sniffed = self.sniffer_rx.root is not None or self.sniffer_tx.root is not None
 
     def look_for_vxlan(self, ports: frozenset[int]) -> None:
         """Take packets to these UDP ports for VXLAN's."""

@@ -647,7 +647,7 @@ def wrong_tables():
     yield {"table_type": FDB, **OTHER}, "the FDB belongs to no vPort"
     yield {"table_type": FlowTableType.NIC_RX, **OTHER}, "neither do tables of received packets"
     yield {"table_type": INGRESS, **nobody}, "no such vPort"
-    yield {"table_type": FlowTableType.SNIFFER_TX}, "no such tables"
+    yield {"table_type": FlowTableType.PORT_SEL}, "no such tables"
 
 
 @pytest.mark.parametrize(("fields", "why"), [*wrong_tables()])

@@ -14,7 +14,7 @@ import pytest
 from helpers.device.reachable import owned, still_reached
 from helpers.device.waiting import CASES, World
 
-from emu.device.objects.eth.flow import FlowEntry, FlowGroup
+from emu.device.objects.eth.flow import FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.queues.srq import SrqForm
 from layouts.enums import Op, Status, TeardownProfile
 from layouts.function.odp import mem_page_fault_info, trans_page_fault_info
@@ -121,10 +121,12 @@ ORDERS = {
 
 def named(item, name):
     """The fields by which a command names an object; in a flow table by the table's, too."""
+    if isinstance(item, FlowTable):
+        return {name: item.handle, "table_type": item.table_type}
     if isinstance(item, FlowEntry):
-        return {name: item.index, "table_id": item.group.table.handle}
+        return {name: item.index} | named(item.group.table, "table_id")
     return {name: item.handle} | (
-        {"table_id": item.table.handle} if isinstance(item, FlowGroup) else {}
+        named(item.table, "table_id") if isinstance(item, FlowGroup) else {}
     )
 
 

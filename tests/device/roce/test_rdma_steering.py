@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.adapter.adapter import MANAGER
-from emu.device.engine.eth import rdma_steering
+from emu.device.engine.eth.steering import rdma as rdma_steering
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.port.eth.headers import UPLINK
@@ -251,7 +251,7 @@ class TestRefused:
         refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, table_type=RX, **fields)
 
     def test_types_that_are_not_there(self, refused):
-        for kind in (FlowTableType.SNIFFER_TX, FlowTableType.FDB):
+        for kind in (FlowTableType.PORT_SEL, FlowTableType.FDB):
             refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(1))
 
 

@@ -18,6 +18,7 @@ from emu.driver.ethernet.interfaces import (
 )
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.ethernet.sniffer import Sniffer
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
 from helpers.device.waiting import case, in_a_round_that_is_over
@@ -221,6 +222,16 @@ def frame_that_some_queues_have_got(world):
     sender(world.left).send(broadcast(world.left))
     in_a_round_that_is_over(world, most=16)
     assert 0 < sum(len(rq.cq.drain()) for rq in rqs) < 4
+
+
+@case
+def copies_for_a_sniffer(world):
+    world.segment()
+    for node in world.nodes:
+        Sniffer(node)
+    sender(world.left).send(broadcast(world.left))
+    in_a_round_that_is_over(world)
+    assert len(world.left.hca.sniffed)
 
 
 def _half_received(kind, **context):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.eth import roce
+from emu.device.engine.eth import roce, sniffer
 from emu.device.engine.eth.deliver import deliver
 from emu.device.engine.eth.hairpins.received import pass_on
 from emu.device.engine.eth.merging.lro import Merged, TcpStream, expect
@@ -90,6 +90,8 @@ def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
 
 
 def _loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
+    if hca.is_sniffed:
+        sniffer.copy_received(hca, frame)
     try:
         if frame.gso_size > 0:
             _steer_large(hca, _Large(hca, frame), source)
@@ -113,6 +115,8 @@ def take(hca: Hca, frame: Frame) -> None:
                 received.errors += large.packets
                 return
             received.add(data, large.packets, large.octets)
+            if hca.is_sniffed:
+                sniffer.copy_received(hca, frame)
             _steer_large(hca, large, None)
         elif len(data) + FCS_BYTES > vport.oper_mtu:
             received.too_long += 1
@@ -120,13 +124,16 @@ def take(hca: Hca, frame: Frame) -> None:
         elif is_control(data):
             port = vport.port
             port.flow.take(data, hca.clock.now_ns(), port.speed)
-        elif (
-            data.find(ROCE_PORT, *ROCE_PORT_AT) < 0
-            and data[_TYPE_AT : _TYPE_AT + _TYPE_BYTES] != GRH
-            and data[_TAGGED_TYPE_AT : _TAGGED_TYPE_AT + _TYPE_BYTES] != GRH
-        ) or not roce.take(hca, data, source_port=frame.source_port, registers=frame.registers):
-            _steer_one(hca, frame, None)
-            received.add(data)
+        else:
+            if hca.is_sniffed:
+                sniffer.copy_received(hca, frame)
+            if (
+                data.find(ROCE_PORT, *ROCE_PORT_AT) < 0
+                and data[_TYPE_AT : _TYPE_AT + _TYPE_BYTES] != GRH
+                and data[_TAGGED_TYPE_AT : _TAGGED_TYPE_AT + _TYPE_BYTES] != GRH
+            ) or not roce.take(hca, data, source_port=frame.source_port, registers=frame.registers):
+                _steer_one(hca, frame, None)
+                received.add(data)
     except FrameError:
         received.errors += 1
 

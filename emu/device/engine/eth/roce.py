@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.eth import rdma_steering
-from emu.device.engine.eth.rdma_steering import Passage
+from emu.device.engine.eth.steering import rdma as rdma_steering
+from emu.device.engine.eth.steering.rdma import Passage
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.eth.frame import Frame
@@ -98,11 +98,12 @@ def arrive_train(hca: Hca, come: Train | memoryview) -> None:
 
 
 def _take_train(hca: Hca, train: Train) -> bool:
-    """Take a train at once; False where plans, tables, MTU or what waits decide about frames."""
+    """Take a train at once; False where plans, tables, sniffers, MTU or what waits want frames."""
     head, length = train.head, train.length
     if (
         hca.faults is not None
         or hca.rdma_rx.root is not None
+        or hca.is_sniffed
         or hca.switch.is_decided(hca)
         or not hca.nic_vport.is_up
         or not hca.link.is_up

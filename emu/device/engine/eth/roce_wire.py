@@ -12,11 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.eth import pacing, rdma_steering, roce
-from emu.device.engine.eth.rdma_steering import Passage
+from emu.device.engine.eth import pacing, roce, sniffer
 from emu.device.engine.eth.roce_departures import MOST_HELD, Departures
+from emu.device.engine.eth.steering import rdma as rdma_steering
+from emu.device.engine.eth.steering.rdma import Passage
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, frame_of
 from emu.device.port.eth.roce.framing import TAG_BYTES
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
@@ -124,7 +126,8 @@ class RoceWire:
     def reaches(self, address: int) -> bool:
         """Whether packets have to be sent.
 
-        To a function here only if rules, links, rates, flow tables or a capture are about packets.
+        To a function here only if rules, links, rates, flow tables, a sniffer or a capture are
+        about packets.
 
         A datagram queue pair has no address, 0.
         """
@@ -136,8 +139,10 @@ class RoceWire:
         if node.adapter.board.lag is not None:  # it may send and receive by another port
             return True
         hca = self._hca
-        if node.rdma_rx.root is not None or (
-            hca is not None and (hca.rdma_tx.root is not None or hca.roce_pacing is not None)
+        if node.rdma_rx.root is not None or node.is_sniffed:
+            return True
+        if hca is not None and (
+            hca.rdma_tx.root is not None or hca.roce_pacing is not None or hca.is_sniffed
         ):
             return True
         return node.faults is not None and node.faults.wants_packets
@@ -157,6 +162,8 @@ class RoceWire:
             return True
         if rdma_steering.send(source, frame, sqn) is not Passage.ON:
             return True
+        if source.is_sniffed:
+            sniffer.copy_sent(source, Frame(frame))
         self._look()
         if frame[:MAC_BYTES] not in self._macs:
             return self._departures.send(source, frame)
@@ -170,11 +177,11 @@ class RoceWire:
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """The port's way to another process, if it takes trains and nothing waits before it.
 
-        None where tables, rates or the MTU decide about each frame.
+        None where tables, rates, a sniffer or the MTU want each frame.
         """
         if not address or mtu > source.link.most_payload:
             return None
-        if source.rdma_tx.root is not None or source.roce_pacing is not None:
+        if source.rdma_tx.root is not None or source.roce_pacing is not None or source.is_sniffed:
             return None
         mac = parts_of(address)[1]
         self._look()
@@ -218,6 +225,8 @@ class RoceWire:
     def _deliver(self, hca: Hca, frame: bytes) -> None:
         """Loop a frame to one of our own MAC addresses back, send any other one."""
         if frame[:MAC_BYTES] in hca.gids.macs:
+            if hca.is_sniffed:
+                sniffer.copy_received(hca, Frame(frame))
             looped = partial(roce.take, hca, frame, is_looped=True)
             if not hca.arrivals.do(len(frame), contain, hca, looped):
                 hca.roce.dropped["queue full"] += 1
@@ -244,6 +253,8 @@ class RoceWire:
             source.roce.dropped[_TOO_LONG] += 1
             return
         if to.is_multicast:
+            if source.is_sniffed and to.gid in source.mcgs:
+                sniffer.copy_received(source, Frame(frame_of(packet, origin)))
             arrive(source, packet, origin, is_looped=True)
         else:
             address = source.link.address_to(to)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.eth import sniffer
 from emu.device.engine.eth.gather import FrameLengthError, gather
 from emu.device.engine.eth.receive import loop_back
 from emu.device.engine.eth.room import charge
@@ -185,6 +186,8 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
         vport.sent.errors += packets
     else:
         vport.sent.add(frame.data, packets, octets)
+        if hca.is_sniffed:
+            sniffer.copy_sent(hca, frame)
         is_multicast = frame.data[0] & _GROUP_BIT
         if is_multicast and is_control(frame.data):
             by.nic_vport.port.flow.sent.control += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth import receive, roce
+from emu.device.engine.eth import receive, roce, sniffer
 from emu.device.port.eth.headers import FrameError
 from emu.device.port.eth.traffic import FCS_BYTES
 from layouts.eth_enums import FlowTableType
@@ -76,6 +76,8 @@ def _take(adapter: Adapter[Hca], frame: Frame) -> None:
     if hca is None:
         return
     master = _master_beside(hca)
+    if master is not None and master.is_sniffed:
+        sniffer.copy_received(master, frame)
     if master is None or not roce.take(master, frame.data):
         receive.arrive(hca, frame)
 

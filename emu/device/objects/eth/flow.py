@@ -68,6 +68,8 @@ ACLS: Final = frozenset({FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS
 """Types of which each vPort has tables of its own."""
 SWITCHING: Final = ACLS | {FlowTableType.FDB}
 """Types of tables that are a switch's."""
+SNIFFING: Final = frozenset({FlowTableType.SNIFFER_RX, FlowTableType.SNIFFER_TX})
+"""Types of tables that copies of packets go through."""
 
 
 MOST_SAMPLERS: Final = 1 << 12

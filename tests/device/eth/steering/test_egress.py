@@ -199,4 +199,4 @@ class TestRefused:
 
 
 def test_a_model_without_them(driver, refused):
-    refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=FlowTableType.SNIFFER_TX)
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=FlowTableType.PORT_SEL)

@@ -31,6 +31,7 @@ from layouts.steering.fte import set_fte_in
 
 DROP = FlowAction.DROP
 _BUILT = {
+    FlowTableType.SNIFFER_RX, FlowTableType.SNIFFER_TX,
     FlowTableType.NIC_RX, FlowTableType.NIC_TX, FlowTableType.RDMA_RX, FlowTableType.RDMA_TX,
 }  # fmt: skip
 TYPES_NOT_BUILT = sorted(set(FlowTableType) - _BUILT)

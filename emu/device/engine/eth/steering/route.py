@@ -75,7 +75,7 @@ def route(
     before = domain.steps
     decision = decide(domain, headers, octets, packets, root, hca.clock)
     hca.round.charge(domain.steps - before)
-    return _queues(hca, decision, headers, source)
+    return queues_of(hca, decision, headers, source)
 
 
 def route_beside(
@@ -95,13 +95,13 @@ def route_beside(
     hca.round.charge(domain.steps - before)
     if decision.missed and not decision.deliveries:
         return None
-    return _queues(hca, decision, headers, None)
+    return queues_of(hca, decision, headers, None)
 
 
-def _queues(
+def queues_of(
     hca: Hca, decision: Decision, headers: Headers, source: TransportDomain | None
 ) -> list[Delivery]:
-    """The receive queues that a decision leads to."""
+    """Return the receive queues that a decision leads to; ``source`` is as of :func:`route`."""
     if decision.rewrites:
         return _route_changed(hca, decision, headers, source)
     queues: list[Delivery] = []

@@ -1,0 +1,67 @@
+"""Copies of all packets of a function for sniffers: tables of types SNIFFER_RX and SNIFFER_TX.
+
+Each packet that comes or leaves goes its way, and a copy of it goes through the tables of the
+direction, whose entries lead to TIRs. Packets that come back to the function are in both
+directions. While a table is a root, RoCE's messages inside the process are packets. A copy that
+finds no receive request is lost, and so is one that would have to wait behind too many others.
+
+Sources: PRM "Flow steering"; core/fs_core.c: init_sniffer_rx_root_ns; ib/fs.c: create_sniffer_rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.deliver import deliver
+from emu.device.engine.eth.sessions import take as take_or_hold
+from emu.device.engine.eth.steering.domain import decide
+from emu.device.engine.eth.steering.route import queues_of
+from emu.device.objects.eth.flow import FlowDomain
+from emu.device.port.eth.headers import FrameError, parse
+from emu.device.port.eth.plain import plain
+from emu.device.rounds.costs import LOG_CUT_PER_STEP
+from emu.device.rounds.portions import Portions
+
+if TYPE_CHECKING:
+    from emu.device.port.eth.frame import Frame
+    from emu.device.state.hca import Hca
+
+
+def copy_received(hca: Hca, frame: Frame) -> None:
+    """Give sniffers a copy of a frame that the function has got, now or in the next rounds."""
+    _copy(hca, hca.sniffer_rx, frame)
+
+
+def copy_sent(hca: Hca, frame: Frame) -> None:
+    """Give sniffers a copy of a frame that the function sends, now or in the next rounds."""
+    _copy(hca, hca.sniffer_tx, frame)
+
+
+def _copy(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
+    if domain.root is not None:
+        hca.sniffed.do(len(frame.data), _begin, hca, domain, frame)
+
+
+def _begin(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
+    hca.sniffed.begin(_copies(hca, domain, frame), len(frame.data))
+
+
+def _copies(hca: Hca, domain: FlowDomain, frame: Frame) -> Portions[None]:
+    """Deliver the packets that a frame stands for. One without complete headers has no copy."""
+    try:
+        packets = plain(frame)
+        hca.round.charge(len(packets) >> LOG_CUT_PER_STEP)
+        for data in packets:
+            headers = parse(data, whole=False)
+            before = domain.steps
+            decision = decide(domain, headers, len(data), clock=hca.clock)
+            hca.round.charge(domain.steps - before)
+            for to in queues_of(hca, decision, headers, None):
+                while hca.round.is_full:
+                    yield
+                if to.merging is None and to.rq.reservations is None:
+                    deliver(hca, headers, False, to)
+                else:
+                    take_or_hold(hca, headers, False, to)
+    except FrameError:
+        return
