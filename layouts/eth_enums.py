@@ -124,7 +124,7 @@ class ShampoMatch(IntEnum):
 class SelfLbBlock(IntFlag):
     """tirc.self_lb_block (MLX5_TIRC_SELF_LB_BLOCK_*), whose names say the opposite of its use.
 
-    The driver sets a bit when packets of the TIR's own transport domain shall come back to it
+    The driver sets a bit when packets of the TIR's own transport domain may come back to it
     (core/en_common.c: mlx5e_refresh_tirs for the loopback test; ib/qp.c:
     MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_*).
     """

@@ -35,9 +35,7 @@ _GROUP_BIT = 1 << 40
 _MAC_MASK = (1 << 48) - 1
 _VID_MASK = 0xFFF
 
-_NOT_SETTABLE = (
-    "affiliation", "disable_uc_local_lb", "disable_mc_local_lb", "port_guid", "min_inline",
-)  # fmt: skip
+_NOT_SETTABLE = ("affiliation", "port_guid", "min_inline")
 """Fields whose features have capability bits, none of which is set."""
 _OF_MANAGERS = ("node_guid", "change_event")
 """Those that only the manager of an embedded switch sets (nic_vport_node_guid_modify,
@@ -75,6 +73,8 @@ def query_nic_vport_context(
         {
             "min_wqe_inline_mode": InlineMode.L2 if is_asked else InlineMode.NONE,
             "roce_en": int(vport.roce_en),
+            "disable_uc_local_lb": int(vport.disable_uc_local_lb),
+            "disable_mc_local_lb": int(vport.disable_mc_local_lb),
             "mtu": vport.mtu,
             "system_image_guid": hca.adapter.guid,
             "port_guid": vport.guid,
@@ -120,7 +120,7 @@ def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
 def modify_nic_vport_context(
     hca: Hca, cmd: layout.ModifyNicVportContextIn, out: layout.ModifyNicVportContextOut
 ) -> None:
-    """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE."""
+    """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE, local loopback."""
     vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
         raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
@@ -138,6 +138,10 @@ def modify_nic_vport_context(
         vport.mtu = int(context.mtu)
     if chosen.roce_en:
         vport.roce_en = bool(context.roce_en)
+    if chosen.disable_uc_local_lb:
+        vport.disable_uc_local_lb = bool(context.disable_uc_local_lb)
+    if chosen.disable_mc_local_lb:
+        vport.disable_mc_local_lb = bool(context.disable_mc_local_lb)
     if chosen.promisc:
         vport.promisc_uc = bool(context.promisc_uc)
         vport.promisc_mc = bool(context.promisc_mc)

@@ -115,6 +115,8 @@ def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> N
     def apply() -> None:
         flush_all(hca)  # what is held was for the TIR as it was
         tir.change(changed, hasher)
+        if cmd.bitmask.self_lb_en:
+            tir.refresh()
 
     hca.tirs.change(tir, apply, more)
 

@@ -21,6 +21,10 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "ib_virt": 0,
         "eth_net_offloads": 1,
         "nic_flow_table": 1,
+        # The vPort can keep frames from coming back to their sender. Linux has it so until a second
+        # process opens the RDMA device (ib/main.c: mlx5_ib_enable_lb).
+        "disable_local_lb_uc": 1,
+        "disable_local_lb_mc": 1,
         "roce": 1,
         # The register ROCE_ACCL and counters of adaptive retransmission.
         "roce_accl": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final
+from typing import Final, NamedTuple
 
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
@@ -33,9 +33,27 @@ class Xrcd(Object):
 class TransportDomain(Object):
     """A transport domain; only Ethernet queues use it."""
 
-    __slots__ = ()
+    __slots__ = ("senders",)
     kind = "transport domain"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_transport_domain)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.senders = 0
+        """How many send queues it has had so far."""
+
+    def add_sender(self) -> LoopbackSource:
+        """Return what TIRs know a new send queue of the domain by."""
+        self.senders += 1
+        return LoopbackSource(self, self.senders)
+
+
+class LoopbackSource(NamedTuple):
+    """A send queue whose frames may come back to its function."""
+
+    td: TransportDomain
+    order: int
+    """Among the send queues of the domain, from 1 on."""
 
 
 class Uar(Object):

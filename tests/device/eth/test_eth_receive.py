@@ -635,11 +635,10 @@ def test_frame_to_the_functions_other_domain(hca, node, driver, eth_wire, lead):
 
 def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
     """Only when the TIR says so (core/en_common.c: mlx5e_refresh_tirs)."""
-    rq = ReceiveQueue(node)
+    rq, sq = ReceiveQueue(node), SendQueue(node, tisn=create_tis(driver, td))
     tirn = create_direct_tir(driver, td, rq.rqn)
     lead(tirn=tirn)
     buffers = Buffers(rq)
-    sq = SendQueue(node, tisn=create_tis(driver, td))
     own = hca.nic_vport.permanent_address + ARP[6:]
     sq.send(own)
     node.settle()
@@ -653,10 +652,55 @@ def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
     assert eth_wire.sent() == []
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["TIR first", "SQ first"])
+def test_frame_to_a_group_within_a_domain(node, driver, td, eth_wire, lead, is_first):
+    """A TIR does not know the send queues that are made after it until it is refreshed."""
+    tisn = create_tis(driver, td)
+    sq = None if is_first else SendQueue(node, tisn=tisn)
+    rq = ReceiveQueue(node)
+    tirn = create_direct_tir(driver, td, rq.rqn)
+    lead(tirn=tirn)
+    buffers = Buffers(rq)
+    sq = sq or SendQueue(node, tisn=tisn)
+    sent = GROUP + ARP[6:]
+    for is_heard in (is_first, False):
+        sq.send(sent)
+        node.settle()
+        assert [data for _, data in buffers.drain()] == [sent] * is_heard
+        assert [frame.data for frame in eth_wire.sent()] == [sent]
+        driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"self_lb_en": 1}, ctx={})
+
+
+@pytest.mark.parametrize("kept", ["disable_uc_local_lb", "disable_mc_local_lb"])
+def test_frames_that_do_not_come_back_to_the_vport(hca, node, driver, eth_wire, lead, kept):
+    """core/main.c: mlx5_core_set_hca_defaults. What is for the own address still stays here."""
+    rq = ReceiveQueue(node)
+    lead(tirn=create_direct_tir(driver, alloc_td(driver), rq.rqn))
+    buffers = Buffers(rq)
+    sq = SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
+    own, group = (to + ARP[6:] for to in (hca.nic_vport.permanent_address, GROUP))
+    for is_kept in (True, False):
+        driver.must(
+            Op.MODIFY_NIC_VPORT_CONTEXT, field_select={kept: 1},
+            nic_vport_context={kept: int(is_kept)},
+        )  # fmt: skip
+        sq.send(own)
+        sq.send(group)
+        node.settle()
+        looped = [own, group]
+        if is_kept:
+            looped.remove(own if kept == "disable_uc_local_lb" else group)
+        assert [data for _, data in buffers.drain()] == looped
+        assert [frame.data for frame in eth_wire.sent()] == [group]
+    counted = driver.must(Op.QUERY_VPORT_COUNTER)
+    assert counted.local_loopback.packets == 3
+    assert [way.packets for way in hca.nic_vport.passed()] == [2, 0]
+
+
 def test_super_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
     """Nothing has been received, and nothing is missing."""
-    lead(tirn=create_direct_tir(driver, td, ReceiveQueue(node).rqn))
     sq = SendQueue(node, tisn=create_tis(driver, td))
+    lead(tirn=create_direct_tir(driver, td, ReceiveQueue(node).rqn))
     region = node.region(4096)
     headers = hca.nic_vport.permanent_address + Packet(payload=b"").frame()[6:]
     sq.send((2500, region.key, region.va), opcode=Opcode.LSO, mss=1000, headers=headers)

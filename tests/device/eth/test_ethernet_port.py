@@ -166,8 +166,6 @@ class TestVport:
         ("field", "context"),
         [
             ("affiliation", {}),
-            ("disable_uc_local_lb", {}),
-            ("disable_mc_local_lb", {}),
             ("node_guid", {"node_guid": 5}),
             ("port_guid", {"port_guid": 5}),
             ("min_inline", {}),
@@ -181,6 +179,26 @@ class TestVport:
             Status.BAD_PARAM_ERR, Op.MODIFY_NIC_VPORT_CONTEXT, field_select={field: 1},
             nic_vport_context=context,
         )  # fmt: skip
+
+    @pytest.mark.parametrize("name", ["disable_uc_local_lb", "disable_mc_local_lb"])
+    def test_local_loopback_is_disabled_by_its_own_bit(self, driver, name):
+        """core/vport.c: mlx5_nic_vport_update_local_lb and mlx5_nic_vport_query_local_lb."""
+        both = {"disable_uc_local_lb": 1, "disable_mc_local_lb": 1}
+
+        def found():
+            context = driver.must(Op.QUERY_NIC_VPORT_CONTEXT).nic_vport_context
+            return {each for each in both if getattr(context, each)}
+
+        def select(**context):
+            driver.must(
+                Op.MODIFY_NIC_VPORT_CONTEXT, field_select={name: 1}, nic_vport_context=context
+            )
+
+        assert found() == set()
+        select(**both)
+        assert found() == {name}
+        select()
+        assert found() == set()
 
     def test_list_that_does_not_exist(self, refused):
         refused(Status.BAD_PARAM_ERR, Op.QUERY_NIC_VPORT_CONTEXT, allowed_list_type=5)

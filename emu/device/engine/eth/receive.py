@@ -39,7 +39,7 @@ from emu.device.state.points import FaultPoint
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
-    from emu.device.objects.domains import TransportDomain
+    from emu.device.objects.domains import LoopbackSource
     from emu.device.port.eth.vport import NicVport
     from emu.device.state.hca import Hca
 
@@ -79,7 +79,7 @@ def take_in_turn(hca: Hca, frame: Frame) -> None:
         hca.nic_vport.received.discards += 1
 
 
-def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
+def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
     """Take a frame that a send queue of the function itself has sent, and that is for it, too.
 
     It has not been on the wire, and counts at the virtual port only. Nothing is counted that no
@@ -89,7 +89,7 @@ def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
         hca.nic_vport.received.discards += 1
 
 
-def _loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
+def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
     if hca.is_sniffed:
         sniffer.copy_received(hca, frame)
     try:
@@ -191,7 +191,7 @@ def _take_damaged(hca: Hca, frame: Damaged) -> None:
 
 
 def _steer_one(
-    hca: Hca, frame: Frame, source: TransportDomain | None, headers: Headers | None = None
+    hca: Hca, frame: Frame, source: LoopbackSource | None, headers: Headers | None = None
 ) -> None:
     data = frame.data
     if headers is None:
@@ -274,7 +274,7 @@ class _Large:
         return Waiting(self.data, self.size, True, self.packets, self.longest, self.octets)
 
 
-def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> None:
+def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None:
     """Steer a super-frame by its headers, then give each of its packets to the same queues."""
     _check_large(large)
     hca.round.charge(large.packets >> LOG_CUT_PER_STEP)

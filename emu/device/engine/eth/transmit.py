@@ -174,10 +174,11 @@ def _leave_as_steered(hca: Hca, sq: AnySq, leaving: Leaving) -> None:
 def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int) -> None:
     """Put a frame on the wire, or drop and count what the port does not let out.
 
-    A frame to an address of the function itself stays here, one to a group comes back as well; who
-    takes them is up to the TIRs (tirc.self_lb_block). What a hairpin sends always leaves.
+    A frame to an address of the function itself stays here, one to a group comes back as well,
+    unless the vPort's disable_uc_local_lb or disable_mc_local_lb says that none comes back. Who
+    takes them is up to the TIRs (``Tir.takes``). What a hairpin sends always leaves.
     """
-    vport, tis, td = hca.nic_vport, sq.tis, sq.td
+    vport, tis, source = hca.nic_vport, sq.tis, sq.source
     by = _port_of(hca, tis.affinity) if tis is not None and tis.affinity else hca
     if not by.nic_vport.is_up:
         vport.sent.discards += packets
@@ -192,11 +193,12 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
         if is_multicast and is_control(frame.data):
             by.nic_vport.port.flow.sent.control += 1
         if (
-            td is not None
+            source is not None
             and (is_multicast or _is_own(vport.own, vport.permanent_address, frame.data))
             and not hca.switch.is_decided(hca)
         ):
-            loop_back(hca, frame, td)
+            if not (vport.disable_mc_local_lb if is_multicast else vport.disable_uc_local_lb):
+                loop_back(hca, frame, source)
             if not is_multicast:
                 vport.looped_out.add(frame.data, packets, octets)
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.objects.domains import Pd, TransportDomain
+from emu.device.objects.domains import LoopbackSource, Pd
 from emu.device.objects.eth.pacing import Pacing, SchedulingElement
 from emu.device.objects.eth.tir import Tis
 from emu.device.objects.memory.pages import PageList
@@ -29,7 +29,7 @@ class AnySq(Queue):
     ``tis`` is what its frames leave through; a queue for the driver's own requests has none.
     """
 
-    __slots__ = ("ctx", "group", "pacing", "state", "td", "timer", "tis")
+    __slots__ = ("ctx", "group", "pacing", "source", "state", "timer", "tis")
     kind = "sq"
     numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
     BASE_BYTES = 2048
@@ -38,7 +38,7 @@ class AnySq(Queue):
         super().__init__(ring)
         self.ctx = ctx
         self.tis = tis
-        self.td: TransportDomain | None = None
+        self.source: LoopbackSource | None = None
         """Whose frames they are if they come back to the function; None: none do."""
         self.state = SqState.RST
         self.group: SchedulingElement | None = None
@@ -109,7 +109,7 @@ class Sq(AnySq):
         ts_cq: Cq | None = None,
     ) -> None:
         super().__init__(ctx, ring, tis)
-        self.td = tis.td if tis is not None else None
+        self.source = tis.td.add_sender() if tis is not None else None
         self.cq = cq
         self.pd = pd
         self.ring = ring

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
-from emu.device.objects.domains import TransportDomain
+from emu.device.objects.domains import LoopbackSource, TransportDomain
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import MOST_CHILDREN, Object
@@ -123,7 +123,7 @@ class Rqt(Object):
 class Tir(Object):
     """Where received packets go: to one receive queue, or to one of a table's by their hash."""
 
-    __slots__ = ("ctx", "hasher", "looks_inside", "merging", "target", "td")
+    __slots__ = ("ctx", "hasher", "known_senders", "looks_inside", "merging", "target", "td")
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
@@ -144,7 +144,10 @@ class Tir(Object):
         super().__init__()
         self.td = td
         self.target = target
+        self.known_senders = 0
+        """Up to which send queue of its domain it tells own frames from others."""
         self.change(ctx, hasher)
+        self.refresh()
 
     def change(self, ctx: Tirc, hasher: FlowHash | None) -> None:
         """Take another context, with the same target, and what follows from it."""
@@ -158,10 +161,23 @@ class Tir(Object):
     def host_bytes(self) -> int:
         return self.BASE_BYTES + (self.HASHER_BYTES if self.hasher is not None else 0)
 
-    def takes_own(self, *, is_multicast: bool) -> bool:
-        """Whether packets that its own transport domain has sent may come back to it."""
-        blocked = SelfLbBlock.BLOCK_MULTICAST if is_multicast else SelfLbBlock.BLOCK_UNICAST
-        return bool(self.ctx.self_lb_block & blocked)
+    def refresh(self) -> None:
+        """Know the send queues that its transport domain has now.
+
+        Those that are made later are others' to it until the driver refreshes it, which mlx5e does
+        each time that it has opened channels (core/en_common.c: mlx5e_refresh_tirs).
+        """
+        self.known_senders = self.td.senders if self.td is not None else 0
+
+    def takes(self, source: LoopbackSource, *, is_multicast: bool) -> bool:
+        """Whether it takes a frame that a send queue of its function has sent.
+
+        From the known ones of its own transport domain only if its self_lb_block says so.
+        """
+        if source.td is not self.td or source.order > self.known_senders:
+            return True
+        allowed = SelfLbBlock.BLOCK_MULTICAST if is_multicast else SelfLbBlock.BLOCK_UNICAST
+        return bool(self.ctx.self_lb_block & allowed)
 
     def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
         """The receive queue of a packet, and its rss_hash_result and rss_hash_type."""

@@ -62,6 +62,11 @@ class NicVport:
     mc_list: tuple[bytes, ...] = ()
     vlan_list: tuple[int, ...] = ()
     roce_en: bool = False
+    disable_uc_local_lb: bool = False
+    """Whether no unicast frame that the function's send queues send comes back to it."""
+    disable_mc_local_lb: bool = False
+    """The same of frames to groups. Both are about Ethernet queues only: RoCE's packets come back
+    (Linux c85023e153e3)."""
     qkey_violations: int = 0
     steering_discards: int = 0
     """Received packets that no flow table entry led anywhere."""

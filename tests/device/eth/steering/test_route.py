@@ -4,6 +4,7 @@ import pytest
 
 from emu.device.engine.eth.steering.route import Delivery, route
 from emu.device.models import LINKS
+from emu.device.objects.domains import LoopbackSource
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import mac_fields, to_table, to_tir
 from emu.driver.ethernet.frames import MACS, UDP, Packet
@@ -41,12 +42,19 @@ def routed(function):
 
     def find(packet=None, frame=None, td=None, **options):
         data = frame or (packet or Packet()).frame()
-        source = function.hca.tds.get(td) if td else None
+        domain = function.hca.tds.get(td) if td else None
+        source = LoopbackSource(domain, 1) if domain is not None else None
         found = route(function.hca, parse(data), len(data), source=source, **options)
         assert all(isinstance(delivery, Delivery) for delivery in found)
         return [(rq.handle, value, kind, tag) for rq, value, kind, tag, *_ in found]
 
     return find
+
+
+@pytest.fixture
+def send_queue_of(function):
+    """Give a transport domain a send queue."""
+    return lambda td: function.hca.tds.need(td).add_sender()
 
 
 def test_without_root_nothing_is_received(routed):
@@ -91,9 +99,12 @@ def test_multicast_to_several(driver, rqns, everything, routed):
 
 @pytest.mark.parametrize("multicast", [False, True])
 @pytest.mark.parametrize("allowed", range(4))
-def test_loopback_of_ones_own_frames(driver, rqns, everything, routed, multicast, allowed):
+def test_loopback_of_ones_own_frames(
+    driver, rqns, everything, routed, send_queue_of, multicast, allowed
+):
     """Frames of one's own transport domain come back only where the TIR allows it."""
     tds = [alloc_td(driver) for _ in range(2)]
+    send_queue_of(tds[0])
     tirs = [
         create_direct_tir(driver, tds[0], rqns[0], self_lb_block=allowed),
         create_direct_tir(driver, tds[1], rqns[1]),
@@ -114,9 +125,10 @@ def test_tir_of_no_domain_takes_all(driver, rqns, everything, routed):
     assert routed() == routed(td=td) == [(rqns[0], 0, 0, 0)]
 
 
-def test_allowing_it_takes_effect_at_once(driver, rqns, everything, routed):
+def test_allowing_it_takes_effect_at_once(driver, rqns, everything, routed, send_queue_of):
     """ethtool -t: mlx5e_refresh_tirs lets unicast frames come back and sends one to itself."""
     td = alloc_td(driver)
+    send_queue_of(td)
     tirn = create_direct_tir(driver, td, rqns[0])
     everything(to_tir(tirn))
     assert routed(td=td) == []

@@ -8,6 +8,7 @@ from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.frames import TCP, UDP, Packet
 from emu.driver.ethernet.interfaces import (
     KEY,
+    alloc_td,
     create_direct_tir,
     create_indirect_tir,
     create_rqt,
@@ -118,11 +119,35 @@ def test_fields_are_changed_by_their_bits(driver, td, rqns, function):
 
 def test_loopback_bits_allow(driver, function, td, rqns):
     """Their name says the opposite of what they do."""
+    source = function.hca.tds.need(td).add_sender()
     for bits in range(4):
         tirn = create_direct_tir(driver, td, rqns[0], self_lb_block=bits)
         tir = function.hca.tirs.get(tirn)
-        assert tir.takes_own(is_multicast=False) == bool(bits & SelfLbBlock.BLOCK_UNICAST)
-        assert tir.takes_own(is_multicast=True) == bool(bits & SelfLbBlock.BLOCK_MULTICAST)
+        assert tir.takes(source, is_multicast=False) == bool(bits & SelfLbBlock.BLOCK_UNICAST)
+        assert tir.takes(source, is_multicast=True) == bool(bits & SelfLbBlock.BLOCK_MULTICAST)
+
+
+@pytest.mark.parametrize("multicast", [False, True])
+def test_send_queues_are_known_that_are_there_already(driver, function, td, rqns, multicast):
+    """Hence mlx5e refreshes its TIRs when it has made new ones (Linux 66189961e986).
+
+    And spead2's tests receive what another raw packet queue pair of the same context has sent.
+    """
+    domain = function.hca.tds.need(td)
+    before = domain.add_sender()
+    tirn = create_direct_tir(driver, td, rqns[0])
+    tir, after = function.hca.tirs.get(tirn), domain.add_sender()
+
+    def taken():
+        return [tir.takes(source, is_multicast=multicast) for source in (before, after)]
+
+    assert taken() == [False, True]
+    driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"packet_merge": 1}, ctx={})
+    assert taken() == [False, True]
+    driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"self_lb_en": 1}, ctx={})
+    assert taken() == [False, False]
+    other = function.hca.tds.need(alloc_td(driver)).add_sender()
+    assert tir.takes(other, is_multicast=multicast)
 
 
 def test_what_it_leads_to_stays(driver, td, rqns, refused, function):

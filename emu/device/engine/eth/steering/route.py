@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.domain import decide, decide_beside
 from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
-from emu.device.objects.domains import TransportDomain
+from emu.device.objects.domains import LoopbackSource
 from emu.device.objects.eth.flow import Decision, FlowTable
 from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.eth.rq import Rq
@@ -53,16 +53,16 @@ def route(
     headers: Headers,
     octets: int,
     packets: int = 1,
-    source: TransportDomain | None = None,
+    source: LoopbackSource | None = None,
     root: FlowTable | None = None,
 ) -> list[Delivery]:
     """Find the receive queues of a frame, and count it in the flow counters that it passes.
 
     ``octets`` is its length without frame check sequence; a super-frame stands for ``packets`` of
-    so many octets in all. ``source`` is the transport domain of the function's own send queue that
-    has sent the frame, None for one from the wire: a TIR of that domain takes such a frame only
-    when its self_lb_block says so. ``root`` is where the packets of an underlay begin. Each queue
-    is there once for each entry that leads to it. An empty list is a frame to be discarded.
+    so many octets in all. ``source`` is the function's own send queue that has sent the frame, None
+    for one from the wire; which TIRs take it is up to ``Tir.takes``. ``root`` is where the packets
+    of an underlay begin. Each queue is there once for each entry that leads to it. An empty list is
+    a frame to be discarded.
 
     Steering looks at headers only: an IP packet that should be longer than its frame goes the same
     way as a whole one (rdma-core's tests send such: tests/utils.py, gen_packet).
@@ -99,7 +99,7 @@ def route_beside(
 
 
 def queues_of(
-    hca: Hca, decision: Decision, headers: Headers, source: TransportDomain | None
+    hca: Hca, decision: Decision, headers: Headers, source: LoopbackSource | None
 ) -> list[Delivery]:
     """Return the receive queues that a decision leads to; ``source`` is as of :func:`route`."""
     if decision.rewrites:
@@ -107,10 +107,8 @@ def queues_of(
     queues: list[Delivery] = []
     for target, tag in decision.deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
-        if (
-            source is not None
-            and target.td is source
-            and not target.takes_own(is_multicast=bool(headers.frame[0] & _GROUP_BIT))
+        if source is not None and not target.takes(
+            source, is_multicast=bool(headers.frame[0] & _GROUP_BIT)
         ):
             continue
         rq, value, kind = target.queue_of(headers)
@@ -129,7 +127,7 @@ def _as_far_as_it_goes(headers: Headers) -> Headers:
 
 
 def _route_changed(
-    hca: Hca, decision: Decision, headers: Headers, source: TransportDomain | None
+    hca: Hca, decision: Decision, headers: Headers, source: LoopbackSource | None
 ) -> list[Delivery]:
     """As :func:`route`, for a decision that changes the packet for some that get it.
 
@@ -140,11 +138,7 @@ def _route_changed(
     is_multicast = bool(headers.frame[0] & _GROUP_BIT)
     for (target, tag), steps in zip(decision.deliveries, decision.rewrites, strict=True):
         assert isinstance(target, Tir)
-        if (
-            source is not None
-            and target.td is source
-            and not target.takes_own(is_multicast=is_multicast)
-        ):
+        if source is not None and not target.takes(source, is_multicast=is_multicast):
             continue
         after = headers
         if steps is not None and steps.in_frame:
