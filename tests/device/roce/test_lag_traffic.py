@@ -9,6 +9,7 @@ from emu.device.port.eth.roce.framing import Framer, Headers
 from emu.device.port.packet import OPS, Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.ethernet.sniffer import Sniffer
 from emu.driver.nodes.roce import set_address
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.gsi import Gsi
@@ -56,6 +57,22 @@ def test_an_affinity_chooses_the_port(bonded, service, port):
     assert ways[2 - port][0] == 0
     sent = bonded.master.hca.nic_vport.sent.rdma_unicast.packets
     assert sent == ways[0][0] + ways[1][0], "the vPort's own counters have both"
+
+
+@pytest.mark.parametrize("port", [1, 2])
+def test_a_sniffer_sees_both_ports(bonded, port):
+    """There is one RDMA device for both."""
+    channel, back = (
+        Channel(QpType.RC, *ends)
+        for ends in ((bonded.master, bonded.peer), (bonded.peer, bonded.master))
+    )
+    for qp in (channel.sender, back.receiver):
+        bonded.give_affinity(qp, port)
+    sniffer = Sniffer(bonded.master)
+    for each in (channel, back):
+        write(each)
+        frames = [frame for frame in sniffer.frames() if len(frame) > 500]
+        assert len(frames) >= len(TEXT) // 4096
 
 
 def test_the_map_moves_traffic(bonded):

@@ -155,6 +155,8 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
         if queues is None:
             return False
         vport.received.add(data, large.packets, large.octets)
+        if hca.is_sniffed:
+            sniffer.copy_received(hca, frame)
         if queues:
             _give_large(hca, large, queues)
         return True
@@ -165,6 +167,8 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     if queues is None:
         return False
     vport.received.add(data)
+    if hca.is_sniffed:
+        sniffer.copy_received(hca, frame)
     _give(hca, frame, headers, queues)
     return True
 

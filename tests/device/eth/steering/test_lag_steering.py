@@ -11,6 +11,7 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.sniffer import Sniffer
 from layouts.enums import Op
 from layouts.eth_enums import FlowAction, FlowTableType
 
@@ -103,6 +104,19 @@ def test_a_super_frame_too(clock, kind, wanted):
     large = Frame(Packet(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
     assert ends.arrives(large) == wanted
     assert ends.bonded.functions[1].adapter.passed()[1].packets == 3
+
+
+@pytest.mark.parametrize("port", [1, 2])
+def test_a_sniffer_of_the_master_sees_what_it_takes(clock, port):
+    ends = Ends(clock)
+    ends.rule(ends.demux(), ends.user.to, kind=IPV4)
+    sniffer = Sniffer(ends.bonded.master)
+    large = Frame(Packet(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
+    ends.arrives(large, port)
+    assert len(sniffer.frames()) == 3
+    small = Packet().frame()
+    ends.arrives(Frame(small), port)
+    assert sniffer.frames() == [small]
 
 
 @pytest.mark.hostile
