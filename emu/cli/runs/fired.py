@@ -20,6 +20,25 @@ def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
                 _say(f"{rule['name']} has had no effect: {count['why']}")
 
 
+def tell_unfired(control: Path) -> None:
+    """Say which rules of a running server have not fired, and how many events they have matched.
+
+    A server that has gone says nothing.
+    """
+    from emu.server.control.client import Client, ControlError
+
+    try:
+        with Client(control) as client:
+            rules = client.rules()
+    except ControlError:
+        return
+    for rule in rules:
+        matched, fired = (sum(one[name] for one in rule["counts"]) for name in ("met", "fired"))
+        if not fired:
+            events = "no event" if not matched else f"{matched} events, none that it fires at"
+            _say(f"{rule['name']} has not fired: it matched {events}")
+
+
 def tell_fired(path: Path) -> None:
     """Say what a run's record has: nothing where there is no record that can be read."""
     from emu.device.faults import record

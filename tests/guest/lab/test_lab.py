@@ -311,6 +311,9 @@ def test_faults_that_begin_once_the_driver_is_up(lab, suite, tmp_path):
     assert "faults begin once the driver is up" in loaded.stderr
     assert "PORT_ACTIVE" in loaded.stdout
     assert "faults that have fired: rule-1" in loaded.stderr
+    assert "has not fired" not in loaded.stderr
+    idle = mlx5emu(*words[:-1], "--", "true")
+    assert "rule-1 has not fired: it matched no event" in idle.stderr
     loading = mlx5emu(*words, "loading", "--", "ibv_devinfo")
     assert "faults begin with the boot" in loading.stderr
     assert "PORT_ACTIVE" not in loading.stdout

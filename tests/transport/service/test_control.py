@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
+from emu.cli.runs.fired import tell_unfired
 from emu.device.faults import record
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.budget import STEPS_PER_ROUND
@@ -103,6 +104,18 @@ def test_status_and_objects(serving):
             assert objects["objects"]["mkey"] == {"total": 0, "items": []}
             assert control.census().items() >= {"mkey": 0, "qp": 0, "pd": 0}.items()
             assert list(control.objects(kind="qp")["functions"][0]["objects"]) == ["qp"]
+
+    serving.during(work)
+
+
+def test_rules_that_have_not_fired_are_told(serving, capsys):
+    def work(_server):
+        with Client(serving.control) as control:
+            control.add(RULE, name="never")
+            tell_unfired(serving.control)
+        assert capsys.readouterr().err == "mlx5emu: never has not fired: it matched no event\n"
+        tell_unfired(serving.control.with_name("nowhere"))
+        assert capsys.readouterr().err == ""
 
     serving.during(work)
 

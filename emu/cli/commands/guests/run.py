@@ -29,7 +29,7 @@ from emu.cli.options.guest import (
 )
 from emu.cli.options.place import NOT_FOUND, in_share, place_options, tell_missing, with_share
 from emu.cli.options.results import results_options
-from emu.cli.runs.fired import tell_fired
+from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
 from emu.cli.shared.output import feed
 from emu.cli.shared.progress import display
@@ -120,6 +120,8 @@ def run(
 
             status = judged.turns(guest, turn, turns, check=check_leaks)
             status = judged.concluded(guest, status)
+            if options.faults is not None:
+                tell_unfired(guest.control_socket)
             if status == NOT_FOUND:
                 tell_missing(words, options)
     if guest.server_failure is not None and not status:
