@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 PROGRAMS = ("mlx5emu", "pytest")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-_KERNELS_WORDS = re.compile(r"^(?:CPU: \d|Call Trace:|RIP: )", re.M)
+_KERNELS_WORDS = re.compile(r"^(?:CPU: \d|Call Trace:|RIP: |\S+\[\d+\]: segfault )", re.M)
 
 _PINGS = (
     "sh -c 'ibv_rc_pingpong -n 50 -d mlx5_1 & sleep 3; ibv_rc_pingpong -n 50 -d mlx5_0 localhost'"
