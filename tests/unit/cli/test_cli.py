@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -187,6 +188,18 @@ try:
 finally:
     assert signal.getsignal(number) is before
 """
+
+
+def test_models_are_listed_whole():
+    """In 80 columns as well, and as JSON; names and PCI ids are what users type."""
+    for columns in ("80", "200"):
+        output = CliRunner().invoke(cli.main, ["models"], env={"COLUMNS": columns}).output
+        assert {"bluefield3-vf", "15b3:101e", "NDR 4X or 400 GbE"} <= {
+            word.strip() for line in output.splitlines() for word in line.split("  ")
+        }
+        assert "\u2026" not in output
+    (first, *_) = json.loads(invoke("models", "--json").output)
+    assert (first["model"], first["PCI id"]) == ("connectx4lx", "15b3:1015")
 
 
 def test_a_command_in_another_thread_leaves_signals_alone():

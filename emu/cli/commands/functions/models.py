@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 import click
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from emu.cli.shared.control import console
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS, Model
 
 
 @click.command("models")
-def command() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def command(as_json: bool) -> None:
     """List the adapters that can be emulated."""
-    table = Table(box=box.SIMPLE_HEAD, caption=f"default: {DEFAULT_MODEL}")
-    for column in ("Model", "PCI id", "Kind", "Adapter", "Firmware", "Link"):
-        table.add_column(column, no_wrap=True)
-    for model in MODELS.values():
-        table.add_row(*_row(model))
-    Console().print(table)
+    rows = [_row(model) for model in MODELS.values()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=f"default: {DEFAULT_MODEL}")
+    for column in rows[0]:
+        table.add_column(column, no_wrap=column == "model", overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
+    console().print(table)
 
 
-def _row(model: Model) -> tuple[str, ...]:
+def _row(model: Model) -> Mapping[str, str]:
+    """Return what tables and JSON have of a model."""
     identity = model.identity
-    return (
-        model.name,
-        f"{identity.vendor_id:04x}:{identity.device_id:04x}",
-        "VF" if identity.is_vf else "PF",
-        model.title,
-        model.firmware,
-        " or ".join(linked.link for linked in LINKS[model.name].values()),
-    )
+    return {
+        "model": model.name,
+        "PCI id": f"{identity.vendor_id:04x}:{identity.device_id:04x}",
+        "kind": "VF" if identity.is_vf else "PF",
+        "firmware": model.firmware,
+        "link": " or ".join(linked.link for linked in LINKS[model.name].values()),
+    }

@@ -41,6 +41,17 @@ def set_(words: tuple[str, ...], control: Path | None) -> None:
     NAME is a guest; without, the only one that runs. The new properties replace all old ones.
     Without function and direction they hold for all functions of the guest, in both directions.
     The name of a lab stands for the functions of all its guests.
+
+    \b
+    delay=10ms jitter=2ms       time on the way, and how much it differs
+    rate=1gbit limit=1000       bits per second, packets that wait
+    loss=1 duplicate=1          percent of the packets
+    corrupt=1                   percent that get a wrong bit
+    reorder=20 gap=5            percent that overtake delayed ones
+    gemodel="[1, 30]"           bursts of loss (Gilbert and Elliott: p, r, 1-h, 1-k)
+    mark=1 ecn=true             percent marked "congestion experienced", or in place of loss
+    ce_threshold=1ms            mark packets that waited longer for the line
+    function=0 direction=tx     which link; after=N once N commands have run
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
     table = table_of(words, "link")

@@ -43,7 +43,9 @@ def up(file: Path) -> None:
     info = {"lab": True, "file": str(file), "devices": requested.devices}
     waiting = working(f"booting {len(requested.nodes)} guests")
     keeper.launch(requested.name, info, lambda stack: hosts.start(requested, stack), waiting)
-    click.echo(f"{requested.name} is up: {', '.join(node.name for node in requested.nodes)}")
+    names = [node.name for node in requested.nodes]
+    example = f"mlx5emu exec {requested.name}/{names[0]} -- COMMAND"
+    click.echo(f"{requested.name} is up: {', '.join(names)}; {example}")
 
 
 @lab.command("exec", context_settings={"allow_interspersed_args": False})
