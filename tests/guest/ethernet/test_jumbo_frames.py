@@ -106,6 +106,8 @@ def test_xdp_sends_frames_back(guest, suite, action, mtu, striding):
     """
     if suite == "bookworm" and (mtu, striding) == (MTU, "on"):
         pytest.skip("Linux 6.1 has no frames of several buffers in striding queues")
+    if suite == "bookworm" and (action, mtu) == ("redirect", MTU):
+        pytest.skip("Linux 6.1 redirects no frames of several buffers (net/core: xdp_do_redirect)")
     run(guest, UP_WITH.format(mtu=mtu, striding=striding))
 
     def traffic():
