@@ -300,7 +300,7 @@ def test_a_sparse_member_is_refused(headers, programs, tmp_path):
 
 
 def test_global_headers_are_refused(programs, tmp_path):
-    """They may go on without end, and tarfile keeps them all."""
+    """Global headers may go on without end, and tarfile keeps them all."""
     content = b"12 path=tt\n\0".ljust(512, b"\0")
     send(programs, header(tarfile.XGLTYPE, 512) + content + archive(("t", FILE, "")))
     with pytest.raises(LabError, match="a global header"):

@@ -307,7 +307,7 @@ class Injector:
             self._errors.note("record")
 
     def _summary(self, event: Event[Any]) -> dict[str, Any]:
-        """What the record tells of an event, as far as it can be read."""
+        """Return the record's fields of an event, as far as they can be read."""
         try:
             return event.summary()
         except Exception:

@@ -43,7 +43,7 @@ class Expectation(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     row: Annotated[StrictStr, Field(max_length=200)] = ""
-    """What the plan injects, in a phrase, for the table of the library."""
+    """A phrase for the injected failure, in the table of the library."""
     does: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
     """How the driver reacts, in a sentence, for the same table."""
     when: When = LOADED

@@ -1,4 +1,4 @@
-"""What is still to be ended and freed."""
+"""Objects that are still to be ended and freed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Remains:
         self.tables: deque[dict[int, Object]] = deque()
         """Contents of tables, none of them empty."""
         self.work: deque[Iterator[int]] = deque()
-        """What is to be ended before them: each yields the cost of a share, in objects freed."""
+        """Endings that come before them: each yields the cost of a share, in objects freed."""
 
     def __len__(self) -> int:
         return len(self.work) + sum(map(len, self.tables))

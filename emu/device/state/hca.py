@@ -187,7 +187,7 @@ class Hca(ObjectTables):
         )
         """What has come to the switch that the function manages, and waits as well."""
         self.egress = Line(self.round, partial(contain, self), partial(self.ledger.hold, EGRESS))
-        """What send queues have sent, and waits on its way through the tables of NIC_TX."""
+        """Frames of send queues that wait on their way through the tables of NIC_TX."""
         self.sniffed = Line(self.round, partial(contain, self), partial(self.ledger.hold, SNIFFED))
         """Frames whose copies for sniffers have still to be made."""
         self.sessions = Sessions()

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 UNREADABLE: Final = "could not be read"
 """Stands in place of what an observer could not read, where a reader sees it."""
 
-MOST_PLACES: Final = 100
+MAX_PLACES: Final = 100
 """Places of one observer whose exceptions are logged."""
 
 
@@ -32,6 +32,6 @@ class ObserverErrors:
     def note(self, place: str) -> None:
         """Count the exception that is being handled; log it if it is the first at ``place``."""
         self.count += 1
-        if place not in self._places and len(self._places) < MOST_PLACES:
+        if place not in self._places and len(self._places) < MAX_PLACES:
             self._places.add(place)
             log.exception("%s: internal error at %s: the device goes on", self._observer, place)

@@ -1,7 +1,7 @@
 """Converts views of declared structures to plain values: non-zero fields by their PRM names.
 
 Work and sizes are bounded, whatever a guest sends: a long list becomes its length and its first
-items, bytes are cut after ``MOST_BYTES``, and nothing behind the first ``MOST_READ`` bytes of a
+items, bytes are cut after ``MOST_BYTES``, and nothing behind the first ``MAX_READ`` bytes of a
 structure, a list or bytes is read.
 """
 
@@ -43,9 +43,9 @@ from layouts.rings.eqe import (
 )
 
 MOST_BYTES = 64
-MOST_READ = 8192
+MAX_READ = 8192
 """Bytes of a command's input or output, and of each list in it, that are looked at."""
-_MOST_RAW = 1024
+_MAX_RAW = 1024
 """Bytes that are shown of an event that could not be decoded: any WQE, or a mailbox and more."""
 _FIRST_ITEMS = 4
 _SHORTEST_TEXT = 4
@@ -133,9 +133,9 @@ def unknown(data: Buffer) -> dict[str, object]:
 def octets(data: Buffer) -> str:
     """Bytes as a string: empty when all are zero, text where it is text, else hexadecimal.
 
-    More than ``MOST_READ`` bytes are always hexadecimal.
+    More than ``MAX_READ`` bytes are always hexadecimal.
     """
-    if len(data) > MOST_READ:
+    if len(data) > MAX_READ:
         return f"0x{bytes(data[:MOST_BYTES]).hex()}... {len(data)} bytes"
     whole = bytes(data)
     used = whole.rstrip(b"\0")
@@ -152,8 +152,8 @@ def octets(data: Buffer) -> str:
 
 def raw(data: Buffer) -> str:
     """Bytes as they are, for an event that could not be decoded."""
-    shown = f"0x{bytes(data[:_MOST_RAW]).hex()}"
-    return shown if len(data) <= _MOST_RAW else f"{shown}... {len(data)} bytes"
+    shown = f"0x{bytes(data[:_MAX_RAW]).hex()}"
+    return shown if len(data) <= _MAX_RAW else f"{shown}... {len(data)} bytes"
 
 
 def event_layout(event: EventType, sub_type: int) -> Prm | None:
@@ -243,12 +243,12 @@ def _changes(now: Any, before: Any) -> dict[str, object]:
 def _shown(view: View, field: Field) -> Any:
     """A field's value; a false value when all of it is zero.
 
-    A list of more than ``MOST_READ`` bytes is shown whatever it holds.
+    A list of more than ``MAX_READ`` bytes is shown whatever it holds.
     """
     value = getattr(view, field.name)
     if isinstance(value, ArrayView):
         first = _raw(view, field)
-        if len(first) < MOST_READ and not first.strip(b"\0"):
+        if len(first) < MAX_READ and not first.strip(b"\0"):
             return None
     return _plain(value)
 
@@ -276,7 +276,7 @@ def _list(items: ArrayView[Any]) -> Any:
 
 
 def _raw(view: View, field: Field) -> bytes:
-    """The first ``MOST_READ`` of a field's bytes; for a tail, of all bytes that follow."""
+    """The first ``MAX_READ`` of a field's bytes; for a tail, of all bytes that follow."""
     start = view.base + field.offset // 8
-    size = min(field.width // 8 or MOST_READ, MOST_READ)
+    size = min(field.width // 8 or MAX_READ, MAX_READ)
     return bytes(view.buf[start : start + size])

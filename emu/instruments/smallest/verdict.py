@@ -14,7 +14,7 @@ from typing import Final
 
 from emu.instruments.smallest.search import One
 
-MOST_RUNS: Final = 3
+MAX_RUNS: Final = 3
 """Of one trial, until two of them agree."""
 
 
@@ -42,7 +42,7 @@ class Verdicts:
         One success says that they do not if all of them have fired in it.
         """
         seen: Counter[str] = Counter()
-        for _ in range(MOST_RUNS):
+        for _ in range(MAX_RUNS):
             outcome = self._run(faults)
             if not outcome.kind and outcome.fired >= len(faults):
                 return False

@@ -21,7 +21,7 @@ from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, PortType
 from layouts.eth_enums import RoceVersion
 
-MOST_ENTRIES: Final = 4096
+MAX_ENTRIES: Final = 4096
 """Entries of a list of keys that are looked at: most of them may lead nowhere."""
 
 _json = json.JSONEncoder(separators=(",", ":")).encode
@@ -196,7 +196,7 @@ def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
 
 def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
     """The keys that the first entries of an indirect key lead to."""
-    for count, key, va in mkey.below(MOST_ENTRIES):
+    for count, key, va in mkey.below(MAX_ENTRIES):
         if key or count:
             lives = function.hca.mkeys.get(key >> 8) is not None
             yield {"key": key, "bytes": count, "va": va, "exists": lives}

@@ -134,7 +134,7 @@ class Busy(Switch):
 
     @property
     def cost(self):
-        """What packets have cost in the tables so far."""
+        """Return the cost of packets in the tables so far."""
         return self.manager.hca.eswitch.fdb.steps
 
 

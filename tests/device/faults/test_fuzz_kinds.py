@@ -1,4 +1,4 @@
-"""What the fuzzer makes up, on the device: each kind of its rules, with observers and without.
+"""The fuzzer's rules on the device: each kind of its rules, with observers and without.
 
 The driver here is not held to anything, as it reads what the rules have made of the answers. The
 device is: no exception in it or in an observer of it.
@@ -79,7 +79,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def census():
-    """What the driver has events of: rules that never fire, and how many each has met."""
+    """Return rules for all points, none of which fires, and how many events each has met."""
     plan = Maker(TARGETS, Random(0)).census()
     return [rule.to_table() for rule in plan.rule], Bench(plan).run()
 

@@ -92,7 +92,7 @@ def test_connections_that_wait_for_acknowledgements(packet_pair, clock):
 
 @pytest.mark.usefixtures("small_rounds")
 def test_messages_under_way_are_let_go_at_once(pair):
-    """They have views of guest memory, which a client that goes takes away next."""
+    """Messages have views of guest memory, which a client that goes takes away next."""
     node, other = pair
     length = 6 << 20
     source, target = node.region(length), other.region(length)
@@ -109,7 +109,7 @@ def test_messages_under_way_are_let_go_at_once(pair):
 
 @pytest.mark.usefixtures("small_rounds")
 def test_responders_of_a_target(pair):
-    """Those who sent to it are another function's, and go on."""
+    """Senders of another function go on."""
     left, right = pair
     target, region = Target(right), right.region(64)
     initiators = [Initiator(left, target) for _ in range(COUNT)]

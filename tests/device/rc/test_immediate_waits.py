@@ -15,7 +15,7 @@ from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MTU, SIZE, TIMER, IMM = 1024, 8192, 1, 0x1234
 EARLY = SIZE - MTU
-"""What the packets before the last one carry."""
+"""Bytes that the packets before the last one carry."""
 
 
 @pytest.fixture

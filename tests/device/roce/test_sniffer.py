@@ -159,7 +159,7 @@ def test_a_group_of_which_the_sender_is_a_member(clock):
 
 
 def test_frames_of_the_interface(clock):
-    """What a program sends and gets without the kernel (DPDK, libvma) is seen as well."""
+    """Packets of a program that goes past the kernel (DPDK, libvma) are seen as well."""
     left, right = on_one_segment(clock)
     sniffers = [Sniffer(node) for node in (left, right)]
     region = left.region(4096)
@@ -306,7 +306,7 @@ class TestASnifferInTrouble:
         assert sniffer.frames() == []
 
     def test_frames_that_the_port_does_not_take(self, clock):
-        """Those that are too long are lost before; pause frames are the port's own."""
+        """Too long frames are lost before; pause frames are the port's own."""
         left, _ = on_one_segment(clock)
         sniffer = Sniffer(left)
         left.hca.eth.admin_mtu = 1522

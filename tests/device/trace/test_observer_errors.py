@@ -196,7 +196,7 @@ def test_an_object_that_cannot_be_read(monkeypatch, function, expected):
 @pytest.mark.parametrize("mode", [AccessMode.KLMS, AccessMode.KSM])
 def test_a_list_of_keys_that_lead_nowhere(function, driver, mode):
     """No more of it is looked at than the view has time for."""
-    looked_at = views.MOST_ENTRIES
+    looked_at = views.MAX_ENTRIES
     count = 3 * looked_at
     context = {
         "pd": driver.alloc_pd(), "access_mode_1_0": mode & 3, "qpn": 0xFFFFFF,

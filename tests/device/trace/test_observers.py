@@ -251,7 +251,7 @@ def test_what_is_told_of_a_command(started, clock, expected):
 
 
 def test_a_tracer_that_can_tell_nothing(started, clock, expected):
-    """It fails at each of its calls, and then again."""
+    """A tracer fails at each of its calls, and then again."""
     node = started(Defective(EventList(), clock, POINTS, tells=False))
     traffic(node)
     found = expected()
@@ -310,7 +310,7 @@ class Counted(bytearray):
 
 
 LONG = 8 << 20
-MOST_COPIED = 1 << 16
+MAX_COPIED = 1 << 16
 
 
 @pytest.mark.parametrize("filled", [0, 0xA5])
@@ -324,14 +324,14 @@ def test_little_of_a_long_command_is_copied(function, clock, op, filled):
     Counted.copied = 0
     request = CommandRequest(0, 0, None, data, answer, [], [])
     Recorder(events, clock).command(function.hca, request, command)(None)
-    assert Counted.copied < MOST_COPIED
-    assert len(events[0].to_json()) < MOST_COPIED
+    assert Counted.copied < MAX_COPIED
+    assert len(events[0].to_json()) < MAX_COPIED
 
 
 def test_no_structure_is_longer_than_what_is_read():
     """Otherwise what is in a field that the layout leaves open would not be decoded."""
     sizes = [max(one.layout_in.size, one.layout_out.size) for one in TABLE.values()]
-    assert max(sizes) <= decode.MOST_READ
+    assert max(sizes) <= decode.MAX_READ
 
 
 def test_few_translations_of_a_long_request_are_decoded(monkeypatch):

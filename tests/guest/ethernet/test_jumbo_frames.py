@@ -40,7 +40,7 @@ def quiet(guest):
 
 
 def counters(guest):
-    """What the driver has counted: of the sending interface, and of the receiving one."""
+    """Return what the driver has counted: of the sending interface, and of the receiving one."""
     said = (run(guest, "ethtool -S eth0"), run(guest, f"{IN_PEER}ethtool -S eth1"))
     return [{key: int(n) for key, n in re.findall(r"(\w+): (\d+)$", one, re.M)} for one in said]
 

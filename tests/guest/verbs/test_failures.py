@@ -43,7 +43,7 @@ def device_of(guest):
 
 
 def explained(line):
-    """What is said of a line of a log."""
+    """Return what explain says of a line of a log."""
     return CliRunner().invoke(main, ["explain", line]).output
 
 

@@ -16,7 +16,7 @@ from emu.server.vfio.base import TransportError
 
 
 def descriptors():
-    """What this process has open."""
+    """Return the descriptors that this process has open."""
     found = []
     for path in Path("/proc/self/fd").iterdir():
         try:

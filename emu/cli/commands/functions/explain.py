@@ -21,7 +21,7 @@ from layouts.enums import Status, op_name
 _DRIVERS_OWN = 0xBADD00DE
 """MLX5_DRIVER_SYND (core/cmd.c: mlx5_internal_err_ret_value): no adapter has seen the command."""
 
-_MOST_VENDOR = 0xFF
+_MAX_VENDOR = 0xFF
 _SYNDROME = re.compile(r"syndrome \((?:0x)?([0-9a-fA-F]{1,8})\)")
 _OPCODE = re.compile(r"\(0x([0-9a-fA-F]{1,4})\) op_mod\(")
 _STATUS = re.compile(r"status [a-zA-Z /]+\(0x([0-9a-fA-F]{1,2})\)")
@@ -66,7 +66,7 @@ def _failure(
         syndrome = -1
     if not (0 if in_line else 1) <= syndrome < 1 << 32:
         raise click.BadParameter(f"{line!r} is no syndrome, such as 0x1b2c3d, and has none")
-    if not in_line and syndrome <= _MOST_VENDOR:
+    if not in_line and syndrome <= _MAX_VENDOR:
         return ErrorCodes(syndrome)
     opcode, status = _OPCODE.search(line), _STATUS.search(line)
     return Refusal(syndrome, opcode and int(opcode[1], 16), status and int(status[1], 16))

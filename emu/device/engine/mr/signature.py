@@ -111,7 +111,7 @@ class Signature(SignatureState):
         return [cast(memoryview, Inflow(stream, at, length))]
 
     def _steps(self, at: int, length: int) -> int:
-        """What it takes to compute a part of the wire's stream.
+        """Return the cost of computing a part of the wire's stream.
 
         Blocks are computed from their beginning on, and a cipher from its data unit's.
         """

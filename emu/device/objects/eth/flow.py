@@ -45,7 +45,7 @@ class Matcher(Protocol):
 
     @property
     def cost(self) -> int:
-        """What it takes to read its fields of a packet, in outer fields."""
+        """Cost of reading its fields of a packet, in outer fields."""
 
     @property
     def parts(self) -> frozenset[Any]:
@@ -457,7 +457,7 @@ class FlowDomain:
         self.users: dict[Any, int] = {}
         """The parts of packets that groups match or entries copy, and how many of them each."""
         self.key_cost = 0
-        """What it takes to find these parts of a packet, in fields that are read."""
+        """Cost of finding these parts of a packet, in fields that are read."""
         self.decisions: dict[Hashable, Decision] = {}
         self._items = self._held = 0
         self.software: Any = None

@@ -28,8 +28,8 @@ _HELD_BYTES: Final = PAGE_BYTES + 256
 _NOTHING: Final = memoryview(bytes(PAGE_BYTES))
 MOST_DECODED: Final = 1 << 12
 """Entries that are kept decoded."""
-MOST_DECODED_BYTES: Final = 16 << 20
-"""What all of these cost the host, at most."""
+MAX_DECODED_BYTES: Final = 16 << 20
+"""Bytes that all of them take on the host, at most."""
 DECODED: Final = "decoded steering entries"
 """The ledger's account of them."""
 MOST_FORGOTTEN: Final = 1 << 6
@@ -89,11 +89,11 @@ class SwIcm(Object):
 
 
 class Decoded(Protocol):
-    """What has been made of an entry."""
+    """A decoded entry."""
 
     @property
     def host_bytes(self) -> int:
-        """What it costs the host."""
+        """Bytes that it takes on the host."""
 
 
 class IcmMemory:
@@ -197,7 +197,7 @@ class IcmMemory:
         Not without memory for it; when there would be too many, all others are forgotten.
         """
         size = made.host_bytes
-        if len(self.decoded) >= MOST_DECODED or self._decoded_bytes + size > MOST_DECODED_BYTES:
+        if len(self.decoded) >= MOST_DECODED or self._decoded_bytes + size > MAX_DECODED_BYTES:
             self._forget()
         if self._ledger.has_room(size):
             self.decoded[address] = made

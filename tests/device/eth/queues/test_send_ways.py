@@ -22,7 +22,7 @@ from layouts.eth_enums import EthChecksum, SqState
 MTUS = (68, 256, 1280, 1500, 4082, 9000, MAX_MTU - MTU_OVERHEAD)
 ROOM = 1 << 20
 SHORTEST = 60
-MOST_INLINE = 900
+MAX_INLINE = 900
 """Bytes that a request of 63 data segments' size has room for, behind its Ethernet segment."""
 BOTH = EthChecksum.L3 | EthChecksum.L4
 
@@ -86,10 +86,10 @@ class Burst:
 
     def inline(self):
         for frame in self.frames:
-            if len(frame) <= MOST_INLINE:
+            if len(frame) <= MAX_INLINE:
                 self._post(headers=frame)
             else:
-                self._post(frame[:MOST_INLINE], self.source.put(frame[MOST_INLINE:]))
+                self._post(frame[:MAX_INLINE], self.source.put(frame[MAX_INLINE:]))
 
     def together(self):
         at = 0

@@ -406,7 +406,7 @@ def test_decoded_entries_are_in_the_ledger(received, tables, hca, driver, monkey
     assert ledger.accounts[DECODED] == 4 * one
     tables.write(places[1], entry(hit=RX_DROP))
     assert ledger.accounts[DECODED] == 3 * one
-    monkeypatch.setattr("emu.device.objects.memory.sw_icm.MOST_DECODED_BYTES", 3 * one)
+    monkeypatch.setattr("emu.device.objects.memory.sw_icm.MAX_DECODED_BYTES", 3 * one)
     for place in places[4:]:
         assert received(place) == []
         assert ledger.accounts[DECODED] <= 3 * one

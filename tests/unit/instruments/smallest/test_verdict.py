@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.instruments.smallest.ddmin import ddmin
-from emu.instruments.smallest.verdict import MOST_RUNS, Outcome, Verdicts
+from emu.instruments.smallest.verdict import MAX_RUNS, Outcome, Verdicts
 
 FAULTS = [(0, "a", 1), (0, "b", 1)]
 
@@ -61,7 +61,7 @@ def test_a_chance_in_each_trial_changes_nothing(data):
     hit = {}
 
     def run(faults):
-        number = hit.setdefault(tuple(faults), [0, data.draw(st.integers(0, MOST_RUNS))])
+        number = hit.setdefault(tuple(faults), [0, data.draw(st.integers(0, MAX_RUNS))])
         number[0] += 1
         if number[0] - 1 == number[1]:
             return Outcome(data.draw(st.sampled_from(["GuestHungError", "status 124"])), 0)

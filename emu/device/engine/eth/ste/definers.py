@@ -34,7 +34,7 @@ class Selection(NamedTuple):
     is_deep: bool
     """Some are behind the transport's header: where, its ports say."""
     cost: int
-    """What it takes to read them, in outer fields beyond one for each of them."""
+    """Cost of reading them, in outer fields, beyond one for each of them."""
 
     def value(self, headers: Headers) -> int:
         """Of a packet; whoever compares masks it."""

@@ -53,7 +53,7 @@ class Ste(NamedTuple):
 
     @property
     def host_bytes(self) -> int:
-        """What it costs the host."""
+        """Bytes that it takes on the host."""
         return _ENTRY_BYTES + _ACTION_BYTES * self.plan.actions
 
 

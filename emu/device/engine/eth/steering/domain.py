@@ -48,7 +48,7 @@ MAX_GROUPS = 4096
 MAX_FIELDS = 1 << 15
 """Fields that are read of one packet, in all of these groups."""
 FIELDS_PER_DESTINATION: Final = 4
-"""What a destination costs, beside what is met there; most of those to tables are never visited."""
+"""Cost of a destination, beside what is met there; most of those to tables are never visited."""
 MAX_DELIVERIES: Final = 256
 """Destinations that get one packet."""
 MAX_CHANGES: Final = 1024

@@ -22,7 +22,7 @@ class MatchField(NamedTuple):
 _Of = TypeVar("_Of", bound=Callable[[Headers], object])
 
 COSTS: Final[dict[Callable[[Headers], object], int]] = {}
-"""What functions that look at much of a packet cost; all others cost 1."""
+"""Costs of functions that look at much of a packet; all others cost 1."""
 
 
 def costs(fields: int, function: _Of) -> _Of:

@@ -82,7 +82,7 @@ def decision_on(
     root: FlowTable | None = None,
     clock: Clock | None = None,
 ) -> Decision:
-    """What a domain decides; charges what that costs.
+    """Return the decision of a domain, and charge its cost.
 
     ``root`` and ``clock`` are those of ``domain.decide``.
     """

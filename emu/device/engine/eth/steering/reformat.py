@@ -212,7 +212,7 @@ def _remove(at: int, size: int) -> Callable[[Headers], bytes]:
 
 
 def _behind_a_tag(headers: Headers) -> Hashable:
-    """What decides the headers of a packet whose first tag has gone."""
+    """Return the key of the headers of a packet whose first tag has gone."""
     return third_tag(headers) if headers.tags else headers.frame[:_MOVED_BYTES]
 
 
@@ -223,7 +223,7 @@ def _behind_tags(headers: Headers) -> Hashable:
 
 
 def _beginning(headers: Headers) -> Hashable:
-    """What decides the headers of a packet in which anything has moved."""
+    """Return the key of the headers of a packet in which anything has moved."""
     return headers.frame[:_MOVED_BYTES]
 
 

@@ -88,7 +88,7 @@ class Routes:
         self._trees: dict[tuple[int, int], Tree] = {}
         self._kept = 0
         self._owing: list[Way | Tree] = []
-        """Those by which packets have gone since they were added up."""
+        """Links that packets have passed since the links' counters were added up."""
         self._owed = 0
         self.counts: dict[Place, Counter[str]] = {}
         """By port, the counters of PortCounters and PortCountersExtended."""
