@@ -18,6 +18,7 @@ from emu.guests import Guest, GuestOptions
 from emu.guests.errors import CommandTimeoutError, GuestError, GuestPanicError, LabError
 from emu.guests.machine.uml import is_uml
 from emu.instruments.coverage.blocks import BlockMap
+from emu.instruments.fuzz.emulator import internal_errors
 from emu.instruments.fuzz.loop import Feedback
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.rules import LASTING
@@ -81,6 +82,8 @@ class GuestExecutor:
         self.boots = 0
         self.stuck = 0
         """How often the driver did not come back in time."""
+        self.emulator_errors: list[str] = []
+        """Lines of the device servers' logs about exceptions in the emulator itself."""
 
     @property
     def kernel(self) -> str:
@@ -88,10 +91,15 @@ class GuestExecutor:
         return self._ready().guest.kernel_release
 
     def close(self) -> None:
-        """Stop the guest."""
-        if self._booted is not None:
-            self._booted.close()
-            self._booted = None
+        """Stop the guest, and log what its device server has logged of exceptions."""
+        if self._booted is None:
+            return
+        server_log = self._booted.guest.log_files.get("server")
+        self._booted.close()
+        self._booted = None
+        if errors := internal_errors(server_log):
+            self.emulator_errors += errors
+            log.warning("the emulator has failed: %s: %s", errors[0], server_log)
 
     def run(self, one: Input) -> Feedback:
         """Carry an input out. The guest is fresh, or as the last reset has left it."""

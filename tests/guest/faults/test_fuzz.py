@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -27,8 +29,11 @@ event = "PPS_EVENT"
 
 
 def test_turns_of_the_executor(lab, suite):
-    """Without faults; with one that the driver does not survive; and in the guest after that."""
-    executor = GuestExecutor(GuestOptions(suite=suite))
+    """Without faults; with one that the driver does not survive; and in the guest after that.
+
+    The functions are traced, as with --traced, and the emulator has no failure of its own.
+    """
+    executor = GuestExecutor(GuestOptions(suite=suite, trace=Path(os.devnull)))
     try:
         quiet = executor.run(Input(load(""), "probe"))
         assert quiet.titles == ()
@@ -42,3 +47,4 @@ def test_turns_of_the_executor(lab, suite):
         assert executor.boots == 2
     finally:
         executor.close()
+    assert executor.emulator_errors == []

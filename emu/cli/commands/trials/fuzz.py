@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +25,8 @@ from emu.instruments.fuzz.workloads import WORKLOADS
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
 _MOST_JOBS = 64
 _MOST_LOG = 64 << 20
+_NO_LIMIT_MIB = 1 << 30
+"""Of a trace that goes nowhere."""
 _CORPUS = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE = NewFile()
@@ -65,6 +69,11 @@ def fuzz() -> None:
     metavar="N",
     help="Guests side by side. With more than one the inputs are not the same in every run.",
 )
+@click.option(
+    "--traced",
+    is_flag=True,
+    help="Decode each trace point, so that a failure of the tracer comes up as well.",
+)
 def run(
     corpus: Path,
     workloads: tuple[str, ...],
@@ -73,6 +82,7 @@ def run(
     seconds: float | None,
     runs: int | None,
     jobs: int,
+    traced: bool,
     **choices: object,
 ) -> None:
     """Make plans, carry them out, keep those that make new blocks of the driver run.
@@ -87,6 +97,8 @@ def run(
     _check_emulated(choices)
     read = [read_plan(path) for path in plans]
     options = to_options(**choices)
+    if traced:
+        options = dataclasses.replace(options, trace=Path(os.devnull), trace_limit=_NO_LIMIT_MIB)
     stored = Corpus(corpus, create=True)
     with stored.claimed():
         works = workloads or _DEFAULT_WORKLOADS

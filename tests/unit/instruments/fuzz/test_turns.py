@@ -27,6 +27,7 @@ class PretendedGuest:
 
     def __init__(self, options):
         self.options, self.is_running, self.console = options, True, WORLD.console
+        self.log_files = {}
         WORLD.guests.append(self)
 
     def start(self):
