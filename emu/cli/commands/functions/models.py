@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 
 import click
-from rich import box
 from rich.table import Table
 
 from emu.cli.shared.control import console
@@ -21,12 +20,13 @@ def command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=f"default: {DEFAULT_MODEL}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in rows[0]:
         table.add_column(column, no_wrap=column == "model", overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     console().print(table)
+    click.echo(f"default: {DEFAULT_MODEL}")
 
 
 def _row(model: Model) -> Mapping[str, str]:
@@ -36,6 +36,7 @@ def _row(model: Model) -> Mapping[str, str]:
         "model": model.name,
         "PCI id": f"{identity.vendor_id:04x}:{identity.device_id:04x}",
         "kind": "VF" if identity.is_vf else "PF",
+        "adapter": model.title,
         "firmware": model.firmware,
         "link": " or ".join(linked.link for linked in LINKS[model.name].values()),
     }
