@@ -15,6 +15,7 @@ from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOMS = (
     "emu/device/adapter",
@@ -86,6 +87,33 @@ class BuildOnAllProcessors(build_ext):
         return list(objects)
 
 
+SHIPPED = (
+    "share/guide/*.md",
+    "share/man/man1/*.1",
+    *(
+        f"examples/{folder}/*.{suffix}"
+        for folder in ("campaigns", "faults", "findings", "lab", "links", "subnet", "switch")
+        for suffix in ("toml", "net", "md")
+    ),
+)
+"""What a wheel has in emu/data besides code, under the same paths (emu/host/shipped.py)."""
+
+
+class BuildWithData(build_py):
+    """Builds the Python modules, and copies the guide and the examples beside them."""
+
+    def run(self) -> None:
+        """Copy the files as well, unless the installation runs the checkout itself."""
+        super().run()
+        if self.editable_mode:
+            return
+        for pattern in SHIPPED:
+            for path in Path().glob(pattern):
+                target = Path(self.build_lib, "emu", "data", path)
+                self.mkpath(str(target.parent))
+                self.copy_file(str(path), str(target))
+
+
 def compiled_modules() -> list[Any]:
     """The extension modules. Writes their C files into ``build``."""
     from mypyc.build import mypycify
@@ -104,7 +132,7 @@ def compiled_modules() -> list[Any]:
 def main() -> None:
     """Build what is asked for."""
     if os.environ.get("MLX5EMU_COMPILED", "0") in ("", "0"):
-        setup()
+        setup(cmdclass={"build_py": BuildWithData})
         return
     if {"editable_wheel", "develop"} & set(sys.argv):
         sys.exit("an editable installation runs the sources: it cannot be compiled")
@@ -112,7 +140,8 @@ def main() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     needed = ["mypy[mypyc]>=2.4", *project["dependencies"]]
     if {"bdist_wheel", "build_ext"} & set(sys.argv):
-        setup(ext_modules=compiled_modules(), cmdclass={"build_ext": BuildOnAllProcessors})
+        commands = {"build_ext": BuildOnAllProcessors, "build_py": BuildWithData}
+        setup(ext_modules=compiled_modules(), cmdclass=commands)
     else:
         setup(setup_requires=needed)
 

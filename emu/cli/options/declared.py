@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from emu.cli.shared.completion import Complete, complete_device, complete_kernel
-from emu.cli.shared.files import NewFile
+from emu.cli.shared.files import ExampleFile, NewFile
 from emu.guests.options import Option
 from emu.guests.options.kinds import (
     Choice,
@@ -64,6 +64,8 @@ def click_type(kind: OptionKind) -> Any:
     if isinstance(kind, Directory):
         return _NEW_DIRECTORY if kind.is_made else _DIRECTORY
     if isinstance(kind, File):
+        if kind.example:
+            return ExampleFile(kind.example, resolve_path=True)
         return _NEW_FILE if kind.is_new else _FILE
     return click.STRING
 

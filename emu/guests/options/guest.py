@@ -187,8 +187,8 @@ class GuestOptions:
     faults: Path | None = option(
         None,
         flag="faults",
-        kind=File(),
-        help="Make the functions fail as this plan says.",
+        kind=File(example="plan"),
+        help="Make the functions fail as this plan says; @NAME is one of examples/faults.",
         refused=OWN_PLANS,
         tables=OF_SERVER,
         wrong=lambda o: "nothing to fail without a device" if o.faults and not o.devices else "",

@@ -121,6 +121,8 @@ class File(OptionKind):
 
     metavar: str = "FILE"
     is_new: bool = False
+    example: str = ""
+    """The kind of examples that a command line takes by @NAME (emu.host.shipped), if any."""
 
     def placed(self, said: Any, base: Path) -> Any:
         """A path that is absolute if ``base`` is."""

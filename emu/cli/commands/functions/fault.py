@@ -14,6 +14,7 @@ from rich.table import Table
 from emu.cli.runs.fired import tell_idle
 from emu.cli.shared.completion import complete_point, complete_rule
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
+from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.words import table_of
 from emu.guests.errors import LabError
 from emu.guests.named import running
@@ -21,7 +22,7 @@ from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.near import near
 
-_PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PLAN = ExampleFile("plan")
 
 
 @click.group()
@@ -212,8 +213,8 @@ def _runs(name: str) -> bool:
 def load(words: tuple[str, ...], control: Path | None) -> None:
     """Replace all rules of the guest NAME by those of PLAN, which begins now.
 
-    Without NAME it is about the only guest that runs. A plan that is for a driver that loads has
-    its effect when the driver is loaded the next time.
+    Without NAME it is about the only guest that runs. PLAN may be @NAME, one of examples/faults. A
+    plan that is for a driver that loads has its effect when the driver is loaded the next time.
     """
     from emu.device.faults.plan import LOADING
     from emu.server.service.plan_files import read_plan_text

@@ -14,13 +14,14 @@ from emu.cli.commands.guests.down import end_all
 from emu.cli.options.guest import prepare, tell_begin
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
+from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.progress import working
 from emu.guests.errors import LabError
 from emu.guests.guest.states import UP
 from emu.guests.named import attach, hosts, keeper, running, topology
 from emu.host.printable import printable
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
+_FILE = ExampleFile("lab", resolve_path=True)
 _LAB = click.option("--lab", metavar="NAME", help="Which lab, when several run.")
 
 
@@ -34,7 +35,7 @@ def lab() -> None:
 def up(file: Path) -> None:
     """Start the guests of a topology (TOML) and run their commands.
 
-    One server has the functions of all guests. examples/lab has files to begin with.
+    One server has the functions of all guests. FILE may be @NAME, an example: `lab up @roce`.
     """
     requested = topology.read(file, _checks())
     if requested.faults is not None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.progress import display
 from emu.guests.conformance.results import junit, tap
 from emu.guests.image import image
@@ -33,7 +34,7 @@ from emu.instruments.campaign.store import Store, as_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MATRIX = click.Path(exists=True, dir_okay=False, path_type=Path)
+_MATRIX = ExampleFile("campaign")
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _OPTIONS = (
     click.option(

@@ -1,0 +1,61 @@
+"""Files that come with the package: the guide, the manual page, and examples that are data.
+
+In a checkout they stand in ``share/`` and ``examples/``. A wheel has copies in ``emu/data``, with
+the same folders (``setup.py``), so examples that name each other find each other there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from emu.host.user_error import UserError
+from emu.near import near
+
+_PACKAGE: Final = Path(__file__).parents[1]
+_CHECKOUT: Final = _PACKAGE.parent
+
+FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "plan": ("faults", "links", "findings"),
+    "lab": ("lab", "subnet", "switch"),
+    "campaign": ("campaigns",),
+}
+"""Folders of ``examples/`` by the kind of their files; a name is looked for in this order."""
+_NO_EXAMPLE: Final = frozenset(("findings", "fixes"))
+"""Files of these folders that are lists about the others."""
+
+
+def is_checkout() -> bool:
+    """Return whether the package runs from a checkout of the project."""
+    return (_CHECKOUT / "share" / "guide").is_dir()
+
+
+def root() -> Path:
+    """Return the folder that has ``share`` and ``examples``."""
+    return _CHECKOUT if is_checkout() else _PACKAGE / "data"
+
+
+def examples(kind: str) -> dict[str, Path]:
+    """Return the examples of a kind (a key of ``FOLDERS``) by their names, without ``.toml``."""
+    found: dict[str, Path] = {}
+    for folder in FOLDERS[kind]:
+        for path in sorted((root() / "examples" / folder).glob("*.toml")):
+            if path.stem not in _NO_EXAMPLE:
+                found.setdefault(path.stem, path)
+    return found
+
+
+def example(kind: str, name: str) -> Path:
+    """Return the file of an example. Raises UserError, with near names, if there is none."""
+    known = examples(kind)
+    if name not in known:
+        where = " and ".join(f"examples/{folder}" for folder in FOLDERS[kind])
+        raise UserError(f"no {kind} @{name}{near(name, known)}; {where} have {len(known)}")
+    return known[name]
+
+
+def pages() -> dict[str, Path]:
+    """Return the pages of the guide by their names; its index is not among them."""
+    paths = sorted((root() / "share" / "guide").glob("*.md"))
+    return {path.stem: path for path in paths if path.stem != "README"}

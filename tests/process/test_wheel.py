@@ -1,0 +1,66 @@
+"""A wheel has the guide and the examples, and runs as a checkout does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The unpacked wheel; the sources are copied, as a build writes beside them."""
+    work = tmp_path_factory.mktemp("wheel")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (work / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / "src" / name).write_bytes((ROOT / name).read_bytes())
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "-w",
+        work,
+        work / "src",
+    ]
+    subprocess.run(command, check=True)
+    (path,) = work.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(work / "site")
+    return work / "site"
+
+
+def run(wheel, *words, cwd):
+    """The command line of the unpacked wheel, in a directory that is no checkout."""
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from emu.cli.main import main; main()"
+    command = [sys.executable, "-P", "-c", code, wheel, *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_guide_and_examples_by_name(wheel, tmp_path):
+    assert (wheel / "emu" / "data" / "examples" / "subnet" / "two-leaves.net").is_file()
+    listed = run(wheel, "guide", cwd=tmp_path)
+    pages = {path.stem for path in (ROOT / "share" / "guide").glob("*.md")} - {"README"}
+    assert {line.split()[0] for line in listed.stdout.splitlines()} == pages
+    page = run(wheel, "guide", "faults", cwd=tmp_path)
+    assert page.stdout == (ROOT / "share" / "guide" / "faults.md").read_text()
+    checked = run(wheel, "fault", "check", "@link-flaps", cwd=tmp_path)
+    assert (checked.returncode, "1 rules" in checked.stdout) == (0, True), checked.stderr
+    missed = run(wheel, "fault", "check", "@flaps", cwd=tmp_path)
+    assert (missed.returncode, "near it: " in missed.stderr) == (2, True)
+    assert "link-flaps" in missed.stderr
+
+
+def test_doctor_names_no_script_of_a_checkout(wheel, tmp_path):
+    assert "scripts/setup" not in run(wheel, "doctor", cwd=tmp_path).stdout
