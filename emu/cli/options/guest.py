@@ -11,6 +11,7 @@ import click
 from emu.cli.options.checks import check_options
 from emu.cli.options.declared import offered, refused
 from emu.cli.shared.progress import display
+from emu.cli.shared.words import moment
 from emu.guests.image import image
 from emu.guests.machine import qemu
 from emu.guests.options import GuestOptions, Use, options
@@ -60,12 +61,11 @@ def tell_begin(path: Path, when: str | None) -> None:
     Raises UserError for a plan with mistakes.
     """
     # Reading plans takes a tenth of a second to import, which few runs need.
-    from emu.device.faults.plan import LOADED
     from emu.server.service.plan_files import read_plan
 
-    begins = when or read_plan(path).begins
-    moment = "once the driver is up" if begins == LOADED else "with the boot"
-    click.echo(f"mlx5emu: faults begin {moment}: {one_line(str(path))}", err=True)
+    plan = read_plan(path)  # its mistakes are told whatever ``when`` says
+    begins = moment(when or plan.begins)
+    click.echo(f"mlx5emu: faults begin {begins}: {one_line(str(path))}", err=True)
 
 
 def said(choices: dict[str, Any]) -> dict[str, Any]:

@@ -44,11 +44,10 @@ def with_share(choices: Mapping[str, Any], *, no_share: bool) -> dict[str, Any]:
     A kernel that cannot mount a directory then boots without. Raises UsageError for --share with
     ``no_share``.
     """
-    if choices.get("share") is not None:
-        if no_share:
-            raise click.UsageError("--share or --no-share, not both")
-        return dict(choices)
-    if no_share:
+    has_share = choices.get("share") is not None
+    if has_share and no_share:
+        raise click.UsageError("--share or --no-share, not both")
+    if has_share or no_share:
         return dict(choices)
     return {**choices, "share": (Path.cwd(), False), "share_optional": True}
 

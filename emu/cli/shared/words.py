@@ -36,6 +36,13 @@ def _line(key: str, value: str) -> str:
     return plain
 
 
+def moment(begins: str) -> str:
+    """Return when a plan begins, in words; ``begins`` is loading or loaded (Plan.begins)."""
+    from emu.device.faults.plan import LOADED
+
+    return "once the driver is up" if begins == LOADED else "with the boot"
+
+
 def command_words(words: tuple[str, ...], behind: str) -> tuple[str, ...]:
     """COMMAND without the ``--`` before it, if any; ``behind`` is the argument that it follows."""
     if words and words[0].startswith("-") and words[0] != "--":

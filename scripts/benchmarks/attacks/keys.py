@@ -160,6 +160,14 @@ def _each_byte(guest: Guest, ways: list[tuple[int, int, int]]) -> int:
     return int(indirect_key(guest.node, AccessMode.KLMS, ways, len(ways)))
 
 
+def _segments(guest: Guest, listed: int, size: int, *, reads: bool) -> list[bytes]:
+    """Return the segments of a WRITE that reads a key's bytes, or that writes them."""
+    plain = guest.node.region(PACKET)
+    if reads:
+        return [RADDR.pack(plain.va, plain.key), DATA.pack(size, listed, 0)]
+    return [RADDR.pack(0, listed), DATA.pack(size, plain.key, plain.va)]
+
+
 def _encrypted(title: str, *, reads: bool, size: int) -> None:
     @pattern(f"{title} in a data unit of 1 MiB, {size} at a time")
     def encrypted(watch: Watch) -> Iterator[None]:
@@ -167,12 +175,8 @@ def _encrypted(title: str, *, reads: bool, size: int) -> None:
         one, _ = _pair(guest)
         key, start = _encrypting(guest, one)
         listed = _each_byte(guest, [(1, key, start + at) for at in range(size)])
-        plain = guest.node.region(PACKET)
+        segments = _segments(guest, listed, size, reads=reads)
         yield
-        if reads:
-            segments = [RADDR.pack(plain.va, plain.key), DATA.pack(size, listed, 0)]
-        else:
-            segments = [RADDR.pack(0, listed), DATA.pack(size, plain.key, plain.va)]
         _post_all(guest, one, segments, Opcode.RDMA_WRITE)
 
 
@@ -205,12 +209,8 @@ def _last_bytes(size: int, *, reads: bool) -> None:
             wire=Crc(block=PACKET, bfs=CRC64),
         )  # fmt: skip
         listed = _each_byte(guest, [(1, key.key, PACKET + 7)] * size)
-        plain = guest.node.region(PACKET)
+        segments = _segments(guest, listed, size, reads=reads)
         yield
-        if reads:
-            segments = [RADDR.pack(plain.va, plain.key), DATA.pack(size, listed, 0)]
-        else:
-            segments = [RADDR.pack(0, listed), DATA.pack(size, plain.key, plain.va)]
         _post_all(guest, one, segments, Opcode.RDMA_WRITE)
 
 

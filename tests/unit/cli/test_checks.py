@@ -31,6 +31,17 @@ def test_a_wrong_option(command, words, says, monkeypatch):
     assert says in result.output
 
 
+@pytest.mark.parametrize("when", [(), ("--faults-when", "loading"), ("--faults-when", "loaded")])
+def test_a_wrong_plan_whenever_it_begins(when, tmp_path, monkeypatch):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[rule]]\npoint = "cmd"\naction = "explode"\n')
+    monkeypatch.setattr("emu.guests.guest.guest.Guest.start", None)
+    result = CliRunner().invoke(main, ["run", "--faults", str(plan), *when, "true"])
+    assert result.exit_code == 1
+    assert f"{plan}:3: rule[1].action" in result.output
+    assert "faults begin" not in result.output
+
+
 @pytest.mark.parametrize(("word", "meant"), [("staus", "status"), ("trac", "trace")])
 def test_a_command_that_there_is_not(word, meant):
     result = CliRunner().invoke(main, [word])

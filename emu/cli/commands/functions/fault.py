@@ -15,7 +15,7 @@ from emu.cli.runs.fired import tell_idle
 from emu.cli.shared.completion import complete_point, complete_rule
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
 from emu.cli.shared.files import ExampleFile
-from emu.cli.shared.words import table_of
+from emu.cli.shared.words import moment, table_of
 from emu.guests.errors import LabError
 from emu.guests.named import running
 from emu.host.printable import one_line
@@ -90,12 +90,10 @@ def _uses(name: str) -> Table:
 @click.argument("file", metavar="PLAN", type=_PLAN)
 def check(file: Path) -> None:
     """Check a plan without a guest: print its mistakes, or its rules and when it begins."""
-    from emu.device.faults.plan import LOADED
     from emu.server.service.plan_files import read_plan
 
     plan = read_plan(file)
-    moment = "once the driver is up" if plan.begins == LOADED else "with the boot"
-    click.echo(f"{len(plan.rule)} rules, {len(plan.link)} links; begins {moment}")
+    click.echo(f"{len(plan.rule)} rules, {len(plan.link)} links; begins {moment(plan.begins)}")
 
 
 def _plain(text: str) -> str:
