@@ -4,30 +4,22 @@ import json
 import logging
 
 import pytest
+from helpers.device.captured import MACS, NAMES, plugged_functions
 
 from emu.device.faults.event import Event
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
-from emu.device.function.function import Function
-from emu.device.models import LINKS
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.port.eth.frame import Frame
-from emu.device.state.hca import HcaOptions
 from emu.driver.command.words import pack64
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.connect import connect
-from emu.driver.world.interrupts import IrqList
-from emu.driver.world.memory import Memory
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.pcap import blocks, capture
 from emu.server.service import views
 from emu.server.service.pcap import Capture, PcapOptions
-from firmware_cmds import TABLE
-from layouts.enums import AccessMode, Op, PortType
-
-MACS = (0x02_11_22_33_44_55, 0x02_66_77_88_99_AA)
-NAMES = ("function 0", "function 1")
+from layouts.enums import AccessMode, Op
 
 
 def fail(*_given, **_named):
@@ -54,18 +46,7 @@ def expected(caplog):
 @pytest.fixture
 def ethernet(clock):
     """Two functions with Ethernet ports on one segment, and their cables."""
-    segments = Segments(clock)
-    cables = [segments.plug(f"function {number}", 0) for number in range(len(MACS))]
-    functions = []
-    for number, (mac, cable) in enumerate(zip(MACS, cables)):
-        options = HcaOptions(guid=0x1000 + number, mac=mac)
-        model = LINKS["connectx6dx"][PortType.ETH]
-        function = Function(
-            model, options, TABLE, Memory(), IrqList(), clock, LocalFabric(clock), eth_wire=cable
-        )
-        function.hca.eth.set_admin(up=True)
-        functions.append(function)
-    return functions, cables
+    return plugged_functions(clock, Segments(clock))
 
 
 @pytest.fixture

@@ -6,26 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from helpers.device.captured import NAMES, plugged_functions
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
-from emu.device.function.function import Function
-from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
-from emu.device.state.hca import HcaOptions
 from emu.driver.ethernet.frames import Packet
 from emu.driver.nodes.two_nodes import two_nodes
-from emu.driver.world.interrupts import IrqList
-from emu.driver.world.memory import Memory
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.pcap import Capture, PcapOptions
-from firmware_cmds import TABLE
-from layouts.enums import PortType
 
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-MACS = (0x02_11_22_33_44_55, 0x02_66_77_88_99_AA)
-NAMES = ("function 0", "function 1")
 
 
 @dataclass
@@ -63,24 +55,19 @@ def segments(clock):
 
 
 @pytest.fixture
-def cables(segments):
-    """Of two functions on one segment."""
-    return [segments.plug(f"function {number}", 0) for number in range(len(MACS))]
+def plugged(clock, segments):
+    """Two Ethernet functions on one segment, whose links are up, and their cables."""
+    return plugged_functions(clock, segments)
 
 
 @pytest.fixture
-def functions(clock, cables):
-    """Two Ethernet functions on one segment, whose links are up."""
-    functions = []
-    for number, (mac, cable) in enumerate(zip(MACS, cables)):
-        options = HcaOptions(guid=0x1000 + number, mac=mac)
-        model = LINKS["connectx6dx"][PortType.ETH]
-        function = Function(
-            model, options, TABLE, Memory(), IrqList(), clock, LocalFabric(clock), eth_wire=cable
-        )
-        function.hca.eth.set_admin(up=True)
-        functions.append(function)
-    return functions
+def cables(plugged):
+    return plugged[1]
+
+
+@pytest.fixture
+def functions(plugged):
+    return plugged[0]
 
 
 @pytest.fixture
