@@ -81,8 +81,9 @@ def send(function, frame):
 
 
 @needs_tshark
-def test_a_frame_is_at_both_ports_and_a_drop_says_why(functions, capture):
+def test_a_frame_is_at_both_ports_and_a_drop_says_why(functions, capture, segments):
     one, _two = functions
+    segments.plug("a third port, without which the segment is a cable and drops no source", 0)
     send(one, Frame(Packet(payload=bytes(3000)).frame(), 1000, checked=True))
     send(one, Frame(bytes.fromhex("021122334466 031122334455 88b5").ljust(60, b"\0")))
     rows = capture.rows(
