@@ -41,13 +41,13 @@ from emu.guests.options import Option, Use, options
 from emu.guests.options.kinds import Choice, Flag, OptionKind, Seconds, Whole, Words
 from emu.host.printable import printable
 from emu.instruments.testing.handles import Faults, Leaks
-from emu.instruments.testing.watched import MOST_SHOWN, Watched
+from emu.instruments.testing.watched import MAX_SHOWN, Watched
 
 if TYPE_CHECKING:
     from emu.guests import Guest, GuestOptions, GuestPool
     from emu.instruments.outcome import Finding
 
-MOST_OF_A_NAME = 100
+MAX_NAME_LENGTH = 100
 """Characters of a hash of a guest's options in its directory's name."""
 
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
@@ -197,8 +197,8 @@ def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
     """Where the files of a guest with these options go: other options, another directory."""
     words = "-".join(f"{name}-{value}" for name, value in chosen.items())
     name = "".join(letter if letter.isalnum() else "-" for letter in words)
-    if len(name) > MOST_OF_A_NAME:
-        name = f"{name[:MOST_OF_A_NAME]}-{zlib.crc32(words.encode()):08x}"
+    if len(name) > MAX_NAME_LENGTH:
+        name = f"{name[:MAX_NAME_LENGTH]}-{zlib.crc32(words.encode()):08x}"
     where: Path = base / f"mlx5-{name}-{'own' if is_fresh else 'shared'}"
     where.mkdir(exist_ok=True)
     return where
@@ -262,5 +262,5 @@ def pytest_runtest_makereport(
                 fixture.note()
         for name, text in watched.sections():
             if text:
-                report.sections.append((f"mlx5 {name}", printable(text[-MOST_SHOWN:])))
+                report.sections.append((f"mlx5 {name}", printable(text[-MAX_SHOWN:])))
     return report

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-_MOST_PARTS = 16
+_MAX_PARTS = 16
 """Keys that differ only in later parts are told with the line of the first of them."""
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]*)\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
@@ -55,5 +55,5 @@ class TomlLines:
 
 
 def _prefixes(key: str) -> Iterator[str]:
-    parts = key.split(".", _MOST_PARTS)[:_MOST_PARTS]
+    parts = key.split(".", _MAX_PARTS)[:_MAX_PARTS]
     return (".".join(parts[:count]) for count in range(1, len(parts) + 1))

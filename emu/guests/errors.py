@@ -76,7 +76,7 @@ class CommandFailedError(GuestError):
         self.stderr = stderr
 
 
-_MOST_TOLD = 100_000
+_MAX_CONSOLE_LENGTH = 100_000
 """Characters of a console in what one process tells another."""
 
 
@@ -85,7 +85,7 @@ def as_told(error: Exception) -> bytes:
     status = error.status if isinstance(error, UserError) else 1
     console = error.console if isinstance(error, GuestError) else ""
     text = {"message": str(error) or repr(error), "console": console}
-    short = {name: value[:_MOST_TOLD] for name, value in text.items()}
+    short = {name: value[:_MAX_CONSOLE_LENGTH] for name, value in text.items()}
     return json.dumps({"status": status, **short}).encode()
 
 

@@ -13,8 +13,8 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.toml_lines import Place, TomlLines
 
-_MOST_BYTES = 1 << 20
-_MOST_SHOWN = 20
+_MAX_BYTES = 1 << 20
+_MAX_SHOWN = 20
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -51,7 +51,7 @@ class TomlFile(Generic[M]):
 
     def _text(self) -> str:
         try:
-            return read_infile(self.path, _MOST_BYTES).decode(errors="replace")
+            return read_infile(self.path, _MAX_BYTES).decode(errors="replace")
         except UserError as failure:
             raise self._error(str(failure)) from None
 
@@ -67,8 +67,8 @@ class TomlFile(Generic[M]):
         """The error to raise for several things that are wrong."""
         lines = sorted(((self.line(place), why) for place, why in mistakes), key=lambda one: one[0])
         texts = [f"{self.path}:{line}: {why}" for line, why in lines]
-        more = [f"{self.path}: {len(texts) - _MOST_SHOWN} more"] * (len(texts) > _MOST_SHOWN)
-        return self._error("\n".join(texts[:_MOST_SHOWN] + more))
+        more = [f"{self.path}: {len(texts) - _MAX_SHOWN} more"] * (len(texts) > _MAX_SHOWN)
+        return self._error("\n".join(texts[:_MAX_SHOWN] + more))
 
 
 def _causes(failure: ValidationError) -> list[Any]:

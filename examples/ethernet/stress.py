@@ -34,7 +34,7 @@ V4, V6 = ("10.8.0.1", "10.8.0.2"), ("fd08::1", "fd08::2")
 PORT = 5000
 POOL = random.Random(8).randbytes(1 << 20)
 """What is sent are parts of this, so that the receiver knows each byte."""
-MOST_TCP, MOST_UDP = 1 << 16, 16_000
+MAX_TCP, MAX_UDP = 1 << 16, 16_000
 HEADER = struct.Struct(">II")
 """Where in the pool the bytes are from, and how many there are."""
 STUCK_S = 90.0
@@ -90,7 +90,7 @@ def send_stream(one: socket.socket) -> None:
     chance = random.Random()
     with suppress(OSError):
         while True:
-            at, data = piece(chance, MOST_TCP)
+            at, data = piece(chance, MAX_TCP)
             one.sendall(HEADER.pack(at, len(data)) + data)
 
 
@@ -157,7 +157,7 @@ def datagrams(address: str, name: str) -> None:
     with socket.socket(family, socket.SOCK_DGRAM) as one:
         one.settimeout(1)
         while True:
-            at, data = piece(chance, MOST_UDP)
+            at, data = piece(chance, MAX_UDP)
             with suppress(OSError):
                 one.sendto(HEADER.pack(at, len(data)) + data, (address, PORT))
                 check_datagram(one.recv(1 << 16), name)

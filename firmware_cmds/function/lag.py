@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from emu.device.adapter.lag import Lag
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.models.board_ports import MOST_PORTS
+from emu.device.models.board_ports import MAX_PORTS
 from emu.device.state.hca import HcaState
 from layouts.enums import Op, Status
 from layouts.eth_enums import LagPortSelect, ModifyLag
@@ -25,7 +25,7 @@ from layouts.function import lag as layout
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_EACH_ITS_OWN = tuple(range(1, MOST_PORTS + 1))
+_EACH_ITS_OWN = tuple(range(1, MAX_PORTS + 1))
 """The map where affinities do not decide."""
 _MODES = (*LagPortSelect,)
 """The first one needs no port selection."""

@@ -9,7 +9,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import check_pages
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PAGES_PER_PORTION
-from emu.device.state.fwpages import MOST_PAGES
+from emu.device.state.fwpages import MAX_PAGES
 from emu.device.state.hca import HcaState
 from layouts.enums import BootPages, Op, PageOp, Status
 from layouts.function import pages as layout
@@ -59,7 +59,7 @@ def _give(hca: Hca, cmd: layout.ManagePagesIn) -> Portions[None]:
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "input is too short for its list of pages", f"{count}"
         )
-    if len(hca.fwpages) + count > MOST_PAGES:
+    if len(hca.fwpages) + count > MAX_PAGES:
         raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
     pages = cmd.pas.words(count)
     yield from check_pages(hca.memory, pages, PAGE, count * PAGE)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
-MOST_KSM_ENTRIES = 1 << 26
+MAX_KSM_ENTRIES = 1 << 26
 """What an implicit key needs with page tables of five levels (hw/odp.c: mlx5_imr_ksm_entries)."""
-MOST_MTT_ENTRIES = 1 << 26
+MAX_MTT_ENTRIES = 1 << 26
 """256 GiB in pages of 4 KiB."""
 
 _PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC, AccessMode.SW_ICM)
@@ -141,7 +141,7 @@ def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int
 def _most_entries(caps: Caps, mode: int) -> int:
     if mode == _KLMS:
         return 1 << int(caps.general.log_max_klm_list_size)
-    return MOST_MTT_ENTRIES if mode == _MTT else MOST_KSM_ENTRIES
+    return MAX_MTT_ENTRIES if mode == _MTT else MAX_KSM_ENTRIES
 
 
 def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Portions[None]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from layouts.memory import mkey as layout
 
-MOST_LOG_PAGE_SIZE = 31
+MAX_LOG_PAGE_SIZE = 31
 """What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
 get_max_log_entity_size_cap)."""
 
@@ -81,7 +81,7 @@ def _check_live(qps: Table[Qp], ctx: layout.Mkc, mode: int) -> None:
             f"{1 << ctx.log_page_size}",
         )
     # A key over all addresses has pages of 2**61 bytes (odp.c: alloc_implicit_mr_null_mkey).
-    if ctx.log_page_size > MOST_LOG_PAGE_SIZE and not ctx.length64:
+    if ctx.log_page_size > MAX_LOG_PAGE_SIZE and not ctx.length64:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "page size above the adapter's maximum",

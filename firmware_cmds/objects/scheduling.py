@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing
 from emu.device.errors import CmdError
-from emu.device.objects.eth.pacing import MOST_DEPTH, RateLimit, SchedulingElement
+from emu.device.objects.eth.pacing import MAX_DEPTH, RateLimit, SchedulingElement
 from firmware_cmds.given_object import given_object
 from layouts.enums import Op, Status
 from layouts.objects import scheduling as layout
@@ -164,7 +164,7 @@ def _vport_of(hca: Hca, ctx: layout.SchedulingContext) -> EswVport:
 
 
 def _most_depth(hca: Hca, hierarchy: int) -> int:
-    return 1 << hca.caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MOST_DEPTH
+    return 1 << hca.caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MAX_DEPTH
 
 
 def _check(hca: Hca, hierarchy: int) -> None:

@@ -109,7 +109,7 @@ def _set_mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
     pin = _pin(hca, reg.pin)
     chosen = [bit for bit in range(32) if reg.field_select >> bit & 1 and _CHOICES >> bit & 1]
     period = (reg.npps_period >> 32) * SECOND_NS + (reg.npps_period & 0xFFFFFFFF)
-    if _PERIOD in chosen and not 1 << pulses.LOG_LEAST_PERIOD_NS <= period <= pulses.MOST_PERIOD_NS:
+    if _PERIOD in chosen and not 1 << pulses.LOG_LEAST_PERIOD_NS <= period <= pulses.MAX_PERIOD_NS:
         raise CmdError(Status.BAD_PARAM_ERR, "period of pulses out of range", f"{period} ns")
     if _DURATION in chosen and _PERIOD in chosen and reg.out_pulse_duration_ns >= period:
         raise CmdError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.events.board import module_status
 from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups
-from emu.device.port.eth.flow_control import MOST_CRITICAL_MS
+from emu.device.port.eth.flow_control import MAX_CRITICAL_MS
 from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs import buffer_regs, link_regs, port_checks, qos_regs, roce_accl
@@ -82,9 +82,9 @@ def _set_pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     flow.pfc_tx = 0 if flow.pause_tx else pfc_tx
     flow.pfc_rx = 0 if flow.pause_rx else pfc_rx
     if reg.critical_stall_mask:
-        flow.critical_ms = min(reg.device_stall_critical_watermark, MOST_CRITICAL_MS)
+        flow.critical_ms = min(reg.device_stall_critical_watermark, MAX_CRITICAL_MS)
     if reg.minor_stall_mask:
-        flow.minor_ms = min(reg.device_stall_minor_watermark, MOST_CRITICAL_MS)
+        flow.minor_ms = min(reg.device_stall_minor_watermark, MAX_CRITICAL_MS)
     _pfcc(hca, reg)
 
 

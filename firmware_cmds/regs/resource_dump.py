@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 _DWORD = 4
 _HEADER = layout.resource_dump_segment_header.size
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 """What one access gives, however much room there is."""
 _SEQ_NUM_MASK = 0xF
 _DUMP_VERSION = 1
 _NOT_FOUND = 1
 """Syndrome of the error segment."""
 _NAME_BYTES = 15
-_MOST_IN_SEGMENT = 1 << 17
+_MAX_SEGMENT_BYTES = 1 << 17
 """length_dw has 16 bits."""
 
 
@@ -105,8 +105,8 @@ def _resource(hca: Hca, reg: layout.ResourceDump) -> Iterator[Contents]:
         yield made(_segment(segment, SegmentType.ERROR, syndrome_id=_NOT_FOUND, error=text))
         return
     head = layout.resource_dump_resource_segment
-    for first in range(0, contents.size or 1, _MOST_IN_SEGMENT):
-        size = min(contents.size - first, _MOST_IN_SEGMENT)
+    for first in range(0, contents.size or 1, _MAX_SEGMENT_BYTES):
+        size = min(contents.size - first, _MAX_SEGMENT_BYTES)
         yield made(_segment(head, reg.segment_type, size, index1=reg.index1, index2=first))
         yield Contents(size, partial(_read_behind, contents, first))
 
@@ -141,7 +141,7 @@ def _part(stream: list[Contents], at: int, room: int) -> bytes:
 
 def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
     """Give the next part of a dump."""
-    room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MOST_BYTES)
+    room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MAX_BYTES)
     room -= room % _DWORD
     if not room:
         raise CmdError(Status.BAD_PARAM_ERR, "no room for the dump", f"size {reg.size}")

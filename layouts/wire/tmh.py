@@ -22,7 +22,7 @@ RVH = rvh.packer("va", "rkey", "len")
 
 RNDV_BYTES = tmh.size + rvh.size
 """Both headers of a rendezvous request; the sender's own data follow."""
-MOST_RNDV_BYTES = 64
+MAX_RNDV_BYTES = 64
 """All of such a request, at most (ib/mlx5_ib.h: MLX5_TM_MAX_RNDV_MSG_SIZE)."""
 
 

@@ -10,7 +10,7 @@ from layouts.prm import Prm
 TMH: Struct
 RVH: Struct
 RNDV_BYTES: Final = 32
-MOST_RNDV_BYTES: Final = 64
+MAX_RNDV_BYTES: Final = 64
 
 class Tmh(View):
     opcode: int

@@ -19,7 +19,7 @@ from tables import figure
 
 NOTCH = 1.57
 """A median's uncertainty, in interquartile ranges by the root of the number of samples."""
-LEAST_CHANGE = 0.03
+MIN_CHANGE = 0.03
 """Two runs on a quiet machine differ by as much, whatever their samples say."""
 FEW = 5
 """With fewer samples their spread says nothing: two runs may differ by UNKNOWN_CHANGE."""
@@ -94,7 +94,7 @@ def _noise(row: Row | None) -> float:
         return UNKNOWN_CHANGE
     first, _, third = statistics.quantiles(row.samples, n=4)
     notch = NOTCH * (third - first) / math.sqrt(len(row.samples)) / abs(row.value)
-    return max(notch, LEAST_CHANGE / math.sqrt(2))
+    return max(notch, MIN_CHANGE / math.sqrt(2))
 
 
 def _more_is_better(row: Row) -> bool:

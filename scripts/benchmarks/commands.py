@@ -29,9 +29,9 @@ from firmware_cmds import TABLE
 
 MODEL = "connectx6"
 WARM_UP = 500
-MOST_US = 150.0
-MOST_GROWTH = 1.3
-MOST_KIB = 2.0
+MAX_US = 150.0
+MAX_GROWTH = 1.3
+MAX_KIB = 2.0
 
 
 class TimedBar(FunctionBar):
@@ -93,10 +93,10 @@ def measure(keys: int, traced: int) -> Section:
         "commands",
         "Firmware commands, in process",
         [
-            Row("CREATE_MKEY, driver and device", "us", whole, goal=Goal(MOST_US)),
+            Row("CREATE_MKEY, driver and device", "us", whole, goal=Goal(MAX_US)),
             Row("CREATE_MKEY, the device's share", "us", device),
-            Row(f"last tenth of {keys:,} to the first", "x", [growth], goal=Goal(MOST_GROWTH)),
-            Row("memory of a key", "KiB", [bytes_of_a_key(traced) / 1024], goal=Goal(MOST_KIB)),
+            Row(f"last tenth of {keys:,} to the first", "x", [growth], goal=Goal(MAX_GROWTH)),
+            Row("memory of a key", "KiB", [bytes_of_a_key(traced) / 1024], goal=Goal(MAX_KIB)),
         ],
     )
 

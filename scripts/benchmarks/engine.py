@@ -37,14 +37,14 @@ BATCH = 64
 UMR_PAGES = 256
 WARM_UP = 20
 
-MOST_WRITE_US = 30.0
-MOST_COPY_RATIO = 1.5
-MOST_PLACES_RATIO = 1.5
-MOST_RANGE_RATIO = 2.0
-MOST_UMR_US = 60.0
-MOST_FRWR_US = 120.0
-MOST_BIND_US = 40.0
-MOST_TREE_RATIO = 2.0
+MAX_WRITE_US = 30.0
+MAX_COPY_RATIO = 1.5
+MAX_PLACES_RATIO = 1.5
+MAX_RANGE_RATIO = 2.0
+MAX_UMR_US = 60.0
+MAX_FRWR_US = 120.0
+MAX_BIND_US = 40.0
+MAX_TREE_RATIO = 2.0
 QUEUE_PAIRS = {16: 1.0, 128: 1 / 0.9}
 """How many queue pairs, and what a write by each may cost compared with one by one queue pair."""
 
@@ -122,7 +122,7 @@ def messages(count: int) -> list[Row]:
 
     offsets: Iterator[int] = itertools.cycle(range(0, MIB, 4 * KIB))
     places: Iterator[int] = itertools.cycle(range(0, 64 * KIB, 64))
-    goal = Goal(MOST_WRITE_US)
+    goal = Goal(MAX_WRITE_US)
     one, many, scattered = sample(count, write(64), batch, all_over)
     rows = [
         Row("RDMA WRITE of 64 B", "us", one, goal=goal),
@@ -132,21 +132,21 @@ def messages(count: int) -> list[Row]:
             "us",
             scattered,
             many,
-            ratio_at_most(MOST_PLACES_RATIO),
+            ratio_at_most(MAX_PLACES_RATIO),
         ),
     ]
     for name, size in SIZES.items():
         wrote, was_read, copied = sample(
             count, write(size), read(size), plain_copy(pair.target, source, size)
         )
-        wanted = ratio_at_most(MOST_COPY_RATIO) if size == MIB else None
+        wanted = ratio_at_most(MAX_COPY_RATIO) if size == MIB else None
         rows.append(Row(f"RDMA WRITE of {name}", "us", wrote, copied, wanted))
         rows.append(Row(f"RDMA READ of {name}", "us", was_read, copied))
     copy_all = plain_copy(pair.target, source, MIB)
     write_all(MIB)
     moved, copied = sample(count, anywhere, copy_all)
     name = "RDMA WRITE of 1 MiB, another range each time"
-    rows.append(Row(name, "us", moved, copied, ratio_at_most(MOST_RANGE_RATIO)))
+    rows.append(Row(name, "us", moved, copied, ratio_at_most(MAX_RANGE_RATIO)))
     moved, copied = sample(count, first, copy_all)
     rows.append(Row("the same, of pages that were not used before", "us", moved, copied))
     return rows
@@ -202,9 +202,9 @@ def keys(count: int) -> list[Row]:
     mapped, fast = FastRegKey(node, UMR_PAGES), FastRegKey(node, UMR_PAGES)
     mappings, pairs, binds = sample(count, umr, register_and_invalidate, bind)
     return [
-        Row(f"UMR that maps {UMR_PAGES} pages", "us", mappings, goal=Goal(MOST_UMR_US)),
-        Row("fast registration of as many, and LOCAL_INV", "us", pairs, goal=Goal(MOST_FRWR_US)),
-        Row("bind of a memory window", "us", binds, goal=Goal(MOST_BIND_US)),
+        Row(f"UMR that maps {UMR_PAGES} pages", "us", mappings, goal=Goal(MAX_UMR_US)),
+        Row("fast registration of as many, and LOCAL_INV", "us", pairs, goal=Goal(MAX_FRWR_US)),
+        Row("bind of a memory window", "us", binds, goal=Goal(MAX_BIND_US)),
     ]
 
 
@@ -233,7 +233,7 @@ def tree(count: int) -> list[Row]:
 
     through, direct = sample(count, write((ksm, 0)), write(pair.remote))
     name = "RDMA WRITE of 64 KiB by KSM over KLM over MTT"
-    return [Row(name, "us", through, direct, ratio_at_most(MOST_TREE_RATIO))]
+    return [Row(name, "us", through, direct, ratio_at_most(MAX_TREE_RATIO))]
 
 
 def packets(count: int) -> list[Row]:

@@ -59,9 +59,9 @@ BOTH = EthChecksum.L3 | EthChecksum.L4
 TCP_HEADER_BYTES = 54
 HARDWARE_MTU_EXTRA = 22
 
-MOST_SENT_US = 12.0
-MOST_RECEIVED_US = 12.0
-MOST_LARGE_US = 120.0
+MAX_SENT_US = 12.0
+MAX_RECEIVED_US = 12.0
+MAX_LARGE_US = 120.0
 
 Sampler = Callable[[], float]
 
@@ -208,10 +208,10 @@ def sends(count: int) -> list[Row]:
         sending(netdev, lso, 4),
     )
     rows = [
-        Row(f"sent, {name}, {BATCH} by one doorbell, each", "us", taken, goal=Goal(MOST_SENT_US))
+        Row(f"sent, {name}, {BATCH} by one doorbell, each", "us", taken, goal=Goal(MAX_SENT_US))
         for name, taken in zip(names, found)
     ]
-    return [*rows, Row("sent, LSO of 64 KiB", "us", found[-1], goal=Goal(MOST_LARGE_US))]
+    return [*rows, Row("sent, LSO of 64 KiB", "us", found[-1], goal=Goal(MAX_LARGE_US))]
 
 
 def receipts(count: int) -> list[Row]:
@@ -224,7 +224,7 @@ def receipts(count: int) -> list[Row]:
     whole = unsegmented(Packet(payload=b"").frame(), bytes(LARGE_BYTES), MSS)
     assert whole is not None
     large = [Frame(whole, MSS, checked=True)]
-    goal = Goal(MOST_RECEIVED_US)
+    goal = Goal(MAX_RECEIVED_US)
     cases = (
         ("received, 60 B, each", receiving(netdev, burst(60, False), BATCH), goal),
         ("received, 1514 B, each", receiving(netdev, burst(1514, False), BATCH), goal),

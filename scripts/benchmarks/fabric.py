@@ -52,8 +52,8 @@ PSN = 0x10
 ANSWER = 1
 """Immediate data that ask the peer to send a message."""
 
-MOST_SMALL_US = 300.0
-LEAST_MIB_S = 954.0
+MAX_SMALL_US = 300.0
+MIN_MIB_S = 954.0
 """A gigabyte."""
 
 
@@ -218,7 +218,7 @@ def measure(end: End, stream: socket.socket, count: int) -> list[Row]:
 
         return take
 
-    small, fast = Goal(MOST_SMALL_US), Goal(LEAST_MIB_S, at_least=True)
+    small, fast = Goal(MAX_SMALL_US), Goal(MIN_MIB_S, at_least=True)
     rows = [
         Row("RDMA WRITE of 64 B", "us", samples(one, count), goal=small),
         Row(f"the same, {BATCH} by one doorbell, each", "us", samples(many, count // 4)),

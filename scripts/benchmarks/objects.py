@@ -36,8 +36,8 @@ from layouts.enums import Op, Opcode, QpType
 from layouts.rings.wqe import CTRL
 
 MODEL = MODELS["connectx7"]
-MOST_GROWTH = 1.3
-MOST_KIB = 2.0
+MAX_GROWTH = 1.3
+MAX_KIB = 2.0
 Samples = dict[str, list[float]]
 
 
@@ -154,7 +154,7 @@ def flatness(samples: Samples) -> Section:
     for name, times in samples.items():
         tenth = max(len(times) // 10, 1)
         title = f"{name}, {len(times):,}"
-        rows.append(Row(title, "us", times[-tenth:], times[:tenth], ratio_at_most(MOST_GROWTH)))
+        rows.append(Row(title, "us", times[-tenth:], times[:tenth], ratio_at_most(MAX_GROWTH)))
     title = "Many objects, in process: time per command"
     return Section("objects", title, rows, "last tenth", "first tenth")
 
@@ -162,7 +162,7 @@ def flatness(samples: Samples) -> Section:
 def memory(count: int) -> Section:
     """What each object of a kind adds to the process."""
     rows = [
-        Row(kind, "KiB", [size / 1024], goal=Goal(MOST_KIB))
+        Row(kind, "KiB", [size / 1024], goal=Goal(MAX_KIB))
         for kind, size in bytes_per_object(count).items()
     ]
     return Section("objects memory", "Memory per object", rows)

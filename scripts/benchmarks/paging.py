@@ -15,8 +15,8 @@ from emu.server.net.ib.local import LocalFabric
 
 KIB = 1 << 10
 SIZES = {"64 B": 64, "64 KiB": 64 * KIB}
-MOST_FAULT_US = 80.0
-MOST_PAGED_RATIO = 1.15
+MAX_FAULT_US = 80.0
+MAX_PAGED_RATIO = 1.15
 
 Sample = Callable[..., list[list[float]]]
 
@@ -47,7 +47,7 @@ def faults(count: int, sample: Sample) -> list[Row]:
         return took / 1000
 
     requester, responder = sample(count // 4, lambda: fault(0), lambda: fault(1))
-    goal = Goal(MOST_FAULT_US)
+    goal = Goal(MAX_FAULT_US)
     return [
         Row("page fault of a requester, to its event", "us", requester, goal=goal),
         Row("page fault of a responder, to its event", "us", responder, goal=goal),
@@ -75,7 +75,7 @@ def traffic(count: int, sample: Sample) -> list[Row]:
     for name, size in SIZES.items():
         targets = pair.remote, (paged.key, paged.va), (whole.key, child.va)
         pinned, explicit, implicit = sample(count, *(write(target, size) for target in targets))
-        wanted = ratio_at_most(MOST_PAGED_RATIO)
+        wanted = ratio_at_most(MAX_PAGED_RATIO)
         rows.append(Row(f"RDMA WRITE of {name} to paged memory", "us", explicit, pinned, wanted))
         rows.append(Row("the same through an implicit key", "us", implicit, pinned, wanted))
     return rows

@@ -26,7 +26,7 @@ PACKAGES = ("emu", "layouts", "firmware_cmds", "tests", "scripts")
 POINTS = {"trace points, not traced": "tracer", "fault points, no plan": "faults"}
 WRITES = 640
 TURNS = 40
-MOST_RATIO = 1.01
+MAX_RATIO = 1.01
 
 WORKER = """
 import sys
@@ -121,7 +121,7 @@ def measure(count: int, turns: int) -> Section:
         for name, tree in trees.items():
             copy_without(POINTS.get(name, ""), tree)
         rounds = [one_round(trees, turns) for _ in range(count)]
-    goal = ratio_at_most(MOST_RATIO)
+    goal = ratio_at_most(MAX_RATIO)
     whole = [taken[""] for taken in rounds]
     rows = [Row(name, "us", whole, [taken[name] for taken in rounds], goal) for name in POINTS]
     title = "Points that nobody uses, in process: a write of 64 B"

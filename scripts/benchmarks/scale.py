@@ -32,8 +32,8 @@ EACH = 8 * DEPTH
 KIB_OF_RAM = 40
 """What a connected queue pair and its CQ take of its guest's memory."""
 
-MOST_GROWTH = 1.5
-MOST_TO_LEAST = 2.0
+MAX_GROWTH = 1.5
+MAX_SPREAD = 2.0
 
 
 class Large(NamedTuple):
@@ -73,13 +73,13 @@ def queue_pairs(large: Large, count: int) -> list[Row]:
             "us",
             each,
             small,
-            ratio_at_most(MOST_GROWTH),
+            ratio_at_most(MAX_GROWTH),
         ),
         Row(
             f"{large.senders:,} equal senders: most to fewest completions",
             "x",
             shares,
-            goal=Goal(MOST_TO_LEAST),
+            goal=Goal(MAX_SPREAD),
         ),
     ]
 
@@ -120,7 +120,7 @@ def functions(large: Large, count: int) -> Row:
         "us",
         doorbell.sampled(count, large.functions - 1),
         doorbell.sampled(count, 1),
-        ratio_at_most(MOST_GROWTH),
+        ratio_at_most(MAX_GROWTH),
     )
 
 
@@ -129,7 +129,7 @@ def ports(large: Large, count: int) -> Row:
     many = fabric.measure_pair(count, "unix", large.ports - 2).rows[1]
     few = fabric.measure_pair(count, "unix").rows[1]
     name = f"RDMA WRITE of {BYTES} B on a fabric of {large.ports:,} ports, to one of 2: each"
-    return Row(name, "us", many.samples, few.samples, ratio_at_most(MOST_GROWTH))
+    return Row(name, "us", many.samples, few.samples, ratio_at_most(MAX_GROWTH))
 
 
 def measure(large: Large, count: int) -> Section:

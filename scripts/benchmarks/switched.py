@@ -35,8 +35,8 @@ from emu.driver.world.tap_wire import TapWire
 from layouts.enums import Op, PortType
 from layouts.eth_enums import FlowTableType
 
-MOST_US = 25.0
-MOST_FOR_RULES = 1.1
+MAX_US = 25.0
+MAX_RULES_RATIO = 1.1
 RULES = 10_000
 FLOWS = 16
 LOG_ICM, LOG_TABLE = 24, 16
@@ -143,10 +143,10 @@ def rows(count: int) -> list[Row]:
     )
     name = "to a representor, 1514 B"
     return [
-        Row(f"{name}, {FLOWS} rules", "us", taken[0], goal=Goal(MOST_US)),
+        Row(f"{name}, {FLOWS} rules", "us", taken[0], goal=Goal(MAX_US)),
         Row(
             f"{name}, {RULES:,} rules; beside it {FLOWS}", "us", taken[1], taken[0],
-            Goal(MOST_FOR_RULES, of_ratio=True),
+            Goal(MAX_RULES_RATIO, of_ratio=True),
         ),
         Row(f"{name}, after an entry was written", "us", taken[2]),
     ]  # fmt: skip

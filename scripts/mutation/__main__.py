@@ -28,7 +28,7 @@ FOLDERS = (
 )
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 STATE = Path(".mutation")
-MOST_TESTS = 25
+MAX_TESTS = 25
 """For one mutant, unless --most says otherwise."""
 SURVIVED = ""
 
@@ -137,7 +137,7 @@ class Runs:
 @click.option("--cover", is_flag=True, help="Find out anew which tests run each line.")
 @click.option("--again", is_flag=True, help="Only those that no test noticed the last time.")
 @click.option("--tests", multiple=True, help="Run all of these tests, whatever they cover.")
-@click.option("--most", default=MOST_TESTS, show_default=True, help="Tests for each of them.")
+@click.option("--most", default=MAX_TESTS, show_default=True, help="Tests for each of them.")
 @click.option("--list", "only_list", is_flag=True, help="Print what is known; run nothing.")
 @click.option("--processes", default=2, show_default=True)
 def main(

@@ -472,7 +472,7 @@ def insert_after(path, anchor, text):
     path.write_text(source.replace(anchor, anchor + text))
 
 
-MOST_FILES = 5
+MAX_FILES = 5
 """What a walk opens, its test among them."""
 WALKS = {
     title: re.findall(r"^\| (.*?) \|", rows, re.M)[1:]
@@ -504,7 +504,7 @@ def assert_promised(tree, walk, *others):
         if not place.startswith("tests/")
     ]
     files = opened(tree)
-    assert len(files) < MOST_FILES, "with the test, these are too many"
+    assert len(files) < MAX_FILES, "with the test, these are too many"
     promised = [next((one for one in patterns if one.fullmatch(name)), None) for name in files]
     unpromised = {name for name, one in zip(files, promised) if one is None}
     assert unpromised == set(others)

@@ -9,9 +9,9 @@ from helpers.instruments.campaigns import driven, reported
 from helpers.instruments.fake_runs import carry_out, descriptions
 
 from emu.host.user_error import UserError
-from emu.instruments.campaign.child import MOST_ATTEMPTS
+from emu.instruments.campaign.child import MAX_ATTEMPTS
 from emu.instruments.campaign.description import Ended
-from emu.instruments.campaign.drive import MOST_ERRORS, drive
+from emu.instruments.campaign.drive import MAX_ERRORS, drive
 from emu.instruments.campaign.local import Local
 from emu.instruments.campaign.store import Store
 
@@ -56,7 +56,7 @@ def test_a_run_that_kills_every_worker_is_an_error_and_tried_again_later(tmp_pat
     store = driven(tmp_path, runs, Local(1, fake_runs.NAME))
     result = store.results()[runs[1].name]
     assert result.ended is Ended.ERROR
-    assert result.why.startswith(f"{MOST_ATTEMPTS} times: the worker ended with status -9")
+    assert result.why.startswith(f"{MAX_ATTEMPTS} times: the worker ended with status -9")
     assert store.pending() == [runs[1]]
 
 
@@ -70,7 +70,7 @@ def test_an_exception_in_a_run_is_an_error_of_this_run(tmp_path):
 
 def test_a_lab_that_works_nowhere_ends_the_campaign(tmp_path):
     runs = descriptions(50)
-    with pytest.raises(UserError, match=f"{MOST_ERRORS} runs in a row .* no QEMU"):
+    with pytest.raises(UserError, match=f"{MAX_ERRORS} runs in a row .* no QEMU"):
         driven(tmp_path, runs, Local(2, fake_runs.NO_LAB))
 
 

@@ -177,7 +177,7 @@ def test_rule_itself(module, source, count):
     assert len(list(breaches(module, source))) == count
 
 
-MOST_IN_A_CIRCLE = 3
+MAX_IMPORT_CYCLE = 3
 
 
 def imports():
@@ -230,7 +230,7 @@ def circles(graph):
 
 
 def test_few_modules_import_each_other():
-    assert not [circle for circle in circles(imports()) if len(circle) > MOST_IN_A_CIRCLE]
+    assert not [circle for circle in circles(imports()) if len(circle) > MAX_IMPORT_CYCLE]
 
 
 def test_no_packages_import_each_other():
@@ -267,7 +267,7 @@ def test_a_map_shows_every_folder():
     assert not missing
 
 
-MOST_IN_A_ROOM = 20
+MAX_MODULES_PER_PACKAGE = 20
 
 
 def test_a_room_is_seen_at_a_glance():
@@ -279,7 +279,7 @@ def test_a_room_is_seen_at_a_glance():
         if path.name != "__init__.py"
     ]
     rooms = Counter(str(path.parent.relative_to(ROOT)) for path in found)
-    crowded = {room: count for room, count in rooms.items() if count > MOST_IN_A_ROOM}
+    crowded = {room: count for room, count in rooms.items() if count > MAX_MODULES_PER_PACKAGE}
     assert not crowded
 
 

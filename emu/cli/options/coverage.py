@@ -25,13 +25,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_FILE = Path("coverage.json")
 _MODULE = re.compile(r"\w{1,64}")
-_MOST_MODULES = 32
+_MAX_MODULES = 32
 
 
 def _modules(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
     names = tuple(name.strip().replace("-", "_") for name in value.split(",") if value)
     wrong = [name for name in names if not _MODULE.fullmatch(name)]
-    if wrong or len(names) > _MOST_MODULES:
+    if wrong or len(names) > _MAX_MODULES:
         raise click.BadParameter("names of kernel modules, such as mlx5_core,mlx5_ib")
     return tuple(dict.fromkeys(names))
 

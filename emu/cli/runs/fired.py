@@ -46,7 +46,7 @@ def tell_fired(path: Path) -> None:
     from emu.host.userfiles import read_infile
 
     try:
-        text = read_infile(path, record.MOST_BYTES).decode(errors="replace")
+        text = read_infile(path, record.MAX_BYTES).decode(errors="replace")
         recorded = record.read(text, str(path))
     except (OSError, UserError, record.RecordError):
         _say(f"the record of the faults cannot be read: {path}")

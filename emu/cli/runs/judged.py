@@ -29,7 +29,7 @@ from emu.instruments.outcome import (
     settled,
     together,
 )
-from emu.instruments.outcome.objects import LEAST_TURNS
+from emu.instruments.outcome.objects import MIN_TURNS
 from emu.server.control import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,8 +38,8 @@ FOUND = 122
 """The status of a command that was content with a kernel that was not."""
 
 _READ_SECONDS = 60.0
-_MOST_KEPT = 8 << 20
-_MOST_SHOWN = 8000
+_MAX_KEPT = 8 << 20
+_MAX_SHOWN = 8000
 """Characters of the ends of output and log in a result."""
 
 
@@ -50,7 +50,7 @@ def judge_options(function: F) -> F:
             "--turns",
             type=click.IntRange(0, 1000),
             metavar="N",
-            help=f"Run COMMAND so many times more.  [default: 0; with --check-leaks {LEAST_TURNS}]",
+            help=f"Run COMMAND so many times more.  [default: 0; with --check-leaks {MIN_TURNS}]",
         ),
         click.option(
             "--check-leaks",
@@ -92,7 +92,7 @@ class Judged:
         """A part of the command's output: it goes to the user, and its end is kept."""
         pass_on(kind, data)
         self._output += data
-        del self._output[: -4 * _MOST_SHOWN]
+        del self._output[: -4 * _MAX_SHOWN]
 
     @contextlib.contextmanager
     def telling(self, guest: Guest) -> Iterator[None]:
@@ -147,7 +147,7 @@ class Judged:
         with contextlib.suppress(GuestError):
             if error is None or isinstance(error, CommandTimeoutError):
                 said = guest.run(["dmesg", "--raw"], timeout=_READ_SECONDS).stdout
-                self._log = said[-_MOST_KEPT:]
+                self._log = said[-_MAX_KEPT:]
                 return
         try:
             self._log = guest.console
@@ -164,8 +164,8 @@ class Judged:
             verdict,
             "\n".join([one_line(why), *lines]) if why or lines else "",
             time.monotonic() - self._began,
-            printable(self._output.decode(errors="replace")[-_MOST_SHOWN:]) if is_bad else "",
-            printable(self._log[-_MOST_SHOWN:]) if is_bad else "",
+            printable(self._output.decode(errors="replace")[-_MAX_SHOWN:]) if is_bad else "",
+            printable(self._log[-_MAX_SHOWN:]) if is_bad else "",
         )
         write_results([case], *self._files)
 

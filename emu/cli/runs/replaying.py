@@ -68,7 +68,7 @@ class Ending:
 def read_record(path: Path) -> FaultRecord:
     """The record in a file. Raises UserError."""
     try:
-        text = read_infile(path, record.MOST_BYTES).decode(errors="replace")
+        text = read_infile(path, record.MAX_BYTES).decode(errors="replace")
         return record.read(text, str(path))
     except RecordError as error:
         raise UserError(str(error)) from None

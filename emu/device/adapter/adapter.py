@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MANAGER: Final = 0
 """The number of the manager's vPort."""
 
-MOST_VHCAS: Final = 1 << 10
+MAX_VHCAS: Final = 1 << 10
 """Most functions of an adapter."""
 
 
@@ -133,7 +133,7 @@ class Adapter(Generic[NodeT]):
             raise ValueError("an InfiniBand port belongs to one function")
         if self.by_vport(vport_number) is not None:
             raise ValueError(f"vPort {vport_number} is another function's")
-        free = (number for number in range(MOST_VHCAS) if not self.board.is_taken(number))
+        free = (number for number in range(MAX_VHCAS) if not self.board.is_taken(number))
         number = next(free, None)
         if number is None:
             raise ValueError("no more functions")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOG_LEAST_PERIOD_NS: Final = 20
 """A millisecond: what a driver can follow."""
 LOG_LEAST_DURATION_NS: Final = 10
-MOST_PERIOD_NS: Final = 1 << 40
+MAX_PERIOD_NS: Final = 1 << 40
 _USUAL_DURATION_NS: Final = 100_000_000
 """Of pulses for which the driver has no say (once a second)."""
 _RISING: Final = 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_DELAYED = 10_000
+MAX_DELAYED = 10_000
 """How many events may be held back at a time; further ones are not delayed."""
 
 
@@ -326,7 +326,7 @@ class Injector:
         Does nothing if the function is reset before.
         """
         held, ms = self._held, (rule["ms"] or 0) if ms is None else ms
-        if held.total() >= MOST_DELAYED:
+        if held.total() >= MAX_DELAYED:
             log.warning("%d events are held back already: this one is not delayed", held.total())
             ms = 0
 

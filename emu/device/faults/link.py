@@ -28,9 +28,9 @@ from emu.device.faults.functions import Functions, includes, listed
 
 _U64 = (1 << 64) - 1
 _NS_PER_S = 1_000_000_000
-MOST_DELAY_NS = 60 * _NS_PER_S
-MOST_RATE = 1_000_000_000_000
-MOST_PACKETS = 100_000
+MAX_DELAY_NS = 60 * _NS_PER_S
+MAX_RATE = 1_000_000_000_000
+MAX_PACKETS = 100_000
 DEFAULT_LIMIT = 1000
 
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+|%)")
@@ -83,7 +83,7 @@ def _text(value: int, units: Mapping[str, int]) -> str:
 
 
 Time = Annotated[
-    int, BeforeValidator(_time), Field(ge=0, le=MOST_DELAY_NS),
+    int, BeforeValidator(_time), Field(ge=0, le=MAX_DELAY_NS),
     PlainSerializer(time_text, return_type=str),
 ]  # fmt: skip
 Percent = Annotated[float, BeforeValidator(_percent), Field(ge=0, le=100)]
@@ -111,7 +111,7 @@ class PlannedLink(BaseModel):
     """The delay differs from packet to packet by as much in either direction, equally distributed.
     Packets with less delay overtake others."""
     rate: Annotated[
-        int, BeforeValidator(_rate), Field(ge=1000, le=MOST_RATE),
+        int, BeforeValidator(_rate), Field(ge=1000, le=MAX_RATE),
         PlainSerializer(rate_text, return_type=str),
     ] | None = None  # fmt: skip
     """Bits per second."""
@@ -133,7 +133,7 @@ class PlannedLink(BaseModel):
     """So many packets are marked: "congestion experienced" in the IP header, FECN on InfiniBand."""
     ce_threshold: Time | None = None
     """Packets that have waited longer for the line are marked; for links with a rate."""
-    limit: Annotated[int, Field(strict=True, ge=1, le=MOST_PACKETS)] = DEFAULT_LIMIT
+    limit: Annotated[int, Field(strict=True, ge=1, le=MAX_PACKETS)] = DEFAULT_LIMIT
     """Packets on the way and waiting; more are lost. RDMA's sender waits from half of it on."""
 
     @model_validator(mode="after")

@@ -14,15 +14,15 @@ from emu.device.faults.rule import Assignments
 from emu.near import near
 from layouts.prm import Prm
 
-MOST_MS = 24 * 3600 * 1000
-MOST_COPIES = 1000
+MAX_MS = 24 * 3600 * 1000
+MAX_COPIES = 1000
 MAX_LISTED: Final = 40
 """Names of a closed set that a message or page lists: all sets but the commands."""
 
 NameOrNumber: Final = StrictStr | StrictInt
 
-MS = Parameter("ms", Annotated[float, Field(ge=0, le=MOST_MS)])
-COUNT = Parameter("count", Annotated[int, Field(strict=True, ge=-MOST_COPIES, le=MOST_COPIES)])
+MS = Parameter("ms", Annotated[float, Field(ge=0, le=MAX_MS)])
+COUNT = Parameter("count", Annotated[int, Field(strict=True, ge=-MAX_COPIES, le=MAX_COPIES)])
 SET = Parameter("set", Assignments)
 DATA = Parameter(
     "data", Annotated[StrictStr, Field(pattern=r"^([0-9A-Fa-f]{2})+$", max_length=8192)]

@@ -19,9 +19,9 @@ LOADING: Final = "loading"
 LOADED: Final = "loaded"
 """When a plan begins: before the driver loads, so with the guest's boot; or once it is up."""
 When = Literal["loading", "loaded"]
-MOST_RULES = 1000
-MOST_LINKS = 1000
-_MOST_TEXT = 2000
+MAX_RULES = 1000
+MAX_LINKS = 1000
+_MAX_TEXT = 2000
 _U64 = (1 << 64) - 1
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ class Expectation(BaseModel):
 
     row: Annotated[StrictStr, Field(max_length=200)] = ""
     """A phrase for the injected failure, in the table of the library."""
-    does: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
+    does: Annotated[StrictStr, Field(max_length=_MAX_TEXT)] = ""
     """How the driver reacts, in a sentence, for the same table."""
     when: When = LOADED
     """``loaded``: the plan begins while the driver is up; ``loading``: before it loads."""
-    run: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
+    run: Annotated[StrictStr, Field(max_length=_MAX_TEXT)] = ""
     """The shell command that triggers the fault; empty if waiting for the log is enough."""
     status: StrictInt | None = 0
     """Its exit status; -1 stands for any but 0."""
@@ -75,12 +75,12 @@ class Plan(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[StrictStr, Field(max_length=80)] = ""
-    about: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
+    about: Annotated[StrictStr, Field(max_length=_MAX_TEXT)] = ""
     when: When | None = None
     """When it begins; without, as the expectation says, and with the boot if there is none."""
     seed: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
-    rule: list[WholeRule] = Field(default_factory=list, max_length=MOST_RULES)
-    link: list[PlannedLink] = Field(default_factory=list, max_length=MOST_LINKS)
+    rule: list[WholeRule] = Field(default_factory=list, max_length=MAX_RULES)
+    link: list[PlannedLink] = Field(default_factory=list, max_length=MAX_LINKS)
     expect: Expectation | None = None
 
     @property

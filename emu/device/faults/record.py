@@ -24,13 +24,13 @@ from typing import Any
 
 from emu.device.faults.functions import MAX_FUNCTIONS
 from emu.device.faults.link import PlannedLink
-from emu.device.faults.plan import MOST_LINKS, MOST_RULES, Plan
+from emu.device.faults.plan import MAX_LINKS, MAX_RULES, Plan
 from emu.device.faults.rule import Rule
 from emu.device.faults.text import PlanError, from_table, link_from_table, rule_from_table
 
 VERSION = 1
-MOST_LINES = 1_000_000
-MOST_BYTES = 256 << 20
+MAX_LINES = 1_000_000
+MAX_BYTES = 256 << 20
 """Far longer than any record's line."""
 
 _U64 = (1 << 64) - 1
@@ -143,7 +143,7 @@ def read(text: str, source: str = "record") -> FaultRecord:
     A last line that is cut short, as on a full disk, is ignored.
     """
     lines = text.splitlines(keepends=True)
-    if not lines or len(lines) > MOST_LINES:
+    if not lines or len(lines) > MAX_LINES:
         raise RecordError(f"{source}: {len(lines)} lines are no record")
     first = _object(lines[0], source, 1)
     if first.get("record") != VERSION:
@@ -203,7 +203,7 @@ class _RecordReader:
             rule = rule_from_table(values["added"], place)
         except PlanError as error:
             raise RecordError(str(error)) from None
-        if not rule.name or rule.name in self._names or len(self.rules) >= MOST_RULES:
+        if not rule.name or rule.name in self._names or len(self.rules) >= MAX_RULES:
             raise RecordError(f"{place}: no rule that could be added")
         name, number = rule.name, 1
         while name in self._used:
@@ -245,8 +245,8 @@ class _RecordReader:
             if link.applies_to(function):
                 update = {"function": function, "after": max(after, link.after)}
                 self.links.append(link.model_copy(update=update))
-        if len(self.links) > MOST_LINKS:
-            raise RecordError(f"{place}: more than {MOST_LINKS} links")
+        if len(self.links) > MAX_LINKS:
+            raise RecordError(f"{place}: more than {MAX_LINKS} links")
 
 
 def _wrong_head(head: Mapping[str, Any]) -> str:

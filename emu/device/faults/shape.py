@@ -13,17 +13,17 @@ from typing import Any
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import TOKENS_PER_PORTION
 
-MOST_DEPTH = 16
+MAX_DEPTH = 16
 """Brackets inside brackets."""
 
-MOST_BITS = 4096
+MAX_BITS = 4096
 """Bits of a number. Python refuses to print what has many more."""
 
-MOST_PARTS = 16
+MAX_PARTS = 16
 """Parts of a key: ``match.cq_context.log_cq_size`` has three."""
 
-MOST_TOKENS = 3000
-MOST_PIECE = 32 << 10
+MAX_TOKENS = 3000
+MAX_PIECE = 32 << 10
 """Words and characters of a rule with its tables, and of what stands before the first rule."""
 
 _HEADER = re.compile(r"\[\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]\]")
@@ -83,11 +83,11 @@ def cuts(text: str) -> Portions[list[int]]:
             dots = 0
         is_fresh = token[0] == "\n" or (is_fresh and kind == "comment")
         why = ""
-        if depth > MOST_DEPTH:
+        if depth > MAX_DEPTH:
             why = "nested too deep"
-        elif dots >= MOST_PARTS:
+        elif dots >= MAX_PARTS:
             why = "a key of too many parts"
-        elif parts > MOST_TOKENS or token.end() - offsets[-1] > MOST_PIECE:
+        elif parts > MAX_TOKENS or token.end() - offsets[-1] > MAX_PIECE:
             why = "a rule that is too long"
         if why:
             raise TooComplexError(text.count("\n", 0, start) + 1, why)
@@ -103,8 +103,8 @@ def header_name(text: str, start: int) -> str:
 def unfit(value: object) -> str:
     """Why no plan can have such values, which JSON or TOML has given; empty when it may be one."""
     level: list[object] = [value]
-    for _ in range(MOST_DEPTH + 1):
-        if any(isinstance(one, int) and one.bit_length() > MOST_BITS for one in level):
+    for _ in range(MAX_DEPTH + 1):
+        if any(isinstance(one, int) and one.bit_length() > MAX_BITS for one in level):
             return "a number is too large"
         level = [part for one in level for part in _parts(one)]
         if not level:

@@ -18,8 +18,8 @@ from emu.device.rounds.portions import Portions, finish
 from emu.device.rounds.sizes import CHARACTERS_PER_PORTION, RULES_PER_PORTION
 from emu.toml_lines import Place, TomlLines
 
-MOST_BYTES = 1 << 20
-_MOST_SHOWN = 20
+MAX_BYTES = 1 << 20
+_MAX_SHOWN = 20
 _LONGEST_VALUE = 60
 
 
@@ -34,8 +34,8 @@ def load(text: str, source: str = "plan") -> Plan:
 
 def loading(text: str, source: str = "plan") -> Portions[Plan]:
     """As :func:`load`, in portions of some milliseconds."""
-    if len(text) > MOST_BYTES:
-        raise PlanError(f"{source}: more than {MOST_BYTES >> 20} MiB")
+    if len(text) > MAX_BYTES:
+        raise PlanError(f"{source}: more than {MAX_BYTES >> 20} MiB")
     try:
         offsets = yield from cuts(text)
         table = yield from _parsed(text, offsets)
@@ -90,9 +90,9 @@ def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
         if not mistakes:
             return plan
     lines = TomlLines(text) if text else None
-    shown = [f"{_place(source, lines, where)}: {why}" for where, why in mistakes[:_MOST_SHOWN]]
-    if len(mistakes) > _MOST_SHOWN:
-        shown.append(f"{source}: {len(mistakes) - _MOST_SHOWN} more")
+    shown = [f"{_place(source, lines, where)}: {why}" for where, why in mistakes[:_MAX_SHOWN]]
+    if len(mistakes) > _MAX_SHOWN:
+        shown.append(f"{source}: {len(mistakes) - _MAX_SHOWN} more")
     raise PlanError("\n".join(shown))
 
 

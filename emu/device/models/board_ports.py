@@ -16,12 +16,12 @@ from emu.device.models.software_steering import can_own_tables, fdb_of_port
 from emu.device.models.switching import can_switch, with_switch
 from layouts.enums import GeneralObject, PortType
 
-MOST_PORTS = 2
+MAX_PORTS = 2
 
 LAG: Capabilities = MappingProxyType(
     {
         "lag_master": 1,
-        "num_lag_ports": MOST_PORTS,
+        "num_lag_ports": MAX_PORTS,
         # Queue pairs and TISes have an affinity to a port (hw/mlx5_ib.h:
         # mlx5_ib_lag_should_assign_affinity), which may be chosen up to RTR, and changed in RTS by
         # who sends that command (rdma-core: mlx5dv_modify_qp_lag_port).

@@ -13,7 +13,7 @@ from emu.device.models.adapters import LINKS
 from emu.device.models.model import Capabilities, Model
 from emu.device.models.switching import with_switch
 
-MOST_SUB_FUNCTIONS = 256
+MAX_SUB_FUNCTIONS = 256
 FIRST_NUMBER = 0x8000
 """The number of the first one's vPort (sf_base_id)."""
 LOG_BYTES = 20
@@ -24,7 +24,7 @@ _EVENTS = ("allocated", "active", "in_use", "teardown_request")
 
 
 def with_sub_functions(model: Model, limit: int) -> Model:
-    """The model with a switch and so many sub-functions, 1 to MOST_SUB_FUNCTIONS.
+    """The model with a switch and so many sub-functions, 1 to MAX_SUB_FUNCTIONS.
 
     Raises ValueError for one that can have no switch.
     """

@@ -14,8 +14,8 @@ from emu.device.models.model import Capabilities, Model
 from emu.device.models.software_steering import software_fdb
 from emu.device.objects.eth.flex_parsers import GENEVE_OPTION, MPLS_OVER_UDP
 from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE
-from emu.device.objects.eth.geneve_option import MOST_OPTIONS, MOST_WORDS
-from emu.device.objects.eth.packet_reformat import MOST_MOVED
+from emu.device.objects.eth.geneve_option import MAX_OPTIONS, MAX_WORDS
+from emu.device.objects.eth.packet_reformat import MAX_MOVED
 from layouts.enums import GeneralObject, PortType
 from layouts.eth_enums import FdbToVport, FlexProtocol, InlineModeCap
 
@@ -32,8 +32,8 @@ SWITCH_GENERAL: Capabilities = MappingProxyType(
 _PROTOCOLS = FlexProtocol.GENEVE_TLV_OPTION_0 | FlexProtocol.CW_MPLS_UDP
 FLEX_PARSERS: Capabilities = MappingProxyType(
     {
-        "max_geneve_tlv_options": MOST_OPTIONS,
-        "max_geneve_tlv_option_data_len": MOST_WORDS,
+        "max_geneve_tlv_options": MAX_OPTIONS,
+        "max_geneve_tlv_option_data_len": MAX_WORDS,
         "flex_parser_id_geneve_tlv_option_0": GENEVE_OPTION,
         "flex_parser_id_outer_first_mpls_over_udp_label": MPLS_OVER_UDP,
     }
@@ -152,10 +152,10 @@ VPORT_RATES: Capabilities = MappingProxyType(
 
 MOVED_HEADERS: Capabilities = MappingProxyType(
     {
-        "max_reformat_insert_size": MOST_MOVED,
-        "max_reformat_insert_offset": MOST_MOVED,
-        "max_reformat_remove_size": MOST_MOVED,
-        "max_reformat_remove_offset": MOST_MOVED,
+        "max_reformat_insert_size": MAX_MOVED,
+        "max_reformat_insert_offset": MAX_MOVED,
+        "max_reformat_remove_size": MAX_MOVED,
+        "max_reformat_remove_offset": MAX_MOVED,
     }
 )
 """Group GENERAL_2, for packet reformat contexts."""

@@ -12,7 +12,7 @@ DRIVER_UID: Final = 0
 SHARED_UID: Final = 0xFFFF
 """Uids that are not user contexts: the driver's own, and that of objects for all users."""
 
-MOST_CHILDREN: Final = 64
+MAX_CHILDREN: Final = 64
 """Maximum number of entries told of an object that has many: keys, receive queues."""
 
 
@@ -47,7 +47,7 @@ class Object:
     def about(self) -> dict[str, object]:
         """What ``mlx5emu objects`` tells of it besides its handle: plain values by name.
 
-        Of what may be a long list, the first :data:`MOST_CHILDREN`.
+        Of what may be a long list, the first :data:`MAX_CHILDREN`.
         """
         return {}
 

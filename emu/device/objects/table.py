@@ -19,16 +19,16 @@ from layouts.enums import Status
 
 T = TypeVar("T", bound=Object)
 
-MOST_QUEUED = 1 << 16
+MAX_QUEUED = 1 << 16
 """Freed numbers that are kept in order."""
-MOST_LOOKED_FOR = 1 << 10
+MAX_SEARCHED_NUMBERS = 1 << 10
 """Numbers that one search for free ones finds at most."""
 
 
 class Numbers:
     """The numbers that one or more tables assign to objects: from ``first`` to ``limit - 1``.
 
-    A number that is freed goes to the end of the queue. While MOST_QUEUED wait there, it is free
+    A number that is freed goes to the end of the queue. While MAX_QUEUED wait there, it is free
     without being in the queue; when nothing else is left, such numbers are looked for in turn, from
     the one behind the last that was found.
     """
@@ -64,7 +64,7 @@ class Numbers:
     def _look(self) -> None:
         """Queue free numbers when the queue is empty and all numbers have been in use before."""
         number, holders, free = self._looked_at, self.holders, self._freed
-        count = min(MOST_LOOKED_FOR, self._unqueued)
+        count = min(MAX_SEARCHED_NUMBERS, self._unqueued)
         while len(free) < count:
             if number not in holders:
                 free.append(number)
@@ -75,7 +75,7 @@ class Numbers:
     def give_back(self, number: int) -> None:
         """Free a number; its holder is gone."""
         del self.holders[number]
-        if len(self._freed) < MOST_QUEUED:
+        if len(self._freed) < MAX_QUEUED:
             self._freed.append(number)
         else:
             self._unqueued += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-MOST_VIOLATIONS: Final = 0xFFFF
+MAX_VIOLATIONS: Final = 0xFFFF
 """Where counters of wrong keys stay (IBTA 14.2.5.6)."""
 
 

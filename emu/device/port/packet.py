@@ -24,11 +24,11 @@ _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 """IP header (RFC 3168)."""
 
 SMALLEST_BYTES: Final = wire.bth.size + wire.ICRC_BYTES
-MOST_HEADER_BYTES: Final = SMALLEST_BYTES + max(
+MAX_HEADER_BYTES: Final = SMALLEST_BYTES + max(
     op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
 )
 """The longest headers of the transport around a payload, with the invariant CRC."""
-MAX_BYTES: Final = MOST_HEADER_BYTES + MAX_PAYLOAD
+MAX_BYTES: Final = MAX_HEADER_BYTES + MAX_PAYLOAD
 """The longest possible packet, without the link layer's headers."""
 
 

@@ -16,7 +16,7 @@ from emu.device.ports import Buffer
 from layouts.wire.bth import ICRC_BYTES, PSN_MASK
 from layouts.wire.packet_ops import WITH_PAYLOAD, Position
 
-MOST_PACKETS: Final = 64
+MAX_PACKETS: Final = 64
 """Packets of a train that is taken."""
 TRAIN_PACKETS: Final = 32
 """Of one that is sent: of those in a requester's window, some arrive while others are sent."""
@@ -83,7 +83,7 @@ def train_of(first: Packet, frame: memoryview, head: bytes, length: int) -> Trai
     mtu, others = len(first.payload), len(frame) - length
     if first.op.position is not Position.MIDDLE or first.op.kind not in WITH_PAYLOAD:
         raise BadPacketError(f"{first.op} in a train")
-    if mtu not in _MTUS or others <= 0 or others % mtu or others >= MOST_PACKETS * mtu:
+    if mtu not in _MTUS or others <= 0 or others % mtu or others >= MAX_PACKETS * mtu:
         raise BadPacketError(f"train of {len(frame)} bytes, with {mtu} in each packet")
     end = len(frame) - ICRC_BYTES
     start = length - ICRC_BYTES - mtu

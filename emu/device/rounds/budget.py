@@ -25,11 +25,11 @@ STEPS_PER_ROUND = 4096
 ENOUGH_STEPS: Final = STEPS_PER_ROUND // 2
 """From here on timers and responders leave the rest of the round to the queues' own turns."""
 
-MOST_STEPS_SERVED: Final = STEPS_PER_ROUND + ENOUGH_STEPS
+MAX_STEPS_SERVED: Final = STEPS_PER_ROUND + ENOUGH_STEPS
 """From here on no connection is served: what queues leave by their turns, and as much again as
 timers may take."""
 
-MOST_STEPS_RECEIVED: Final = 2 * STEPS_PER_ROUND + 64
+MAX_STEPS_RECEIVED: Final = 2 * STEPS_PER_ROUND + 64
 """From here on what sockets bring waits in its receiver's line, or is dropped where nobody waits
 for it: READ data, which are asked for again. The queues' own turns end before, so they never keep
 out what arrives."""
@@ -97,7 +97,7 @@ class Round:
     @property
     def has_served(self) -> bool:
         """Whether the connections have had theirs: none is served any more."""
-        return self.steps > MOST_STEPS_SERVED
+        return self.steps > MAX_STEPS_SERVED
 
     @property
     def is_full(self) -> bool:
@@ -107,7 +107,7 @@ class Round:
     @property
     def is_closed(self) -> bool:
         """Whether what may be asked for again is not even taken in."""
-        return self.steps > MOST_STEPS_RECEIVED
+        return self.steps > MAX_STEPS_RECEIVED
 
     def share(self) -> int:
         """The value of ``steps`` at which a turn is over that begins now and takes a share."""
@@ -175,7 +175,7 @@ class Round:
 
     def listen(self) -> None:
         """The turns are over, now sockets are read: there is room left for what they bring."""
-        self.limit = MOST_STEPS_RECEIVED
+        self.limit = MAX_STEPS_RECEIVED
 
     def wait(self, line: RoundWaiter) -> None:
         """A line has work for the next rounds."""

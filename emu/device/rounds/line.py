@@ -15,9 +15,9 @@ from emu.device.rounds.budget import Round
 from emu.device.rounds.costs import STEPS_PER_WAIT
 from emu.device.rounds.portions import Portions, goes_on
 
-MOST_WAITING: Final = 1024
+MAX_WAITING: Final = 1024
 """Frames, packets or datagrams in one line."""
-MOST_WAITING_BYTES: Final = 16 << 20
+MAX_WAITING_BYTES: Final = 16 << 20
 """Their bytes."""
 
 _ITEM_BYTES: Final = 300
@@ -77,7 +77,7 @@ class Line:
 
         The arguments, with so many bytes, have to last until then.
         """
-        if len(self._work) >= MOST_WAITING or self._octets + octets > MOST_WAITING_BYTES:
+        if len(self._work) >= MAX_WAITING or self._octets + octets > MAX_WAITING_BYTES:
             return False
         self._work.append((octets, call, arguments))
         self._charge(octets)

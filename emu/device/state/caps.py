@@ -115,7 +115,7 @@ _NIC_PROPERTIES: Final[dict[FlowTableType, str]] = {
 }
 """Fields of flow_table_nic_cap by the type of the tables."""
 
-_MOST_PAGES: Final = 256
+_MAX_PAGES: Final = 256
 _PAGES: Final[dict[tuple[CapType, int], tuple[Mapping[str, Any], bytes]]] = {}
 """Pages that have been filled, by the group and the identity of the values, which stay."""
 
@@ -128,7 +128,7 @@ def _page(group: CapType, values: Mapping[str, Any] | None) -> bytes:
     if key not in _PAGES:
         page = bytearray(PAGE_BYTES)
         GROUPS[group].view(page).assign(values)
-        if len(_PAGES) >= _MOST_PAGES:
+        if len(_PAGES) >= _MAX_PAGES:
             _PAGES.clear()
         _PAGES[key] = values, bytes(page)
     return _PAGES[key][1]

@@ -10,7 +10,7 @@ from typing import Final
 
 from emu.device.objects.ledger import Ledger
 
-MOST_PAGES = 1 << 17
+MAX_PAGES = 1 << 17
 """512 MiB: more than any firmware asks for."""
 
 _KIND: Final = "firmware page"

@@ -16,9 +16,9 @@ from emu.device.port.packet import Packet, precedes
 HELD: Final = "held packets"
 """The ledger's account."""
 
-MOST_HELD: Final = 256
+MAX_HELD: Final = 256
 """Packets of one queue pair: twice as many as a requester has in flight, all of those in trains."""
-MOST_HELD_BYTES = 16 << 20
+MAX_HELD_BYTES = 16 << 20
 """Bytes of all queue pairs of a function together."""
 _OVERHEAD_BYTES: Final = 1 << 10
 """What a packet costs in addition to its payload."""
@@ -31,7 +31,7 @@ class HeldRoom:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.left = MOST_HELD_BYTES
+        self.left = MAX_HELD_BYTES
 
     def admit(self, packet: Packet) -> bool:
         """Charge a packet, and copy its payload, which is lent; False when there is no room."""
@@ -66,7 +66,7 @@ class HeldPackets:
 
     def add(self, packet: Packet) -> bool:
         """Keep a packet, with a copy of its payload; False when there is no room."""
-        if len(self.packets) >= MOST_HELD or not self._room.admit(packet):
+        if len(self.packets) >= MAX_HELD or not self._room.admit(packet):
             return False
         self.packets.append(packet)
         return True
@@ -99,7 +99,7 @@ class EarlyPackets:
 
     def add(self, packet: Packet) -> None:
         """Keep a packet, with a copy of its payload, if there is room and it is not here yet."""
-        if packet.psn in self.packets or len(self.packets) >= MOST_HELD:
+        if packet.psn in self.packets or len(self.packets) >= MAX_HELD:
             return
         if self._room.admit(packet):
             self.packets[packet.psn] = packet

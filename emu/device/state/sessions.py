@@ -12,9 +12,9 @@ from typing import Any, Final
 from emu.device.objects.eth.rq import Rq
 from emu.device.ports import Timer
 
-MOST_SESSIONS: Final = 64
+MAX_SESSIONS: Final = 64
 """Of a function at a time; each one's packets are no longer than one of 64 KiB."""
-MOST_HELD: Final = 512
+MAX_HELD: Final = 512
 """Packets of all of them."""
 
 Key = tuple[int, bytes]
@@ -37,7 +37,7 @@ class Sessions:
     @property
     def are_too_many(self) -> bool:
         """Whether one has to end."""
-        return len(self.open) > MOST_SESSIONS or self.packet_count > MOST_HELD
+        return len(self.open) > MAX_SESSIONS or self.packet_count > MAX_HELD
 
     def forget(self, rq: Rq) -> None:
         """The queue stops or goes away: nothing is written for it any more."""

@@ -1,7 +1,7 @@
 """Converts views of declared structures to plain values: non-zero fields by their PRM names.
 
 Work and sizes are bounded, whatever a guest sends: a long list becomes its length and its first
-items, bytes are cut after ``MOST_BYTES``, and nothing behind the first ``MAX_READ`` bytes of a
+items, bytes are cut after ``MAX_BYTES``, and nothing behind the first ``MAX_READ`` bytes of a
 structure, a list or bytes is read.
 """
 
@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from emu.device.ports import Buffer
-from emu.device.trace.event import MOST_ITEMS
+from emu.device.trace.event import MAX_ITEMS
 from layouts.codec import ArrayView, View
 from layouts.enums import CqeFormat, CqeOpcode, CqeSyndrome, EventType
 from layouts.eth_enums import CqeChecked
@@ -42,7 +42,7 @@ from layouts.rings.eqe import (
     eqe_temp_warning,
 )
 
-MOST_BYTES = 64
+MAX_BYTES = 64
 MAX_READ = 8192
 """Bytes of a command's input or output, and of each list in it, that are looked at."""
 _MAX_RAW = 1024
@@ -136,18 +136,18 @@ def octets(data: Buffer) -> str:
     More than ``MAX_READ`` bytes are always hexadecimal.
     """
     if len(data) > MAX_READ:
-        return f"0x{bytes(data[:MOST_BYTES]).hex()}... {len(data)} bytes"
+        return f"0x{bytes(data[:MAX_BYTES]).hex()}... {len(data)} bytes"
     whole = bytes(data)
     used = whole.rstrip(b"\0")
     if len(used) >= _SHORTEST_TEXT and used.isascii():
         text = used.decode("ascii")
         if text.isprintable() and not text.startswith("0x"):
-            return text if len(text) <= MOST_BYTES else f"{text[:MOST_BYTES]}..."
+            return text if len(text) <= MAX_BYTES else f"{text[:MAX_BYTES]}..."
     if not used:
         return ""
-    if len(whole) <= MOST_BYTES:
+    if len(whole) <= MAX_BYTES:
         return f"0x{whole.hex()}"
-    return f"0x{whole[:MOST_BYTES].hex()}... {len(whole)} bytes"
+    return f"0x{whole[:MAX_BYTES].hex()}... {len(whole)} bytes"
 
 
 def raw(data: Buffer) -> str:
@@ -266,7 +266,7 @@ def listed(count: int, item: Callable[[int], object]) -> Any:
 
     ``item`` is called for those that are shown.
     """
-    if count <= MOST_ITEMS:
+    if count <= MAX_ITEMS:
         return [item(at) for at in range(count)]
     return {"count": count, "first": [item(at) for at in range(_FIRST_ITEMS)]}
 

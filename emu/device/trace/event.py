@@ -39,7 +39,7 @@ and those keys of its point that are known without decoding. The log then has a 
 
 Fields carry the PRM's names. Those that are zero are left out, except where a change is shown.
 Numbers are JSON numbers of up to 64 bits. Nested structures are objects. A list of more than
-``MOST_ITEMS`` is ``{"count": all, "first": [some]}``. Bytes are a hexadecimal string, ``0x...``, or
+``MAX_ITEMS`` is ``{"count": all, "first": [some]}``. Bytes are a hexadecimal string, ``0x...``, or
 their text where they are one. Keys may be added; none changes its meaning.
 """
 
@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-MOST_ITEMS = 16
+MAX_ITEMS = 16
 """Longest list that is shown whole."""
 
 UNDECODED = "could not be decoded"

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from emu.device.trace.event import TraceEvent, TracePoint
 
-MOST_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 """Far longer than any line that a recorder writes."""
 
 REFUSED = "refused"
@@ -59,10 +59,10 @@ class TraceReader:
 
     def _lines(self) -> Iterator[bytes]:
         """The lines; only the beginning of a line that is too long."""
-        while line := self._stream.readline(MOST_LINE_BYTES):
+        while line := self._stream.readline(MAX_LINE_BYTES):
             yield line
-            while len(line) == MOST_LINE_BYTES and not line.endswith(b"\n"):
-                line = self._stream.readline(MOST_LINE_BYTES)
+            while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                line = self._stream.readline(MAX_LINE_BYTES)
 
     def _leave_out(self, number: int, raw: bytes, error: ValueError) -> None:
         self.broken += 1

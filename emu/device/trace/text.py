@@ -27,7 +27,7 @@ _DECIMAL = re.compile(
     r"(log|max|min|num|fw_rev)_.*|.*_(size|sz|us|khz|mtu|len|num|pages|entries|count|counter|stride)"
     r"|slot|intr|count|length|lid|ds|packets|octets"
 )
-_MOST_NESTED = 6
+_MAX_NESTED = 6
 _MAX_NAMED = 64
 """Functions whose guest is remembered: more than a server has."""
 _MAX_NAME_CHARACTERS = 32
@@ -208,7 +208,7 @@ def _pairs(fields: object, depth: int = 0) -> Iterator[str]:
 
 
 def _value(name: str, value: object, depth: int = 0) -> str:
-    if depth > _MOST_NESTED:
+    if depth > _MAX_NESTED:
         return "..."
     if isinstance(value, Mapping):
         return f"{{{' '.join(_pairs(value, depth + 1))}}}"

@@ -69,7 +69,7 @@ _PAD_BYTES = 16
 """Between the address vector and the Ethernet segment (mlx5_wqe_eth_pad)."""
 _FENCE_SHIFT = 5
 _SOLICITED, _SIGNALED = 1 << 1, 0b10 << 2
-_MOST_SEGMENTS = 32
+_MAX_SEGMENTS = 32
 
 _MKC_FIELDS: Mapping[MkeyMask, tuple[str, ...]] = {
     MkeyMask.LEN: ("len", "length64"),
@@ -192,7 +192,7 @@ def _frame(body: bytes, at: int) -> dict[str, Any]:
 
 
 def _data(body: bytes, at: int) -> Iterator[dict[str, Any]]:
-    for _ in range(_MOST_SEGMENTS):
+    for _ in range(_MAX_SEGMENTS):
         if at + DS > len(body):
             return
         segment = wqe_data_seg.view(body, at)

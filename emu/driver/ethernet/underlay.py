@@ -18,7 +18,7 @@ from layouts.rings.wqe import av
 QKEY = 0xB1B
 _EXTENDED = 1 << 31
 _PAD = bytes(16)
-_MOST_PACKET = 4096 + 64
+_MAX_PACKET = 4096 + 64
 
 
 class Interface:
@@ -39,7 +39,7 @@ class Interface:
         self.tisn = create_tis(node.driver, self.td, underlay_qpn=self.qpn)
         if shared is None:
             self.rq = ReceiveQueue(node, log_size=receives.bit_length())
-            self.buffers = Buffers(self.rq, _MOST_PACKET, count=receives)
+            self.buffers = Buffers(self.rq, _MAX_PACKET, count=receives)
             self.tirn = create_direct_tir(node.driver, self.td, self.rq.rqn)
             self.table = self._table()
         else:

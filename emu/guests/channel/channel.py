@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 PING_INTERVAL = 5.0
 CLOSE_TIMEOUT = 2.0
-_MOST_OF_A_RELEASE = 64
+_MAX_RELEASE_LENGTH = 64
 """Maximum length in bytes of the kernel's release: struct new_utsname."""
 
 
@@ -208,7 +208,7 @@ class GuestChannel:
         if frame.kind == frames.HELLO:
             with self._send_lock:
                 self._connection.sendall(frames.encode(frames.HELLO, 0, frames.MARK))
-            rest = frame.payload[len(frames.MARK) :][:_MOST_OF_A_RELEASE]
+            rest = frame.payload[len(frames.MARK) :][:_MAX_RELEASE_LENGTH]
             release = one_line(rest.decode("utf-8", "replace"))
             with self._changed:
                 self._release = release

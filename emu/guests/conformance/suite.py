@@ -28,10 +28,10 @@ HUGE_PAGES = 64
 DEFAULT_TIMEOUT = 60.0
 _LIST_SECONDS = 60.0
 
-_MOST_TESTS = 100_000
-_MOST_OF_A_LINE = 64 << 10
-_MOST_OF_A_NAME = 500
-_MOST_OF_A_DETAIL = 8000
+_MAX_TESTS = 100_000
+_MAX_LINE_BYTES = 64 << 10
+_MAX_NAME_LENGTH = 500
+_MAX_DETAIL_LENGTH = 8000
 _LAST_STDERR = 64 << 10
 """Limits on what is kept of a module's results, since they come from a guest."""
 
@@ -257,16 +257,16 @@ class _CaseReader:
                 self._event(json.loads(line))
         except _NO_RESULT:
             raise GuestError(f"{self._run.module}: the guest sent what is no result") from None
-        if len(self._pending) > _MOST_OF_A_LINE or len(self._run.tests) > _MOST_TESTS:
+        if len(self._pending) > _MAX_LINE_BYTES or len(self._run.tests) > _MAX_TESTS:
             raise GuestError(f"{self._run.module}: the guest sent results without an end")
 
     def _event(self, event: dict[str, Any]) -> None:
         if "count" in event:
-            self._count = min(max(int(event["count"]), 0), _MOST_TESTS)
+            self._count = min(max(int(event["count"]), 0), _MAX_TESTS)
             return
         outcome, seconds = SuiteOutcome(event["outcome"]), float(event["seconds"])
         name, detail = (event[key].strip() for key in ("test", "detail"))
-        name, detail = name[:_MOST_OF_A_NAME], detail[:_MOST_OF_A_DETAIL]
+        name, detail = name[:_MAX_NAME_LENGTH], detail[:_MAX_DETAIL_LENGTH]
         if not isfinite(seconds):
             raise ValueError
         if outcome in (SuiteOutcome.ERROR, SuiteOutcome.FAILED):

@@ -12,7 +12,7 @@ _TAIL = 20  # lines to show
 _TROUBLE_TAIL = 60  # lines to show after a panic or an oops
 
 
-_MOST_READ = 64 << 20
+_MAX_READ = 64 << 20
 """Bytes read from the end of a log: a guest can write for days."""
 
 
@@ -21,8 +21,8 @@ def read(log: Path) -> str:
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - _MOST_READ, 0))
-            return file.read(_MOST_READ).decode(errors="replace").replace("\r\n", "\n")
+            file.seek(max(size - _MAX_READ, 0))
+            return file.read(_MAX_READ).decode(errors="replace").replace("\r\n", "\n")
     except OSError:
         return ""
 

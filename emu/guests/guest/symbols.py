@@ -17,8 +17,8 @@ from emu.guests.guest.guest import Guest
 
 _TIMEOUT = 120.0
 _DEBUG = Path("/usr/lib/debug")
-_MOST_MODULES = 100
-_MOST_BYTES = 256 << 20
+_MAX_MODULES = 100
+_MAX_BYTES = 256 << 20
 _LIST = r"""
 cd /sys/module
 for module in mlx* ib_* rdma_* iw_*; do
@@ -51,7 +51,7 @@ def parse(text: str) -> list[LoadedModule]:
             continue
         elif int(match[2], 16) and not match[1].startswith(_FREED):
             modules[-1].sections[match[1]] = int(match[2], 16)
-    return [module for module in modules if ".text" in module.sections][:_MOST_MODULES]
+    return [module for module in modules if ".text" in module.sections][:_MAX_MODULES]
 
 
 def commands(
@@ -111,7 +111,7 @@ def _contents(guest: Guest, path: Path) -> bytes:
     data = bytearray()
 
     def take(kind: int, part: bytes) -> None:
-        if kind == frames.STDOUT and len(data) < _MOST_BYTES:
+        if kind == frames.STDOUT and len(data) < _MAX_BYTES:
             data.extend(part)
 
     guest.run(["cat", str(path)], timeout=_TIMEOUT, sink=take).check()

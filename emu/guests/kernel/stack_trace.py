@@ -26,7 +26,7 @@ _FRAME = re.compile(
     r"(?P<symbol>[A-Za-z_.][\w.]*)\+0x(?P<offset>[0-9a-f]+)/0x(?P<length>[0-9a-f]+)"
     r"(?: \[(?P<module>\w+)[^\]]*\])?"
 )
-_MOST_LINES = 100_000
+_MAX_LINES = 100_000
 _SHF_EXECINSTR = 4
 
 Symbols = dict[tuple[str, int], tuple[str, int]]
@@ -50,7 +50,7 @@ class StackTraceDecoder:
 
     def decode(self, text: str) -> str:
         """The text, with the source line behind each frame that is known."""
-        lines = text.splitlines()[:_MOST_LINES]
+        lines = text.splitlines()[:_MAX_LINES]
         frames = [_FRAME.search(line) for line in lines]
         known = self._locate(frame for frame in frames if frame is not None)
         return "\n".join(

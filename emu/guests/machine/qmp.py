@@ -15,10 +15,10 @@ from emu.guests.errors import GuestError
 
 REPLY_TIMEOUT = 90.0  # QEMU may itself be waiting for a device's server
 
-_MOST_OF_A_LINE = 1 << 20
-_MOST_EVENTS = 100_000
+_MAX_LINE_BYTES = 1 << 20
+_MAX_EVENTS = 100_000
 """Limit on the events between a command and its answer."""
-_MOST_EARLY = 100
+_MAX_EARLY_EVENTS = 100
 """Number of these that are kept for :meth:`Qmp.wait_for`."""
 
 
@@ -33,7 +33,7 @@ class Qmp:
         self._connection = connection
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._early: deque[dict[str, object]] = deque(maxlen=_MOST_EARLY)
+        self._early: deque[dict[str, object]] = deque(maxlen=_MAX_EARLY_EVENTS)
         self._lines = connection.makefile("rb")
         try:
             self._receive()  # its greeting
@@ -76,7 +76,7 @@ class Qmp:
         self._connection.close()
 
     def _answer(self) -> dict[str, object]:
-        for _ in range(_MOST_EVENTS):
+        for _ in range(_MAX_EVENTS):
             reply = self._receive()
             if "return" in reply or "error" in reply:
                 return reply
@@ -87,7 +87,7 @@ class Qmp:
         return self._early.popleft() if self._early else self._receive()
 
     def _receive(self) -> dict[str, object]:
-        line = self._lines.readline(_MOST_OF_A_LINE)
+        line = self._lines.readline(_MAX_LINE_BYTES)
         if not line:
             raise ConnectionResetError("it has ended")
         try:

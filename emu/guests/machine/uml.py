@@ -22,7 +22,7 @@ from emu.guests.machine import initramfs
 from emu.guests.options import GuestOptions
 from emu.server.service.transports import DEVICE_ID
 
-MOST_FUNCTIONS: Final = 8
+MAX_FUNCTIONS: Final = 8
 """arch/um/drivers/virt-pci.c: MAX_DEVICES."""
 _BANNER: Final = b"User Mode Linux v"
 """arch/um/kernel/um_arch.c: usage_string."""
@@ -131,8 +131,8 @@ def check(options: GuestOptions) -> None:
         raise LabError(f"{', '.join(said)}: not with User-Mode Linux")
     if options.stays:
         raise LabError("a User-Mode Linux guest runs for one command, a campaign or a test")
-    if len(options.devices) > MOST_FUNCTIONS:
-        raise LabError(f"{len(options.devices)} functions: User-Mode Linux has {MOST_FUNCTIONS}")
+    if len(options.devices) > MAX_FUNCTIONS:
+        raise LabError(f"{len(options.devices)} functions: User-Mode Linux has {MAX_FUNCTIONS}")
 
 
 def _check_config(config: Mapping[str, str], options: GuestOptions) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Warn = Callable[[str], None]
 _MODE = 0o777
-_MOST_HEADER = 1 << 16
+_MAX_HEADER = 1 << 16
 """Bytes of an extended header: a name, a link's target and some numbers."""
 _MAX_LINK_BYTES = 256 << 20
 """Bytes that one copy's symbolic links take, which are held until its end."""
@@ -42,7 +42,7 @@ _BLOCK_SIZE = 4096
 DEFAULT_MAX_SIZE = 16 << 30
 """Bytes that one copy out of a guest may write, if nothing else is said."""
 _EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
-_MOST_BEHIND = 1 << 20
+_MAX_TRAILING_BYTES = 1 << 20
 """Bytes behind an archive's end: tar fills its last record, whose size users can choose."""
 
 
@@ -90,7 +90,7 @@ def copy_out(
             # reads the header behind an extended one inside itself.
             said = _said(errors) or f"{name} sent what is no archive: {error}"
             raise GuestError(said) from None
-        if len(output.read(_MOST_BEHIND)) == _MOST_BEHIND:
+        if len(output.read(_MAX_TRAILING_BYTES)) == _MAX_TRAILING_BYTES:
             raise GuestError(f"{name} goes on sending behind its archive")
         _check(job, errors)
 
@@ -120,7 +120,7 @@ class _Member(tarfile.TarInfo):
             self._refuse_sparse()
         if self.type == tarfile.XGLTYPE:
             raise tarfile.ReadError("a global header")
-        if self.type in (*_EXTENDED, tarfile.SOLARIS_XHDTYPE) and self.size > _MOST_HEADER:
+        if self.type in (*_EXTENDED, tarfile.SOLARIS_XHDTYPE) and self.size > _MAX_HEADER:
             raise tarfile.ReadError(f"an extended header of {self.size} bytes")
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         return member

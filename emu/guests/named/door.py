@@ -28,8 +28,8 @@ from emu.host import listening
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 16
-_MOST_JOBS = 64
-_MOST_CLIENTS = 64
+_MAX_JOBS = 64
+_MAX_CLIENTS = 64
 
 
 class Inhabitant(Protocol):
@@ -111,11 +111,11 @@ class Door:
             except OSError:
                 return
             with self._lock:
-                is_full = len(self._clients) >= _MOST_CLIENTS
+                is_full = len(self._clients) >= _MAX_CLIENTS
                 if not is_full:
                     self._clients.add(client)
             if is_full:
-                logger.warning("more than %d clients of one guest", _MOST_CLIENTS)
+                logger.warning("more than %d clients of one guest", _MAX_CLIENTS)
                 client.close()
             else:
                 threading.Thread(
@@ -189,7 +189,7 @@ class _Visit:
                 known[0].kill(frame.payload[0])
 
     def _start(self, frame: frames.ChannelFrame) -> None:
-        if len(self._jobs) >= _MOST_JOBS:
+        if len(self._jobs) >= _MAX_JOBS:
             raise frames.ChannelFrameError("too many commands at once")
         argv, settings, has_input = frames.decode_command(frame.payload)
         environ = dict(setting.split("=", 1) for setting in settings)

@@ -25,7 +25,7 @@ from emu.guests.named.door import Door, Inhabitant
 UP = b"{}"
 _LOG = "keeper.log"
 _LAST_WORDS = "last words"
-_MOST_OF_A_REPORT = 1 << 20
+_MAX_REPORT_BYTES = 1 << 20
 _STOP_TIMEOUT = 30.0
 
 Start = Callable[[contextlib.ExitStack], Mapping[str, Inhabitant]]
@@ -66,7 +66,7 @@ def launch(
     claim.hand_over()
     try:
         with meanwhile or contextlib.nullcontext(), open(reader, "rb") as report:
-            answer = report.read(_MOST_OF_A_REPORT)
+            answer = report.read(_MAX_REPORT_BYTES)
     except BaseException:
         _end(pid)
         raise
@@ -85,7 +85,7 @@ def end(entry: running.RunningEntry) -> GuestError | None:
     with _heard(entry.path / _LAST_WORDS) as words:
         if not _end(entry.pid, lambda: not running.is_held(entry.name)):
             raise LabError(f"process {entry.pid}, which keeps {entry.name}, does not end")
-        answer = words.read(_MOST_OF_A_REPORT) if words is not None else None
+        answer = words.read(_MAX_REPORT_BYTES) if words is not None else None
     return told_failure(answer) if answer else None
 
 

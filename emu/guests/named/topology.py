@@ -22,7 +22,7 @@ from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.toml_lines import Place
 
-MOST_GUESTS = 64
+MAX_GUESTS = 64
 
 Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
 
@@ -32,7 +32,7 @@ class LabGuestTable(OptionTable):
     """``[[guest]]``; with ``count`` so many, and ``{n}`` in texts is the number of each."""
 
     name: StrictStr
-    count: Annotated[int, Field(strict=True, ge=1, le=MOST_GUESTS)] = 1
+    count: Annotated[int, Field(strict=True, ge=1, le=MAX_GUESTS)] = 1
     commands: Words = ()
 
 
@@ -47,7 +47,7 @@ class TopologyFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: StrictStr | None = None
-    guest: Annotated[list[LabGuestTable], Field(min_length=1, max_length=MOST_GUESTS)]
+    guest: Annotated[list[LabGuestTable], Field(min_length=1, max_length=MAX_GUESTS)]
     server: ServerTable = ServerTable()
 
 
@@ -211,5 +211,5 @@ def _check_names(nodes: Sequence[LabNode]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise LabError(f"two guests are called {name}")
-    if len(nodes) > MOST_GUESTS:
-        raise LabError(f"more than {MOST_GUESTS} guests")
+    if len(nodes) > MAX_GUESTS:
+        raise LabError(f"more than {MAX_GUESTS} guests")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 WRITABLE = ":rw"
-MOST_WORDS = 1000
+MAX_WORDS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)

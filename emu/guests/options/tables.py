@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from emu.guests.options.declare import Option
 from emu.guests.options.guest import option_named, options
-from emu.guests.options.kinds import MOST_WORDS, Choice, Flag, OptionKind, Seconds, Whole, Words
+from emu.guests.options.kinds import MAX_WORDS, Choice, Flag, OptionKind, Seconds, Whole, Words
 from emu.guests.options.uses import Use
 
 
@@ -76,7 +76,7 @@ def _type(one: Option) -> Any:
 
 def _of_kind(kind: OptionKind) -> Any:
     if isinstance(kind, Words):
-        return Annotated[tuple[StrictStr, ...], Field(max_length=MOST_WORDS)]
+        return Annotated[tuple[StrictStr, ...], Field(max_length=MAX_WORDS)]
     if isinstance(kind, Whole):
         return Annotated[int, Field(strict=True, ge=kind.least, le=kind.most)]
     if isinstance(kind, Seconds):

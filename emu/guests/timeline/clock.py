@@ -17,7 +17,7 @@ from emu.guests.errors import LabError
 
 _MARK = re.compile(r"mlx5emu: clock (\d{1,19})")
 _CLOSE_NS = 5_000_000_000
-_MOST_DRIFT = 0.01
+_MAX_DRIFT = 0.01
 """An emulated processor's clock is off by less than this; more is a mark that came late."""
 
 
@@ -50,7 +50,7 @@ class GuestClock:
         span = last.host_ns - first.host_ns
         drift = (last.offset_ns - first.offset_ns) / span if span > _CLOSE_NS else 0.0
         self._mark = last
-        self._drift = drift if abs(drift) < _MOST_DRIFT else 0.0
+        self._drift = drift if abs(drift) < _MAX_DRIFT else 0.0
 
     @classmethod
     def of_log(cls, events: Iterable[TraceEvent]) -> GuestClock:

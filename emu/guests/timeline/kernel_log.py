@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 
-MOST_LINES = 2_000_000
+MAX_LINES = 2_000_000
 _LONGEST = 1000
 _STAMP = r"(\d{1,9})\.(\d{6})"
 # "[   12.345678] text", with CONFIG_PRINTK_CALLER "[   12.345678][  T123] text".
@@ -25,7 +25,7 @@ def log_events(text: str) -> Iterator[TraceEvent]:
     A line without a time belongs to the one before it; lines before the first one are left out.
     """
     t_ns: int | None = None
-    for line in text.splitlines()[:MOST_LINES]:
+    for line in text.splitlines()[:MAX_LINES]:
         match = _LINE.fullmatch(line)
         if match is not None:
             t_ns, line = _ns(match[1], match[2]), match[3]
@@ -35,7 +35,7 @@ def log_events(text: str) -> Iterator[TraceEvent]:
 
 def call_events(text: str) -> Iterator[TraceEvent]:
     """The calls in what ftrace's function tracer has written, ``t_ns`` by the kernel's clock."""
-    for line in text.splitlines()[:MOST_LINES]:
+    for line in text.splitlines()[:MAX_LINES]:
         if match := _CALL.fullmatch(line):
             task, pid, cpu, seconds, fraction, name, caller = match.groups()
             about = {"name": name, "caller": caller, "task": task.strip(), "pid": int(pid)}

@@ -11,7 +11,7 @@ import time
 from emu.host.own_code import module_command
 from emu.instruments.campaign.description import Description, Ended, RunResult
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """How often a run is begun whose worker dies over it."""
 
 _STOP_SECONDS = 20.0
@@ -32,9 +32,9 @@ class Child:
         self._is_over = False
 
     def result_of(self, run: Description) -> RunResult:
-        """Carry a run out, again when the worker dies, at most :data:`MOST_ATTEMPTS` times."""
+        """Carry a run out, again when the worker dies, at most :data:`MAX_ATTEMPTS` times."""
         why = ""
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             if self._is_over:
                 break
             try:
@@ -42,7 +42,7 @@ class Child:
             except WorkerLostError as error:
                 why = str(error)
                 self.stop()
-        return RunResult(name=run.name, ended=Ended.ERROR, why=f"{MOST_ATTEMPTS} times: {why}")
+        return RunResult(name=run.name, ended=Ended.ERROR, why=f"{MAX_ATTEMPTS} times: {why}")
 
     def end(self) -> None:
         """From another thread: end the process, and start none any more."""

@@ -36,7 +36,7 @@ RETURN_SECONDS = 60
 """How long a scheduler may be away that was there."""
 
 _LOOK_SECONDS = 1.0
-_LEAST_AHEAD = 16
+_MIN_AHEAD = 16
 _threads = threading.local()
 
 
@@ -148,7 +148,7 @@ class Cluster:
         flying: dict[str, tuple[str, Future]] = {}
         try:
             while waiting or flying:
-                ahead = max(_LEAST_AHEAD, 2 * sum(client.nthreads().values()))
+                ahead = max(_MIN_AHEAD, 2 * sum(client.nthreads().values()))
                 while waiting and len(flying) < ahead:
                     run = waiting.pop()
                     future = client.submit(

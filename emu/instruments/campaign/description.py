@@ -18,7 +18,7 @@ from emu.guests.options.tables import OptionTable, has_options
 from emu.instruments.outcome import Finding, Kind
 
 LONGEST_OUTPUT = 4000
-MOST_RECORD = 4 << 20
+MAX_RECORD = 4 << 20
 """Characters of a record that are kept; what follows is cut at a line's end."""
 
 When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]

@@ -10,7 +10,7 @@ from emu.host.user_error import UserError
 from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.instruments.campaign.store import Store
 
-MOST_ERRORS = 10
+MAX_ERRORS = 10
 """Runs in a row that cannot be carried out before a campaign gives up."""
 
 
@@ -44,5 +44,5 @@ def drive(store: Store, executor: RunExecutor, tell: OnProgress) -> None:
             done += 1
             tell(done, total, result)
             errors = errors + 1 if result.ended is Ended.ERROR else 0
-            if errors >= MOST_ERRORS:
+            if errors >= MAX_ERRORS:
                 raise UserError(f"{errors} runs in a row could not be carried out: {result.why}")

@@ -14,7 +14,7 @@ from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
 from emu.instruments.campaign.description import (
     LONGEST_OUTPUT,
-    MOST_RECORD,
+    MAX_RECORD,
     Description,
     Ended,
     RunFinding,
@@ -30,14 +30,14 @@ from emu.instruments.outcome import (
     settled,
     together,
 )
-from emu.instruments.outcome.objects import LEAST_TURNS
+from emu.instruments.outcome.objects import MIN_TURNS
 from emu.server.control import Client
 
 NAME = "emu.instruments.campaign.guest_run:carry_out"
 """This module's function, as :func:`emu.instruments.campaign.worker.find_runner` takes it."""
 
 _READ_SECONDS = 60.0
-_MOST_KEPT = 8 << 20
+_MAX_KEPT = 8 << 20
 _SLABS = """
 for cache in /sys/kernel/slab/*/shrink; do echo 1 > $cache; done 2> /dev/null; cat /proc/slabinfo
 """
@@ -108,7 +108,7 @@ def _work(guest: Guest, run: Description, trial: _Trial) -> None:
                 trial.status = trial.status or _once(guest, run, trial)
                 counts.append(_census(guest))
             # The first turn has warmed up what the driver keeps.
-            trial.ends += left(counts) if run.turns >= LEAST_TURNS and not trial.status else ()
+            trial.ends += left(counts) if run.turns >= MIN_TURNS and not trial.status else ()
             trial.ends += growth(before, _read(guest, _SLABS), run.turns)
             trial.ends += findings(_read(guest, _LEAKS))
     except CommandTimeoutError as error:
@@ -131,7 +131,7 @@ def _once(guest: Guest, run: Description, trial: _Trial) -> int:
 
 
 def _read(guest: Guest, command: str) -> str:
-    return guest.run(command, timeout=_READ_SECONDS).stdout[-_MOST_KEPT:]
+    return guest.run(command, timeout=_READ_SECONDS).stdout[-_MAX_KEPT:]
 
 
 def _failed(guest: Guest, error: GuestError, trial: _Trial) -> None:
@@ -176,7 +176,7 @@ def _bounded(record: Path) -> str:
     """A record's whole lines, as many as are kept; empty when there is none."""
     try:
         with record.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(MOST_RECORD)
+            text = file.read(MAX_RECORD)
     except FileNotFoundError:
         return ""
     return text[: text.rfind("\n") + 1]

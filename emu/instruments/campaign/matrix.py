@@ -27,7 +27,7 @@ from emu.instruments.campaign.description import Description, GuestPart, Seconds
 from emu.server.service.devicespec import parse_all as parse_devices
 from emu.server.service.plan_files import read_plan
 
-MOST_RUNS = 100_000
+MAX_RUNS = 100_000
 NO_PLAN = "none"
 
 Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,39}$")]
@@ -106,7 +106,7 @@ class Matrix(_MatrixTable):
     """The whole file."""
 
     name: Name | None = None
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST_RUNS)] = (0,)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MAX_RUNS)] = (0,)
     guest: MatrixGuestTable = MatrixGuestTable()
     kernel: Annotated[tuple[KernelTable, ...], Field(min_length=1)] = (
         KernelTable(name=DEFAULT_SUITE),
@@ -146,8 +146,8 @@ def read(path: Path) -> Campaign:
     _check_parts(file)
     plans = _plans(file)
     axes = (matrix.kernel, matrix.device, matrix.workload, plans, matrix.seeds)
-    if prod(map(len, axes)) > MOST_RUNS:
-        raise UserError(f"{path}: more than {MOST_RUNS} runs")
+    if prod(map(len, axes)) > MAX_RUNS:
+        raise UserError(f"{path}: more than {MAX_RUNS} runs")
     runs = [
         run
         for run in _runs(matrix, plans, path.resolve().parent)

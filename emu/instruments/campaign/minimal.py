@@ -17,7 +17,7 @@ from emu.instruments.smallest.search import faults as faults_of
 
 logger = logging.getLogger(__name__)
 
-MOST_TRIALS = 60
+MAX_TRIALS = 60
 
 
 def slug(title: str) -> str:
@@ -31,7 +31,7 @@ def minimal(
 ) -> str | None:
     """The plan as TOML; None when the record cannot be read or the finding does not come again.
 
-    After :data:`MOST_TRIALS` trials it is the smallest so far.
+    After :data:`MAX_TRIALS` trials it is the smallest so far.
     """
     try:
         # Trials begin their plan when the run did: what came during the run is there at once.
@@ -44,8 +44,8 @@ def minimal(
         result = carry_out(run.model_copy(update={"plan": dump(recorded.replayed(faults))}))
         return any(one.title == title for one in result.findings)
 
-    search = Search[list[One]](shows, frozenset, MOST_TRIALS)
+    search = Search[list[One]](shows, frozenset, MAX_TRIALS)
     best = search.run(partial(faults_of, recorded))
     if search.is_cut:
-        logger.warning("%s: not the smallest plan, as %d trials were made", title, MOST_TRIALS)
+        logger.warning("%s: not the smallest plan, as %d trials were made", title, MAX_TRIALS)
     return None if best is None else dump(recorded.replayed(best))

@@ -19,7 +19,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums }
 td.found, td.failed, td.error { color: #a33; font-weight: 600 }
 pre { background: #f6f6f6; padding: .6em; overflow-x: auto } summary { cursor: pointer }
 """
-MOST_RUNS_SHOWN = 20
+MAX_RUNS_SHOWN = 20
 _DOWN, _ACROSS = "plan", "kernel"
 """The axes of the table of all results."""
 
@@ -101,10 +101,10 @@ def _group(group: FindingGroup, has_file: Callable[[str], bool]) -> Iterator[str
     yield f"<details><summary><b>{escape(group.title)}</b> ({group.kind.value}): "
     yield f"{len(group.runs)} runs, kernels {escape(', '.join(group.kernels))}, "
     yield f"plans {escape(', '.join(group.plans))}</summary>\n<ul>"
-    for name in group.runs[:MOST_RUNS_SHOWN]:
+    for name in group.runs[:MAX_RUNS_SHOWN]:
         yield f"<li>{escape(name)}{_link(f'records/{name}.jsonl', 'record', has_file)}</li>\n"
-    if len(group.runs) > MOST_RUNS_SHOWN:
-        yield f"<li>and {len(group.runs) - MOST_RUNS_SHOWN} more</li>\n"
+    if len(group.runs) > MAX_RUNS_SHOWN:
+        yield f"<li>and {len(group.runs) - MAX_RUNS_SHOWN} more</li>\n"
     yield f"</ul>{_link(f'minimized/{slug(group.title)}.toml', 'minimized plan', has_file)}"
     yield f"<pre>{escape(chr(10).join(group.lines))}</pre></details>\n"
 

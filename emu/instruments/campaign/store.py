@@ -26,8 +26,8 @@ from emu.host.userfiles import read_infile
 from emu.instruments.campaign.description import Description, Ended, RunResult
 
 VERSION = 1
-_MOST_BYTES = 1 << 30
-_MOST_RESULT = 32 << 20
+_MAX_BYTES = 1 << 30
+_MAX_RESULT = 32 << 20
 
 
 class _CampaignFile(BaseModel):
@@ -74,7 +74,7 @@ class Store:
         if not file.is_file():
             raise UserError(f"{path} is no campaign's directory: it has no campaign.json")
         try:
-            content = _CampaignFile.model_validate_json(read_infile(file, _MOST_BYTES))
+            content = _CampaignFile.model_validate_json(read_infile(file, _MAX_BYTES))
         except ValidationError as error:
             raise UserError(f"{file} is damaged: {error.errors()[0]['msg']}") from None
         return cls(path, content.name, content.runs)
@@ -101,7 +101,7 @@ class Store:
         results = {}
         for name in self.runs:
             with contextlib.suppress(OSError, ValidationError, UserError):
-                data = read_infile(self._result(name), _MOST_RESULT)
+                data = read_infile(self._result(name), _MAX_RESULT)
                 result = RunResult.model_validate_json(data)
                 if result.name == name:
                     results[name] = result

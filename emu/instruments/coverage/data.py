@@ -17,7 +17,7 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_outfile
 
 VERSION: Final = 1
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 
 _Name = Annotated[str, Field(max_length=512, pattern=r"^[\x21-\x7e]+$")]
 
@@ -72,7 +72,7 @@ class Coverage(_Strict):
 def load(path: Path) -> Coverage:
     """Read a file. Raises UserError when it holds something else."""
     try:
-        return Coverage.model_validate_json(read_infile(path, MOST_BYTES))
+        return Coverage.model_validate_json(read_infile(path, MAX_BYTES))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

@@ -29,7 +29,7 @@ from emu.instruments.coverage.session import CoverageSession
 _LABEL = re.compile(r"([0-9a-f]+) <(.+)>:$")
 _CALL = re.compile(r"\s+([0-9a-f]+): R_X86_64_\w+\s+__sanitizer_cov_trace_pc\b")
 _RELOCATED_BYTES = 4  # the call's operand; behind it is where it returns to
-_MOST_PLACES = 4_000_000
+_MAX_PLACES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def coverage(answer: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
 
     Raises KeyError, TypeError or ValueError when it is none.
     """
-    if len(answer["places"]) > _MOST_PLACES:
-        raise ValueError(f"more than {_MOST_PLACES} places")
+    if len(answer["places"]) > _MAX_PLACES:
+        raise ValueError(f"more than {_MAX_PLACES} places")
     places = {int(address): int(times) for address, times in answer["places"]}
     modules = {name: _module(answer["modules"][name], places, known[name]) for name in known}
     missed = int(answer["full"]) + int(answer["without"])

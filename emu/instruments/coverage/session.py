@@ -22,7 +22,7 @@ from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKern
 LOAD_SECONDS = 240.0
 READ_SECONDS = 60.0
 LOOK_SECONDS = 0.5
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 class CoverageSession:
@@ -78,8 +78,8 @@ class CoverageSession:
         into += data
         if kind == frames.STDOUT and b"\n" in data:
             self._first_line.set()
-        if len(into) > _MOST_BYTES:
-            raise GuestError(f"coverage: the guest sent more than {_MOST_BYTES >> 20} MiB")
+        if len(into) > _MAX_BYTES:
+            raise GuestError(f"coverage: the guest sent more than {_MAX_BYTES >> 20} MiB")
 
     def _answer(self, number: int) -> dict[str, Any]:
         """The line of that number. Raises GuestError when it tells of an error, or is missing."""

@@ -26,7 +26,7 @@ _MAKES_EVENTS = b"#define CREATE_TRACE_POINTS"
 """Behind it a file includes the headers whose events' functions it is to have."""
 _INCLUDE = re.compile(rb'^#include "(?:[^"\n]*/)?([^"/\n]+)"', re.M)
 
-_MOST_FILE_BYTES = 4 << 20
+_MAX_FILE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,5 +116,5 @@ class Tree:
     def _files(self, directory: str) -> Iterator[tuple[str, bytes]]:
         """The sources below a directory: their names, relative to the tree, and texts."""
         for path in sorted((self.root / directory).rglob("*.[ch]")):
-            if path.is_file() and path.stat().st_size <= _MOST_FILE_BYTES:
+            if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES:
                 yield path.relative_to(self.root).as_posix(), path.read_bytes()

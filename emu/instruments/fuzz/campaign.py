@@ -27,7 +27,7 @@ from emu.instruments.fuzz.schedule import Schedule
 _TOLD_SECONDS = 30.0
 REPRODUCTIONS = 3
 """How often what was found is tried again."""
-_MOST_PROGRESS = 256 << 20
+_MAX_PROGRESS = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def progress_of(corpus: Corpus) -> list[Progress]:
     if not path.exists():
         return []
     result = []
-    for number, line in enumerate(read_infile(path, _MOST_PROGRESS).splitlines(), 1):
+    for number, line in enumerate(read_infile(path, _MAX_PROGRESS).splitlines(), 1):
         try:
             table = json.loads(line)
             result.append(

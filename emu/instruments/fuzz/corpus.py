@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emu.device.faults.text import MOST_BYTES, PlanError, dump, load
+from emu.device.faults.text import MAX_BYTES, PlanError, dump, load
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_outfile
 from emu.instruments.fuzz.mutate import Input
@@ -31,7 +31,7 @@ _VERSION = 1
 _FOLDERS = ("inputs", "findings")
 _DEEPEST = 3
 """How far below a corpus its files are: findings/NAME/plan.toml."""
-_MOST_ABOUT = 64 << 20
+_MAX_CORPUS_BYTES = 64 << 20
 _ID = re.compile(r"[0-9a-f]{12}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_NAME = 80
@@ -224,7 +224,7 @@ class Corpus:
         titles = 0
         for name, what in other.findings().items():
             folder = other.path / "findings" / name
-            log = read_infile(folder / "log.txt", _MOST_ABOUT).decode(errors="replace")
+            log = read_infile(folder / "log.txt", _MAX_CORPUS_BYTES).decode(errors="replace")
             titles += self.note_finding(what, dump(_plan(folder / "plan.toml")), log)
         return len(new), titles
 
@@ -236,7 +236,7 @@ def name_of(title: str) -> str:
 
 def _plan(path: Path) -> Any:
     try:
-        return load(read_infile(path, MOST_BYTES).decode(errors="replace"), str(path))
+        return load(read_infile(path, MAX_BYTES).decode(errors="replace"), str(path))
     except PlanError as error:
         raise UserError(str(error)) from None
 
@@ -244,7 +244,7 @@ def _plan(path: Path) -> Any:
 def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, object]:
     """The table in a JSON file. Raises UserError."""
     try:
-        table = json.loads(read_infile(path, _MOST_ABOUT))
+        table = json.loads(read_infile(path, _MAX_CORPUS_BYTES))
         if not isinstance(table, dict):
             raise ValueError("no table")
         if kind is not None:

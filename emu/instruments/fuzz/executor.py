@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 _Counts = dict[str, tuple[int, int]]
 
 MODULES = ("mlx5_core", "mlx5_ib")
-_MOST_SECONDS = 300.0
+_MAX_SECONDS = 300.0
 _PATIENCE = 4
-"""How many times longer than without faults the driver may take, beyond :data:`_LEAST_SECONDS`."""
-_LEAST_SECONDS = 10.0
-_LEAST_LIVE_SECONDS = 5.0
+"""How many times longer than without faults the driver may take, beyond :data:`_MIN_SECONDS`."""
+_MIN_SECONDS = 10.0
+_MIN_LIVE_SECONDS = 5.0
 """The same without probe and removal, in which the driver waits for commands, too."""
 _BOOT_SECONDS = 600.0
 """A run of hours should not end because the machine is busy for a while."""
@@ -135,9 +135,9 @@ class GuestExecutor:
     def _limit(self, one: Input) -> float:
         """How many seconds the driver may take: as long as it likes without faults."""
         if not one.has_faults or one.workload not in self._usual:
-            return _MOST_SECONDS
-        least = _LEAST_LIVE_SECONDS if WORKLOADS[one.workload].is_live else _LEAST_SECONDS
-        return min(_MOST_SECONDS, least + _PATIENCE * self._usual[one.workload])
+            return _MAX_SECONDS
+        least = _MIN_LIVE_SECONDS if WORKLOADS[one.workload].is_live else _MIN_SECONDS
+        return min(_MAX_SECONDS, least + _PATIENCE * self._usual[one.workload])
 
     def _prepared(self, workload: str) -> _Booted:
         """A guest whose functions are where a turn begins."""

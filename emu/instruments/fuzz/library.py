@@ -25,7 +25,7 @@ from emu.server.control import Client
 from emu.server.service.plan_files import read_plan
 
 TRIALS: Final = 3
-_MOST_PLAN: Final = 1 << 20
+_MAX_PLAN: Final = 1 << 20
 _LOAD: Final = "modprobe mlx5_ib"
 _LOAD_SECONDS: Final = 120.0
 _RUN_SECONDS: Final = 300.0
@@ -66,7 +66,7 @@ def reproduce(
     requested = dataclasses.replace(
         options, devices=tuple(devices) or functions, probe=expect.when != LOADING
     )
-    text = read_infile(path, _MOST_PLAN).decode()
+    text = read_infile(path, _MAX_PLAN).decode()
     for number in range(1, trials + 1):
         with Guest(requested) as guest:
             if is_ethernet(expect.model):

@@ -19,7 +19,7 @@ from emu.instruments.fuzz.schedule import Block, Schedule
 _FRESH = 0.25
 """How many inputs are like no other, of those that the loop makes."""
 _FIRST_FRESH = 20
-_LEAST_SECONDS = 0.1
+_MIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class FuzzLoop:
         if not made.has_faults:
             if made.plan.rule:
                 self.known.add(made.workload)
-                self._mutator.costs[made.workload] = max(feedback.seconds, _LEAST_SECONDS)
+                self._mutator.costs[made.workload] = max(feedback.seconds, _MIN_SECONDS)
                 self.maker.know(made.workload, made.rules, feedback.met)
             return Step(made, parent, feedback, new)
         for rule in made.rules:

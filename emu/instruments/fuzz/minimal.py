@@ -16,11 +16,11 @@ from emu.instruments.smallest.search import Search, Shows
 
 logger = logging.getLogger(__name__)
 
-MOST_TRIALS = 12
+MAX_TRIALS = 12
 _TIMES = ("probability", "space", "index", "times")
 
 
-def minimal(one: Input, shows: Callable[[Input], bool], limit: int = MOST_TRIALS) -> Input | None:
+def minimal(one: Input, shows: Callable[[Input], bool], limit: int = MAX_TRIALS) -> Input | None:
     """Rules are left out, then fields that they set, then conditions on when they fire.
 
     ``shows`` tries an input; at most so many are tried, and what was smallest by then is returned.

@@ -13,7 +13,7 @@ from emu.device.faults.plan import Plan
 from emu.device.faults.text import dump, from_table
 from emu.instruments.fuzz.rules import Maker, Table
 
-_MOST_RULES = 6
+_MAX_RULES = 6
 _NEW_RULES = (1, 1, 1, 2, 3)
 _SEQUENCES = 0.15
 """How many of the inputs that are like no other are steps that follow each other."""
@@ -88,7 +88,7 @@ class Mutator:
         return self._random.choices(self._workloads, weights)[0]
 
     def _made(self, rules: Sequence[Table], workload: str) -> Input:
-        rules = [rule for rule in rules if not self._maker.avoids(rule)][:_MOST_RULES]
+        rules = [rule for rule in rules if not self._maker.avoids(rule)][:_MAX_RULES]
         rules = rules or [self._maker.rule()]
         named = [{**rule, "name": f"rule-{at}"} for at, rule in enumerate(rules, 1)]
         seed = self._random.randrange(_U32)

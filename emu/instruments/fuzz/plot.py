@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 _WIDTH, _HEIGHT = 720, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 20, 50
-_MOST_POINTS = 2000
+_MAX_POINTS = 2000
 _LINES = 4
 _MINUTE = 60
 
@@ -40,7 +40,7 @@ def svg(points: Sequence[Point]) -> Iterator[str]:
             f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
             f"{seconds / _MINUTE:.1f}</text>\n"
         )
-    step = max(1, len(points) // _MOST_POINTS)
+    step = max(1, len(points) // _MAX_POINTS)
     drawn = [*points[::step], *points[-1:]]
     path = " ".join(f"{across(seconds):.1f},{down(count):.1f}" for seconds, count in drawn)
     yield f'<polyline points="{path}" fill="none" stroke="#276" stroke-width="2"/>\n'

@@ -16,13 +16,13 @@ from layouts.enums import CqeSyndrome, EventType, Status
 
 Table = dict[str, Any]
 
-_MOST_FIELDS = 3
+_MAX_FIELDS = 3
 _FIRST_EVENTS = 60
 _LATE_MS = (1, 20, 300)
-_MOST_PAGES = 1000
+_MAX_PAGES = 1000
 _DATA_BYTES = (16, 32, 64, 256)
 _VECTORS = 8
-_MOST_TRIES = 20
+_MAX_TRIES = 20
 _LONGEST_SEQUENCE = 4
 _APART = (0, 1, 1, 2, 5, 20)
 """How many events lie between two steps of a sequence."""
@@ -86,7 +86,7 @@ class Maker:
         random = self._random
         weights = [weight for weight, _ in self._kinds]
         made: Table | None = None
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             _, make = random.choices(self._kinds, weights)[0]
             made = make() or made
             if made is not None and not self.avoids(made):
@@ -160,7 +160,7 @@ class Maker:
         target = self.target(family)
         if target is None or not target.leaves:
             return None
-        count = self._random.randint(1, min(_MOST_FIELDS, len(target.leaves)))
+        count = self._random.randint(1, min(_MAX_FIELDS, len(target.leaves)))
         chosen = self._random.sample(target.leaves, count)
         values = {leaf.name: self.value(leaf) for leaf in chosen}
         rule = _table(target, "corrupt", set=values)
@@ -225,7 +225,7 @@ class Maker:
             [
                 {"action": "health", "syndrome": random.randint(0, 255), "fatal": True},
                 {"action": "link", "ms": random.choice(_LATE_MS)},
-                {"action": "pages", "count": random.randint(-_MOST_PAGES, _MOST_PAGES)},
+                {"action": "pages", "count": random.randint(-_MAX_PAGES, _MAX_PAGES)},
                 {"action": "interrupt", "vector": random.randrange(_VECTORS), "count": 10},
                 {"action": "restart", "ms": random.choice(_LATE_MS)},
             ]

@@ -11,7 +11,7 @@ from emu.instruments.fuzz.mutate import Input
 Block = tuple[str, int]
 """A kernel module and the offset of a block in its ``.text``."""
 
-_MOST_KEPT = 64
+_MAX_KEPT = 64
 """Blocks of an input by which it is judged: those that were new when it came."""
 
 
@@ -34,7 +34,7 @@ class Schedule:
 
     def add(self, entry: Input, new: Iterable[Block]) -> None:
         """Keep an input, for these blocks."""
-        self._entries.append((entry, tuple(new)[:_MOST_KEPT]))
+        self._entries.append((entry, tuple(new)[:_MAX_KEPT]))
 
     def choose(self, random: Random) -> Input:
         """An input, with a probability of one by the runs that have come by its rarest block.

@@ -10,7 +10,7 @@ _RARELY_TRIED = 3
 _UNSEEN = 0.01
 """The weight of a target of which a workload has no events: with a fault there may be some."""
 _AGAIN = 0.2
-_LEAST_CHANCE = 0.01
+_MIN_CHANCE = 0.01
 _ABOUT = ("op", "register_id", "type", "opcode", "offset", "kind")
 
 
@@ -60,7 +60,7 @@ class Culprits:
     def chance(self, rule: Mapping[str, Any]) -> float:
         """With which probability a rule should be tried."""
         times = max((self._times[mark] for mark in _marks(rule)), default=0)
-        return max(_LEAST_CHANCE, _AGAIN**times)
+        return max(_MIN_CHANCE, _AGAIN**times)
 
 
 def _marks(rule: Mapping[str, Any]) -> Iterator[str]:

@@ -25,13 +25,13 @@ _RESET_SECONDS = 60.0
 _PROGRAM_RESET_SECONDS = 8.0
 """The same in a guest that is there again in seconds."""
 _LOOK_SECONDS = 0.5
-_MOST_IDLE_SECONDS = 1.5
+_MAX_IDLE_SECONDS = 1.5
 _IDLE_SHARE = 0.05
 """Of a processor: what a guest whose driver waits for the device takes for its timers."""
-_MOST_BYTES = 64 << 20
-_MOST_TURNS = 100
+_MAX_BYTES = 64 << 20
+_MAX_TURNS = 100
 """Live turns with a driver that stays bound; what they leave behind adds up."""
-_MOST_COMPLAINTS = 10
+_MAX_COMPLAINTS = 10
 """Live turns with a warning of the driver's, after which it is bound again."""
 _GIVEN_UP = re.compile(r"health|recover|fatal|bad device|timeout|leak|teardown", re.IGNORECASE)
 """In a warning: the driver no longer works with the function as it did."""
@@ -118,7 +118,7 @@ class ProgramTurns:
     def begin(self, workload: str) -> bool:
         """As :meth:`Turns.begin`."""
         is_live = WORKLOADS[workload].is_live
-        if is_live and self._is_bound and self._turns < _MOST_TURNS:
+        if is_live and self._is_bound and self._turns < _MAX_TURNS:
             return True
         self._is_bound, self._turns, self._complaints = False, 0, 0
         if not self._ask({"reset": True}, "reset", _PROGRAM_RESET_SECONDS).get("done"):
@@ -146,7 +146,7 @@ class ProgramTurns:
         said = str(answer.get("said", ""))
         if not answer.get("calm"):
             self._complaints += 1
-            if self._complaints >= _MOST_COMPLAINTS or _GIVEN_UP.search(said):
+            if self._complaints >= _MAX_COMPLAINTS or _GIVEN_UP.search(said):
                 self.spoil()
         try:
             self._places = [int(place) for place in answer.get("places", ())]
@@ -183,8 +183,8 @@ class ProgramTurns:
                 raise GuestError(f"{name}: the guest's program has ended: {said[-1:]}")
             if time.monotonic() > deadline:
                 raise CommandTimeoutError(f"{name}: not done after {seconds:g} s", b"", b"")
-            if idle is not None and idle.seconds() > _MOST_IDLE_SECONDS:
-                why = f"{name}: it has waited for {_MOST_IDLE_SECONDS:g} s"
+            if idle is not None and idle.seconds() > _MAX_IDLE_SECONDS:
+                why = f"{name}: it has waited for {_MAX_IDLE_SECONDS:g} s"
                 raise CommandTimeoutError(why, b"", b"")
             if not self._said.endswith(b"\n"):
                 self._news.wait(_LOOK_SECONDS)
@@ -201,7 +201,7 @@ class ProgramTurns:
 
     def _take(self, kind: int, data: bytes) -> None:
         into = self._said if kind == frames.STDOUT else self._complained
-        if len(into) + len(data) > _MOST_BYTES:
+        if len(into) + len(data) > _MAX_BYTES:
             raise GuestError("the guest's program says too much")
         into += data
         self._news.set()

@@ -20,7 +20,7 @@ _ENUMERATIONS: Mapping[str, type[IntEnum]] = {
 """Enumerations of fields, by the last part of their names."""
 
 _OPCODE_SHIFT = 4
-_MOST_LEARNT = 32
+_MAX_LEARNED = 32
 
 
 class Dictionary:
@@ -36,7 +36,7 @@ class Dictionary:
         known = self._values.setdefault(last_part(name), [])
         if value not in known:
             known.append(value)
-            del known[:-_MOST_LEARNT]
+            del known[:-_MAX_LEARNED]
 
     def of(self, name: str) -> Sequence[int]:
         """What is known for a field."""

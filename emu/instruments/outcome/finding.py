@@ -16,7 +16,7 @@ from emu.host.printable import one_line
 
 LONGEST_TITLE = 160
 LONGEST_LINE = 240
-MOST_LINES = 60
+MAX_LINES = 60
 """Lines of a stack that a finding keeps."""
 
 UNKNOWN = "unknown function"
@@ -63,7 +63,7 @@ class Finding:
 
 def made(kind: Kind, title: str, function: str = "", lines: Iterable[str] = ()) -> Finding:
     """A finding of texts that a guest may have written: they are cut and made printable."""
-    shown = tuple(one_line(line, LONGEST_LINE) for line, _ in zip(lines, range(MOST_LINES)))
+    shown = tuple(one_line(line, LONGEST_LINE) for line, _ in zip(lines, range(MAX_LINES)))
     name = one_line(function, LONGEST_TITLE)
     return Finding(kind, one_line(title.strip(), LONGEST_TITLE), name, shown)
 

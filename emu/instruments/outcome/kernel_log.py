@@ -20,8 +20,8 @@ from emu.instruments.outcome.finding import (
 from emu.instruments.outcome.headers import HEADERS, Header
 from emu.instruments.outcome.stack import function_of, is_generic
 
-MOST_FINDINGS = 64
-_MOST_LINES = 400_000
+MAX_FINDINGS = 64
+_MAX_LINES = 400_000
 _LONGEST_LINE = 400
 _REPORT_LINES = 120
 _PREFIX = re.compile(r"^(?:<\d{1,3}>)?\[ *\d+\.\d+\](?:\[ *[CT]\d+\])? ?")
@@ -34,12 +34,12 @@ def findings(log: str) -> tuple[Finding, ...]:
 
     ``log`` is dmesg's output, raw or not, or what a console has shown.
     """
-    lines = [_plain(line) for line in log.splitlines()[-_MOST_LINES:]]
+    lines = [_plain(line) for line in log.splitlines()[-_MAX_LINES:]]
     by_title: dict[str, Finding] = {}
     for header, match, report in _reports(lines):
         one = _finding(header, match, report)
         by_title.setdefault(one.title, one)
-        if len(by_title) >= MOST_FINDINGS:
+        if len(by_title) >= MAX_FINDINGS:
             break
     return tuple(by_title.values())
 

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from emu.instruments.outcome.finding import Finding, Kind, made
 
-LEAST_TURNS = 2
+MIN_TURNS = 2
 """Turns after the first one: what grows in each of them is a leak."""
 _STEADY = 3
 _INTERVAL = 0.1
-_MOST_SAMPLES = 100
+_MAX_SAMPLES = 100
 
 Counts = Mapping[str, int]
 """Objects by kind, of all functions together."""
@@ -33,7 +33,7 @@ class Census(Protocol):
 def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict[str, int]:
     """The counts when they no longer change: a kernel frees some of its objects later."""
     last, same = control.census(), 1
-    for _ in range(_MOST_SAMPLES):
+    for _ in range(_MAX_SAMPLES):
         wait(_INTERVAL)
         now = control.census()
         same = same + 1 if now == last else 1

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from emu.guests import Guest
     from emu.instruments.outcome import Finding
 
-MOST_SHOWN = 20_000
+MAX_SHOWN = 20_000
 """Characters of each section of a report."""
 
 
@@ -68,7 +68,7 @@ class Watched:
         if self._trace is not None:
             with self._trace.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(self._trace_at, size - MOST_SHOWN))
-                if size - MOST_SHOWN > self._trace_at:
+                file.seek(max(self._trace_at, size - MAX_SHOWN))
+                if size - MAX_SHOWN > self._trace_at:
                     file.readline()  # the rest of a line
                 yield "trace", file.read().decode(errors="replace")

@@ -1,5 +1,5 @@
 "use strict";
-const ROW = 20, LANE = 16, LABEL = 210, MOST_ROWS = 4096;
+const ROW = 20, LANE = 16, LABEL = 210, MAX_ROWS = 4096;
 const COLOURS = { cmd: "#1976a3", mmio: "#8d99a5", eqe: "#a0439b", irq: "#3c8c3c", wqe: "#3f51b5",
   cqe: "#c98a00", fault: "#b3261e", reset: "#000000" };
 const get = (id) => document.getElementById(id);
@@ -83,7 +83,7 @@ function showQueues() {
     head.appendChild(document.createElement("th")).textContent = text;
   }
   for (const [place, owner, kind, id, about, life, requests, done, errors] of
-    meta.queues.slice(0, MOST_ROWS)) {
+    meta.queues.slice(0, MAX_ROWS)) {
     const row = body.insertRow(), name = `f${owner} ${kind} ${number(id)}`;
     for (const text of [name, about, life, counted(requests), done || "", counted(errors)]) {
       row.insertCell().textContent = text;

@@ -23,7 +23,7 @@ from emu.instruments.traceview.queues import Queues, ordered
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, span
 
 CHUNK = 4096
-MOST_NAMES = 4096
+MAX_NAMES = 4096
 """More than there are kinds of events; a file that has more gets the rest under one name."""
 
 _LEVEL = 6
@@ -90,7 +90,7 @@ class _Chunks:
 
     def _name(self, event: TraceEvent) -> int:
         key = event.point, name_of(event)
-        if key not in self._names and len(self._names) >= MOST_NAMES:
+        if key not in self._names and len(self._names) >= MAX_NAMES:
             key = "other", "other"
         return self._names.setdefault(key, len(self._names))
 

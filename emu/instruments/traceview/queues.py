@@ -14,9 +14,9 @@ from typing import Any
 from emu.device.trace.event import TraceEvent, TracePoint
 from layouts.enums import QpType
 
-MOST_QUEUES = 0xFFFF - 1
+MAX_QUEUES = 0xFFFF - 1
 """More than a run has. A file that names more has the rest of them left out."""
-MOST_WORDS = 8
+MAX_WORDS = 8
 """How many states, and how many kinds of requests and errors, are told of one queue."""
 
 _KINDS = {
@@ -172,7 +172,7 @@ class Queues:
     def _place(self, function: int, kind: str, number: int, makes: bool) -> int:
         key = function, kind, number
         if makes or key not in self._living:
-            if len(self.all) >= MOST_QUEUES:
+            if len(self.all) >= MAX_QUEUES:
                 return 0
             self.all.append(Queue(function, kind, number, makes))
             self._living[key] = len(self.all)
@@ -199,12 +199,12 @@ def _tell(queue: Queue, op: str, event: TraceEvent) -> None:
     if op == "CREATE_QP":
         queue.service = _service(context.get("st", 0))
     for field, kind in _OTHERS.items():
-        if isinstance(context.get(field), int) and len(queue.others) < MOST_WORDS:
+        if isinstance(context.get(field), int) and len(queue.others) < MAX_WORDS:
             queue.others[f"{kind} {context[field]:#x}"] = None
     state = _state(op, context)
     if state and queue.states[-1:] != [state]:
         queue.states.append(state)
-        del queue.states[:-MOST_WORDS]
+        del queue.states[:-MAX_WORDS]
     queue.ended = queue.ended or op.startswith("DESTROY_")
 
 
@@ -230,7 +230,7 @@ def _fits(op: str, field: str) -> bool:
 def _count(counter: Counter[str], name: str) -> None:
     """Count it, by its name while there are few; a file may have as many names as lines."""
     name = name[:_LONGEST]
-    counter[name if name in counter or len(counter) < MOST_WORDS else "other"] += 1
+    counter[name if name in counter or len(counter) < MAX_WORDS else "other"] += 1
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 from emu.device.trace.stored import kind_of
 
-MOST_TRACKS = 4096
+MAX_TRACKS = 4096
 """More than a run has; a file that names more has the rest on one track."""
 
 _LONGEST = 120
@@ -113,7 +113,7 @@ class Tracks:
         """The number of the event's track."""
         key = event.function, track_of(event)
         if key not in self._numbers:
-            if len(self.names) >= MOST_TRACKS:
+            if len(self.names) >= MAX_TRACKS:
                 key = 0, "other tracks"
             if key not in self._numbers:
                 self._numbers[key] = len(self.names)

@@ -160,7 +160,7 @@ class Client:
                 data = self._sock.recv(1 << 20)
             except OSError as error:
                 raise self._lost(error) from None
-            if not data or len(self._buffer) > protocol.MOST_ANSWER:
+            if not data or len(self._buffer) > protocol.MAX_ANSWER:
                 raise ControlError(f"{self._name}: the server has ended the connection")
             self._buffer += data
         line = bytes(self._buffer[:end])

@@ -43,9 +43,9 @@ from types import NoneType
 from typing import Any, Final
 
 VERSION: Final = 1
-MOST_REQUEST: Final = 256 << 10
-MOST_ANSWER: Final = 16 << 20
-MOST_DEPTH: Final = 32
+MAX_REQUEST: Final = 256 << 10
+MAX_ANSWER: Final = 16 << 20
+MAX_DEPTH: Final = 32
 """Maximum nesting of objects and lists; it bounds the recursion of code that walks them."""
 
 _LONGEST_NAME: Final = 100
@@ -78,14 +78,14 @@ def decode(line: bytes) -> dict[str, object]:
     if not isinstance(message, dict):
         raise MessageError("a line that is no JSON object")
     # Fast path: few lines have so many brackets in total.
-    if line.count(b"[") + line.count(b"{") > MOST_DEPTH and _is_too_deep(message):
-        raise MessageError(f"a line that is nested more than {MOST_DEPTH} deep")
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_too_deep(message):
+        raise MessageError(f"a line that is nested more than {MAX_DEPTH} deep")
     return message
 
 
 def _is_too_deep(value: object) -> bool:
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         level = [part for one in level for part in _parts(one)]
     return any(isinstance(one, dict | list) for one in level)
 

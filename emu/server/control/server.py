@@ -35,10 +35,10 @@ Method = Callable[[dict[str, object]], Result | Portions[Result] | Streamed]
 Raises :class:`ControlRequestError`; a streamed result only before its first part.
 """
 
-MOST_CLIENTS: Final = 8
-MOST_PER_SECOND: Final = 200
+MAX_CLIENTS: Final = 8
+MAX_PER_SECOND: Final = 200
 _CHUNK: Final = 64 << 10
-_MOST_WAITING: Final = 2 * protocol.MOST_REQUEST
+_MAX_WAITING: Final = 2 * protocol.MAX_REQUEST
 """Bytes of requests behind one that takes several rounds."""
 _SECOND_NS: Final = 1_000_000_000
 _FLUSH_NS: Final = 5_000_000
@@ -60,7 +60,7 @@ class ControlServer:
         self._clients: set[_ControlClient] = set()
         self._errors = ObserverErrors("control")
         try:
-            self._listener = listen(path, MOST_CLIENTS)
+            self._listener = listen(path, MAX_CLIENTS)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from None
         self._inode = path.lstat().st_ino
@@ -82,8 +82,8 @@ class ControlServer:
         sock = self._acceptor.accept()
         if sock is None:
             return
-        if len(self._clients) >= MOST_CLIENTS:
-            logger.warning("control: more than %d clients: one is refused", MOST_CLIENTS)
+        if len(self._clients) >= MAX_CLIENTS:
+            logger.warning("control: more than %d clients: one is refused", MAX_CLIENTS)
             sock.close()
             return
         client = _ControlClient(self, sock, self._loop)
@@ -204,10 +204,10 @@ class _ControlClient:
             if not self._take(line):
                 return
         waits = len(self._in) - (self._in.rfind(b"\n") + 1)
-        if waits > protocol.MOST_REQUEST:
-            self._server.drop(self, f"more than {protocol.MOST_REQUEST >> 10} KiB without an end")
-        elif len(self._in) > _MOST_WAITING:
-            self._server.drop(self, f"more than {_MOST_WAITING >> 10} KiB of requests wait")
+        if waits > protocol.MAX_REQUEST:
+            self._server.drop(self, f"more than {protocol.MAX_REQUEST >> 10} KiB without an end")
+        elif len(self._in) > _MAX_WAITING:
+            self._server.drop(self, f"more than {_MAX_WAITING >> 10} KiB of requests wait")
 
     def _go_on_late(self) -> None:
         self._is_late = False
@@ -219,11 +219,11 @@ class _ControlClient:
         if now - self._second_ns > _SECOND_NS:
             self._second_ns, self._requests = now, 0
         self._requests += 1
-        if self._requests > MOST_PER_SECOND:
-            self._server.drop(self, f"more than {MOST_PER_SECOND} requests in a second")
+        if self._requests > MAX_PER_SECOND:
+            self._server.drop(self, f"more than {MAX_PER_SECOND} requests in a second")
             return False
         try:
-            if len(line) > protocol.MOST_REQUEST:
+            if len(line) > protocol.MAX_REQUEST:
                 raise MessageError("a line that is too long")
             work = self._server.begin(protocol.decode(line))
         except MessageError as error:
@@ -263,7 +263,7 @@ class _ControlClient:
     def _send(self, data: bytes) -> None:
         was_waiting = bool(self._out)
         self._out += data
-        if len(self._out) > protocol.MOST_ANSWER:
+        if len(self._out) > protocol.MAX_ANSWER:
             self._server.drop(self, "it does not read its answers")
         elif not was_waiting:
             self._flush()

@@ -41,13 +41,13 @@ from emu.device.models import (
     Capabilities,
     Model,
 )
-from emu.device.models.board_ports import MOST_PORTS, with_port, with_port_selection
+from emu.device.models.board_ports import MAX_PORTS, with_port, with_port_selection
 from emu.device.models.crypto import KEY_IMPORTS, KeyImport, with_crypto
 from emu.device.models.software_steering import (
     with_software_steering,
     without_software_steering,
 )
-from emu.device.models.sub_functions import MOST_SUB_FUNCTIONS, with_sub_functions
+from emu.device.models.sub_functions import MAX_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
 from emu.device.objects.memory.aes import HAS_AES
 from emu.device.port.ib.partitions import PKEY_NUMBER
@@ -226,8 +226,8 @@ def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
     """The functions of a board as its ports, in their order."""
     boards = Counter(spec.board for spec in specs if spec.board)
     for number, count in boards.items():
-        if count != MOST_PORTS:
-            raise DeviceSpecError(f"board={number} needs {MOST_PORTS} functions, not {count}")
+        if count != MAX_PORTS:
+            raise DeviceSpecError(f"board={number} needs {MAX_PORTS} functions, not {count}")
         if len({spec.model.name for spec in specs if spec.board == number}) > 1:
             raise DeviceSpecError(f"board={number}: its functions are of different models")
     ports: Counter[int] = Counter()
@@ -315,7 +315,7 @@ _LIMITS = {
     "switch": (0, 1),
     "smfs": (0, 1),
     "bf": (0, 1),
-    "sfs": (0, MOST_SUB_FUNCTIONS),
+    "sfs": (0, MAX_SUB_FUNCTIONS),
     "board": (0, MAX_BOARD),
     "port_select": (0, 1),
 }

@@ -135,7 +135,7 @@ class FaultSession:
         Raises ValueError if another rule has its name, if there are too many, or if it is about a
         function that is not among ``within``.
         """
-        from emu.device.faults.plan import MOST_RULES
+        from emu.device.faults.plan import MAX_RULES
 
         rule = _limited(rule, within)
         names = self._names()
@@ -144,8 +144,8 @@ class FaultSession:
             while f"added-{self._added}" in names:
                 self._added += 1
             rule = rule.model_copy(update={"name": f"added-{self._added}"})
-        if len(names) >= MOST_RULES:
-            raise ValueError(f"there are {MOST_RULES} rules already")
+        if len(names) >= MAX_RULES:
+            raise ValueError(f"there are {MAX_RULES} rules already")
         if rule.name in names:
             raise ValueError(f"there is a rule {rule.name!r} already")
         self._record_change({"added": rule.to_table()})

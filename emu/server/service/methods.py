@@ -18,7 +18,7 @@ from emu.server.service.fault_session import FaultSession
 from emu.version import code, version
 
 DEFAULT_LIMIT = 1000
-MOST_LIMIT = 20_000
+MAX_LIMIT = 20_000
 
 
 def methods(
@@ -102,8 +102,8 @@ class _Methods:
             raise ControlRequestError(f"function is a number below {count}")
         if index is not None and indices is not None and index not in indices:
             raise ControlRequestError(f"function {index} is another guest's; choose of {indices}")
-        if type(limit) is not int or not 0 <= limit <= MOST_LIMIT:
-            raise ControlRequestError(f"limit is a number up to {MOST_LIMIT}")
+        if type(limit) is not int or not 0 <= limit <= MAX_LIMIT:
+            raise ControlRequestError(f"limit is a number up to {MAX_LIMIT}")
         known = views.kinds(self._functions[0])
         if kind is not None and kind not in known:
             raise ControlRequestError(f"kind is one of {', '.join(known)}")

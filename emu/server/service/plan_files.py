@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import MOST_BYTES, PlanError, load
+from emu.device.faults.text import MAX_BYTES, PlanError, load
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 
@@ -18,7 +18,7 @@ def read_plan(path: Path) -> Plan:
 def read_plan_text(path: Path) -> tuple[Plan, str]:
     """The plan in a file, and the file's text. Raises UserError as :func:`read_plan`."""
     try:
-        text = read_infile(path, MOST_BYTES).decode()
+        text = read_infile(path, MAX_BYTES).decode()
         plan = load(text, str(path))
     except PlanError as error:
         raise UserError(str(error)) from None

@@ -45,8 +45,8 @@ class RecordFile:
             return
         self._lines += 1
         try:
-            if self._lines > record.MOST_LINES:
-                raise LimitError(f"it has {record.MOST_LINES} lines")
+            if self._lines > record.MAX_LINES:
+                raise LimitError(f"it has {record.MAX_LINES} lines")
             self._file.write(line)
         except OSError as error:
             self._ended_by = error

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 
 from emu.device.ports import Clock
 
-MOST_LINES = 20
+MAX_LINES = 20
 """Lines of a kind that are written in one interval."""
 
 INTERVAL_NS = 10_000_000_000
 _NS_PER_S = 1_000_000_000
-_MOST_CHARACTERS = 500
+_MAX_CHARACTERS = 500
 """Length limit of the suppressed line that the summary quotes."""
 
 
@@ -59,7 +59,7 @@ class Repeats(logging.Filter):
         elif not kind.left_out and now - kind.since_ns >= INTERVAL_NS:
             kind.begin(now)
         kind.lines += 1
-        if kind.lines <= MOST_LINES:
+        if kind.lines <= MAX_LINES:
             return True
         if not kind.left_out:
             rest = kind.since_ns + INTERVAL_NS - now
@@ -67,7 +67,7 @@ class Repeats(logging.Filter):
         kind.left_out += 1
         kind.level = record.levelno
         # As text: the arguments may keep device objects or views of guest memory alive.
-        kind.last = record.getMessage()[:_MOST_CHARACTERS]
+        kind.last = record.getMessage()[:_MAX_CHARACTERS]
         return False
 
     def sum_up(self) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from emu.device.adapter.board import Board
 from emu.device.function.function import Function
 from emu.device.function.tracer import Tracer
-from emu.device.models.board_ports import MOST_PORTS
+from emu.device.models.board_ports import MAX_PORTS
 from emu.device.ports import Clock
 from emu.device.state.hca import Hca
 from emu.host.listening import OWNER_ONLY
@@ -193,7 +193,7 @@ def _board(boards: dict[int, Board[Hca]], spec: DeviceSpec) -> Board[Hca] | None
     """The board that a function's port is on, which has the first one's GUID; None for its own."""
     if not spec.board:
         return None
-    return boards.setdefault(spec.board, Board(spec.options.guid, MOST_PORTS))
+    return boards.setdefault(spec.board, Board(spec.options.guid, MAX_PORTS))
 
 
 def _identity(spec: DeviceSpec) -> Identity:

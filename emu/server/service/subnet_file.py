@@ -9,13 +9,13 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.server.net.ib.subnet.topology import Topology, TopologyError, parse
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 
 def read_topology(path: Path) -> Topology:
     """The subnet that a file describes. Raises UserError that names it, and OSError."""
     try:
-        return replace(parse(read_infile(path, MOST_BYTES).decode()), source=str(path))
+        return replace(parse(read_infile(path, MAX_BYTES).decode()), source=str(path))
     except UnicodeDecodeError:
         raise UserError(f"{path}: not text in UTF-8") from None
     except TopologyError as error:

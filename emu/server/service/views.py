@@ -11,7 +11,7 @@ from typing import Any, Final
 from emu.device.function.function import Function
 from emu.device.objects.eth.flow import FlowTable
 from emu.device.objects.memory.mkey import Mkey
-from emu.device.objects.object import MOST_CHILDREN, Object
+from emu.device.objects.object import MAX_CHILDREN, Object
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import ITEMS_PER_PORTION, KEYS_PER_PORTION
@@ -191,7 +191,7 @@ def _flow_table(function: Function, table: FlowTable) -> dict[str, Any]:
 def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
     if mkey.mode not in (AccessMode.KLMS, AccessMode.KSM):
         return {}
-    return {"below": list(islice(_below(function, mkey), MOST_CHILDREN))}
+    return {"below": list(islice(_below(function, mkey), MAX_CHILDREN))}
 
 
 def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:

@@ -40,9 +40,9 @@ from emu.server.vfio.protocol import (
     command_name,
 )
 
-_MOST_WRITES: Final = 1024
+_MAX_WRITES: Final = 1024
 """Limit of writes in one REGION_WRITE_MULTI; QEMU sends at most 200 (hw/vfio-user/protocol.h)."""
-_MOST_CONFIG_WRITES: Final = 64
+_MAX_CONFIG_WRITES: Final = 64
 """Limit of config writes among them, as each may reset the function; QEMU posts none at all."""
 
 _Handler = Callable[[bytes, list[int]], bytes]
@@ -169,11 +169,11 @@ class Requests:
             raise _invalid(f"{len(payload)} bytes")
         (number,) = WRITE_MULTI.unpack_from(payload)
         _expect(payload, WRITE_MULTI.size + number * WRITE_MULTI_ENTRY.size)
-        if number > _MOST_WRITES:
-            raise _invalid(f"{number} writes, more than {_MOST_WRITES}")
+        if number > _MAX_WRITES:
+            raise _invalid(f"{number} writes, more than {_MAX_WRITES}")
         writes = list(WRITE_MULTI_ENTRY.iter_unpack(payload[WRITE_MULTI.size :]))
-        if sum(write[1] == RegionIndex.CONFIG for write in writes) > _MOST_CONFIG_WRITES:
-            raise _invalid(f"more than {_MOST_CONFIG_WRITES} writes to configuration space")
+        if sum(write[1] == RegionIndex.CONFIG for write in writes) > _MAX_CONFIG_WRITES:
+            raise _invalid(f"more than {_MAX_CONFIG_WRITES} writes to configuration space")
         for offset, region, count, data in writes:
             if not 1 <= count <= len(data):
                 raise _invalid(f"{count} bytes in one write of several")

@@ -20,7 +20,7 @@ _MSIX_ID: Final = 0x11
 _ENABLE: Final = 1 << 15
 _FUNCTION_MASK: Final = 1 << 14
 _FIRST_POINTER: Final = 0x34
-_MOST_CAPABILITIES: Final = 48
+_MAX_CAPABILITIES: Final = 48
 
 
 class MsixTable(MsixVectors):
@@ -90,7 +90,7 @@ class MsixTable(MsixVectors):
 def _capability(function: PciFunction) -> int:
     """Where the function's MSI-X capability is. Raises ValueError when it has none."""
     (at,) = function.config_read(_FIRST_POINTER, 1)
-    for _ in range(_MOST_CAPABILITIES):
+    for _ in range(_MAX_CAPABILITIES):
         cap_id, following = function.config_read(at, 2)
         if cap_id == _MSIX_ID:
             return at

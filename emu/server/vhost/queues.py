@@ -26,7 +26,7 @@ _CALLS: Final = tuple(
     HEADER.pack(BACKEND_VRING_CALL, VERSION, VRING_STATE.size) + VRING_STATE.pack(index, 0)
     for index in range(NUM_QUEUES)
 )
-_MOST_UNCALLED: Final = 64
+_MAX_UNCALLED: Final = 64
 """Writes after which the driver is called to free their buffers; a read of its own frees them, too,
 and an interrupt for each write would cost the guest more than the write."""
 _ACCESS_BYTES: Final = DESCRIPTOR.size + PCIDEV_MESSAGE.size
@@ -130,7 +130,7 @@ class Queues:
                 self._uncalled = 0
                 continue
             self._uncalled += 1
-            if self._uncalled >= min(_MOST_UNCALLED, queue.size >> 1):
+            if self._uncalled >= min(_MAX_UNCALLED, queue.size >> 1):
                 self._uncalled = 0
                 self._call(COMMANDS, queue)
         return done

@@ -27,7 +27,7 @@ _INDIRECT: Final = int(DescriptorFlag.INDIRECT)
 _RING: Final = 4
 """Where the entries of either ring begin, after flags and idx."""
 _IDX: Final = 2
-_MOST_BYTES: Final = PCIDEV_MESSAGE.size + 2 * MAX_ACCESS
+_MAX_BYTES: Final = PCIDEV_MESSAGE.size + 2 * MAX_ACCESS
 
 
 class Chain(NamedTuple):
@@ -101,7 +101,7 @@ class Virtqueue:
                 self._desc, DESCRIPTOR.size * at
             )
             total += length
-            if flags & _INDIRECT or total > _MOST_BYTES:
+            if flags & _INDIRECT or total > _MAX_BYTES:
                 raise VhostProtocolError(f"a descriptor with flags {flags:#x}, {length:#x} bytes")
             if flags & _WRITE:
                 room.append((address, length))

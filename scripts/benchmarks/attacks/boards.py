@@ -14,7 +14,7 @@ from emu.device.engine.esw.switch import EmbeddedSwitch
 from emu.device.engine.lag.arrive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS, MODELS
-from emu.device.models.board_ports import MOST_PORTS, with_port
+from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.device.state.hca import Hca, HcaOptions
@@ -41,13 +41,13 @@ class Shared:
 
     def __init__(self, watch: Watch) -> None:
         self.watch, self.loop = watch, WatchedLoop(watch)
-        board: Board[Hca] = Board(GUID, MOST_PORTS)
+        board: Board[Hca] = Board(GUID, MAX_PORTS)
         self.adapters = [
             Adapter(
                 with_port(MODELS["connectx6dx"], number), GUID,
                 EmbeddedSwitch(TapWire(), arrive), board,
             )
-            for number in range(1, MOST_PORTS + 1)
+            for number in range(1, MAX_PORTS + 1)
         ]  # fmt: skip
         self.managers = [self._node(adapter, 0) for adapter in self.adapters]
         self.others = [

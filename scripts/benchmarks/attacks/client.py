@@ -11,8 +11,8 @@ from functools import partial
 
 from attacks.guest import Guest
 from attacks.watch import Watch, pattern
-from emu.server.control.protocol import MOST_REQUEST
-from emu.server.control.server import MOST_CLIENTS, MOST_PER_SECOND
+from emu.server.control.protocol import MAX_REQUEST
+from emu.server.control.server import MAX_CLIENTS, MAX_PER_SECOND
 from emu.server.service import views
 from emu.server.service.devicespec import parse
 from emu.server.service.server import ServedDevice, Server
@@ -72,8 +72,8 @@ class Control:
 def deep_json(watch: Watch) -> Iterator[None]:
     control = Control(watch)
     yield
-    for depth in (900, 976, 990, 5000, MOST_REQUEST - 2):
-        control.say(b"[" * depth + b"]" * min(depth, MOST_REQUEST - 2 - depth) + b"\n")
+    for depth in (900, 976, 990, 5000, MAX_REQUEST - 2):
+        control.say(b"[" * depth + b"]" * min(depth, MAX_REQUEST - 2 - depth) + b"\n")
         control = Control(watch)
 
 
@@ -121,16 +121,16 @@ def objects(watch: Watch) -> Iterator[None]:
     watch.round(lambda: json.dumps(views.status(guest.function, 0)))
 
 
-@pattern(f"{MOST_CLIENTS - 1} clients, each with as many requests for the status as there may be")
+@pattern(f"{MAX_CLIENTS - 1} clients, each with as many requests for the status as there may be")
 def requests(watch: Watch) -> Iterator[None]:
     control = Control(watch)
     clients = []
-    for _ in range(MOST_CLIENTS - 1):
+    for _ in range(MAX_CLIENTS - 1):
         clients.append(control.client())
         control.steps(3)
     yield
     for client in clients:
-        client.send(b'{"method":"status"}\n' * (MOST_PER_SECOND - 1))
+        client.send(b'{"method":"status"}\n' * (MAX_PER_SECOND - 1))
     control.steps(ROUNDS)
 
 

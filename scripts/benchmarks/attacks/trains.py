@@ -12,7 +12,7 @@ from emu.device.faults.link import PlannedLink
 from emu.device.port.ib.framing import Route
 from emu.device.port.ib.port import DEFAULT_PKEY
 from emu.device.port.packet import OPS, Packet
-from emu.device.port.train import MOST_PACKETS
+from emu.device.port.train import MAX_PACKETS
 from emu.driver.verbs.queue_pair import QueuePair
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.protocol import FrameKind
@@ -32,18 +32,18 @@ class Target(Hub):
         super().__init__(watch)
         self.mtu = mtu
         self.node = self.hub.node
-        self.size = (TRAINS * MOST_PACKETS + 2) * mtu
+        self.size = (TRAINS * MAX_PACKETS + 2) * mtu
         self.key = self.node.region(self.size, va=0).key
         self.qp = QueuePair(self.node).init()
         self.qp.to_rtr(self.peer.identities[0].lid, 1, 0, mtu=(mtu // 256).bit_length()).to_rts()
 
     def message(self, number: int, key: int | None = None, trains: int = TRAINS) -> list[bytes]:
         """An RDMA WRITE: its first packet, its trains, its last packet."""
-        psn, packets = number * (trains * MOST_PACKETS + 2), trains * MOST_PACKETS
+        psn, packets = number * (trains * MAX_PACKETS + 2), trains * MAX_PACKETS
         first, last = self._packet(psn, "first"), self._packet(psn + packets + 1, "last")
         first.va, first.length = 0, (packets + 2) * self.mtu
         first.rkey = self.key if key is None else key
-        middle = [self._train(psn + 1 + at * MOST_PACKETS) for at in range(trains)]
+        middle = [self._train(psn + 1 + at * MAX_PACKETS) for at in range(trains)]
         ends = [protocol.frame(FrameKind.PACKET, self._frame(one)) for one in (first, last)]
         return [ends[0], *middle, ends[1]]
 
@@ -54,7 +54,7 @@ class Target(Hub):
 
     def _train(self, psn: int) -> bytes:
         frame = self._frame(self._packet(psn, "middle"))
-        others = bytes((MOST_PACKETS - 1) * self.mtu)
+        others = bytes((MAX_PACKETS - 1) * self.mtu)
         return protocol.frame(FrameKind.TRAIN, frame[:-ICRC_BYTES] + others + frame[-ICRC_BYTES:])
 
     def _packet(self, psn: int, position: str) -> Packet:
@@ -78,7 +78,7 @@ def longest(watch: Watch) -> Iterator[None]:
 @pattern("trains of small packets into lists of single bytes, four deep")
 def scattered_trains(watch: Watch) -> Iterator[None]:
     target = Target(watch)
-    key = scattered(target.node, (MOST_PACKETS + 2) * SMALL_MTU)
+    key = scattered(target.node, (MAX_PACKETS + 2) * SMALL_MTU)
     data = b"".join(target.messages(key, 1))
     yield
     target.flood(data)

@@ -25,7 +25,7 @@ Pattern = Callable[["Watch"], Iterator[None]]
 PATTERNS: dict[str, Pattern] = {}
 """The patterns by title, in the order of the table."""
 
-_MOST_ROUNDS = 10_000_000
+_MAX_ROUNDS = 10_000_000
 
 
 def pattern(title: str) -> Callable[[Pattern], Pattern]:
@@ -92,7 +92,7 @@ class Watch:
 
     def settle(self, *functions: Function) -> None:
         """Run rounds until no function has work left."""
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if not any(self.round(lambda: [function.run() for function in functions])):
                 return
         raise RuntimeError("the device never runs out of work")
@@ -115,7 +115,7 @@ class WatchedLoop(TimerQueue):
     def run(self, ns: int = 0) -> None:
         """Move on; then run rounds until nothing is due and no function has work."""
         self.ns += ns
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if not self._watch.round(self._round) and self.next_ns() != 0:
                 return
         raise RuntimeError("the device never runs out of work")

@@ -33,7 +33,7 @@ OURS, THEIRS = "mlx5e", "virtio-net"
 MTUS = (1500, 9000)
 PORT = 5201
 TIMEOUT = 120.0
-LEAST_DATAGRAMS = 0.5
+MIN_DATAGRAMS = 0.5
 _BLOCK = bytes(128 << 10)
 _SCRIPT = Path(__file__).parent / "inside" / "stream.py"
 
@@ -101,7 +101,7 @@ def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
             "Mbit/s" if "TCP" in name else "1000/s",
             samples[name, OURS],
             samples[name, THEIRS],
-            ratio_at_least(1.0 if "TCP" in name else LEAST_DATAGRAMS),
+            ratio_at_least(1.0 if "TCP" in name else MIN_DATAGRAMS),
         )
         for name, _ in world.tests()
     ]

@@ -3,7 +3,7 @@
 import pytest
 from helpers.device.adapters import GUID, PF, Member, made
 
-from emu.device.adapter.adapter import MOST_VHCAS, Adapter
+from emu.device.adapter.adapter import MAX_VHCAS, Adapter
 from emu.device.adapter.switch import PlainSwitch
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
@@ -155,10 +155,10 @@ def test_places_come_and_go(adapter):
 
 
 def test_places_are_bounded(adapter):
-    for number in range(1, MOST_VHCAS):
+    for number in range(1, MAX_VHCAS):
         adapter.add(number)
     with pytest.raises(ValueError, match="no more"):
-        adapter.add(MOST_VHCAS)
+        adapter.add(MAX_VHCAS)
 
 
 def test_only_the_manager_names_others(adapter, members):

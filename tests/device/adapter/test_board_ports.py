@@ -9,7 +9,7 @@ from emu.device.adapter.switch import PlainSwitch
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS, MODELS
-from emu.device.models.board_ports import MOST_PORTS, with_port
+from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.models.sub_functions import with_sub_functions
 from emu.device.port.eth.wire import NoWire
 from emu.driver.command.bar import FunctionBar
@@ -79,7 +79,7 @@ def test_a_board_has_two_ports_of_one_model(functions):
     model = MODELS["connectx6dx"]
     with pytest.raises(ValueError, match="no more than 2 ports"):
         Adapter(model, 1, PlainSwitch(NoWire(), arrive), board)
-    other = Board(1, MOST_PORTS)
+    other = Board(1, MAX_PORTS)
     Adapter(model, 1, PlainSwitch(NoWire(), arrive), other)
     with pytest.raises(ValueError, match="of one model"):
         Adapter(MODELS["connectx7"], 1, PlainSwitch(NoWire(), arrive), other)

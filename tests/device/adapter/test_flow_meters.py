@@ -15,7 +15,7 @@ from helpers.device.meters import (
 from helpers.device.snapshot import snapshot
 from helpers.device.switches import UPLINK, Switch
 
-from emu.device.engine.eth.steering.domain import MOST_ASKED
+from emu.device.engine.eth.steering.domain import MAX_METERS
 from emu.device.objects.eth.flow_meter import FlowMeter, FlowMeterAso
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import entry_fields, match_beside, to_table, to_vport
@@ -160,12 +160,12 @@ def test_super_frames_are_metered_by_the_packet(switch):
 
 
 def test_more_meters_than_a_packet_may_pass(switch):
-    tables = [switch.first, switch.second, *map(switch.fdb.table, range(2, MOST_ASKED + 1))]
+    tables = [switch.first, switch.second, *map(switch.fdb.table, range(2, MAX_METERS + 1))]
     for table, after in pairwise(tables):
         switch.entry(to_table(after), table=table, also=EXECUTE, beside=metered(switch.object))
     switch.entry(table=tables[-1])
     assert len(switch.passes(FRAME)) == 1
-    one_more = switch.fdb.table(MOST_ASKED + 1)
+    one_more = switch.fdb.table(MAX_METERS + 1)
     switch.entry(table=one_more)
     group = switch.fdb.group(tables[-1], 1, 1)
     switch.fdb.delete(tables[-1], 0)

@@ -56,7 +56,7 @@ def small_turns(monkeypatch):
     monkeypatch.setattr(cmdif, "SHORT_BYTES", 256)
     monkeypatch.setattr(mailbox, "BLOCKS_PER_PORTION", 1)
     monkeypatch.setattr(pages, "PAGES_PER_PORTION", 2)
-    monkeypatch.setattr(pages, "_MOST_JOINED", 2)
+    monkeypatch.setattr(pages, "_MAX_JOINED", 2)
 
 
 class Sent:

@@ -16,7 +16,7 @@ from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.rounds.budget import MOST_STEPS_RECEIVED, STEPS_PER_ACCESS, STEPS_PER_ROUND
+from emu.device.rounds.budget import MAX_STEPS_RECEIVED, STEPS_PER_ACCESS, STEPS_PER_ROUND
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.hostile
 
 SIZE = 4096
 SECRET = bytes(range(256)) * 16
-A_ROUND = STEPS_PER_ROUND + STEPS_PER_ACCESS + MOST_STEPS_RECEIVED + 3 * 4 * MAX_SEGMENTS
+A_ROUND = STEPS_PER_ROUND + STEPS_PER_ACCESS + MAX_STEPS_RECEIVED + 3 * 4 * MAX_SEGMENTS
 """A turn ends after the request that exceeds its share: one large send, looped back."""
 
 

@@ -861,7 +861,7 @@ def many_queues(node, driver, td):
 @pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 @pytest.mark.hostile
 def test_copies_of_a_super_frame_are_bounded(hca, many_queues, monkeypatch):
-    monkeypatch.setattr(receive, "MOST_COPIES", 300)
+    monkeypatch.setattr(receive, "MAX_COPIES", 300)
     header = Packet(payload=b"").frame()
     arrive(hca, Frame(unsegmented(header, bytes(10000), 100), 100, checked=True))
     counts = [len(rq.cq.drain()) for rq in many_queues]

@@ -9,7 +9,7 @@ from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.line import MOST_WAITING
+from emu.device.rounds.line import MAX_WAITING
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -172,10 +172,10 @@ def test_what_a_full_line_has_no_room_for_is_counted(is_looped):
     (domain,) = hca.tds
     segment.clock.round.steps = segment.clock.round.limit + 1
     frame = Frame(GROUP + Packet().frame()[6:])
-    for _ in range(MOST_WAITING + 3):
+    for _ in range(MAX_WAITING + 3):
         if is_looped:
             loop_back(hca, frame, domain)
         else:
             arrive(hca, frame)
     assert hca.nic_vport.received.discards == 3
-    assert len(hca.arrivals) == MOST_WAITING
+    assert len(hca.arrivals) == MAX_WAITING

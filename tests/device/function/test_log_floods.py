@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from emu.driver.verbs.parts import Parts
-from emu.server.service.repeats import MOST_LINES, summed_up
+from emu.server.service.repeats import MAX_LINES, summed_up
 from layouts.enums import Op, QpState
 
 pytestmark = pytest.mark.hostile
@@ -83,7 +83,7 @@ def test_wrong_again_and_again(driver, clock, written, wrong):
         for _ in range(times):
             wrong(driver)
         before = len(written)
-        assert 1 <= before <= 2 * MOST_LINES
+        assert 1 <= before <= 2 * MAX_LINES
         clock.advance(10_000_000_000)
     left_out = sum(int(line.split()[0]) for line in written[before:])
     assert before + left_out >= times

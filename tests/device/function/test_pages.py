@@ -112,7 +112,7 @@ def test_refused_list_gives_no_page_at_all(driver, refused, kind):
 
 def test_no_more_pages_than_firmware_takes(driver, function, refused, monkeypatch):
     held = len(function.hca.fwpages)
-    monkeypatch.setattr(pages, "MOST_PAGES", held + 1)
+    monkeypatch.setattr(pages, "MAX_PAGES", held + 1)
     two = driver.memory.pages(2 * 4096)
     fields = {"op_mod": PageOp.GIVE, "input_num_entries": 2, "extra": pack64(two)}
     refused(Status.LIM_ERR, Op.MANAGE_PAGES, **fields)

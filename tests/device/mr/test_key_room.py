@@ -41,7 +41,7 @@ class TestWhatDriversDo:
 class TestKeptTranslations:
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch):
-        monkeypatch.setattr(cache, "MOST_KEPT_VIEWS", 8)
+        monkeypatch.setattr(cache, "MAX_KEPT_VIEWS", 8)
 
     def kept(self, hca):
         ranges = sum(len(views) for key in hca.mkeys for _, views in key.views.values())

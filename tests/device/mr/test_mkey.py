@@ -6,7 +6,7 @@ from helpers.device.refusals import missing
 from emu.device.rounds.portions import finish
 from emu.driver.command.words import pack64
 from emu.server.service import views
-from firmware_cmds.memory.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES
+from firmware_cmds.memory.mkey import MAX_KSM_ENTRIES, MAX_MTT_ENTRIES
 from layouts.enums import AccessMode, Op, Status
 
 MTT = {"access_mode_1_0": AccessMode.MTT, "length64": 0}
@@ -196,7 +196,7 @@ def test_more_keys_in_a_key_than_allowed(driver, pd, refused):
 
 @pytest.mark.parametrize(
     ("mode", "octwords"),
-    [(AccessMode.MTT, MOST_MTT_ENTRIES // 2), (AccessMode.KSM, MOST_KSM_ENTRIES)],
+    [(AccessMode.MTT, MAX_MTT_ENTRIES // 2), (AccessMode.KSM, MAX_KSM_ENTRIES)],
 )
 def test_list_that_the_host_could_not_pay_for(driver, pd, refused, mode, octwords):
     """Room costs nothing until it is used, and then up to the last entry that is written."""

@@ -8,7 +8,7 @@ import logging
 import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
-from emu.device.engine.mr.page_faults import MOST_RESUMES
+from emu.device.engine.mr.page_faults import MAX_RESUMES
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
@@ -55,7 +55,7 @@ class TestDriverThatNeverMaps:
     @pytest.fixture
     def times(self):
         """How often it resumes: beyond what the device notices."""
-        return MOST_RESUMES + 10
+        return MAX_RESUMES + 10
 
     @pytest.fixture
     def stuck(self, times, begin, ends, caplog):
@@ -72,13 +72,13 @@ class TestDriverThatNeverMaps:
             event = pager.fault()
         return channel, pager, region, event
 
-    @pytest.mark.parametrize("times", [2 * MOST_RESUMES + 10], ids=["twice as often"])
+    @pytest.mark.parametrize("times", [2 * MAX_RESUMES + 10], ids=["twice as often"])
     def test_one_line_names_the_queue_pair(self, stuck, begin, caplog):
         channel, _, region, _ = stuck
         (record,) = [found for found in caplog.get_records("setup") if found.name.startswith("emu")]
         qpn = (channel.sender if begin is _sending else channel.receiver).qpn
         assert record.levelno == logging.WARNING
-        assert f"qp {qpn:#x}: the driver has resumed this page fault {MOST_RESUMES} times" in (
+        assert f"qp {qpn:#x}: the driver has resumed this page fault {MAX_RESUMES} times" in (
             record.message
         )
         assert f"key {region.key:#x}" in record.message

@@ -11,7 +11,7 @@ from emu.device.engine.rc.packets.responder import PATIENCE_NS
 from emu.device.engine.rc.remote import LOOK_AHEAD
 from emu.device.models.capabilities import ALL_TRANSPORT_ODP
 from emu.device.port.ib.framing import parse
-from emu.device.state.held import MOST_HELD
+from emu.device.state.held import MAX_HELD
 from emu.driver.keys.paging import READ, PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
@@ -343,10 +343,10 @@ class TestResponder:
         channel.post_recv(far.sge())
         channel.send(plain[0].sge())
         event = pagers[1].fault()
-        for _ in range(2 * MOST_HELD):
+        for _ in range(2 * MAX_HELD):
             packet_wire.arrive(frames[1])
         link = channel.right.hca.qps.get(channel.receiver.qpn).connection
-        assert len(link.responder._held.packets) == MOST_HELD
+        assert len(link.responder._held.packets) == MAX_HELD
         far.bring_in()
         pagers[1].must_resume(event)
         assert far.read() == plain[0].read()

@@ -4,7 +4,7 @@ import pytest
 from helpers.device.links import World, roce
 
 from emu.device.engine import lifecycle
-from emu.device.engine.rc.packets.round_trip import LEAST_NS
+from emu.device.engine.rc.packets.round_trip import MIN_NS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel
@@ -75,7 +75,7 @@ def test_pauses_are_no_reason_to_send_again(channel, packet_wire, clock, source,
     clock.advance(TIMEOUT - MS)
     channel.write((target.key, target.va), source.sge(0, MTU))
     requests = requested(channel, packet_wire)
-    clock.advance(LEAST_NS - MS)
+    clock.advance(MIN_NS - MS)
     assert requested(channel, packet_wire) == []
     arrive(packet_wire, requests)
     channel.settle()
@@ -244,7 +244,7 @@ def test_gap_costs_no_time(line):
 def test_what_is_lost_last_costs_a_question(line, lost):
     line.lost = {lost}
     line.write(PACKETS)
-    assert LEAST_NS <= line.took() <= LEAST_NS + MS
+    assert MIN_NS <= line.took() <= MIN_NS + MS
     assert line.count(PacketKind.WRITE) == PACKETS + 2
     assert line.counted("roce_adp_retrans") == 1
     assert line.counted("local_ack_timeout_err") == 0
@@ -257,7 +257,7 @@ def test_loss_of_what_would_repair_another_costs_questions(line, again, question
     """The responder has sent its NAK for the gap, and sends none until the packet is there."""
     line.lost = {5, again}
     line.write(PACKETS)
-    assert questions * LEAST_NS <= line.took() <= questions * LEAST_NS + MS
+    assert questions * MIN_NS <= line.took() <= questions * MIN_NS + MS
     assert line.counted("local_ack_timeout_err") == 0
 
 
@@ -266,7 +266,7 @@ def test_lost_data_of_a_read_cost_a_question(line):
     line.target.write(TEXT)
     line.length = PACKETS * MTU
     line.lost = {PACKETS}
-    assert LEAST_NS <= line.took() <= LEAST_NS + MS
+    assert MIN_NS <= line.took() <= MIN_NS + MS
     assert line.source.read(0, line.length) == TEXT[: line.length]
     assert line.count(PacketKind.READ_RESPONSE) == PACKETS + 1
 
@@ -329,7 +329,7 @@ def test_questions_use_up_no_attempt_at_a_receiver_that_is_not_ready(
     assert channel.sent()
     channel.send(b"late")
     held = requested(channel, packet_wire)
-    for _ in range(3 * LEAST_NS // MS):
+    for _ in range(3 * MIN_NS // MS):
         clock.advance(MS)
         held += requested(channel, packet_wire)
     assert len(held) == 1 + 2  # two questions

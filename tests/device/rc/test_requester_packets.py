@@ -5,7 +5,7 @@ from helpers.device.forging import response
 
 from emu.device.engine import lifecycle
 from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
-from emu.device.engine.rc.packets.round_trip import LEAST_NS
+from emu.device.engine.rc.packets.round_trip import MIN_NS
 from emu.device.engine.rc.timers import RNR_NAK_NS
 from emu.device.port.ib.framing import parse
 from emu.device.port.recovery import LossRecovery
@@ -258,7 +258,7 @@ def test_no_question_without_its_data(timed, channel, source, to, sent, counted,
     channel.write(to, other.sge(0, 8))
     assert len(sent()) == 1
     channel.left.hca.mkeys.get(source.index).free = True
-    clock.advance(LEAST_NS)
+    clock.advance(MIN_NS)
     assert sent() == []
     assert counted("roce_adp_retrans_to") > 0
     assert counted("roce_adp_retrans") == 0
@@ -271,7 +271,7 @@ def test_no_question_without_room_on_the_wire(
     channel.write(to, source.sge(0, 8 * MTU))
     packet_wire.room = 4
     lifecycle.run(channel.left.hca)
-    clock.advance(2 * LEAST_NS)
+    clock.advance(2 * MIN_NS)
     assert packet_wire.sent == before + 4
     assert counted("roce_adp_retrans_to") > 0
     assert counted("roce_adp_retrans") == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.state.held import HELD, MOST_HELD
+from emu.device.state.held import HELD, MAX_HELD
 from emu.driver.nodes.cable import Cable, DueTimers
 from emu.driver.nodes.roce import RoceNode, functions_on
 from emu.driver.nodes.two_nodes import brought_up
@@ -170,7 +170,7 @@ def test_what_is_kept_is_bounded_and_given_back(line):
     line.write()
     line.channel.settle()
     kept = line.held()[1]
-    assert 0 < kept <= MOST_HELD * 2 * MTU
+    assert 0 < kept <= MAX_HELD * 2 * MTU
     line.channel.receiver.to_error()
     assert line.held() == [0, 0]
 

@@ -14,7 +14,7 @@ from emu.device.engine import lifecycle
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import frames_of, is_train, parse, parse_train
 from emu.device.port.packet import BadPacketError
-from emu.device.port.train import MOST_PACKETS, TRAIN_PACKETS
+from emu.device.port.train import MAX_PACKETS, TRAIN_PACKETS
 from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, QpState, QpType
@@ -289,7 +289,7 @@ def test_damaged_trains(channel, wire, changes, more):
         found = parse_train(view)
     except BadPacketError:
         return
-    assert 0 < found.count <= MOST_PACKETS
+    assert 0 < found.count <= MAX_PACKETS
     assert sum(len(one.payload) for one in found.packets()) == len(found.payload)
     assert found.length == len(view) - len(found.payload) + found.mtu
     assert [len(one) for one in frames_of(found)] == [found.length] * found.count
@@ -309,7 +309,7 @@ def test_headers_of_a_train_are_read_once(channel, at):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("count", [1, MOST_PACKETS + 1])
+@pytest.mark.parametrize("count", [1, MAX_PACKETS + 1])
 def test_no_train(channel, count):
     with pytest.raises(BadPacketError):
         parse_train(memoryview(train(channel, 0x10, count)))

@@ -157,10 +157,10 @@ def kept(channels):
 
 def test_all_queue_pairs_share_the_room(packet_pair, monkeypatch, clock):
     """Who finds no room is asked to come again: nothing fails, and everything arrives."""
-    monkeypatch.setattr(held, "MOST_HELD_BYTES", 100 << 10)
-    packet_pair[1].hca.held_room.left = held.MOST_HELD_BYTES
+    monkeypatch.setattr(held, "MAX_HELD_BYTES", 100 << 10)
+    packet_pair[1].hca.held_room.left = held.MAX_HELD_BYTES
     pager, events, target, source, channels = waiting(packet_pair)
-    assert 0 < kept(channels) * 1024 < held.MOST_HELD_BYTES
+    assert 0 < kept(channels) * 1024 < held.MAX_HELD_BYTES
     target.bring_in()
     for event in events:
         pager.must_resume(event)
@@ -170,7 +170,7 @@ def test_all_queue_pairs_share_the_room(packet_pair, monkeypatch, clock):
             channel.settle()
     assert [len(channel.sent()) for channel in channels] == [1] * len(channels)
     assert target.read() == source.read()
-    assert packet_pair[1].hca.held_room.left == held.MOST_HELD_BYTES
+    assert packet_pair[1].hca.held_room.left == held.MAX_HELD_BYTES
 
 
 def test_what_waits_is_on_the_ledger(packet_pair):
@@ -222,7 +222,7 @@ def test_unreliable_packets_do_not_wait_for_ever(packet_pair, clock):
     assert kept(channels)
     clock.advance(UC_PATIENCE_NS)
     assert not kept(channels)
-    assert packet_pair[1].hca.held_room.left == held.MOST_HELD_BYTES
+    assert packet_pair[1].hca.held_room.left == held.MAX_HELD_BYTES
 
 
 @pytest.mark.parametrize("end", ["to_error", "to_reset", "destroy"])
@@ -231,7 +231,7 @@ def test_room_comes_back_with_the_queue_pair(packet_pair, end):
     assert kept(channels)
     for channel in channels:
         getattr(channel.receiver, end)()
-    assert packet_pair[1].hca.held_room.left == held.MOST_HELD_BYTES
+    assert packet_pair[1].hca.held_room.left == held.MAX_HELD_BYTES
     assert held.HELD not in packet_pair[1].hca.ledger.accounts
 
 

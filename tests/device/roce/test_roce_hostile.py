@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from emu.device.engine.eth import roce
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.roce_departures import MOST_HELD
+from emu.device.engine.eth.roce_departures import MAX_HELD
 from emu.device.port.datagram import Datagram
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.framing import MAPPED_PREFIX as MAPPED
@@ -306,8 +306,8 @@ def test_datagrams_to_a_gid_that_nobody_has():
     while node.function.run():  # no timer runs meanwhile
         pass
     wire: Any = node.hca.wire
-    assert len(wire._frames) == MOST_HELD
-    assert node.hca.roce.dropped["queue full"] == 48 * 30 - MOST_HELD
+    assert len(wire._frames) == MAX_HELD
+    assert node.hca.roce.dropped["queue full"] == 48 * 30 - MAX_HELD
     node.settle()
     channels[0].post_recv(node.region(256).sge())
     channels[0].send(b"honest")
@@ -340,11 +340,11 @@ class TestAFullWay:
         return cable.hca.wire
 
     def test_no_more_are_kept_than_may_be(self, cable, wire):
-        assert not any(wire.transmit(cable.hca, self.FRAME) for _ in range(MOST_HELD + 3))
+        assert not any(wire.transmit(cable.hca, self.FRAME) for _ in range(MAX_HELD + 3))
         assert cable.hca.roce.dropped["queue full"] == 3
-        cable.room = MOST_HELD + 3
+        cable.room = MAX_HELD + 3
         cable.run()
-        assert len(cable.sent) == MOST_HELD
+        assert len(cable.sent) == MAX_HELD
 
     def test_room_for_some_of_them(self, cable, wire):
         told = []

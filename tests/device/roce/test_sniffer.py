@@ -14,7 +14,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse as parse_headers
 from emu.device.port.eth.roce import framing
 from emu.device.port.eth.roce.reading import network_header, parse
-from emu.device.rounds.line import MOST_WAITING
+from emu.device.rounds.line import MAX_WAITING
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
     group_fields,
@@ -296,11 +296,11 @@ class TestASnifferInTrouble:
         sniffer, hca = Sniffer(left, (TX,)), left.hca
         clock.round.number += 1
         clock.round.steps, clock.round.limit = 0, -1
-        for _ in range(MOST_WAITING):
+        for _ in range(MAX_WAITING):
             assert hca.sniffed.keep(0, lambda: None)
         held = hca.ledger.used
         hca.wire.transmit(hca, frame_to(left))
-        assert len(hca.sniffed) == MOST_WAITING
+        assert len(hca.sniffed) == MAX_WAITING
         assert hca.ledger.used == held
         left.settle()
         assert sniffer.frames() == []

@@ -18,7 +18,7 @@ from emu.device.function.function import Function
 from emu.device.rounds.budget import Round
 from emu.device.state.hca import HcaOptions
 from emu.device.trace import decode
-from emu.device.trace.event import MOST_ITEMS, TraceEvent, TracePoint
+from emu.device.trace.event import MAX_ITEMS, TraceEvent, TracePoint
 from emu.device.trace.recorder import EventList, LineSink, Recorder
 from emu.device.trace.text import TextForm, body
 from firmware_cmds import TABLE
@@ -99,7 +99,7 @@ class TestCommands:
 
     def test_long_list_is_its_length_and_its_beginning(self, driver, events):
         given = commands(events)["MANAGE_PAGES"]["in"]
-        assert given["input_num_entries"] == BOOT_PAGES > MOST_ITEMS
+        assert given["input_num_entries"] == BOOT_PAGES > MAX_ITEMS
         assert given["pas"]["count"] == BOOT_PAGES
         assert len(given["pas"]["first"]) == 4
         assert all(page % 4096 == 0 for page in given["pas"]["first"])

@@ -39,11 +39,11 @@ FEW = {"log_max_srq": 3, "log_max_cq": 5, "log_max_qp": 7}
 SMALL = replace(MODEL, general={**MODEL.general, **FEW})
 PAGE = 4096
 MTU, MTU_CODE = 256, 1
-SLOT, MOST_MESSAGES = 4 * MTU, 250
+SLOT, MAX_MESSAGES = 4 * MTU, 250
 """A message is its number, again and again, and has a place of its own at the sender."""
 PLACES = 7
 """Pages of a region for receive requests; the one behind them is for RDMA WRITEs."""
-MOST_POSTED, MOST_WAYS, ENDS_EVERY = 6, 4, 3
+MAX_POSTED, MAX_WAYS, ENDS_EVERY = 6, 4, 3
 LOST_NS = 1_000_000_000
 GONE = b"\xa5" * PAGE
 RECEIVED = (CqeOpcode.RESP_SEND, CqeOpcode.RESP_SEND_IMM)
@@ -83,7 +83,7 @@ class Ends(RuleBasedStateMachine):
         self.left, self.right = two_nodes(
             SMALL, self.clock, self.wire, make_memory=lambda: Memory(8 << 20)
         )
-        self.source = self.left.region(SLOT * (MOST_MESSAGES + 1))
+        self.source = self.left.region(SLOT * (MAX_MESSAGES + 1))
         self.ways, self.sent, self.given_back = [], {}, []
         self.number = 0
         self.newest = None
@@ -108,7 +108,7 @@ class Ends(RuleBasedStateMachine):
         self.open("XRC")
         self.open(first)
 
-    @precondition(lambda self: len(self.ways) < MOST_WAYS)
+    @precondition(lambda self: len(self.ways) < MAX_WAYS)
     @rule(kind=st.sampled_from(sorted(KINDS)))
     def open(self, kind):
         service, form = KINDS[kind]
@@ -147,7 +147,7 @@ class Ends(RuleBasedStateMachine):
 
     def post(self, way):
         queue = way.srq or way.receiver
-        if queue is None or way.region is None or way.is_over or len(way.posted) >= MOST_POSTED:
+        if queue is None or way.region is None or way.is_over or len(way.posted) >= MAX_POSTED:
             return
         place = min(set(range(PLACES)) - set(way.posted.values()))
         sge = way.region.sge(place * PAGE, PAGE)
@@ -172,7 +172,7 @@ class Ends(RuleBasedStateMachine):
         self.newest = way
         if has_room:
             self.post(way)
-        self.number = self.number % MOST_MESSAGES + 1
+        self.number = self.number % MAX_MESSAGES + 1
         at = SLOT * self.number
         self.source.write(bytes([self.number]) * length, at)
         self.sent[self.number] = length
@@ -303,7 +303,7 @@ class Ends(RuleBasedStateMachine):
             self.give_back(way.receiver.pages + way.receiver.cq.pages)
             way.receiver, way.is_over = None, True
 
-    @precondition(lambda self: len(self.ways) == MOST_WAYS)
+    @precondition(lambda self: len(self.ways) == MAX_WAYS)
     @rule(number=st.integers(0, 3))
     def close(self, number):
         """All of a way goes, so that its numbers are for another one."""

@@ -13,7 +13,7 @@ from emu.device.engine.mr.rights import PACKET_BYTES
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds.budget import (
-    MOST_STEPS_RECEIVED,
+    MAX_STEPS_RECEIVED,
     STEPS_PER_ACCESS,
     STEPS_PER_ROUND,
     STEPS_PER_SHARE,
@@ -145,7 +145,7 @@ def test_a_group_whose_members_are_all_scattered(channel, most_steps):
 
 # -- connected services
 
-A_ROUND = MOST_STEPS_RECEIVED + STEPS_PER_ACCESS + SLACK
+A_ROUND = MAX_STEPS_RECEIVED + STEPS_PER_ACCESS + SLACK
 """What a function's own turns may take, and one packet that arrives after them."""
 
 

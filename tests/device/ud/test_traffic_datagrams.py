@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine import lifecycle
-from emu.device.rounds.line import MOST_WAITING
+from emu.device.rounds.line import MAX_WAITING
 from emu.driver.verbs.channels import GRH_BYTES, QKEY, Channel
 from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
@@ -345,5 +345,5 @@ class TestWaiting:
         assert channel.received() == []
 
     def test_more_than_may_wait_are_counted(self, channel, come):
-        come(MOST_WAITING + 3)
+        come(MAX_WAITING + 3)
         assert channel.right.hca.link.dropped["too many wait"] == 3

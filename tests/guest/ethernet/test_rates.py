@@ -29,7 +29,7 @@ ethtool -L eth0 combined 2
 DOWN = "ip netns del peer"
 SIZE = 400_000
 MBPS = 1
-LEAST_SECONDS = SIZE * 8 / (MBPS * 1_000_000) * 0.9
+MIN_SECONDS = SIZE * 8 / (MBPS * 1_000_000) * 0.9
 """Of a stream that keeps to the rate; how fast one is without decides the guest's processor."""
 QUEUES = "for queue in /sys/class/net/eth0/queues/tx-*; do echo {} > $queue/tx_maxrate; done"
 BY_CLASS = """
@@ -71,7 +71,7 @@ def test_of_queues(guest):
     """The stream goes by one of them."""
     assert "Rate limit: 127 rates are supported" in run(guest, "dmesg | grep 'Rate limit'")
     run(guest, QUEUES.format(MBPS))
-    assert seconds(guest) >= LEAST_SECONDS
+    assert seconds(guest) >= MIN_SECONDS
     run(guest, QUEUES.format(0))
     seconds(guest)
 
@@ -108,7 +108,7 @@ tc class add dev eth0 parent 1:1 classid 1:20 htb rate 1mbit ceil {MBPS}mbit
 {BY_CLASS.format("1:10")}
 """,
     )
-    assert seconds(guest) >= LEAST_SECONDS
+    assert seconds(guest) >= MIN_SECONDS
     said = run(guest, "ethtool -S eth0")
     assert int(re.search(r"qos_tx0_bytes: (\d+)", said)[1]) > SIZE
     run(guest, "tc class change dev eth0 parent 1: classid 1:1 htb rate 1gbit ceil 1gbit")
@@ -131,6 +131,6 @@ def test_mqprio(guest):
         "tc qdisc add dev eth0 root mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 1 mode channel "
         + rates,
     )
-    assert seconds(guest) >= LEAST_SECONDS
+    assert seconds(guest) >= MIN_SECONDS
     run(guest, "tc qdisc del dev eth0 root")
     seconds(guest)

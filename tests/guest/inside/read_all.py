@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 def folders():
@@ -32,7 +32,7 @@ def readable(folder):
 def read(path):
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        left = MOST_BYTES
+        left = MAX_BYTES
         while left > 0 and (data := os.read(file, min(left, 65536))):
             left -= len(data)
     finally:

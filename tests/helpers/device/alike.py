@@ -34,7 +34,7 @@ from layouts.enums import Op, QpType, RqType
 
 PEER, NOBODY = "the peer's GID", "a GID that nobody has"
 MS = 1_000_000
-MOST_MS = 400
+MAX_MS = 400
 DELAY = "1us"
 FULL, LIMITED, EMPTY = 1, 2, 9
 """Indices of P_Keys: full and limited member of other partitions, nothing. Index 0 has 0xFFFF."""
@@ -81,7 +81,7 @@ class Setting:
         """Let time pass until a program is over."""
         self.settle()
         begin = self.clock.ns
-        while not is_over() and self.clock.ns - begin < MOST_MS * MS:
+        while not is_over() and self.clock.ns - begin < MAX_MS * MS:
             self.clock.advance(MS)
             self.settle()
 

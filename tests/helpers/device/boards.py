@@ -7,7 +7,7 @@ from functools import partial
 from emu.device.adapter.board import Board
 from emu.device.function.function import Function
 from emu.device.models import MODELS
-from emu.device.models.board_ports import MOST_PORTS, with_port
+from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.state.hca import HcaOptions
 from emu.driver.nodes.cable import DueTimers
 from emu.driver.nodes.roce import PORT_MTU, RoceNode, functions_on
@@ -27,7 +27,7 @@ LAG_TX_AFF = 1 << 15
 
 def functions_of_board(wires, clock, model=MODELS["connectx6dx"], guid=BOARD_GUID):
     """The functions of a board whose ports are plugged into these wires."""
-    board = Board(guid, MOST_PORTS)
+    board = Board(guid, MAX_PORTS)
     return [
         Function(
             with_port(model, number), HcaOptions(guid=guid + number), TABLE, Memory(),

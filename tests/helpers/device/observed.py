@@ -25,7 +25,7 @@ _TRACER = 7
 """Place of the tracer among the arguments of ``Function``, without the function itself."""
 
 
-_MOST_FUNCTIONS = 4
+_MAX_FUNCTIONS = 4
 """How many of the functions that were made last are looked at in the end."""
 
 
@@ -72,7 +72,7 @@ class Observers:
     def __init__(self) -> None:
         self.sink = FormedAndForgotten()
         self._file = PcapFile(Path(os.devnull), HandClock(), "mlx5emu")
-        self._functions: deque[Function] = deque(maxlen=_MOST_FUNCTIONS)
+        self._functions: deque[Function] = deque(maxlen=_MAX_FUNCTIONS)
 
     def install(self, monkeypatch: Any) -> None:
         """Trace every function and capture every InfiniBand wire and segment that is made."""

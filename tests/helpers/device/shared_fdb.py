@@ -7,7 +7,7 @@ from emu.device.adapter.board import Board
 from emu.device.engine.esw.switch import EmbeddedSwitch
 from emu.device.engine.lag.arrive import arrive
 from emu.device.models import MODELS
-from emu.device.models.board_ports import MOST_PORTS, with_port
+from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import match_beside
 from emu.driver.ethernet.flows import Flows
@@ -59,7 +59,7 @@ class SharedBoard:
     """``first`` is the LAG's master, its FDB the one that both ports begin in when ``shared``."""
 
     def __init__(self, clock, model=MODEL):
-        board = Board(GUID, MOST_PORTS)
+        board = Board(GUID, MAX_PORTS)
         self.ports = [SharedPort(board, clock, number, model) for number in (1, 2)]
         self.first, self.second = self.ports
         self.board = board

@@ -283,7 +283,7 @@ def test_member_that_does_not_read(fabric, hub, honest, caplog):
 
 def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog, monkeypatch):
     """It gets the latest news when it has read those before, and has to go if it never does."""
-    monkeypatch.setattr(hub_module, "MOST_MISSED", 50)
+    monkeypatch.setattr(hub_module, "MAX_MISSED", 50)
     role = hub.wire.election.role
     others = set(role._members)
     stranger = Stranger.member(fabric)

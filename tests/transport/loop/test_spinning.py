@@ -8,7 +8,7 @@ import pytest
 
 from emu.server.vfio.waits.spinning import (
     ASK_AGAIN_NS,
-    MOST_MISSES,
+    MAX_MISSES,
     SOON_NS,
     SPIN_NS,
     Spin,
@@ -81,7 +81,7 @@ def test_a_look_takes_no_time_when_nothing_is_to_be_waited_for(world):
 
 
 def test_waits_that_have_missed_sleep_more_and_more(world):
-    for misses in (1, 2, 3, MOST_MISSES, MOST_MISSES):
+    for misses in (1, 2, 3, MAX_MISSES, MAX_MISSES):
         assert world.wait()[0]
         for _ in range(1 << misses):
             assert world.wait() == (0, [])

@@ -113,7 +113,7 @@ def test_a_peer_that_does_not_read_costs_a_bounded_queue(wall, path, peer):
     for _ in range(4000):
         wall.host.send(ethernet(THEIRS, OURS, 0x88B5, bytes(1500)))
     (uplink,) = wall.uplink("stream")
-    assert uplink._queued <= framed.MOST_QUEUED
+    assert uplink._queued <= framed.MAX_QUEUED
     assert uplink.dropped["queue full"] > 1000
     assert uplink.sent + uplink.dropped["queue full"] == 4000
     peer.send(HELLO)  # it is heard all the same
@@ -127,10 +127,10 @@ def test_a_peer_that_does_not_read_costs_a_bounded_queue(wall, path, peer):
 @pytest.mark.hostile
 def test_a_length_that_no_frame_has_ends_the_connection(wall, path, peer, caplog):
     peer.send(HELLO)
-    peer.sock.sendall(pack(">I", framed.MOST_BODY + 1))
+    peer.sock.sendall(pack(">I", framed.MAX_BODY + 1))
     wall.until(lambda: not wall.uplink("stream"))
     assert len(wall.host.got) == 1
-    assert [line for line in caplog.messages if f"a frame of {framed.MOST_BODY + 1} bytes" in line]
+    assert [line for line in caplog.messages if f"a frame of {framed.MAX_BODY + 1} bytes" in line]
     served(wall, path)
 
 
@@ -169,12 +169,12 @@ def test_very_many_frames_are_taken_in_shares(wall, peer, monkeypatch):
 def test_many_peers(wall, path, caplog):
     caplog.set_level(logging.WARNING)
     peers = []
-    for _ in range(stream.MOST_PEERS + 3):
+    for _ in range(stream.MAX_PEERS + 3):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(str(path))
         peers.append(sock)
         wall.settle()
-    assert len(wall.uplink("stream")) == stream.MOST_PEERS
+    assert len(wall.uplink("stream")) == stream.MAX_PEERS
     assert len([line for line in caplog.messages if "refused" in line]) == 3
     for sock in peers:
         sock.close()

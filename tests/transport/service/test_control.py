@@ -20,7 +20,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.transport.vfio_client import VfioClient
 from emu.server.control import Client, ControlError, protocol
-from emu.server.control.server import MOST_CLIENTS
+from emu.server.control.server import MAX_CLIENTS
 from emu.server.service.devicespec import parse
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.server import ServedDevice, Server
@@ -345,7 +345,7 @@ GARBAGE = [
     (b'{"method":"status","id":{}}\n', "a number or a text"),
     (b'{"method":"status","id":true}\n', "a number or a text"),
     (b'{"method":"' + b"x" * 200_000 + b'"}\n', "such a long name"),
-    (b"x" * (protocol.MOST_REQUEST + (64 << 10) + 1), None),
+    (b"x" * (protocol.MAX_REQUEST + (64 << 10) + 1), None),
     (b'{"method":"status"}\n' * 1000, None),
 ]
 
@@ -467,9 +467,9 @@ def test_many_requests_at_once_keep_to_the_round(tmp_path):
     """The others wait, and all are answered."""
     server = Server([ServedDevice(tmp_path / "vfio", parse("", 0))], control=tmp_path / "control")
     clients, answers, most = [], b"", 0
-    expected = (1 + 150) * MOST_CLIENTS  # with a greeting each
+    expected = (1 + 150) * MAX_CLIENTS  # with a greeting each
     try:
-        for _ in range(MOST_CLIENTS):
+        for _ in range(MAX_CLIENTS):
             clients.append(socket.socket(socket.AF_UNIX))
             clients[-1].connect(str(tmp_path / "control"))
             clients[-1].setblocking(False)

@@ -15,7 +15,7 @@ from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
-from emu.server.control.protocol import MOST_DEPTH
+from emu.server.control.protocol import MAX_DEPTH
 from emu.server.control.server import ControlServer
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
@@ -122,14 +122,14 @@ def test_each_line_is_answered_or_ends_it(served, caplog, sent):
 
 
 def test_as_deep_as_allowed(served):
-    deep = "[" * (MOST_DEPTH - 2) + "]" * (MOST_DEPTH - 2)
+    deep = "[" * (MAX_DEPTH - 2) + "]" * (MAX_DEPTH - 2)
     line = '{"id":1,"method":"fault.add","params":{"rule":%s}}\n'
     assert "deep" in served.exchange((line % deep).encode())[1]["error"]["message"]
     assert served.exchange((line % f"[{deep}]").encode())[1].keys() == {"error"}
 
 
 def test_rules_are_bounded(served, monkeypatch):
-    monkeypatch.setattr("emu.device.faults.plan.MOST_RULES", 5)
+    monkeypatch.setattr("emu.device.faults.plan.MAX_RULES", 5)
     served.exchange(b'{"method":"fault.load"}\n')
     add = b'{"method":"fault.add","params":{"rule":{"point":"irq","action":"drop"}}}\n'
     answers = served.exchange(add * 6)[1:]

@@ -32,7 +32,7 @@ PAGE = 0x1000
 PAGES = st.integers(0, 7)
 FILES = st.integers(0, 2)
 COUNTS = st.integers(0, 4)
-MOST_FILES = 4
+MAX_FILES = 4
 VECTORS = 4
 BITS = st.sampled_from([0, 1, 2, 4, 0x20, 0x21, 0x22, 0x24, 0x28, 0x80000000])
 
@@ -93,7 +93,7 @@ class AnyClient(RuleBasedStateMachine):
         if done:
             self.granted[wanted] = file, offset, flags
         else:  # only that too many files are mapped is a reason that this model does not know
-            assert not may or mappings()[0] - self.before[0] == MOST_FILES
+            assert not may or mappings()[0] - self.before[0] == MAX_FILES
 
     @rule(data=st.data(), grown=st.booleans())
     def grant_well(self, data, grown):
@@ -218,7 +218,7 @@ class AnyClient(RuleBasedStateMachine):
 
     @invariant()
     def mappings_are_bounded(self):
-        assert mappings()[0] - self.before[0] <= MOST_FILES
+        assert mappings()[0] - self.before[0] <= MAX_FILES
 
     def teardown(self):
         self.views.clear()
@@ -230,7 +230,7 @@ class AnyClient(RuleBasedStateMachine):
 
 
 def test_any_client(tmp_path, monkeypatch):
-    monkeypatch.setattr(backing, "_MAX_FILES", MOST_FILES)
+    monkeypatch.setattr(backing, "_MAX_FILES", MAX_FILES)
     monkeypatch.setattr(AnyClient, "directory", tmp_path)
     # What fails is shown as it was found: to make it smaller takes longer than a test may.
     found = (Phase.explicit, Phase.reuse, Phase.generate)

@@ -6,7 +6,7 @@ import pytest
 from helpers.device.fake_function import FakeFunction
 
 from emu.driver.transport.vfio_client import RefusedError
-from emu.server.service.repeats import MOST_LINES, summed_up
+from emu.server.service.repeats import MAX_LINES, summed_up
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import (
     MAX_DATA_XFER_SIZE,
@@ -158,9 +158,9 @@ def test_a_short_answer_for_config_space(served, client):
 def test_a_guest_cannot_fill_the_log(own, own_client, caplog):
     """Refusals are lines as any others, which are counted and summed up."""
     with summed_up(Loop()):
-        for _ in range(5 * MOST_LINES):
+        for _ in range(5 * MAX_LINES):
             with pytest.raises(RefusedError):
                 own_client.read(1, 0, 4)
     lines = [line for line in caplog.messages if "refused" in line]
-    assert len(lines) == MOST_LINES + 1
-    assert lines[-1].startswith(f"{4 * MOST_LINES} more such lines")
+    assert len(lines) == MAX_LINES + 1
+    assert lines[-1].startswith(f"{4 * MAX_LINES} more such lines")

@@ -8,13 +8,13 @@ import pytest
 
 from emu.device.rounds.budget import (
     ENOUGH_STEPS,
-    MOST_STEPS_RECEIVED,
-    MOST_STEPS_SERVED,
+    MAX_STEPS_RECEIVED,
+    MAX_STEPS_SERVED,
     STEPS_PER_ROUND,
     STEPS_PER_SHARE,
     Round,
 )
-from emu.device.rounds.line import MOST_WAITING, MOST_WAITING_BYTES, Line
+from emu.device.rounds.line import MAX_WAITING, MAX_WAITING_BYTES, Line
 
 
 class World:
@@ -152,10 +152,10 @@ def test_a_line_waits_for_one_share_of_each_other_line(world):
 def test_a_line_has_room_for_so_many(world):
     line = world.line()
     world.round.steps = STEPS_PER_ROUND + 1
-    taken = [line.do(1, world.work, number, 0) for number in range(MOST_WAITING + 5)]
-    assert taken == [True] * MOST_WAITING + [False] * 5
+    taken = [line.do(1, world.work, number, 0) for number in range(MAX_WAITING + 5)]
+    assert taken == [True] * MAX_WAITING + [False] * 5
     line.clear()
-    assert [line.do(MOST_WAITING_BYTES // 2, world.work, 0, 0) for _ in range(3)] == [
+    assert [line.do(MAX_WAITING_BYTES // 2, world.work, 0, 0) for _ in range(3)] == [
         True,
         True,
         False,
@@ -189,7 +189,7 @@ def test_sockets_have_room_behind_the_turns(world):
     assert not line.is_free
     world.round.listen()
     assert line.is_free
-    world.round.steps = MOST_STEPS_RECEIVED + 1
+    world.round.steps = MAX_STEPS_RECEIVED + 1
     assert not line.is_free
     world.round.begin()
     assert world.round.limit == STEPS_PER_ROUND
@@ -232,7 +232,7 @@ def test_rule_finds_who_charges_past_the_round(line):
 def test_questions_have_their_levels(world):
     """Each party stops at a level of its own, one after the other as the round gets on."""
     found, round_ = [], world.round
-    for steps in (ENOUGH_STEPS, STEPS_PER_ROUND, MOST_STEPS_SERVED, MOST_STEPS_RECEIVED):
+    for steps in (ENOUGH_STEPS, STEPS_PER_ROUND, MAX_STEPS_SERVED, MAX_STEPS_RECEIVED):
         for more in (0, 1):
             round_.begin()
             round_.listen()

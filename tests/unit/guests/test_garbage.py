@@ -162,7 +162,7 @@ class TestQmp:
 
 
 def test_of_a_long_console_the_end_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(console, "_MOST_READ", 1000)
+    monkeypatch.setattr(console, "_MAX_READ", 1000)
     log = tmp_path / "log"
     log.write_bytes(b"x\r\n" * 10_000 + b"Kernel panic - not syncing: why\r\n")
     text = console.read(log)

@@ -37,7 +37,7 @@ from emu.guests import Guest
 from emu.guests.named import keeper, running
 from emu.guests.options import Use
 from emu.instruments.outcome import FailOn
-from emu.instruments.outcome.objects import LEAST_TURNS
+from emu.instruments.outcome.objects import MIN_TURNS
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -93,9 +93,9 @@ def run(
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
     if check_leaks and not options.devices:
         raise click.UsageError("--check-leaks counts what is in a function")
-    turns = (LEAST_TURNS if check_leaks else 0) if turns is None else turns
-    if check_leaks and turns < LEAST_TURNS:
-        raise click.UsageError(f"--check-leaks compares {LEAST_TURNS} turns at least")
+    turns = (MIN_TURNS if check_leaks else 0) if turns is None else turns
+    if check_leaks and turns < MIN_TURNS:
+        raise click.UsageError(f"--check-leaks compares {MIN_TURNS} turns at least")
     name = name or f"run-{os.getpid()}"
     judged = Judged(words, FailOn(fail_on), (junit_file, tap_file))
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ from emu.cli.shared.progress import working
 from emu.guests.kernel.stack_trace import StackTraceDecoder
 from emu.host.printable import printable
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 @click.command()
@@ -21,7 +21,7 @@ def decode(tree: Path) -> None:
 
     TREE is the build tree of the kernel that printed them, with CONFIG_DEBUG_INFO.
     """
-    text = sys.stdin.buffer.read(_MOST_BYTES).decode(errors="replace")
+    text = sys.stdin.buffer.read(_MAX_BYTES).decode(errors="replace")
     with working("looking up source lines"):
         decoded = StackTraceDecoder(tree).decode(text)
     click.echo(printable(decoded))

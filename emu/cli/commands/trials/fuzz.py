@@ -23,8 +23,8 @@ from emu.instruments.fuzz.corpus import Corpus, CorpusEntry
 from emu.instruments.fuzz.workloads import WORKLOADS
 
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
-_MOST_JOBS = 64
-_MOST_LOG = 64 << 20
+_MAX_JOBS = 64
+_MAX_LOG = 64 << 20
 _NO_LIMIT_MIB = 1 << 30
 """Of a trace that goes nowhere."""
 _CORPUS = click.Path(file_okay=False, path_type=Path)
@@ -63,7 +63,7 @@ def fuzz() -> None:
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="End after so many inputs.")
 @click.option(
     "--jobs",
-    type=click.IntRange(1, _MOST_JOBS),
+    type=click.IntRange(1, _MAX_JOBS),
     default=1,
     show_default=True,
     metavar="N",
@@ -247,7 +247,7 @@ def _report(which: Path) -> Any:
         finding.title, about, f"It came up again in {finding.again} of {REPRODUCTIONS} trials.",
         [finding.kernel], dump(stored.finding(name).input.plan),
         f"mlx5emu fuzz replay {stored.path.name}/{name}",
-        log=read_infile(log, _MOST_LOG).decode(errors="replace") if log.is_file() else "",
+        log=read_infile(log, _MAX_LOG).decode(errors="replace") if log.is_file() else "",
     )  # fmt: skip
 
 

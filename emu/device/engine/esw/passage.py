@@ -21,7 +21,7 @@ from emu.device.engine.esw.sharing import switch_behind
 from emu.device.engine.esw.uplinks import first_tables
 from emu.device.engine.eth.steering.domain import MAX_DELIVERIES
 from emu.device.engine.eth.steering.passing import (
-    MOST_CUT,
+    MAX_SEGMENTED_PACKETS,
     Packet,
     after,
     decision_on,
@@ -108,7 +108,7 @@ def _others(
     """
     round_, port = manager.round, manager.adapter.number
     is_apart = decision.asks is not None
-    left, sent_on = MOST_CUT, 0
+    left, sent_on = MAX_SEGMENTED_PACKETS, 0
     try:
         for one, before in _apart(packet, headers, round_) if is_apart else ((packet, headers),):
             if is_apart:
@@ -145,7 +145,7 @@ def _others(
 
 def _apart(packet: Packet, headers: Marked, round_: Round) -> Iterable[tuple[Packet, Marked]]:
     """The packets of a super-frame that meters and samplers look at; none if they are too many."""
-    return each_of(packet, headers, round_) if 1 < packet.packets <= MOST_CUT else ()
+    return each_of(packet, headers, round_) if 1 < packet.packets <= MAX_SEGMENTED_PACKETS else ()
 
 
 def _arrivals(

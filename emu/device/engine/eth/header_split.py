@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _UDP_BYTES: Final = 8
-_LEAST_BYTES: Final = 60 + 2 * 4
+_MIN_BYTES: Final = 60 + 2 * 4
 """Up to this a frame may have padding, also with two VLAN tags: it is never merged."""
-_MOST_HEADER: Final = 0xFF
+_MAX_HEADER: Final = 0xFF
 """header_size has 8 bits."""
 
 
@@ -56,7 +56,7 @@ def can_match(headers: Headers, header: int) -> bool:
 
     It takes short frames for padded ones.
     """
-    return header < headers.end == len(headers.frame) > _LEAST_BYTES
+    return header < headers.end == len(headers.frame) > _MIN_BYTES
 
 
 def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Split:
@@ -70,7 +70,7 @@ def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Spl
         header = at + _UDP_BYTES
     if headers.end <= header:
         header = length
-    if not at or header > min(reservations.entry_bytes, _MOST_HEADER):
+    if not at or header > min(reservations.entry_bytes, _MAX_HEADER):
         return Split(0, length, None, ends=True)
     flow = None
     if is_good and reservations.merges and can_match(headers, header):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from emu.device.port.eth.vport import NicVport
     from emu.device.state.hca import Hca
 
-MOST_COPIES = MAX_SEGMENTS
+MAX_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
 
 
@@ -299,9 +299,9 @@ def _check_large(large: _Large) -> None:
 
 
 def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
-    if large.packets * len(queues) > MOST_COPIES:
-        hca.nic_vport.received.discards += large.packets * len(queues) - MOST_COPIES
-        queues = queues[: MOST_COPIES // large.packets]
+    if large.packets * len(queues) > MAX_COPIES:
+        hca.nic_vport.received.discards += large.packets * len(queues) - MAX_COPIES
+        queues = queues[: MAX_COPIES // large.packets]
     hca.arrivals.begin(_each(hca, large, queues), len(large.data))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from emu.device.ports import Timer
     from emu.device.state.hca import Hca
 
-MOST_HELD: Final = 1024
+MAX_HELD: Final = 1024
 """Frames that are kept for functions of this process, and as many to other processes while the way
 there is full. Not everybody waits: datagrams never do."""
 
@@ -58,7 +58,7 @@ class Departures:
         if not self.waiting and not self.must_wait(source, mac):
             self._put(source, frame)
             return not self.must_wait(source, mac)
-        if len(self.waiting) >= MOST_HELD:
+        if len(self.waiting) >= MAX_HELD:
             source.roce.dropped["queue full"] += 1
             return False
         self.waiting.append(frame)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import pacing, roce, sniffer
-from emu.device.engine.eth.roce_departures import MOST_HELD, Departures
+from emu.device.engine.eth.roce_departures import MAX_HELD, Departures
 from emu.device.engine.eth.steering import rdma as rdma_steering
 from emu.device.engine.eth.steering.rdma import Passage
 from emu.device.engine.ud.delivery import arrive
@@ -167,7 +167,7 @@ class RoceWire:
         self._look()
         if frame[:MAC_BYTES] not in self._macs:
             return self._departures.send(source, frame)
-        if len(self._frames) >= MOST_HELD:
+        if len(self._frames) >= MAX_HELD:
             source.roce.dropped["queue full"] += 1
             return False
         self._frames.append(frame)

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 MANY: Final = 1 << 16
 """More than any queue has."""
-LEAST_SIZE: Final = 64
+MIN_SIZE: Final = 64
 """Requests of the smallest queue that is waited for: a network interface's has more."""
-MOST_LOOKED_AT: Final = 512
+MAX_QUEUES_EXAMINED: Final = 512
 """Queues that are looked at, as links ask in each round."""
 LOOK_NS: Final = 200_000
 """When a queue that waits looks again. A pause frame is for a third of a millisecond at most at
 100 Gb/s."""
-MOST_UNASKED: Final = 256
+MAX_UNCONFIRMED_PACKETS: Final = 256
 """Packets that are sent before the other end is asked again, whatever its room."""
 _GROUP_BIT: Final = 1
 
@@ -52,9 +52,9 @@ def emptiest(hca: Hca) -> tuple[int, int]:
     if hca.arrivals:
         return 0, MANY
     least, size, looked_at = MANY, MANY, 0
-    for rq in islice(hca.rqs, MOST_LOOKED_AT):
+    for rq in islice(hca.rqs, MAX_QUEUES_EXAMINED):
         queue = rq.queue
-        if rq.state is RqState.RDY and queue.is_used and rq.size_frames >= LEAST_SIZE:
+        if rq.state is RqState.RDY and queue.is_used and rq.size_frames >= MIN_SIZE:
             looked_at += 1
             try:
                 frames = rq.frames(hca.nic_vport.oper_mtu)
@@ -99,5 +99,5 @@ def must_wait(hca: Hca, sq: AnySq) -> bool:
     if partner.since_ns:
         flow.told_to_go_on(now - partner.since_ns)
         partner.since_ns = 0
-    partner.credit = min(max(room - partner.largest, 0) + 1, MOST_UNASKED)
+    partner.credit = min(max(room - partner.largest, 0) + 1, MAX_UNCONFIRMED_PACKETS)
     return False

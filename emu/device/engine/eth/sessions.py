@@ -27,7 +27,7 @@ from emu.device.engine.eth.merging.flows import (
     flow_of,
     header_of,
 )
-from emu.device.engine.eth.merging.lro import MOST_BYTES, MOST_SEGMENTS, as_one, expect, longer
+from emu.device.engine.eth.merging.lro import MAX_BYTES, MAX_SEGMENTS, as_one, expect, longer
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.objects.eth.reservations import Flow
 from emu.device.objects.eth.rq import Rq
@@ -154,9 +154,9 @@ def _has_room(session: Session, headers: Headers, flow: Flow) -> bool:
     assert rq.strides is not None
     front = session.header - headers.l3 - IP_BYTES[headers.version]
     return (
-        count <= MOST_SEGMENTS
+        count <= MAX_SEGMENTS
         and front + octets <= merging.most_ip_payload
-        and session.header + octets <= min(rq.strides.most_bytes, MOST_BYTES)
+        and session.header + octets <= min(rq.strides.most_bytes, MAX_BYTES)
     )
 
 

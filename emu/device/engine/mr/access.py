@@ -26,7 +26,7 @@ from emu.device.engine.mr.rights import (
     IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
-    MOST_BYTES,
+    MAX_BYTES,
     PIECE_BYTES,
     WRITES,
     AccessError,
@@ -114,7 +114,7 @@ def walk(
     ``span`` is where the part begins, its length and what is to be done there. Also returns how
     many bytes the list is too short for it. An inline segment's bytes are in ``buf``, its WQE.
 
-    Raises :class:`AccessError`, IN_PIECES for more than MOST_BYTES. ``step_limit`` is the ``limit``
+    Raises :class:`AccessError`, IN_PIECES for more than MAX_BYTES. ``step_limit`` is the ``limit``
     of ``access``.
     """
     offset, left, need = span
@@ -123,12 +123,12 @@ def walk(
         size = (byte_count & LENGTH or SEGMENT_2GIB) - offset
         if size > left:
             size = left
-        if lkey != INLINE_KEY and 0 < size <= MOST_BYTES:
+        if lkey != INLINE_KEY and 0 < size <= MAX_BYTES:
             views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
             if hca.round.steps <= step_limit:
                 return views, left - size
             raise AccessError(IN_PIECES, lkey, address + offset, size, PIECE_BYTES)
-    limit, too_much = step_limit or _NO_LIMIT, left - MOST_BYTES
+    limit, too_much = step_limit or _NO_LIMIT, left - MAX_BYTES
     if step_limit is None and left > PIECE_BYTES:
         limit = hca.round.steps + STEPS_PER_ACCESS
     gathered: Views = ()
@@ -150,7 +150,7 @@ def walk(
             views = access(hca, pd, qpn, lkey, (address, size, need), 0, step_limit)
         left -= size
         if left < too_much or hca.round.steps > limit:
-            at_most = MOST_BYTES if left < too_much else PIECE_BYTES
+            at_most = MAX_BYTES if left < too_much else PIECE_BYTES
             raise AccessError(IN_PIECES, lkey, address, size, at_most)
         if not gathered:
             gathered = views
@@ -190,8 +190,8 @@ def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
 
 def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) -> Views:
     va, length, need = span
-    if length > MOST_BYTES:
-        raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
+    if length > MAX_BYTES:
+        raise AccessError(IN_PIECES, mkey.key, va, length, MAX_BYTES)
     writable = bool(need & WRITES)
     if mkey.mode is _MTT and va >> mkey.log_page_size == va + length - 1 >> mkey.log_page_size:
         return page_part(hca, mkey, span)

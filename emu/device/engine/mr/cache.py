@@ -32,7 +32,7 @@ _LIST: Final = 1 << _LOG_LIST
 _NOT_THERE: Final = memoryview(b"")
 """In the place of a page that has not been looked at."""
 
-MOST_KEPT_VIEWS = 1 << 18
+MAX_KEPT_VIEWS = 1 << 18
 """Views in the cached translations of all keys, including those dropped since."""
 
 
@@ -140,10 +140,10 @@ def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryv
 def _has_room(hca: Hca, mkey: Mkey, count: int) -> bool:
     """Count views that a key caches; when all keys have too many, drop all of them."""
     hca.kept_views += count
-    if hca.kept_views > MOST_KEPT_VIEWS:
+    if hca.kept_views > MAX_KEPT_VIEWS:
         hca.forget_views()
         hca.kept_views = count
-    if count > MOST_KEPT_VIEWS:
+    if count > MAX_KEPT_VIEWS:
         return False
     hca.keys_with_views.add(mkey.handle)
     return True

@@ -27,7 +27,7 @@ _AES_XTS: Final = 0
 """enc_standard."""
 _UNIT_BYTES: Final[Mapping[int, int]] = {**BLOCK_BYTES, 5: 1 << 20}
 """By bs_pointer."""
-_MOST_OF_A_CELL: Final = 2 * BLOCK
+_MAX_CACHED_BYTES: Final = 2 * BLOCK
 _TWEAKS: Final = 1 << 128
 
 
@@ -65,7 +65,7 @@ class Crypto:
         """Bytes of a data unit."""
         self.tweak = tweak
         """Of the first data unit."""
-        self.arriving = bytearray(_MOST_OF_A_CELL)
+        self.arriving = bytearray(_MAX_CACHED_BYTES)
 
     @classmethod
     def parse(cls, raw: bytes, dek_of: DekOf, *, is_big_endian: bool) -> Crypto:

@@ -45,7 +45,7 @@ RESUME_POINT: Final[FaultPoint[[PageFault, bool], None]] = FaultPoint("page_faul
 FULL_QUEUE_NS: Final = 1_000_000
 """How long until a full event queue is looked at again."""
 
-MOST_RESUMES: Final = 1000
+MAX_RESUMES: Final = 1000
 """After so many resumes of a page fault without the page, a warning is logged."""
 
 _SERVICES: Final[Mapping[QpType, str]] = {
@@ -141,7 +141,7 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
     last, times = qp.repeated_page_faults.get(side, (None, 0))
     times = times + 1 if page == last else 1
     qp.repeated_page_faults[side] = page, times
-    if times == MOST_RESUMES:
+    if times == MAX_RESUMES:
         log.warning(
             "%r: the driver has resumed this page fault %d times without mapping the page: %s",
             qp,

@@ -65,7 +65,7 @@ class AccessError(Exception):
         self.limit = limit
 
 
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """How much is translated and moved in one call, at most."""
 
 PACKET_BYTES: Final = 4096 + 64

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from emu.device.objects.memory.mkey import Mkey
     from emu.device.state.hca import Hca
 
-MOST_BYTES = 16 << 10
+MAX_BYTES = 16 << 10
 """Longest access in one go: it is computed while the rest of the device waits."""
 
 
@@ -89,8 +89,8 @@ class Signature(SignatureState):
         va, length, need = span
         if need & REMOTE_ATOMIC or (self.crypto is not None and not _is_there(hca, self.crypto)):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
-        if length > MOST_BYTES:
-            raise AccessError(IN_PIECES, mkey.key, va, length, MOST_BYTES)
+        if length > MAX_BYTES:
+            raise AccessError(IN_PIECES, mkey.key, va, length, MAX_BYTES)
         hca.round.charge(self._steps(va - mkey.start, length))
         limit = hca.round.steps + STEPS_PER_ACCESS if step_limit is None else step_limit
         memory = MemoryStream(hca, mkey, need, depth, limit)

@@ -12,7 +12,7 @@ from emu.device.engine.mr.rights import (
     IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
-    MOST_BYTES,
+    MAX_BYTES,
     WRITES,
     AccessError,
     Violation,
@@ -59,8 +59,8 @@ def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
 
 
 def _check_length(key: int, va: int, length: int) -> None:
-    if length > MOST_BYTES:
-        raise AccessError(IN_PIECES, key, va, length, MOST_BYTES)
+    if length > MAX_BYTES:
+        raise AccessError(IN_PIECES, key, va, length, MAX_BYTES)
 
 
 def _nothing(key: int, va: int, length: int, need: int) -> Views:

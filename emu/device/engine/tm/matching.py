@@ -20,7 +20,7 @@ from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.tag_list import Arrival, TagEntry, TagList
 from layouts.enums import CqeOpcode
 from layouts.rings.tag_matching import TmAppOp
-from layouts.wire.tmh import MOST_RNDV_BYTES, RNDV_BYTES, TMH, TmhOp, tmh
+from layouts.wire.tmh import MAX_RNDV_BYTES, RNDV_BYTES, TMH, TmhOp, tmh
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _ALL: Final = 1 << 62
 """More bytes than any message has."""
 _TMH_BYTES: Final = tmh.size
-_HEAD_BYTES: Final = MOST_RNDV_BYTES + 1
+_HEAD_BYTES: Final = MAX_RNDV_BYTES + 1
 """Enough of a message to see what it is, and that it is too long for a rendezvous."""
 _TAGGED: Final = (TmhOp.EAGER, TmhOp.RNDV)
 
@@ -46,7 +46,7 @@ def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arriv
     opcode, _, tag = TMH.unpack_from(head)
     is_single = not message.has_more_packets and message.length <= qp.mtu_bytes
     is_rendezvous = opcode == TmhOp.RNDV
-    if is_rendezvous and not (is_single and RNDV_BYTES <= length <= MOST_RNDV_BYTES):
+    if is_rendezvous and not (is_single and RNDV_BYTES <= length <= MAX_RNDV_BYTES):
         return Arrival(TmAppOp.UNEXPECTED)
     entry = tags.match(tag)
     if entry is None:

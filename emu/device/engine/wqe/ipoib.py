@@ -25,7 +25,7 @@ from layouts.rings.eth_wqe import ETH, INLINE_HDR_START
 from layouts.rings.wqe import DS
 
 PAD_BYTES: Final = 16
-MOST_PAYLOAD: Final = 1 << 18
+MAX_PAYLOAD: Final = 1 << 18
 """Bytes of a large send: as an Ethernet function's, whose max_lso_cap is the logarithm."""
 _INLINE_SIZE_SHIFT: Final = 16
 _L3: Final = int(EthChecksum.L3)
@@ -81,7 +81,7 @@ def large(hca: Hca, queue: Qp | Sq, wqe: Wqe, to: Destination, at: int) -> Datag
     _, mss, header, at = _segment(wqe, at)
     segments = data_segments(wqe, at)
     length = listed_length(hca, segments)
-    if length > MOST_PAYLOAD:
+    if length > MAX_PAYLOAD:
         return Datagram(to, (), length, None, False)
     data, _ = gather(hca, queue, wqe, segments, LOCAL_READ)
     try:

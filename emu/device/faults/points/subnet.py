@@ -14,11 +14,11 @@ from emu.device.faults.parameters import COUNT, MS
 from emu.device.faults.rule import Rule
 from emu.device.port.ib.link_errors import LinkError
 
-_MOST_NAME = 256
-_MOST_PORT = 254
+_MAX_NAME = 256
+_MAX_PORT = 254
 
-_NODE = Parameter("node", Annotated[StrictStr, Field(min_length=1, max_length=_MOST_NAME)])
-_PORT = Parameter("port", Annotated[int, Field(strict=True, ge=1, le=_MOST_PORT)])
+_NODE = Parameter("node", Annotated[StrictStr, Field(min_length=1, max_length=_MAX_NAME)])
+_PORT = Parameter("port", Annotated[int, Field(strict=True, ge=1, le=_MAX_PORT)])
 _KINDS = tuple(error.value for error in LinkError)
 
 

@@ -72,7 +72,7 @@ SNIFFING: Final = frozenset({FlowTableType.SNIFFER_RX, FlowTableType.SNIFFER_TX}
 """Types of tables that copies of packets go through."""
 
 
-MOST_SAMPLERS: Final = 1 << 12
+MAX_SAMPLERS: Final = 1 << 12
 
 
 class FteVerdict(Enum):
@@ -245,7 +245,7 @@ class Sampler(Object):
 
     __slots__ = ("_passed", "default", "level", "ratio", "sample")
     kind = "flow sampler"
-    numbering = Numbering(lambda made: MOST_SAMPLERS)
+    numbering = Numbering(lambda made: MAX_SAMPLERS)
     BASE_BYTES = 512
 
     def __init__(self, default: FlowTable, sample: FlowTable, ratio: int, level: int) -> None:

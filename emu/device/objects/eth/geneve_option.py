@@ -10,8 +10,8 @@ from typing import Final
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
-MOST_OPTIONS: Final = 1
-MOST_WORDS: Final = 1
+MAX_OPTIONS: Final = 1
+MAX_WORDS: Final = 1
 """Of four bytes, which an option's data has."""
 
 
@@ -20,7 +20,7 @@ class GeneveOption(Object):
 
     __slots__ = ("option_class", "option_type", "words")
     kind = "geneve option"
-    numbering = Numbering(lambda made: 1 + MOST_OPTIONS)
+    numbering = Numbering(lambda made: 1 + MAX_OPTIONS)
 
     def __init__(self, option_class: int, option_type: int, words: int) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from typing import Final
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
-MOST_DEFINERS: Final = 1 << 8
+MAX_DEFINERS: Final = 1 << 8
 
 
 class MatchDefiner(Object):
@@ -19,7 +19,7 @@ class MatchDefiner(Object):
 
     __slots__ = ("format_id", "masks")
     kind = "match definer"
-    numbering = Numbering(lambda made: MOST_DEFINERS)
+    numbering = Numbering(lambda made: MAX_DEFINERS)
     BASE_BYTES = 2048
 
     def __init__(self, format_id: int, masks: Mapping[str, int]) -> None:

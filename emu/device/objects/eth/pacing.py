@@ -25,9 +25,9 @@ SLACK_NS: Final = 1_000_000
 """How far a limit may be ahead: queues are not awake for every packet."""
 SHARE_SLACK: Final = 1 << 16
 """Bytes by which the served of an element may differ, as a large send is not cut."""
-MOST_DEPTH: Final = 10
+MAX_DEPTH: Final = 10
 """Elements above each other; the kernel's HTB has up to eight."""
-MOST_OF_SWITCH: Final = 1 << 10
+MAX_ESWITCH_ELEMENTS: Final = 1 << 10
 """Elements in the tree of an embedded switch."""
 MBPS: Final = 1_000_000
 _BPS_PER_KBPS: Final = 1000
@@ -70,7 +70,7 @@ def _most_elements(made: Limits) -> int:
     """Of a function's own tree, and of that of the switch if it manages one."""
     qos = made.caps.qos
     own: int = 1 << qos.log_max_qos_nic_queue_group + 1
-    return own + (MOST_OF_SWITCH if qos.esw_scheduling else 0)
+    return own + (MAX_ESWITCH_ELEMENTS if qos.esw_scheduling else 0)
 
 
 class Claim:

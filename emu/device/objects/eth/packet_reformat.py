@@ -12,7 +12,7 @@ from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import ReformatType
 
-MOST_MOVED = 64
+MAX_MOVED = 64
 """Headers that are inserted or removed have at most so many bytes, and begin no later."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 from emu.device.objects.domains import LoopbackSource, TransportDomain
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.object import MOST_CHILDREN, Object
+from emu.device.objects.object import MAX_CHILDREN, Object
 from emu.device.objects.queues.qp import Qp
 from layouts.eth_enums import PacketMerge, RxHashFn, SelfLbBlock
 
@@ -113,7 +113,7 @@ class Rqt(Object):
     def about(self) -> dict[str, object]:
         return {
             "size": len(self.rqs), "max_size": self.ctx.rqt_max_size,
-            "rqs": [rq.handle for rq in self.rqs[:MOST_CHILDREN]],
+            "rqs": [rq.handle for rq in self.rqs[:MAX_CHILDREN]],
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:

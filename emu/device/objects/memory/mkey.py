@@ -46,7 +46,7 @@ Index 1 must stay unused, because key 0x100 is the end mark of a scatter list.
 _COPIES: Final[dict[int, int]] = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
 """How many copies of a list the host holds: a list of ranges is also kept laid out."""
 
-MOST_RESERVED: Final = 1 << 17
+MAX_RESERVED: Final = 1 << 17
 """Largest KSM key, in octwords, whose room the ledger is charged for in full at creation.
 
 This is the size that implicit on-demand paging with four-level page tables uses. A larger key is
@@ -65,7 +65,7 @@ def room_bytes(mode: int, octwords: int) -> int:
 
     Includes the sixteenth that Python allocates in excess.
     """
-    if mode == _KSM and octwords > MOST_RESERVED:
+    if mode == _KSM and octwords > MAX_RESERVED:
         return DENSE_BYTES
     return _COPIES.get(mode, 1) * octwords * (OCTWORD + OCTWORD // 16)
 
@@ -212,14 +212,14 @@ class Mkey(Object):
     def host_bytes(self) -> int:
         """The room for translations counts as filled, unless the list is held sparsely."""
         octwords, signature = self.octwords, SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
-        if self.mode is _KSM and octwords > MOST_RESERVED:
+        if self.mode is _KSM and octwords > MAX_RESERVED:
             return self.BASE_BYTES + signature + self.blocks.host_bytes
         return self.BASE_BYTES + signature + room_bytes(self.mode, octwords)
 
     @property
     def is_sparse(self) -> bool:
         """Whether chunks are charged when written, as the room was too large to charge in full."""
-        return self.mode is _KSM and self.octwords > MOST_RESERVED
+        return self.mode is _KSM and self.octwords > MAX_RESERVED
 
     @property
     def octwords(self) -> int:

@@ -22,7 +22,7 @@ from layouts.enums import Status
 ADAPTER_PAGE_SHIFT: Final = 12
 _JOINED_COST: Final = 16
 """This many adjacent pages take as long to check as one page that is not adjacent."""
-_MOST_JOINED = PAGES_PER_PORTION * _JOINED_COST
+_MAX_JOINED = PAGES_PER_PORTION * _JOINED_COST
 LOG_OFFSETS_PER_PAGE: Final = 6
 
 
@@ -163,7 +163,7 @@ def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, i
     """Address, bytes and page count of each run of adjacent pages. Raises BAD_PARAM_ERR."""
     start, following, since = -1, -1, 0
     for index, page in enumerate(pages):
-        if page == following and index - since < _MOST_JOINED:
+        if page == following and index - since < _MAX_JOINED:
             following += size
             continue
         if page & (1 << ADAPTER_PAGE_SHIFT) - 1:

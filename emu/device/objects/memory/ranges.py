@@ -17,7 +17,7 @@ from typing import Final
 
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
-MOST_BLOCKS: Final = 4096
+MAX_BLOCKS: Final = 4096
 """Most repeat blocks in a list. Drivers use one; each costs as much as hundreds of entries."""
 
 _ADDRESS_SPACE: Final = 1 << 64
@@ -29,7 +29,7 @@ Piece = tuple[int, int, int]
 class Ranges:
     """The ranges of one list, found by their offset. A range is an entry, or a whole block.
 
-    A list ends before the first repeat block that is invalid or exceeds ``MOST_BLOCKS``. Entries
+    A list ends before the first repeat block that is invalid or exceeds ``MAX_BLOCKS``. Entries
     stay in the list and are read on demand: a list may be long, and a host has many of them. Empty
     entries are left out, so each step through the list covers at least one byte.
     """
@@ -82,7 +82,7 @@ class Ranges:
         is_good = stop <= end and cycle and sum(sizes) == cycle
         if self._blocks is None:
             self._blocks = _RepeatBlocks()
-        if not is_good or len(self._blocks.heads) == MOST_BLOCKS:
+        if not is_good or len(self._blocks.heads) == MAX_BLOCKS:
             return end
         if repeat:
             self._blocks.add(row, sizes)

@@ -26,13 +26,13 @@ STE_BYTES: Final = 64
 _HELD_BYTES: Final = PAGE_BYTES + 256
 """What a page costs the host."""
 _NOTHING: Final = memoryview(bytes(PAGE_BYTES))
-MOST_DECODED: Final = 1 << 12
+MAX_DECODED: Final = 1 << 12
 """Entries that are kept decoded."""
 MAX_DECODED_BYTES: Final = 16 << 20
 """Bytes that all of them take on the host, at most."""
 DECODED: Final = "decoded steering entries"
 """The ledger's account of them."""
-MOST_FORGOTTEN: Final = 1 << 6
+MAX_INVALIDATED_ENTRIES: Final = 1 << 6
 """Entries that a write may change without all being forgotten."""
 
 
@@ -164,7 +164,7 @@ class IcmMemory:
             if page not in self._pages:
                 self._pages[page] = bytearray(PAGE_BYTES)
                 icm.pages += 1
-        if STEERING.has(start, length) and length <= STE_BYTES * MOST_FORGOTTEN:
+        if STEERING.has(start, length) and length <= STE_BYTES * MAX_INVALIDATED_ENTRIES:
             for address in range(start - start % STE_BYTES, start + length, STE_BYTES):
                 made = self.decoded.pop(address, None)
                 if made is not None:
@@ -197,7 +197,7 @@ class IcmMemory:
         Not without memory for it; when there would be too many, all others are forgotten.
         """
         size = made.host_bytes
-        if len(self.decoded) >= MOST_DECODED or self._decoded_bytes + size > MAX_DECODED_BYTES:
+        if len(self.decoded) >= MAX_DECODED or self._decoded_bytes + size > MAX_DECODED_BYTES:
             self._forget()
         if self._ledger.has_room(size):
             self.decoded[address] = made

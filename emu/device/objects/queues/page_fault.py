@@ -33,7 +33,7 @@ PAGE_FAULT_BYTES: Final = 1024
 
 _ACCOUNT: Final = "page fault"
 
-MOST_LAPSED: Final = 4096
+MAX_LAPSED_FAULTS: Final = 4096
 """Lapsed page faults (their queue pair stopped) remembered, in case the driver resumes late."""
 
 PAGE_BYTES: Final = 4096
@@ -49,7 +49,7 @@ _MEMORY: Final = eqe_page_fault_memory.packer(
     "flags", "token47_32", "token31_0", "demand_fault_pages", "mkey", "va"
 )
 _LAST: Final = 1 << 7
-_MOST_PACKET: Final = 0xFFFF
+_MAX_PACKET: Final = 0xFFFF
 
 
 class Side(Enum):
@@ -180,7 +180,7 @@ class PageFault:
             token = self.token
         else:
             token &= (1 << (MEMORY_TOKEN_BITS if self.is_memory else TRANSPORT_TOKEN_BITS)) - 1
-        packet = min(access.packet_length, _MOST_PACKET)
+        packet = min(access.packet_length, _MAX_PACKET)
         if self.is_memory:
             start = page.va & -PAGE_BYTES
             pages = -(-(page.va + page.length - start) // PAGE_BYTES)
@@ -274,7 +274,7 @@ class PageFaultTable:
         """Close a page fault because its queue pair stops; the driver may still resume it."""
         self.close(fault)
         self._lapsed[fault.token] = None
-        if len(self._lapsed) > MOST_LAPSED:
+        if len(self._lapsed) > MAX_LAPSED_FAULTS:
             del self._lapsed[next(iter(self._lapsed))]
 
     def renewed(self) -> PageFaultTable:

@@ -12,7 +12,7 @@ from emu.device.objects.queues.send_queue import SendRing
 FIRST_QPN: Final = 0x40
 """Numbers 0 and 1 mean the SMI and the GSI on the wire."""
 
-LEAST_LOG_MAX_QP: Final = 7
+MIN_LOG_MAX_QP: Final = 7
 """There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
 
 iPXE's golan.c asks for 2^0 and makes a few.
@@ -21,7 +21,7 @@ iPXE's golan.c asks for 2^0 and makes a few.
 
 def _log_numbers(made: Limits) -> int:
     caps = made.caps.general
-    return max(caps.log_max_qp, caps.log_max_sq, caps.log_max_rq, LEAST_LOG_MAX_QP)
+    return max(caps.log_max_qp, caps.log_max_sq, caps.log_max_rq, MIN_LOG_MAX_QP)
 
 
 QUEUE_NUMBERS: Final = Numbering(lambda made: 1 << _log_numbers(made), first=FIRST_QPN)
@@ -29,7 +29,7 @@ QUEUE_NUMBERS: Final = Numbering(lambda made: 1 << _log_numbers(made), first=FIR
 queues: a dump of a queue has nothing else to tell them apart."""
 
 QP_NUMBERS: Final = QUEUE_NUMBERS.at_most(
-    lambda made: 1 << max(made.caps.general.log_max_qp, LEAST_LOG_MAX_QP)
+    lambda made: 1 << max(made.caps.general.log_max_qp, MIN_LOG_MAX_QP)
 )
 """Those of queue pairs, and of what is like one."""
 

@@ -34,7 +34,7 @@ _OPCODE_AT: Final = 14
 _HEADER: Final = Struct(">HH")
 """The opcode, then PAUSE's time or PFC's vector of priorities."""
 _TIMES: Final = Struct(f">{PRIORITIES}H")
-MOST_CRITICAL_MS: Final = 8000
+MAX_CRITICAL_MS: Final = 8000
 """The longest time that the driver sets (en_ethtool.c: MLX5E_PFC_PREVEN_TOUT_MAX_MSEC). A port
 whose driver sets none gives up after it, lest it stop others for ever."""
 _NS_PER_MS: Final = 1_000_000
@@ -126,7 +126,7 @@ class FlowControl:
     @property
     def patience_ns(self) -> int:
         """For how long others wait."""
-        return (self.critical_ms or MOST_CRITICAL_MS) * _NS_PER_MS
+        return (self.critical_ms or MAX_CRITICAL_MS) * _NS_PER_MS
 
     def waits_for(self, partner: FlowControl, priority: int) -> bool:
         """Whether what is sent with a priority waits when the partner's port asks for it."""

@@ -34,7 +34,7 @@ IPV6_IN_IP: Final = 41
 """IP protocols: an IPv4 or an IPv6 packet."""
 
 MPLS_PORT: Final = 6635
-MOST_LABELS: Final = 5
+MAX_LABELS: Final = 5
 """Of a packet's stack; one with more is not looked behind."""
 
 _TEB: Final = 0x6558
@@ -107,7 +107,7 @@ def _behind_udp(frame: bytes, start: int, parser: Parser) -> tuple[int, int] | N
 
 def _behind_labels(frame: bytes, at: int) -> tuple[int, int] | None:
     """Behind the last label of a stack; what is there, its first four bits say (RFC 4928 3)."""
-    for place in range(at, at + MOST_LABELS * _WORD, _WORD):
+    for place in range(at, at + MAX_LABELS * _WORD, _WORD):
         if place + _WORD >= len(frame):
             return None
         if frame[place + 2] & _BOTTOM_OF_STACK:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from emu.device.objects.queues.qp import Marks
-from emu.device.port.counts import MOST_VIOLATIONS, Traffic
+from emu.device.port.counts import MAX_VIOLATIONS, Traffic
 
 _CASTS: Final = ("unicast", "multicast")
 
@@ -121,8 +121,8 @@ class IbCounts:
 
     def violated_pkey(self) -> None:
         """Count; the counter stays at its end (IBTA 14.2.5.6)."""
-        self.pkey_violations = min(self.pkey_violations + 1, MOST_VIOLATIONS)
+        self.pkey_violations = min(self.pkey_violations + 1, MAX_VIOLATIONS)
 
     def violated_qkey(self) -> None:
         """Count; the counter stays at its end."""
-        self.qkey_violations = min(self.qkey_violations + 1, MOST_VIOLATIONS)
+        self.qkey_violations = min(self.qkey_violations + 1, MAX_VIOLATIONS)

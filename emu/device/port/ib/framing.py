@@ -20,7 +20,7 @@ from emu.device.port.packet import (
     build_transport,
     parse_transport,
 )
-from emu.device.port.train import MOST_PACKETS, Train, front_of, train_of
+from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire import bth as wire
 
 _SMALLEST: Final = wire.lrh.size + transport.SMALLEST_BYTES
@@ -34,7 +34,7 @@ _HEAD_BYTES: Final = wire.lrh.size + wire.grh.size + wire.bth.size + 8
 """The front of a train, with all headers."""
 MAX_BYTES: Final = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
 """The longest possible frame of a packet."""
-MAX_TRAIN_BYTES: Final = MAX_BYTES + (MOST_PACKETS - 1) * transport.MAX_PAYLOAD
+MAX_TRAIN_BYTES: Final = MAX_BYTES + (MAX_PACKETS - 1) * transport.MAX_PAYLOAD
 """The longest one of a train."""
 
 

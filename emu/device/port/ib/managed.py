@@ -28,7 +28,7 @@ _ALL_EXTENDED_SPEEDS: Final = 0x1F
 _ALL_WIDTHS: Final = 0xFF
 _HIDES_MKEY: Final = 1
 _GUARDS_READS: Final = 2
-_MOST_VIOLATIONS: Final = 0xFFFF
+_MAX_VIOLATIONS: Final = 0xFFFF
 _NS_PER_S: Final = 1_000_000_000
 
 KEPT: Final = (
@@ -113,7 +113,7 @@ class ManagedPort:
             return True
         if not (is_set or info.mkey_protect_bits >= _GUARDS_READS):
             return True
-        info.mkey_violations = min(info.mkey_violations + 1, _MOST_VIOLATIONS)
+        info.mkey_violations = min(info.mkey_violations + 1, _MAX_VIOLATIONS)
         if info.mkey_lease_period and not self._lease_ends:
             self._lease_ends = now + info.mkey_lease_period * _NS_PER_S
         return False

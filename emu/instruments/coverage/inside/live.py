@@ -32,7 +32,7 @@ _QUESTIONS = (
 """Driver, wake on LAN, link, coalescing, rings, pause, statistics, private flags, channels, time
 stamps, module and its EEPROM, EEE, RSS, link settings, PHY tunables, FEC
 (include/uapi/linux/ethtool.h)."""
-_MOST_FILES = 200
+_MAX_FILES = 200
 _LONGEST_FILE = 4096
 
 
@@ -107,7 +107,7 @@ def questions(slots: Sequence[str]) -> None:
 
 def files(slots: Sequence[str]) -> None:
     """The files about an RDMA device, its ports and counters, and sensors."""
-    for path, _ in zip(_files(slots), range(_MOST_FILES)):
+    for path, _ in zip(_files(slots), range(_MAX_FILES)):
         with contextlib.suppress(OSError), path.open("rb") as file:
             file.read(_LONGEST_FILE)
 

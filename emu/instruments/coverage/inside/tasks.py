@@ -35,7 +35,7 @@ RUNNER = 1  # the guest's init process begins the host's commands
 
 _LOADING_WORDS = 1 << 24
 _LOOK_SECONDS = 0.02
-MOST_TEXT = 1 << 26  # bytes of a module's code
+MAX_TEXT = 1 << 26  # bytes of a module's code
 
 
 class Tasks:
@@ -165,7 +165,7 @@ def main(modules: list[str]) -> None:
         module: {"directory": directory(module), "base": places[module]} for module in modules
     }
     moved = moved_by()
-    low, high = min(places.values()) - moved, max(places.values()) - moved + MOST_TEXT
+    low, high = min(places.values()) - moved, max(places.values()) - moved + MAX_TEXT
     answer = {
         "release": os.uname().release,
         "modules": modules_info,

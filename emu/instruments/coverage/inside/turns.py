@@ -31,7 +31,7 @@ _KMSG = Path("/dev/kmsg")
 _WARN_ONCE = Path("/sys/kernel/debug/clear_warn_once")
 _RECORD_BYTES = 8192
 _CAPABILITIES, _EXPRESS, _DEVICE_CONTROL, _FLR = 0x34, 0x10, 8, 1 << 15
-_MOST_CAPABILITIES = 48
+_MAX_CAPABILITIES = 48
 _NOTHING = ":"
 _LEVELS = 8
 _WARNING = 4
@@ -159,7 +159,7 @@ def function_level_reset(config: Path) -> None:
     """
     with config.open("r+b", buffering=0) as file:
         at = os.pread(file.fileno(), 1, _CAPABILITIES)[0]
-        for _ in range(_MOST_CAPABILITIES):
+        for _ in range(_MAX_CAPABILITIES):
             cap_id, following = os.pread(file.fileno(), 2, at)
             if cap_id == _EXPRESS:
                 where = at + _DEVICE_CONTROL

@@ -28,10 +28,10 @@ _WIDTH = 75
 """Columns of a commit message."""
 _AROUND = 5
 """Lines of the source before and after the one that is to be changed."""
-_MOST_SOURCE = 4 << 20
+_MAX_SOURCE = 4 << 20
 _LOG_LINES = 30
 FACTS = "findings.toml"
-_MOST_FACTS = 1 << 20
+_MAX_FACTS = 1 << 20
 _RDMA = "drivers/infiniband/"
 
 
@@ -63,7 +63,7 @@ def of_library(plan_file: Path) -> Report:
     if not facts_file.is_file():
         raise UserError(f"{plan_file}: neither in a corpus nor beside a {FACTS}")
     try:
-        fact = tomllib.loads(read_infile(facts_file, _MOST_FACTS).decode())[plan_file.stem]
+        fact = tomllib.loads(read_infile(facts_file, _MAX_FACTS).decode())[plan_file.stem]
         title, where, kernels = (
             str(fact["title"]),
             str(fact["where"]),
@@ -176,7 +176,7 @@ def _frame(place: Place | None, tree: Path | None) -> list[str]:
     file = tree / place.path
     if not file.is_file():
         raise UserError(f"{tree}: it has no {place.path}: no sources of Linux {place.release}?")
-    lines = read_infile(file, _MOST_SOURCE).decode(errors="replace").splitlines()
+    lines = read_infile(file, _MAX_SOURCE).decode(errors="replace").splitlines()
     if place.line > len(lines):
         raise UserError(f"{file}: it has no line {place.line}: not of Linux {place.release}?")
     first = max(1, place.line - _AROUND)

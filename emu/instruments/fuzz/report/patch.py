@@ -18,8 +18,8 @@ from emu.host.userfiles import read_infile
 from emu.instruments.fuzz.report.place import definition
 
 FIXES: Final = "fixes.toml"
-_MOST_FIXES: Final = 1 << 20
-_MOST_SOURCE: Final = 4 << 20
+_MAX_FIXES: Final = 1 << 20
+_MAX_SOURCE: Final = 4 << 20
 _PLACES: Final = ("before", "after", "instead")
 
 
@@ -53,7 +53,7 @@ def fix_of(folder: Path, finding: str) -> Fix | None:
     if not path.is_file():
         return None
     try:
-        for table in tomllib.loads(read_infile(path, _MOST_FIXES).decode()).values():
+        for table in tomllib.loads(read_infile(path, _MAX_FIXES).decode()).values():
             if finding in table["findings"]:
                 return Fix(str(table["why"]), tuple(map(_edit, table["edit"])))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -74,7 +74,7 @@ def diff(fix: Fix, tree: Path) -> list[str]:
         path = tree / name
         if not path.is_file():
             raise DoesNotFitError(f"there is no {name}")
-        old = read_infile(path, _MOST_SOURCE).decode(errors="replace").splitlines()
+        old = read_infile(path, _MAX_SOURCE).decode(errors="replace").splitlines()
         new = old
         for edit in fix.edits:
             if edit.file == name:

@@ -18,8 +18,8 @@ from emu.guests.kernel.stack_trace import StackTraceDecoder
 from emu.instruments.outcome import Finding
 
 _DRIVER: Final = ("drivers/net/ethernet/mellanox/mlx5", "drivers/infiniband/hw/mlx5")
-_MOST_FILES: Final = 2000
-_MOST_SOURCE: Final = 4 << 20
+_MAX_FILES: Final = 2000
+_MAX_SOURCE: Final = 4 << 20
 _PLACE = re.compile(r"`(drivers/[\w./-]+\.[ch])`, (\w+), line (\d+) in ([\d.]+)")
 _LINE = re.compile(rf"\b((?:{'|'.join(_DRIVER)})/(?:[\w-]+/)*[\w-]+\.[ch]):(\d+)")
 _FRAME = re.compile(r"(?<!\? )\b(mlx5\w*)(?:\.[\w.]+)?\+0x[0-9a-f]+/0x[0-9a-f]+")
@@ -68,9 +68,9 @@ def place_in(bug: Finding, release: str, tree: Path | None) -> Place | None:
 
 def _defined(tree: Path, function: str) -> tuple[str, int]:
     """File and line where a function of the driver begins; nothing when the sources have none."""
-    for file in islice(_sources(tree), _MOST_FILES):
+    for file in islice(_sources(tree), _MAX_FILES):
         with file.open(errors="replace") as text:
-            source = text.read(_MOST_SOURCE)
+            source = text.read(_MAX_SOURCE)
         if function in source and (found := definition(source.splitlines(), function)) is not None:
             return str(file.relative_to(tree)), found[0] + 1
     return "", 0

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from emu.server.net.eth.port import SegmentPort
 
-MOST_PER_PORT = 1024
+MAX_PER_PORT = 1024
 AGE_NS = 300_000_000_000
 """IEEE 802.1Q 8.8.3: the recommended ageing time."""
 
@@ -29,7 +29,7 @@ class AddressEntry:
 class Addresses:
     """A bounded table of MAC addresses (6 bytes)."""
 
-    def __init__(self, most_per_port: int = MOST_PER_PORT) -> None:
+    def __init__(self, most_per_port: int = MAX_PER_PORT) -> None:
         self._limit = most_per_port
         self._places: dict[bytes, AddressEntry] = {}
         self._of_port: dict[SegmentPort, dict[bytes, None]] = {}

@@ -24,9 +24,9 @@ from emu.device.rounds.line import Line
 from emu.server.net.eth.port import Segment, SegmentPort, padded
 from emu.server.net.poller import READ, WRITE, Poller
 
-MOST_BODY = 4096 + 65536
+MAX_BODY = 4096 + 65536
 """Bytes of the longest frame that QEMU takes (net/net.c: NET_BUFSIZE); more breaks the protocol."""
-MOST_QUEUED = 1 << 20
+MAX_QUEUED = 1 << 20
 """Bytes that may wait for the other side."""
 SEND_BUFFER = 1 << 20
 PAUSE_NS = 500_000
@@ -56,7 +56,7 @@ class FramedUplink(SegmentPort):
     is_uplink = True
     frames_per_write: ClassVar[int] = _FRAMES_PER_WRITE
     """How many frames may be in one write."""
-    buffer_bytes: ClassVar[int] = _READ_BYTES + MOST_BODY + LENGTH.size
+    buffer_bytes: ClassVar[int] = _READ_BYTES + MAX_BODY + LENGTH.size
     """How much may have been read and wait for receive requests."""
 
     def __init__(self, name: str, sock: socket.socket, segment: Segment, poller: Poller) -> None:
@@ -110,7 +110,7 @@ class FramedUplink(SegmentPort):
             return
         self._poller.round.charge(len(frames) * STEPS_PER_UPLINK_FRAME)
         for data in frames:
-            if self._queued + len(data) > MOST_QUEUED:
+            if self._queued + len(data) > MAX_QUEUED:
                 self.dropped["queue full"] += 1
             else:
                 self.sent += 1
@@ -179,7 +179,7 @@ class FramedUplink(SegmentPort):
         while filled - at >= LENGTH.size:
             length = _length_at(buffer, at)[0]
             end = at + LENGTH.size + length
-            if length > MOST_BODY:
+            if length > MAX_BODY:
                 self.close(f"a frame of {length} bytes")
                 return handed_on + 1
             if end > filled:

@@ -45,13 +45,13 @@ THEIR_BUFFER = 16 << 20
 It sends a whole TCP window at once, drops what does not fit, and then sends all of it again.
 """
 RESTART_NS = 1_000_000_000
-MOST_RESTARTS = 5
+MAX_RESTARTS = 5
 """In a row, each within a minute of the one before."""
 _MINUTE_NS = 60_000_000_000
 _PATIENCE_S = 2
 _PLAIN_IPV4 = b"\x08\x00\x45"
 """Ethertype, version and header length of most packets."""
-_LEAST_IPV4 = ETHERNET_BYTES + 20
+_MIN_IPV4 = ETHERNET_BYTES + 20
 _IPV4_PROTOCOL = ETHERNET_BYTES + 9
 _TAIL = 1000
 
@@ -111,13 +111,13 @@ def _unpadded(data: bytes) -> bytes:
     """A short frame without its padding. Most are TCP's acknowledgements over IPv4."""
     if data[12:15] == _PLAIN_IPV4:
         end = ETHERNET_BYTES + int.from_bytes(data[16:18], "big")
-        if _LEAST_IPV4 <= end <= len(data):
+        if _MIN_IPV4 <= end <= len(data):
             return data[:end]
     return data[: parse(data).end or len(data)]
 
 
 def _is_tcp(data: bytes) -> bool:
-    if data[12:15] == _PLAIN_IPV4 and len(data) >= _LEAST_IPV4:
+    if data[12:15] == _PLAIN_IPV4 and len(data) >= _MIN_IPV4:
         return data[_IPV4_PROTOCOL] == TCP
     return parse(data, whole=False).protocol == TCP
 
@@ -236,7 +236,7 @@ class Passt:
         line = self._tail.line()
         self._tail.close("")
         why = f"passt ended with status {status}" + f": {line}" * bool(line)
-        if self._restarts > MOST_RESTARTS:
+        if self._restarts > MAX_RESTARTS:
             log.error("%s, too often: --net user leads nowhere now, restart the server", why)
             return
         log.warning("%s: it is started again, its connections are lost", why)

@@ -18,7 +18,7 @@ from emu.server.net.poller import Poller
 
 log = logging.getLogger(__name__)
 
-MOST_PEERS = 16
+MAX_PEERS = 16
 _BACKLOG = 16
 
 
@@ -58,9 +58,9 @@ class StreamListener:
         sock = self._acceptor.accept()
         if sock is None:
             return
-        if len(self._peers) >= MOST_PEERS:
+        if len(self._peers) >= MAX_PEERS:
             log.warning(
-                "stream %s: a connection is refused, %d are open already", self._path, MOST_PEERS
+                "stream %s: a connection is refused, %d are open already", self._path, MAX_PEERS
             )
             sock.close()
             return

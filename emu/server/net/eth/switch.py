@@ -30,7 +30,7 @@ from emu.server.net.eth.port import SegmentPort
 
 log = logging.getLogger(__name__)
 
-MOST_SHOWN = 256
+MAX_SHOWN = 256
 """Addresses of a port that a status shows."""
 _NO_ADDRESS = bytes(6)
 _CABLE = 2
@@ -204,5 +204,5 @@ class SegmentSwitch:
     def _behind(self, port: SegmentPort) -> dict[str, object]:
         """How many addresses are behind a port, and some of them."""
         behind = self._addresses.behind(port)
-        shown = [address.hex(":") for address in islice(behind, MOST_SHOWN)]
+        shown = [address.hex(":") for address in islice(behind, MAX_SHOWN)]
         return {"known": len(behind), "addresses": shown}

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_BYTES = 1 << 20
 """Queued bytes above which senders are told to pause."""
-MOST_BYTES = 4 * PAUSE_BYTES
+MAX_BYTES = 4 * PAUSE_BYTES
 """Queued bytes above which packets are dropped."""
 HARD_BYTES = 2 * max(MAX_BODY.values())
 """Queued bytes of other frames than packets above which the connection is closed."""
@@ -134,7 +134,7 @@ class FabricConnection:
         if is_packet:
             if self._is_stuck:
                 return True
-            if self._packet_bytes >= MOST_BYTES:
+            if self._packet_bytes >= MAX_BYTES:
                 return False
             self._packet_bytes += size
         else:

@@ -33,7 +33,7 @@ MAX_STRANGERS = 64
 """Limit of connections that have not sent HELLO; one more makes us close the oldest of them."""
 NEWS_NS = 20_000_000
 """How often members are told of changed ports, at most."""
-MOST_MISSED = 3000
+MAX_MISSED = 3000
 """How often a member may not have read the last news when there is more: about a minute."""
 GREETING_NS = 5_000_000_000
 """A process that connects has to send HELLO within this time."""
@@ -308,7 +308,7 @@ class Hub:
             member.missed = 0
             return True
         member.missed += 1
-        if member.missed > MOST_MISSED:
+        if member.missed > MAX_MISSED:
             connection.close("it does not read")
         return False
 

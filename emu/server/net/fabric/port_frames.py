@@ -16,7 +16,7 @@ _PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
 _PKEY = Struct(">H")
 _MTUS = (256, 512, 1024, 2048, 4096)
 _MAX_TIMEOUT = 31
-MOST_PORT_BYTES = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
+MAX_PORT_BYTES = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
 
 
 def port(end_port: EndPort) -> bytes:

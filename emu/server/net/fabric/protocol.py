@@ -27,7 +27,7 @@ from emu.device.port.eth.roce import trains as roce_trains
 from emu.device.port.ib import framing
 from emu.device.port.ib.port import SM_LID
 from emu.server.net.fabric.errors import FabricProtocolError
-from emu.server.net.fabric.port_frames import MAX_PORTS, MOST_PORT_BYTES
+from emu.server.net.fabric.port_frames import MAX_PORT_BYTES, MAX_PORTS
 from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID
 
 VERSION = 5
@@ -80,8 +80,8 @@ MAX_BODY = {
     FrameKind.HELLO: _HELLO.size + MAX_PORTS * _IDENTITY.size,
     FrameKind.WELCOME: _WELCOME.size + MAX_PORTS * _IDENTITY.size,
     FrameKind.REFUSED: MAX_REASON,
-    FrameKind.PORTS: MAX_PORTS * MOST_PORT_BYTES,
-    FrameKind.PORT: MOST_PORT_BYTES,
+    FrameKind.PORTS: MAX_PORTS * MAX_PORT_BYTES,
+    FrameKind.PORT: MAX_PORT_BYTES,
     FrameKind.PACKET: framing.MAX_BYTES,
     FrameKind.FRAME: _FRAME.size + MAX_FRAME,
     FrameKind.GUIDS: MAX_PORTS * _GUID.size,

@@ -16,7 +16,7 @@ from emu.device.rounds.sizes import PACKETS_PER_TURN
 log = logging.getLogger(__name__)
 
 ROOM = 256
-MOST_PACKETS = 4096
+MAX_PACKETS = 4096
 """How many wait at most: each requester sends at least one before it learns that it should wait."""
 
 
@@ -31,8 +31,8 @@ class PacketQueue:
         self._is_running = False
 
     def add(self, frame: bytes) -> bool:
-        """Take a frame; False when the next one should wait. Beyond MOST_PACKETS it is lost."""
-        if len(self._frames) < MOST_PACKETS:
+        """Take a frame; False when the next one should wait. Beyond MAX_PACKETS it is lost."""
+        if len(self._frames) < MAX_PACKETS:
             self._frames.append(frame)
         self._start()
         return len(self._frames) < ROOM

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Bytes on the way in one direction."""
 PACKET_BYTES = 300
 """What the host needs for a packet on the way, besides its bytes."""
@@ -89,7 +89,7 @@ class LinkDirection:
     @property
     def is_pausing(self) -> bool:
         """Whether who can wait should wait, as by credits or pause frames."""
-        return len(self._way) * 2 >= self.link.limit or self._octets * 2 >= MOST_BYTES
+        return len(self._way) * 2 >= self.link.limit or self._octets * 2 >= MAX_BYTES
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when there is room; at once if there is."""
@@ -151,7 +151,7 @@ class LinkDirection:
     def _enqueue(self, parcel: Parcel, delay_ns: int, *, marked: bool) -> None:
         link, now = self.link, self._clock.now_ns()
         octets = parcel.octets + PACKET_BYTES
-        if len(self._way) >= link.limit or self._octets + octets > MOST_BYTES:
+        if len(self._way) >= link.limit or self._octets + octets > MAX_BYTES:
             self.counts["over the limit"] += 1
             return
         leaves = now

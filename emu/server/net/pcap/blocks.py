@@ -35,7 +35,7 @@ _DIRECTION = {
     is_sent: _OPTION.pack(_FLAGS, 4) + flags
     for is_sent, flags in ((False, _INBOUND), (True, _OUTBOUND))
 }
-_MOST_TEXT = 1000
+_MAX_TEXT = 1000
 
 _ERF_TIME = Struct("<Q").pack
 _ERF_REST = Struct(">BBHHH").pack
@@ -105,4 +105,4 @@ def _option(code: int, value: bytes) -> bytes:
 
 
 def _text(code: int, text: str) -> bytes:
-    return _option(code, text[:_MOST_TEXT].encode(errors="replace"))
+    return _option(code, text[:_MAX_TEXT].encode(errors="replace"))

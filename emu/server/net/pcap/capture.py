@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from emu.device.ports import Buffer
     from emu.device.state.hca import Hca
 
-_MOST_COUNTERS = 64
+_MAX_COUNTERS = 64
 """Counter sets that are looked at for each frame: a driver has a few, programs may have more."""
-_MOST_FAULTS = 8
+_MAX_FAULTS = 8
 """Faults that the comment of one packet names."""
 
 
@@ -43,7 +43,7 @@ class Interface:
 
     def fault(self, text: str) -> None:
         """A fault has fired at the function."""
-        if len(self._faults) < _MOST_FAULTS:
+        if len(self._faults) < _MAX_FAULTS:
             self._faults.append(text)
         else:
             self._left_out += 1
@@ -129,7 +129,7 @@ class _Discarded:
         yield "link down", vport.received.discards
         yield "no flow entry", vport.steering_discards
         yield "receive request too small", vport.wqe_too_small
-        some = islice(counters, _MOST_COUNTERS)
+        some = islice(counters, _MAX_COUNTERS)
         yield "no receive request", sum(one.values.get("out_of_buffer", 0) for one in some)
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 FLUSH_BYTES = 1 << 18
 FLUSH_NS = 200_000_000
-MOST_WAITING = 8 << 20
+MAX_WAITING = 8 << 20
 """Bytes that may wait for the reader of a pipe."""
 DEFAULT_MIB = 1024
 _BLOCKS_PER_CALL = 256
@@ -77,7 +77,7 @@ class PcapFile:
         """Whether a packet of so many bytes can be kept; if not, it is lost, and counted."""
         if self._fd < 0:
             return False
-        if self._waiting + size <= MOST_WAITING:
+        if self._waiting + size <= MAX_WAITING:
             return True
         if not self._lost:
             log.warning("the capture %s: its reader is too slow, packets are left out", self._path)

@@ -20,7 +20,7 @@ SOON_NS: Final = 250_000
 """Only a wait that begins so soon after the one before it looks: an idle server's never do."""
 ASK_AGAIN_NS: Final = 5_000_000
 """How long an answer to the question counts whether a processor is free."""
-MOST_MISSES: Final = 4
+MAX_MISSES: Final = 4
 """A miss lets the next two waits sleep at once, each further one twice as many, up to 16."""
 
 _LOAD: Final = "/proc/loadavg"
@@ -64,7 +64,7 @@ class Spin:
                 self._misses = 0
                 return ready
             now = self._now_ns()
-        self._misses = min(self._misses + 1, MOST_MISSES)
+        self._misses = min(self._misses + 1, MAX_MISSES)
         self._sleeps = 1 << self._misses
         return []
 

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.room import LOOK_NS, MOST_UNASKED, emptiest
+from emu.device.engine.eth.room import LOOK_NS, MAX_UNCONFIRMED_PACKETS, emptiest
 from emu.device.faults.link import PlannedLink
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.costs import LOG_ROOMS_PER_STEP
@@ -220,9 +220,9 @@ def test_what_is_on_its_way_on_a_slow_link_is_not_held_back(ends):
     ends.send(REQUESTS + 200)
     ends.later(10_000_000)
     assert ends.lost() == 200
-    ends.send(2 * MOST_UNASKED)
+    ends.send(2 * MAX_UNCONFIRMED_PACKETS)
     ends.later(10_000_000)
-    assert 200 <= ends.lost() <= 200 + MOST_UNASKED, "the others wait"
+    assert 200 <= ends.lost() <= 200 + MAX_UNCONFIRMED_PACKETS, "the others wait"
     assert ends.came() == REQUESTS
 
 
@@ -251,7 +251,7 @@ def test_nobody_is_asked_for_each_frame(ends, monkeypatch):
     ends.came()
     assert len(asked) <= 2
     flow_control(ends.sender, **NONE)
-    ends.send(2 * MOST_UNASKED)
+    ends.send(2 * MAX_UNCONFIRMED_PACKETS)
     assert len(asked) <= 5
 
 

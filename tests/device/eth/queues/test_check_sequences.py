@@ -14,7 +14,7 @@ from emu.device.faults.text import load
 from emu.device.models import MODELS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
-from emu.device.rounds.line import MOST_WAITING
+from emu.device.rounds.line import MAX_WAITING
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -192,7 +192,7 @@ class TestDamaged:
     def test_too_many_in_one_round(self, hca, make, plan):
         plan('point="frame.rx"\naction="damage"')
         hca.round.steps = hca.round.limit + 1
-        for _ in range(MOST_WAITING + 2):
+        for _ in range(MAX_WAITING + 2):
             arrive(hca, Frame(self.FRAME))
         assert hca.nic_vport.received.discards == 2
 

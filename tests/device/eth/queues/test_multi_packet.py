@@ -21,7 +21,7 @@ BOTH = EthChecksum.L3 | EthChecksum.L4
 LARGEST_MTU = MAX_MTU - MTU_OVERHEAD
 LONGEST = LARGEST_MTU + ETHERNET_BYTES
 """Bytes of a frame at the largest MTU."""
-MOST_PACKETS = 58
+MAX_PACKETS = 58
 """What the driver puts into one WQE: 15 blocks (core/en_tx.c: mlx5e_tx_mpwqe_is_full)."""
 
 
@@ -58,7 +58,7 @@ def frames(count, size=40):
             for n in range(count)]  # fmt: skip
 
 
-@pytest.mark.parametrize("count", [1, 2, 13, MOST_PACKETS])
+@pytest.mark.parametrize("count", [1, 2, 13, MAX_PACKETS])
 def test_each_segment_is_a_frame(sq, put, sent, count):
     wanted = frames(count)
     index = sq.send(*map(put, wanted), opcode=MPW)

@@ -7,7 +7,7 @@ import pytest
 
 from emu.device.engine.eth import pacing
 from emu.device.models import LINKS, MODELS
-from emu.device.objects.eth.pacing import MOST_DEPTH, SLACK_NS, Limit
+from emu.device.objects.eth.pacing import MAX_DEPTH, SLACK_NS, Limit
 from emu.device.rounds.budget import STEPS_PER_ROUND
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import sq_fields
@@ -469,7 +469,7 @@ class TestScheduling:
 
     def test_too_deep(self, driver, element):
         parent = 0
-        for _ in range(MOST_DEPTH):
+        for _ in range(MAX_DEPTH):
             parent = element(parent)
         answer = driver.command(
             Op.CREATE_SCHEDULING_ELEMENT, scheduling_hierarchy=NIC,

@@ -9,7 +9,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.state.sessions import MOST_HELD, MOST_SESSIONS
+from emu.device.state.sessions import MAX_HELD, MAX_SESSIONS
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import Packet
@@ -254,11 +254,11 @@ def test_room_for_what_is_held(hca, clock, lro):
 
 @pytest.mark.hostile
 def test_no_more_streams_than_there_is_room_for(hca, clock, lro):
-    send(hca, *(packet(0, port=n) for n in range(MOST_SESSIONS * 2)))
-    assert len(hca.sessions.open) == MOST_SESSIONS
-    assert len(counts(lro)) == MOST_SESSIONS
+    send(hca, *(packet(0, port=n) for n in range(MAX_SESSIONS * 2)))
+    assert len(hca.sessions.open) == MAX_SESSIONS
+    assert len(counts(lro)) == MAX_SESSIONS
     clock.advance(PERIOD_NS)
-    assert len(counts(lro)) == MOST_SESSIONS
+    assert len(counts(lro)) == MAX_SESSIONS
 
 
 @pytest.mark.hostile
@@ -266,7 +266,7 @@ def test_no_more_packets_than_there_is_room_for(hca, clock, node, lro):
     """The oldest stream goes first."""
     for number in range(100):
         send(hca, *(packet(number, port=port, size=64) for port in range(8)))
-        assert hca.sessions.packet_count <= MOST_HELD
+        assert hca.sessions.packet_count <= MAX_HELD
         node.settle()
     clock.advance(PERIOD_NS)
     assert sum(counts(lro)) == 800

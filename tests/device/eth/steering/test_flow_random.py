@@ -59,7 +59,7 @@ from layouts.eth_enums import FlowAction, SetFte
 
 pytestmark = pytest.mark.hostile
 
-MOST_RULES = 7
+MAX_RULES = 7
 ETHERNET = LINKS["connectx6"][PortType.ETH]
 NIC_RECEIVE = "flow_table_properties_nic_receive"
 SMALL = replace(
@@ -110,7 +110,7 @@ class Steered(RuleBasedStateMachine):
         self.driver = Driver(FunctionBar(self.function), memory, irqs).probe()
         self.hca = self.function.hca
         self.flows = Flows(self.driver)
-        self.model = Model(MOST_RULES)
+        self.model = Model(MAX_RULES)
         self.counted = Counter()
         self._make_queues()
 
@@ -191,7 +191,7 @@ class Steered(RuleBasedStateMachine):
     def create_group(self, table, first, last, masks):
         # The groups have numbers of their own: as many as there may be entries.
         taken = self.model.may_create_group(table, first, last)
-        taken &= len(self.model.groups) < MOST_RULES
+        taken &= len(self.model.groups) < MAX_RULES
         answer = self.attempt(
             taken, Op.CREATE_FLOW_GROUP, **group_fields(table, first, last, **masks)
         )

@@ -226,7 +226,7 @@ def test_a_new_counter_with_an_old_number(node):
 
 def test_more_parts_than_are_learnt(node, monkeypatch):
     """Then nothing more is kept, and all is as right as before."""
-    monkeypatch.setattr(steering, "MOST_LEARNT", 1)
+    monkeypatch.setattr(steering, "MAX_LEARNED", 1)
     maze = Maze(node, random.Random(0))
     rule = entry(0x07, mask=b"\xff" * 12, tag=parse(FRAMES[0]).addresses + parse(FRAMES[0]).ports,
                  miss=RX_DROP, hit=maze.ends[1])  # fmt: skip

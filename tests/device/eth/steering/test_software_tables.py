@@ -10,7 +10,7 @@ from emu.device.engine.eth.ste.walk import (
     FIELDS_PER_ACTION,
     FIELDS_PER_DECODED,
     FIELDS_PER_ENTRY,
-    MOST_REASONS,
+    MAX_REASONS,
     OTHER_REASONS,
 )
 from emu.device.engine.eth.steering.egress import Leaving, steered
@@ -557,8 +557,8 @@ def test_drops_are_told_by_reason(received, tables, hca):
     for _ in range(3):
         assert received(at) == []
     assert adapter(hca)["steering_entries"] == {"nothing is written where an entry should be": 3}
-    for number in range(1, MOST_REASONS + 10):
+    for number in range(1, MAX_REASONS + 10):
         assert received(tables.place(entry(hit=RX_DROP, entry_format=0x10 + number % 200))) == []
     told = adapter(hca)["steering_entries"]
-    assert len(told) == MOST_REASONS + 1
+    assert len(told) == MAX_REASONS + 1
     assert told[OTHER_REASONS] == 10

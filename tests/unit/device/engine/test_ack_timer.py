@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine.rc.packets.ack_timer import TIMEOUT_FACTOR, AckTimer
-from emu.device.engine.rc.packets.round_trip import FIRST_SHIFT, LEAST_NS
+from emu.device.engine.rc.packets.round_trip import FIRST_SHIFT, MIN_NS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.driver.world.clock import HandClock
 from emu.server.vfio.waits.timers import TimerQueue
@@ -135,12 +135,12 @@ def test_questions_are_early_where_responses_are_fast(clock, requester):
     clock.advance(1)
     requester.answer()
     requester.send()
-    clock.advance(LEAST_NS - 1)
+    clock.advance(MIN_NS - 1)
     assert requester.questions == 0
     clock.advance(1)
     assert requester.questions == 1
-    clock.advance(TIMEOUT - LEAST_NS - 1)
-    assert requester.questions == 5  # after 1, 2, 4, 8, 16 times LEAST_NS
+    clock.advance(TIMEOUT - MIN_NS - 1)
+    assert requester.questions == 5  # after 1, 2, 4, 8, 16 times MIN_NS
     assert requester.timeouts == 0
 
 
@@ -164,7 +164,7 @@ def test_timer_that_was_set_for_longer_is_set_anew(clock, requester):
         clock.advance(1)
         requester.answer()
     requester.send()
-    clock.advance(LEAST_NS)
+    clock.advance(MIN_NS)
     assert requester.questions == 1
 
 

@@ -15,7 +15,7 @@ from emu.device.engine.mr.rights import (
     IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
-    MOST_BYTES,
+    MAX_BYTES,
     PIECE_BYTES,
     REMOTE_ATOMIC,
     AccessError,
@@ -35,7 +35,7 @@ from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.packet import BadPacketError
 from emu.device.rounds.budget import STEPS_PER_ACCESS, Round
 from emu.device.state import turns
-from emu.device.state.held import MOST_HELD, EarlyPackets
+from emu.device.state.held import MAX_HELD, EarlyPackets
 from layouts.enums import AccessMode, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, INLINE
 
@@ -96,11 +96,11 @@ class TestDataSegments:
         return [*map(len, views)]
 
     def test_too_long(self, cost):
-        half = MOST_BYTES // 2
-        assert self.gather(self.hca(), half, half) == MOST_BYTES
+        half = MAX_BYTES // 2
+        assert self.gather(self.hca(), half, half) == MAX_BYTES
         with pytest.raises(AccessError, match="in_pieces") as why:
             self.gather(self.hca(), half, half + 1)
-        assert why.value.limit == MOST_BYTES
+        assert why.value.limit == MAX_BYTES
 
     def test_too_many_pieces(self, cost):
         cost.steps = STEPS_PER_ACCESS
@@ -164,10 +164,10 @@ class TestDataSegments:
 class TestKeys:
     def test_null_key_gives_no_more_than_one_call_moves(self):
         hca = some(caps=some(general=some(null_mkey=1)))
-        pieces = special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MOST_BYTES, LOCAL_READ), 0)
-        assert sum(map(len, pieces)) == MOST_BYTES
+        pieces = special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MAX_BYTES, LOCAL_READ), 0)
+        assert sum(map(len, pieces)) == MAX_BYTES
         with pytest.raises(AccessError, match="in_pieces"):
-            special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MOST_BYTES + 1, LOCAL_READ), 0)
+            special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MAX_BYTES + 1, LOCAL_READ), 0)
 
     def test_no_atomics_where_blocks_are_signed(self):
         with pytest.raises(AccessError) as why:
@@ -320,9 +320,9 @@ class TestPackets:
     def test_a_packet_that_came_too_early_is_kept_once(self):
         room = some(admit=lambda packet: True, release=lambda packet: None)
         early = EarlyPackets(room)
-        for psn in (5, 5, *range(MOST_HELD + 9)):
+        for psn in (5, 5, *range(MAX_HELD + 9)):
             early.add(some(psn=psn))
-        assert sorted(early.packets) == [*range(MOST_HELD)]
+        assert sorted(early.packets) == [*range(MAX_HELD)]
         first = early.packets[5]
         early.pop(6)
         early.add(some(psn=5))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.engine.rc.packets.round_trip import LEAST_NS, RoundTrip
+from emu.device.engine.rc.packets.round_trip import MIN_NS, RoundTrip
 
 MS = 1_000_000
 LAST = 0xFFFFFF
@@ -31,7 +31,7 @@ def test_patience_before_anything_was_timed(trip):
 def test_fast_responses_leave_the_least_patience(trip):
     for psn in range(1, 30):
         respond(trip, 0, psn)
-    assert patience(trip) == LEAST_NS
+    assert patience(trip) == MIN_NS
 
 
 def test_patience_follows_responses(trip):
@@ -76,12 +76,12 @@ def test_patience_stays_longer_after_questions_until_a_response_is_timed(trip):
     respond(trip, 1, 1)
     trip.sent(2, 0)
     trip.asked(2, 10 * MS)
-    assert patience(trip) == 2 * LEAST_NS
+    assert patience(trip) == 2 * MIN_NS
     trip.asked(2, 20 * MS)
     trip.acknowledged(2, 35 * MS)  # long after the question: the peer was slow
-    assert patience(trip) == 4 * LEAST_NS
+    assert patience(trip) == 4 * MIN_NS
     respond(trip, 3, 3, at=50 * MS)
-    assert patience(trip) == LEAST_NS
+    assert patience(trip) == MIN_NS
 
 
 def test_question_that_is_answered_fast_was_a_good_one(trip):
@@ -89,4 +89,4 @@ def test_question_that_is_answered_fast_was_a_good_one(trip):
     trip.sent(2, 0)
     trip.asked(2, 10 * MS)
     trip.acknowledged(2, 11 * MS)
-    assert patience(trip) == LEAST_NS
+    assert patience(trip) == MIN_NS

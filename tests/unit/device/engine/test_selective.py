@@ -1,6 +1,6 @@
 """Selective repeat: what a requester learns of its peer from ACKs."""
 
-from emu.device.engine.rc.packets.selective import MOST_MISSES, SelectiveRepeat
+from emu.device.engine.rc.packets.selective import MAX_MISSES, SelectiveRepeat
 from layouts.wire.bth import PSN_MASK
 
 LOST, END = PSN_MASK, 9
@@ -27,7 +27,7 @@ def test_a_peer_that_keeps_packets_needs_no_more():
 
 def test_a_peer_that_keeps_none_gets_all_again_and_is_tried_a_few_times_only():
     selective = SelectiveRepeat()
-    for _ in range(MOST_MISSES):
+    for _ in range(MAX_MISSES):
         assert lose(selective, AFTER)
     assert not selective.is_worth_trying
 
@@ -42,8 +42,8 @@ def test_the_newest_packet_says_nothing_of_the_peer():
 def test_packets_lost_in_a_row_are_sent_again_one_by_one_but_not_for_long():
     selective = SelectiveRepeat()
     assert not lose(selective, END)
-    found = [lose(selective, AFTER) for _ in range(MOST_MISSES)]
-    assert found == [False] * (MOST_MISSES - 1) + [True]
+    found = [lose(selective, AFTER) for _ in range(MAX_MISSES)]
+    assert found == [False] * (MAX_MISSES - 1) + [True]
     assert selective.is_worth_trying  # it has kept packets before
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.objects.memory import ranges as ranges_module
-from emu.device.objects.memory.ranges import MOST_BLOCKS, Ranges
+from emu.device.objects.memory.ranges import MAX_BLOCKS, Ranges
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 SMALL = st.integers(0, 9)
@@ -134,8 +134,8 @@ class TestSteps:
 def test_blocks_without_end():
     """Each block of one entry would be laid out by itself: the list ends where there are enough."""
     one, covered = block(1, [(3, 0, 0x1000, 7)])
-    ranges = Ranges(one * (MOST_BLOCKS + 1))
-    assert ranges.length == 3 * MOST_BLOCKS
+    ranges = Ranges(one * (MAX_BLOCKS + 1))
+    assert ranges.length == 3 * MAX_BLOCKS
     assert len(covered) == 3
 
 

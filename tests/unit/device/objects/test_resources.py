@@ -11,7 +11,7 @@ from emu.device.objects import table as table_module
 from emu.device.objects.caller import Caller
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import DRIVER_UID, SHARED_UID, Object, holding
-from emu.device.objects.table import MOST_QUEUED, Numbers, Table
+from emu.device.objects.table import MAX_QUEUED, Numbers, Table
 from layouts.enums import Status
 
 pure_only("its objects are of a class of its own")
@@ -186,7 +186,7 @@ class TestManyNumbers:
         return made
 
     def test_the_queue_is_bounded(self, numbers):
-        assert len(numbers._freed) == MOST_QUEUED
+        assert len(numbers._freed) == MAX_QUEUED
 
     def test_each_is_given_out_once(self, numbers):
         kept = [numbers.take(None) for _ in range(1000)]
@@ -202,8 +202,8 @@ class TestManyNumbers:
     def test_no_number_has_two_holders(self, data):
         """With small bounds, so that the queue is full and the numbers run out often."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(table_module, "MOST_QUEUED", 3)
-            patch.setattr(table_module, "MOST_LOOKED_FOR", 2)
+            patch.setattr(table_module, "MAX_QUEUED", 3)
+            patch.setattr(table_module, "MAX_SEARCHED_NUMBERS", 2)
             numbers, held = Numbers(5, 25), []
             for _ in range(200):
                 if held and (numbers.are_taken or data.draw(st.booleans())):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from emu.cli.main import main
 from emu.device.trace.event import TraceEvent, TracePoint
-from emu.device.trace.stored import MOST_LINE_BYTES, EventChoice, StoredTextError, TraceReader
+from emu.device.trace.stored import MAX_LINE_BYTES, EventChoice, StoredTextError, TraceReader
 from emu.device.trace.text import TextForm
 from emu.host.own_code import module_command
 
@@ -205,7 +205,7 @@ class TestBadFiles:
 
     @pytest.mark.hostile
     def test_an_endless_line_costs_one(self):
-        raw = b"x" * (3 * MOST_LINE_BYTES) + b"\n" + EVENTS[0].to_json().encode() + b"\n"
+        raw = b"x" * (3 * MAX_LINE_BYTES) + b"\n" + EVENTS[0].to_json().encode() + b"\n"
         reader = TraceReader(io.BytesIO(raw), lambda *_: None)
         assert [event for _, event in reader] == [EVENTS[0]]
         assert reader.broken == 1

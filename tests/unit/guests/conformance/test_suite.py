@@ -457,7 +457,7 @@ class TestResultsOfAHostileGuest:
             collect(*[b"x" * 10_000] * 10)
 
     def test_results_without_an_end(self, monkeypatch):
-        monkeypatch.setattr("emu.guests.conformance.suite._MOST_TESTS", 100)
+        monkeypatch.setattr("emu.guests.conformance.suite._MAX_TESTS", 100)
         with pytest.raises(GuestError, match="without an end"):
             collect(*[event() * 10] * 20)
 

@@ -61,7 +61,7 @@ def test_another_finding_does_not_count():
 
 
 def test_the_smallest_so_far_is_kept_when_trials_are_used_up(monkeypatch):
-    monkeypatch.setattr(module, "MOST_TRIALS", 5)
+    monkeypatch.setattr(module, "MAX_TRIALS", 5)
     (run,) = descriptions(1)
     carry_out, trials = bench("t", {("b", 2)})
     found = faults(minimal(run, RECORD, "t", carry_out))

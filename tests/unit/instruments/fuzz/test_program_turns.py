@@ -108,7 +108,7 @@ def complaint(said):
 def test_some_warnings_may_pass(guest, program):
     guest.job.answers = [DONE, DONE]
     program.begin("live-frames")
-    for _ in range(turns._MOST_COMPLAINTS - 1):
+    for _ in range(turns._MAX_COMPLAINTS - 1):
         guest.job.answers = [complaint("mlx5_core: QUERY_MKEY failed")]
         program.run("live-frames", 10)
         asked = len(guest.job.asked)
@@ -125,11 +125,11 @@ def test_some_warnings_may_pass(guest, program):
         ],
         lambda program, job: [
             (job.answers.append(complaint("")), program.run("live-frames", 10))
-            for _ in range(turns._MOST_COMPLAINTS)
+            for _ in range(turns._MAX_COMPLAINTS)
         ],
         lambda program, job: [
             (job.answers.append(CALM), program.run("live-frames", 10))
-            for _ in range(turns._MOST_TURNS)
+            for _ in range(turns._MAX_TURNS)
         ],
         lambda program, job: [job.answers.append(DONE), program.begin("bind")],
     ],

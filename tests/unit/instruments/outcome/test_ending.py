@@ -11,7 +11,7 @@ from emu.guests.errors import (
     ServerError,
 )
 from emu.instruments.outcome import EX_DATAERR, Finding, Kind, growth, of_error, of_status, together
-from emu.instruments.outcome.slab import LEAST_GROWTH
+from emu.instruments.outcome.slab import MIN_GROWTH
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_cache_that_grows_in_every_turn_leaks():
 
 
 def test_what_processors_keep_free_is_no_leak():
-    assert growth(slabinfo(vma_lock=10), slabinfo(vma_lock=10 + LEAST_GROWTH - 1), turns=1) == ()
+    assert growth(slabinfo(vma_lock=10), slabinfo(vma_lock=10 + MIN_GROWTH - 1), turns=1) == ()
 
 
 @pytest.mark.hostile

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from emu.host.printable import printable
 from emu.instruments.outcome import Kind, findings
-from emu.instruments.outcome.finding import LONGEST_TITLE, MOST_LINES
-from emu.instruments.outcome.kernel_log import MOST_FINDINGS
+from emu.instruments.outcome.finding import LONGEST_TITLE, MAX_LINES
+from emu.instruments.outcome.kernel_log import MAX_FINDINGS
 
 NULL_POINTER = """
 [   14.201837] mlx5_core 0000:01:00.0: firmware version: 20.43.2000
@@ -286,12 +286,12 @@ def test_a_healthy_log_has_none():
 @pytest.mark.hostile
 def test_a_guest_cannot_make_findings_without_bound():
     log = "".join(f"BUG: KASAN: what{n} in function_{n}+0x1/0x2\n" for n in range(1000))
-    assert len(findings(log)) == MOST_FINDINGS
+    assert len(findings(log)) == MAX_FINDINGS
     (one,) = findings("Kernel panic - not syncing: \x1b[2J" + "x" * 100_000)
     assert one.title.isprintable()
     assert len(one.title) <= LONGEST_TITLE + 3
     (one,) = findings("WARNING: CPU: 0 PID: 1 at a.c:1 f+0x1/0x2\n" + "line\n" * 1000)
-    assert len(one.lines) == MOST_LINES
+    assert len(one.lines) == MAX_LINES
 
 
 @pytest.mark.hostile

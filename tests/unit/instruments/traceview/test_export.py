@@ -102,9 +102,9 @@ def many(number):
 @pytest.mark.parametrize("form", [page.export, perfetto.export])
 def test_memory_does_not_grow_with_the_trace(form, monkeypatch):
     """Nor with the names in it, of which a file may have as many as lines."""
-    monkeypatch.setattr(tracks, "MOST_TRACKS", 50)
-    monkeypatch.setattr(page, "MOST_NAMES", 50)
-    monkeypatch.setattr(queues, "MOST_QUEUES", 50)
+    monkeypatch.setattr(tracks, "MAX_TRACKS", 50)
+    monkeypatch.setattr(page, "MAX_NAMES", 50)
+    monkeypatch.setattr(queues, "MAX_QUEUES", 50)
     monkeypatch.setattr(page, "CHUNK", 50)
 
     def peak(number):

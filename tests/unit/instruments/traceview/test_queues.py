@@ -109,16 +109,16 @@ def test_what_failed_comes_first():
 
 @pytest.mark.hostile
 def test_a_file_s_queues_and_words_are_bounded(monkeypatch):
-    monkeypatch.setattr(queues, "MOST_QUEUES", 3)
+    monkeypatch.setattr(queues, "MAX_QUEUES", 3)
     _, ends = fed([("wqe", {"qpn": at, "op": f"o{at}"}) for at in range(9)])
     assert ends == [*((at, 0) for at in (1, 2, 3)), *[(0, 0)] * 6]
     many = [("wqe", {"qpn": 1, "op": f"o{at}"}) for at in range(99)]
     (row,) = (one.row() for one in fed(many)[0].all)
-    assert len(row[5]) == queues.MOST_WORDS + 1
-    assert row[5]["other"] == 99 - queues.MOST_WORDS
+    assert len(row[5]) == queues.MAX_WORDS + 1
+    assert row[5]["other"] == 99 - queues.MAX_WORDS
     moves = [cmd("MODIFY_SQ", {"sqn": 1, "ctx": {"state": at % 2}}) for at in range(99)]
     (row,) = (one.row() for one in fed(moves)[0].all)
-    assert len(row[4].split(", ")) == queues.MOST_WORDS
+    assert len(row[4].split(", ")) == queues.MAX_WORDS
 
 
 ODD = [None, -1, 1 << 90, "x", [], {}, 0.5, True, {"qpn": {}}, {"st": []}]

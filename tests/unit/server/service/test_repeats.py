@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from emu.cli.commands.functions.serve import serve
 from emu.driver.world.clock import HandClock
-from emu.server.service.repeats import INTERVAL_NS, MOST_LINES, summed_up
+from emu.server.service.repeats import INTERVAL_NS, MAX_LINES, summed_up
 
 log = logging.getLogger("a.device")
 
@@ -43,19 +43,19 @@ def complain(count, first=0):
 
 def test_a_few_are_written(handler, clock):
     with summed_up(clock):
-        complain(MOST_LINES)
-        assert handler.lines == [f"qp {number}: wrong" for number in range(MOST_LINES)]
+        complain(MAX_LINES)
+        assert handler.lines == [f"qp {number}: wrong" for number in range(MAX_LINES)]
         assert not clock.waiting()
 
 
 def test_more_are_counted_and_summed_up_by_the_clock(handler, clock):
     with summed_up(clock):
         complain(5000)
-        assert len(handler.lines) == MOST_LINES
+        assert len(handler.lines) == MAX_LINES
         clock.advance(INTERVAL_NS - 1)
-        assert len(handler.lines) == MOST_LINES
+        assert len(handler.lines) == MAX_LINES
         clock.advance(1)
-        (summary,) = handler.lines[MOST_LINES:]
+        (summary,) = handler.lines[MAX_LINES:]
         assert summary == "4980 more such lines in 10 s, the last: qp 4999: wrong"
         assert not clock.waiting()
         complain(1)
@@ -67,19 +67,19 @@ def test_a_flood_that_goes_on_takes_a_few_lines_for_each_interval(handler, clock
         for _ in range(100):
             complain(50)
             clock.advance(INTERVAL_NS // 10)
-    assert len(handler.lines) <= 11 * (MOST_LINES + 1)
+    assert len(handler.lines) <= 11 * (MAX_LINES + 1)
     summed = [int(line.split()[0]) for line in handler.lines if "more such lines" in line]
     assert sum(summed) + len(handler.lines) - len(summed) == 5000
 
 
 def test_the_end_of_the_run_says_what_is_left(handler, clock):
     with summed_up(clock):
-        complain(MOST_LINES + 3)
+        complain(MAX_LINES + 3)
         clock.advance(2_000_000_000)
-    last = MOST_LINES + 2
-    assert handler.lines[MOST_LINES:] == [f"3 more such lines in 2 s, the last: qp {last}: wrong"]
+    last = MAX_LINES + 2
+    assert handler.lines[MAX_LINES:] == [f"3 more such lines in 2 s, the last: qp {last}: wrong"]
     complain(100)
-    assert len(handler.lines) == MOST_LINES + 1 + 100
+    assert len(handler.lines) == MAX_LINES + 1 + 100
 
 
 def test_kinds_are_apart_and_slow_ones_all_there(handler, clock):
@@ -107,13 +107,13 @@ def test_tracebacks_are_counted_too(handler, clock):
                 raise ValueError("ours")
             except ValueError:
                 log.warning("internal error", exc_info=True)
-    assert sum("Traceback" in line for line in handler.lines) == MOST_LINES
+    assert sum("Traceback" in line for line in handler.lines) == MAX_LINES
     assert handler.lines[-1].startswith("80 more such lines")
 
 
 def test_a_long_line_is_cut_where_it_stands_for_others(handler, clock):
     with summed_up(clock):
-        for _ in range(MOST_LINES + 1):
+        for _ in range(MAX_LINES + 1):
             log.warning("%s", "x" * 100_000)
     assert len(handler.lines[-1]) < 1000
 
@@ -138,5 +138,5 @@ def test_a_server_is_not_flooded(handler, clock, monkeypatch, tmp_path):
     monkeypatch.setattr("emu.cli.commands.functions.serve.Server", TalkativeServer)
     result = CliRunner().invoke(serve, ["--socket", str(tmp_path / "socket")])
     assert result.exit_code == 0, result.output
-    assert len(handler.lines) == MOST_LINES + 2
+    assert len(handler.lines) == MAX_LINES + 2
     assert handler.lines[-1] == "the last line"

@@ -23,9 +23,9 @@ from emu.device.port.eth.headers import TCP, Headers
 from emu.device.port.eth.segment import segment
 from layouts.rings.eth_cqe import LRO, LRO_AT, LRO_NUM_SEG_AT, LRO_PSH
 
-MOST_SEGMENTS: Final = 0xFF
+MAX_SEGMENTS: Final = 0xFF
 """Packets of one completion: lro_num_seg has 8 bits."""
-MOST_BYTES: Final = 0xFFFF
+MAX_BYTES: Final = 0xFFFF
 """Of the merged packet: byte_cnt has 16 bits."""
 IPV4: Final = 4
 _TTL_AT: Final = {4: 8, 6: 7}
@@ -80,7 +80,7 @@ def longer(headers: Headers, data: bytes) -> Headers:
 def expect(rq: Rq, header: int, merging: Merging) -> None:
     """A queue may get packets as long as this allows, behind so many bytes of headers."""
     if rq.strides is not None:
-        longest = min(header + merging.most_ip_payload, rq.strides.most_bytes, MOST_BYTES)
+        longest = min(header + merging.most_ip_payload, rq.strides.most_bytes, MAX_BYTES)
         rq.most_merged = max(rq.most_merged, longest)
 
 
@@ -114,8 +114,8 @@ class TcpStream:
         front = self._header - self._headers.l3 - IP_BYTES[self._headers.version]
         together = min(
             (merging.most_ip_payload - front) // self._size,
-            (min(room, MOST_BYTES) - self._header) // self._size,
-            MOST_SEGMENTS,
+            (min(room, MAX_BYTES) - self._header) // self._size,
+            MAX_SEGMENTS,
         )
         together = max(together, 1)
         at = 0

@@ -20,7 +20,7 @@ from layouts.prm import Prm
 from layouts.steering import ste_match
 
 DEFINER_BITS: Final = 128
-_MOST_CHOSEN: Final = 256
+_MAX_SELECTIONS: Final = 256
 """Selections of one lookup type's fields that are kept."""
 
 
@@ -70,7 +70,7 @@ class Definer:
                 fields, frozenset(part for part in parts if part is not None), self._is_deep,
                 sum(cost_of(read) - 1 for _, _, read in fields),
             )  # fmt: skip
-            if len(self._chosen) >= _MOST_CHOSEN:
+            if len(self._chosen) >= _MAX_SELECTIONS:
                 self._chosen.clear()
             self._chosen[need] = chosen
         return chosen

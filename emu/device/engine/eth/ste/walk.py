@@ -142,7 +142,7 @@ class SteeringMemory:
         return Walked(action, way.headers, way.cost, way.parts)
 
     def _note(self, why: str) -> None:
-        if why not in self.dropped and len(self.dropped) >= MOST_REASONS:
+        if why not in self.dropped and len(self.dropped) >= MAX_REASONS:
             why = OTHER_REASONS
         self.dropped[why] += 1
         if self.dropped[why] == 1:
@@ -235,7 +235,7 @@ class SteeringMemory:
         return target
 
 
-MOST_REASONS: Final = 64
+MAX_REASONS: Final = 64
 """Why packets are dropped: reasons that are counted and told of one by one."""
 OTHER_REASONS: Final = "other reasons"
 _SOURCE: Final[frozenset[Part]] = frozenset({source})

@@ -1,7 +1,7 @@
 """What becomes of a packet in the flow tables of one type, and which changes of them are allowed.
 
 Tables of a domain lead to tables of higher levels, except for entries that may lead anywhere
-(ignore_flow_level). A packet's way ends after MOST_TABLES tables in any case. Decisions
+(ignore_flow_level). A packet's way ends after MAX_TABLES tables in any case. Decisions
 are cached by the parts of a packet that some group matches; any change drops the whole cache.
 """
 
@@ -53,9 +53,9 @@ MAX_DELIVERIES: Final = 256
 """Destinations that get one packet."""
 MAX_CHANGES: Final = 1024
 """Changes that are made to one packet, over all that it is delivered to. With more it is lost."""
-MOST_ASKED: Final = 8
+MAX_METERS: Final = 8
 """Meters and samplers on the way of one packet. With more it is lost."""
-MOST_LEARNT: Final = 64
+MAX_LEARNED: Final = 64
 """Parts of packets that entries of software read, beyond which decisions are not kept."""
 
 
@@ -74,7 +74,7 @@ def decide(
 
     ``root`` is where it begins, None for the domain's root. What that has cost is added to
     ``domain.steps``: at most what one way through the tables takes. Meters and samplers on the way
-    are asked at the time of the ``clock``. Without one, and after MOST_ASKED of them, the decision
+    are asked at the time of the ``clock``. Without one, and after MAX_METERS of them, the decision
     is to ask the next one (``Decision.asks``), and nothing is counted.
     """
     headers.parser = domain.parser
@@ -116,7 +116,7 @@ def _decide_anew(
             for answer in answers:
                 decision = walk.send(answer)
             _remember(domain, headers, root, answers, key, decision)
-        if decision.asks is None or clock is None or len(answers) == MOST_ASKED:
+        if decision.asks is None or clock is None or len(answers) == MAX_METERS:
             return decision
         answer = decision.asks.answer(octets, headers.l3, clock.now_ns())
         answers = (*answers, answer)
@@ -162,7 +162,7 @@ def _key(
 def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
     """Let these parts decide which packets are alike, as far as there is room; if any is new."""
     new = parts.difference(domain.users)
-    if not new or len(domain.learnt) + len(new) > MOST_LEARNT:
+    if not new or len(domain.learnt) + len(new) > MAX_LEARNED:
         return False
     domain.learnt |= new
     _use(domain, new)

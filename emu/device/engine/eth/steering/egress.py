@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.engine.eth.steering.passing import (
-    MOST_CUT,
+    MAX_SEGMENTED_PACKETS,
     Packet,
     after,
     decision_on,
@@ -64,7 +64,11 @@ def steered(
             return
         pieces: Iterable[tuple[Packet, Marked]] = ((packet, packet.headers),)
         if steps.needs_whole:
-            pieces = each_of(packet, packet.headers, round_) if packet.packets <= MOST_CUT else ()
+            pieces = (
+                each_of(packet, packet.headers, round_)
+                if packet.packets <= MAX_SEGMENTED_PACKETS
+                else ()
+            )
         for one, now in pieces:
             while round_.steps > round_.limit:
                 yield

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from emu.device.ports import Clock
     from emu.device.rounds.budget import Round
 
-MOST_CUT: Final = 2048
+MAX_SEGMENTED_PACKETS: Final = 2048
 """Packets that are cut out of one super-frame, over all that get them. More are lost."""
 
 

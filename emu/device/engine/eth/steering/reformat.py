@@ -20,7 +20,7 @@ from emu.device.engine.eth.steering.fields import FIELDS, base
 from emu.device.engine.eth.steering.match_field import Part, costs
 from emu.device.engine.eth.steering.vlan_tags import third_tag
 from emu.device.errors import CmdError
-from emu.device.objects.eth.packet_reformat import BEGINNINGS, MOST_MOVED, PacketReformat
+from emu.device.objects.eth.packet_reformat import BEGINNINGS, MAX_MOVED, PacketReformat
 from emu.device.objects.eth.reshape import Reshape
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.headers import (
@@ -50,7 +50,7 @@ _TPIDS: Final = frozenset({ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "bi
 _LOOKED_BEHIND: Final = frozenset({ETH_IPV4, ETH_IPV6, ETH_ROCE, ETH_CTAG, ETH_STAG})
 """Ethertypes behind which there is something to match."""
 _MOVED_BYTES: Final = 256
-"""How much of a packet decides what it matches when its headers have moved by MOST_MOVED bytes."""
+"""How much of a packet decides what it matches when its headers have moved by MAX_MOVED bytes."""
 _MATCHED_COST: Final = 20
 _BEGINNING_COST: Final = 2
 _u16 = Struct(">H")
@@ -190,7 +190,7 @@ DECAP: Final = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_
 def _place(anchor: int, offset: int, size: int) -> int:
     if anchor != ReformatAnchor.MAC_START:
         raise CmdError(Status.BAD_PARAM_ERR, "reformat anchor not supported", f"{anchor:#x}")
-    if max(offset, size) > MOST_MOVED or offset % 2:
+    if max(offset, size) > MAX_MOVED or offset % 2:
         raise CmdError(
             Status.BAD_PARAM_ERR, "reformat is not within a packet's first headers",
             f"{size} bytes at {offset}",

@@ -18,7 +18,7 @@ BURST_NS: Final = 50_000
 """A flow may be ahead of its rate by this much, so that it need not wait after each packet."""
 IDLE_NS: Final = 1_000_000_000
 """A flow that has not sent for so long is forgotten."""
-MOST_INTERVALS: Final = 256
+MAX_INTERVALS: Final = 256
 """Steps of time that are made up for at once."""
 _UNIT: Final = 64
 """Bytes of ``rpg_byte_reset``."""
@@ -83,7 +83,7 @@ class FlowRate:
         step_ns = self._congestion.rp.rpg_time_reset * _NS_PER_US
         if not step_ns:
             return
-        steps = min((now - self._step_ns) // step_ns, MOST_INTERVALS)
+        steps = min((now - self._step_ns) // step_ns, MAX_INTERVALS)
         self.made_up += steps
         for _ in range(steps):
             self._time_steps += 1

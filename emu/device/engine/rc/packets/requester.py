@@ -40,7 +40,7 @@ WINDOW_OF_TRAINS: Final = 256
 """The same of a message whose packets go in trains: there the processes take turns, not packets."""
 ACK_EVERY: Final = 32
 """A long message requests an ACK every so many packets, so that the window moves."""
-LEAST_COUPLED: Final = 3
+MIN_TRAIN_PACKETS: Final = 3
 """Messages of so many packets have no train: their first and last packets go alone."""
 
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
@@ -223,7 +223,7 @@ class PacketRequester:
         qp, request = self._connection.qp, self._window.sending()
         message = request.message
         assert message is not None
-        is_long = request.end - request.first & PSN_MASK > LEAST_COUPLED
+        is_long = request.end - request.first & PSN_MASK > MIN_TRAIN_PACKETS
         carry = self._connection.trains() if is_long else None
         room = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - self._window.flying
         if room <= 0 or request.failure is not None:

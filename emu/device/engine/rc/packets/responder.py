@@ -28,7 +28,7 @@ from emu.device.port.packet import Packet
 from emu.device.port.train import Train
 from emu.device.rounds.budget import ENOUGH_STEPS
 from emu.device.rounds.sizes import PACKETS_PER_TURN
-from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets
+from emu.device.state.held import MAX_HELD, EarlyPackets, HeldPackets
 from layouts.enums import QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK, PacketKind
@@ -290,7 +290,7 @@ class PacketResponder:
     def _keep(self, packet: Packet) -> None:
         """Keep a packet after a gap, if it places data; READs and atomics are sent again."""
         ahead = packet.psn - self._connection.qp.epsn & PSN_MASK
-        if packet.op.kind in _PLACING and ahead <= MOST_HELD and not self._is_not_ready:
+        if packet.op.kind in _PLACING and ahead <= MAX_HELD and not self._is_not_ready:
             self._early.add(packet)
 
     def _fill_gap(self) -> None:

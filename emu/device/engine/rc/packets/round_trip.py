@@ -12,11 +12,11 @@ from typing import Final
 
 from emu.device.port.packet import precedes
 
-LEAST_NS: Final = 10_000_000
+MIN_NS: Final = 10_000_000
 """However fast responses are: the peer's process may share a processor with others."""
 FIRST_SHIFT: Final = 2
 """Before any response was timed: this part of the ACK timeout, as a power of two."""
-MOST_DOUBLINGS: Final = 16
+MAX_DOUBLINGS: Final = 16
 
 
 class RoundTrip:
@@ -43,7 +43,7 @@ class RoundTrip:
     def patience_ns(self, timeout_ns: int) -> int:
         """How long to wait from the last progress on; ``timeout_ns`` is the ACK timeout."""
         usual = self._usual_ns or timeout_ns >> FIRST_SHIFT
-        return max(usual, LEAST_NS) << self._doublings
+        return max(usual, MIN_NS) << self._doublings
 
     @property
     def _usual_ns(self) -> int:
@@ -79,7 +79,7 @@ class RoundTrip:
     def asked(self, psn: int, now_ns: int) -> None:
         """A question was sent: some of the packets before ``psn``, again."""
         self._asked_ns = now_ns
-        self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
+        self._doublings = min(self._doublings + 1, MAX_DOUBLINGS)
         self.resent(psn)
 
     def forget_packets(self) -> None:

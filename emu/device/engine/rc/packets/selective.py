@@ -12,7 +12,7 @@ from typing import Final
 
 from layouts.wire.bth import PSN_MASK
 
-MOST_MISSES: Final = 3
+MAX_MISSES: Final = 3
 """A packet and so many after it may be lost at once; then it is quicker to go back."""
 
 
@@ -34,7 +34,7 @@ class SelectiveRepeat:
     @property
     def is_worth_trying(self) -> bool:
         """Whether to send only the lost packet again."""
-        return self._misses < MOST_MISSES
+        return self._misses < MAX_MISSES
 
     def repeated(self, psn: int, end: int) -> None:
         """The packet ``psn`` was sent again alone; ``end`` is the PSN that is sent next."""
@@ -55,7 +55,7 @@ class SelectiveRepeat:
         if una == self._end:
             return False  # nothing had been sent after it
         self._misses += 1
-        if self._keeps and self._misses < MOST_MISSES:
+        if self._keeps and self._misses < MAX_MISSES:
             return False  # the packet after it was lost, too, and the peer says so
         if self._keeps:
             self._keeps, self._misses = False, 0

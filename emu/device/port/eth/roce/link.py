@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute, Marks
 from emu.device.port.congestion import Congestion
-from emu.device.port.counts import MOST_VIOLATIONS
+from emu.device.port.counts import MAX_VIOLATIONS
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
 from emu.device.port.eth.roce.framing import Framer, Headers, header_bytes
@@ -33,7 +33,7 @@ from emu.device.port.eth.roce.route import (
 )
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
-from emu.device.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
+from emu.device.port.packet import MAX_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import LossRecovery
 from layouts.enums import Status
 from layouts.eth_enums import RoceVersion
@@ -52,8 +52,8 @@ _PRIORITY_SHIFT: Final = 13
 _NO_PRIORITY: Final = 0x1FFF
 _CNP: Final = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 
-_MOST_AROUND: Final = (
-    Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MOST_HEADER_BYTES + FCS_BYTES
+_MAX_OVERHEAD: Final = (
+    Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MAX_HEADER_BYTES + FCS_BYTES
 )
 """Headers around a payload: VLAN tag and IPv6, and the longest of the transport."""
 _AV: Final = av.packer(
@@ -117,7 +117,7 @@ class RoceLink:
     @property
     def most_payload(self) -> int:
         """What a frame of the MTU has room for behind the longest headers."""
-        return self._vport.oper_mtu - _MOST_AROUND
+        return self._vport.oper_mtu - _MAX_OVERHEAD
 
     def global_route(self, path: Ads) -> None:
         """The GIDs are in the address."""
@@ -173,7 +173,7 @@ class RoceLink:
     def violated_qkey(self) -> None:
         """Count; the counter stays at its end."""
         vport = self._vport
-        vport.qkey_violations = min(vport.qkey_violations + 1, MOST_VIOLATIONS)
+        vport.qkey_violations = min(vport.qkey_violations + 1, MAX_VIOLATIONS)
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
         """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1).

@@ -20,12 +20,12 @@ from emu.device.port.eth.roce.reading import (
     transport_header,
 )
 from emu.device.port.packet import MAX_BYTES, MAX_PAYLOAD
-from emu.device.port.train import MOST_PACKETS, Train, front_of, train_of
+from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire.bth import ACK_REQUEST, ICRC_BYTES, bth
 
 HEAD_BYTES: Final = ETHERNET_BYTES + TAG_BYTES + IPV6_BYTES + UDP_BYTES + bth.size + 8
 """The front of a frame, with all headers that are looked at."""
-MAX_TRAIN_BYTES: Final = HEAD_BYTES + MAX_BYTES + (MOST_PACKETS - 1) * MAX_PAYLOAD
+MAX_TRAIN_BYTES: Final = HEAD_BYTES + MAX_BYTES + (MAX_PACKETS - 1) * MAX_PAYLOAD
 _PSN_AT: Final = 8
 """Offset of the word with the PSN in a BTH."""
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEAST_PORTS = 40
+MIN_PORTS = 40
 """As a switch for HDR has."""
-MOST_PORTS = 254
+MAX_PORTS = 254
 _QP0 = 0
 
 
@@ -38,7 +38,7 @@ class SmpSwitch:
 
     def __init__(self, port: EndPort, send: Callable[[Datagram, Origin], None]) -> None:
         """``port`` is its management port. ``send`` carries a datagram to the LID that it is to."""
-        self._ports = Ports(replace(port, num_ports=LEAST_PORTS))
+        self._ports = Ports(replace(port, num_ports=MIN_PORTS))
         self._send = send
 
     @property
@@ -53,7 +53,7 @@ class SmpSwitch:
 
     def connect(self, ports: Iterable[EndPort]) -> None:
         """Ports of the subnet, those that are up; the others have gone or have no link."""
-        self._ports.connect(list(ports), limit=MOST_PORTS)
+        self._ports.connect(list(ports), limit=MAX_PORTS)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
         """Take a datagram for QP0 at the manager's LID; one that is no SMP for it is lost."""

@@ -20,7 +20,7 @@ from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place
 from layouts.enums import PortState
 from layouts.wire.bth import MULTICAST_LID
 
-MOST_LINKS: Final = 64
+MAX_LINKS: Final = 64
 """Of a way: no subnet is so wide, and tables may lead in circles."""
 MAX_KEPT: Final = 1 << 16
 """Links of all ways that are kept."""
@@ -164,7 +164,7 @@ class Routes:
         sent: list[Place] = []
         received: list[Place] = []
         entry, exit_ = 0, port or self._exit(node, lid)
-        for _ in range(MOST_LINKS):
+        for _ in range(MAX_LINKS):
             if exit_ in (0, NO_PORT) or exit_ == entry:
                 why = (node, entry, RELAY_ERRORS)
                 return Way(NOWHERE, tuple(sent), tuple(received), why)

@@ -25,11 +25,11 @@ from typing import Final
 from emu.host.user_error import UserError
 from layouts.wire.mads import NodeType
 
-MOST_NODES: Final = 10_000
-MOST_CABLES: Final = 50_000
-MOST_SWITCH_PORTS: Final = 254
-MOST_CA_PORTS: Final = 2
-_MOST_LINE: Final = 1024
+MAX_NODES: Final = 10_000
+MAX_CABLES: Final = 50_000
+MAX_SWITCH_PORTS: Final = 254
+MAX_CA_PORTS: Final = 2
+_MAX_LINE: Final = 1024
 _FIRST_GUID: Final = 0x0002_C903_00F0_0000
 _GUIDS_OF_A_NODE: Final = 256
 _LAST_GUID: Final = (1 << 64) - 1
@@ -129,13 +129,13 @@ class _Reader:
 
     def _take_node(self, number: int, match: re.Match[str]) -> str:
         kind, ports, name = KINDS[match[1].lower()], int(match[2]), match[3]
-        limit = MOST_SWITCH_PORTS if kind is NodeType.SWITCH else MOST_CA_PORTS
+        limit = MAX_SWITCH_PORTS if kind is NodeType.SWITCH else MAX_CA_PORTS
         if not name or not name.isprintable():
             return "a node has a name"
         if not 1 <= ports <= limit:
             return f"{match[1]} has 1 to {limit} ports"
-        if len(self.nodes) >= MOST_NODES:
-            return f"more than {MOST_NODES} nodes"
+        if len(self.nodes) >= MAX_NODES:
+            return f"more than {MAX_NODES} nodes"
         described = _DESCRIPTION.search(match[4])
         about, self.about = self.about, {}
         guid = about.get("switchguid" if kind is NodeType.SWITCH else "caguid", 0)
@@ -153,8 +153,8 @@ class _Reader:
         port, peer_port = int(match[1]), int(match[4] or 1)
         if not 1 <= port <= self.nodes[-1].num_ports:
             return f"{self.nodes[-1].name!r} has no port {port}"
-        if len(self.plugs) >= 2 * MOST_CABLES:
-            return f"more than {MOST_CABLES} cables"
+        if len(self.plugs) >= 2 * MAX_CABLES:
+            return f"more than {MAX_CABLES} cables"
         rate = _RATE.search(match[5])
         code = None
         if rate and int(rate[1]) in _WIDTHS:
@@ -167,8 +167,8 @@ def parse(text: str) -> Topology:
     """The subnet that a file describes. Raises TopologyError."""
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
-        if len(line) > _MOST_LINE:
-            raise TopologyError(f"line {number}: longer than {_MOST_LINE} characters")
+        if len(line) > _MAX_LINE:
+            raise TopologyError(f"line {number}: longer than {_MAX_LINE} characters")
         line = line.strip()
         if line and not line.startswith("#") and (wrong := reader.take(number, line)):
             raise TopologyError(f"line {number}: {wrong}")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _REPEAT_NS: Final = 1_000_000_000
 """What a subnet timeout of 18 means (IBTA 13.4.9)."""
-_MOST_REPEATS: Final = 10
+_MAX_REPEATS: Final = 10
 _RETURN_PATH_BYTES: Final = 30
 
 _Kind = tuple[SmaTrap, int]
@@ -165,7 +165,7 @@ class Traps:
         own = event.node.ports[event.port].info
         if not (own.lid and own.sm_lid):
             return
-        if sent.repeats < _MOST_REPEATS:
+        if sent.repeats < _MAX_REPEATS:
             sent.repeats += 1
             sent.timer = self._clock.call_later(_REPEAT_NS, partial(self._send, sent))
             self._sent.setdefault(event.node.number, {})[event.kind] = sent

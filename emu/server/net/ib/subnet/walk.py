@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_LINKS: Final = 128
+MAX_LINKS: Final = 128
 """That an SMP may pass: twice the longest directed route, and tables may lead it in circles."""
-_MOST_HOPS: Final = 63
+_MAX_HOPS: Final = 63
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Walk:
         node, port = place
         if port == 0:
             port = self._exit(self._cables.nodes[node], smp_) or NO_PORT
-        for _ in range(MOST_LINKS):
+        for _ in range(MAX_LINKS):
             far = self._cables.peer(node, port)
             if far is None:
                 log.debug("SMP at node %d: no link at port %d: dropped", node, port)
@@ -101,7 +101,7 @@ class Walk:
         """A directed request (C14-9)."""
         mad = smp_.mad
         hops, at = mad.hop_cnt, mad.hop_ptr
-        if hops > _MOST_HOPS or mad.dr_dlid != PERMISSIVE_LID:
+        if hops > _MAX_HOPS or mad.dr_dlid != PERMISSIVE_LID:
             return None
         if at == 0 and hops and mad.dr_slid != PERMISSIVE_LID and node.is_switch:
             mad.hop_ptr = 1
@@ -121,7 +121,7 @@ class Walk:
         """A directed response (C14-13); simulated nodes have asked nothing."""
         mad = smp_.mad
         at = mad.hop_ptr
-        if not node.is_switch or not 1 <= at <= mad.hop_cnt <= _MOST_HOPS:
+        if not node.is_switch or not 1 <= at <= mad.hop_cnt <= _MAX_HOPS:
             return None
         mad.hop_ptr = at - 1
         if at > 1:

@@ -159,9 +159,9 @@ def test_lengths_that_no_frame_has(net, size):
 def test_a_flood_of_addresses_costs_bounded_memory_and_hides_nobody_else(net):
     a, b, x = net.ports
     net.send(b, B, EVERYONE)
-    for number in range(3 * addresses.MOST_PER_PORT):
+    for number in range(3 * addresses.MAX_PER_PORT):
         net.send(x, bytes((2, 1, *number.to_bytes(4, "big"))), B)
-    assert net.switch.about()["addresses"] == 1 + addresses.MOST_PER_PORT
+    assert net.switch.about()["addresses"] == 1 + addresses.MAX_PER_PORT
     assert net.send(a, A, B) == ["b"]
     assert net.send(a, A, bytes((2, 1, *(number).to_bytes(4, "big")))) == ["x"]
 

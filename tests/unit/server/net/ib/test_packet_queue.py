@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.rounds.sizes import PACKETS_PER_TURN
 from emu.driver.world.clock import HandClock
-from emu.server.net.ib.packet_queue import MOST_PACKETS, ROOM, PacketQueue
+from emu.server.net.ib.packet_queue import MAX_PACKETS, ROOM, PacketQueue
 
 pytestmark = pytest.mark.hostile
 
@@ -14,12 +14,12 @@ def test_senders_that_do_not_wait_lose_packets(monkeypatch):
     queue = PacketQueue(clock, lambda _lid: None)
     arrived = []
     monkeypatch.setattr(queue, "_arrive", arrived.append)
-    room = [queue.add(b"packet") for _ in range(MOST_PACKETS + 100)]
-    assert room == [True] * (ROOM - 1) + [False] * (MOST_PACKETS + 100 - ROOM + 1)
+    room = [queue.add(b"packet") for _ in range(MAX_PACKETS + 100)]
+    assert room == [True] * (ROOM - 1) + [False] * (MAX_PACKETS + 100 - ROOM + 1)
     woken = []
     queue.when_room(lambda: woken.append(len(arrived)))
     clock.advance(0)
     (first,) = woken
-    assert MOST_PACKETS - ROOM < first <= MOST_PACKETS - ROOM + PACKETS_PER_TURN
-    assert len(arrived) == MOST_PACKETS
+    assert MAX_PACKETS - ROOM < first <= MAX_PACKETS - ROOM + PACKETS_PER_TURN
+    assert len(arrived) == MAX_PACKETS
     assert queue.add(b"packet")

@@ -19,7 +19,7 @@ from layouts.wire.sa import SaAttr, node_rec
 pytestmark = pytest.mark.hostile
 
 GET_TABLE, SET = Method.GET_TABLE, Method.SET
-MOST_PORTS = 1023
+MAX_PORTS = 1023
 RECORDS_PER_ROUND = STEPS_PER_SHARE // STEPS_PER_RECORD
 CREATE = {"qkey": 1, "pkey": DEFAULT_PKEY, "traffic_class": 0, "flow_label": 0, "sl": 0}
 
@@ -60,7 +60,7 @@ def rounds(subnet, value):
 @pytest.fixture
 def big():
     """As many ports as a fabric may have."""
-    subnet = Subnet(MOST_PORTS)
+    subnet = Subnet(MAX_PORTS)
     subnet.is_prompt = False
     return subnet
 
@@ -82,7 +82,7 @@ def ask_for_nodes(subnet, lid):
 def test_table_is_made_in_pieces(big, made):
     ask_for_nodes(big, 1)
     found = rounds(big, lambda: made.count)
-    assert sum(found) == MOST_PORTS + 1
+    assert sum(found) == MAX_PORTS + 1
     assert max(found) <= RECORDS_PER_ROUND
     assert len(big.take(1)) == 1
 
@@ -92,7 +92,7 @@ def test_who_is_busy_makes_no_table(big, made):
     for _ in range(100):
         ask_for_nodes(big, 1)
         rounds(big, lambda: made.count)
-    assert made.count <= rmpp.MAX_TRANSFERS_OF_A_PORT * (MOST_PORTS + 1)
+    assert made.count <= rmpp.MAX_TRANSFERS_OF_A_PORT * (MAX_PORTS + 1)
     statuses = [mad.mad_hdr.status for mad in big.take(1)]
     assert statuses.count(MadStatus.BUSY) == 100 - rmpp.MAX_TRANSFERS_OF_A_PORT
     ask_for_nodes(big, 2)
@@ -118,14 +118,14 @@ def test_request_that_is_repeated_while_it_waits(big, made):
     for _ in range(5):
         big.send(1, request)
     rounds(big, lambda: made.count)
-    assert made.count == MOST_PORTS + 1
+    assert made.count == MAX_PORTS + 1
     assert len(big.take(1)) == 1
 
 
 def test_paths_between_ports_with_many_partitions(monkeypatch):
     """Neither the ports that are looked at nor their P_Keys make a long round."""
     pkeys = tuple(range(1, PKEY_TABLE_ENTRIES + 1))
-    subnet = Subnet(MOST_PORTS, pkeys=(DEFAULT_PKEY, *pkeys[1:]))
+    subnet = Subnet(MAX_PORTS, pkeys=(DEFAULT_PKEY, *pkeys[1:]))
     subnet.is_prompt = False
     steps = []
     step = Worker._step
@@ -133,7 +133,7 @@ def test_paths_between_ports_with_many_partitions(monkeypatch):
     subnet.send(1, subnet.request(GET_TABLE, SaAttr.PATH_REC, slid=1))
     found = rounds(subnet, lambda: len(steps))
     assert max(found) <= RECORDS_PER_ROUND + 1
-    assert sum(found) > MOST_PORTS
+    assert sum(found) > MAX_PORTS
 
 
 def test_window_that_is_wide_open(big):
@@ -186,7 +186,7 @@ def test_notices_of_many_ports_for_many_subscribers():
     assert len(subnet.sa.subscriptions) == events.MAX_SUBSCRIPTIONS // 20 * 20
     subnet.inboxes.clear()
     subnet.is_prompt = False
-    subnet.ports += [end_port(lid) for lid in range(21, MOST_PORTS + 1)]
+    subnet.ports += [end_port(lid) for lid in range(21, MAX_PORTS + 1)]
     subnet.sa.sweep()
     found = rounds(subnet, lambda: sum(map(len, subnet.inboxes.values())))
     assert 0 < max(found) <= RECORDS_PER_ROUND

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.datagram import Destination, Origin
 from emu.device.port.ib.port import SM_LID
-from emu.server.net.ib.sm.switch import LEAST_PORTS, MOST_PORTS, SmpSwitch
+from emu.server.net.ib.sm.switch import MAX_PORTS, MIN_PORTS, SmpSwitch
 from layouts.enums import PhysState, PortState
 from layouts.wire.mads import (
     DIRECTION,
@@ -81,7 +81,7 @@ def request(attr, attr_mod=0, *hops, **fields):
 
 def test_it_is_a_switch(fabric):
     info = node_info.view(fabric.get(2, SmpAttr.NODE_INFO).data)
-    assert (info.node_type, info.num_ports) == (NodeType.SWITCH, LEAST_PORTS)
+    assert (info.node_type, info.num_ports) == (NodeType.SWITCH, MIN_PORTS)
     assert info.local_port_num == 2
     assert switch_info.view(fabric.get(1, SmpAttr.SWITCH_INFO).data).linear_fdb_top == SM_LID
 
@@ -106,7 +106,7 @@ def test_ports_have_the_links_behind_them(fabric):
 
 
 def test_port_without_a_link(fabric):
-    info = port_info.view(fabric.get(1, SmpAttr.PORT_INFO, LEAST_PORTS).data)
+    info = port_info.view(fabric.get(1, SmpAttr.PORT_INFO, MIN_PORTS).data)
     assert (info.port_state, info.port_physical_state) == (PortState.DOWN, PhysState.POLLING)
 
 
@@ -125,8 +125,8 @@ def test_forwarding_table(fabric):
 @pytest.mark.parametrize(
     ("attr", "attr_mod"),
     [
-        *((SmpAttr.PORT_INFO, LEAST_PORTS + 1), (SmpAttr.LINEAR_FORW_TABLE, 768)),
-        *((SmpAttr.PKEY_TABLE, (LEAST_PORTS + 1) << 16), (SmpAttr.GUID_INFO, 1)),
+        *((SmpAttr.PORT_INFO, MIN_PORTS + 1), (SmpAttr.LINEAR_FORW_TABLE, 768)),
+        *((SmpAttr.PKEY_TABLE, (MIN_PORTS + 1) << 16), (SmpAttr.GUID_INFO, 1)),
     ],
 )
 def test_modifier_that_names_nothing(fabric, attr, attr_mod):
@@ -211,12 +211,12 @@ def test_a_port_keeps_its_number_while_it_is_down(fabric):
 
 def test_more_ports_than_a_switch_has():
     """It grows to what NodeInfo can say; numbers of ports that have gone are given again."""
-    fabric = Fabric(MOST_PORTS + 5)
+    fabric = Fabric(MAX_PORTS + 5)
     info = node_info.view(fabric.get(1, SmpAttr.NODE_INFO).data)
-    assert info.num_ports == MOST_PORTS
-    assert fabric.switch.ports.number_of(MOST_PORTS + 1) is None
+    assert info.num_ports == MAX_PORTS
+    assert fabric.switch.ports.number_of(MAX_PORTS + 1) is None
     fabric.switch.connect(fabric.ports[1:])
-    assert fabric.switch.ports.number_of(MOST_PORTS + 1) == 1
+    assert fabric.switch.ports.number_of(MAX_PORTS + 1) == 1
 
 
 @pytest.mark.hostile

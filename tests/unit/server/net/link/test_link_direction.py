@@ -190,7 +190,7 @@ def test_what_is_over_the_limit_is_lost():
 
 
 def test_bytes_are_bounded_and_on_the_ledger(monkeypatch):
-    monkeypatch.setattr(direction, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(direction, "MAX_BYTES", 10_000)
     world = World(delay="10ms")
     world.send(20)
     assert 5 < world.link.about()["on_the_way"] < 10

@@ -139,9 +139,9 @@ def test_a_pipe_that_is_read_slowly_costs_packets_and_nothing_else(path, clock, 
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     capture = PcapFile(path, clock, "")
-    for _ in range(file.MOST_WAITING // 60_000 + 50):
+    for _ in range(file.MAX_WAITING // 60_000 + 50):
         capture.add(blocks.packet(0, 0, bytes(60_000), True))
-    assert capture._waiting <= file.MOST_WAITING
+    assert capture._waiting <= file.MAX_WAITING
     assert capture.is_open
     lost = capture._lost
     assert 40 <= lost <= 60
@@ -157,7 +157,7 @@ def test_a_pipe_that_is_read_slowly_costs_packets_and_nothing_else(path, clock, 
         clock.advance(file.FLUSH_NS)
     os.close(reader)
     found = read(data)
-    assert len(found) == 1 + file.MOST_WAITING // 60_000 + 50 - lost
+    assert len(found) == 1 + file.MAX_WAITING // 60_000 + 50 - lost
     capture.close()
     assert f"{lost} packets are not here" in caplog.text
 
@@ -197,7 +197,7 @@ def test_a_full_pipe_is_not_tried_for_every_packet(path, clock, monkeypatch, cap
         capture.add(blocks.packet(0, 0, bytes(60_000), True))
     assert len(calls) <= 3
     assert caplog.text.count("its reader is too slow") == 1
-    assert len(capture._blocks) <= file.MOST_WAITING // 60_000 + 2
+    assert len(capture._blocks) <= file.MAX_WAITING // 60_000 + 2
     clock.advance(file.FLUSH_NS)
     assert len(calls) <= 5
     clock.round.begin()

@@ -8,8 +8,8 @@ from emu.server.net.ib.subnet.nodes import built
 from emu.server.net.ib.subnet.routes import (
     MAX_BRANCHES,
     MAX_KEPT,
+    MAX_LINKS,
     MAX_OWED,
-    MOST_LINKS,
     NOWHERE,
     RELAY_ERRORS,
     Routes,
@@ -65,9 +65,9 @@ def total(routes, name):
 def test_ways_in_a_circle_end(ring):
     routes = Routes(ring, Round())
     way = sent(routes, 7)
-    assert (way.end, len(way.sent), way.dropped[2]) == (NOWHERE, MOST_LINKS, RELAY_ERRORS)
+    assert (way.end, len(way.sent), way.dropped[2]) == (NOWHERE, MAX_LINKS, RELAY_ERRORS)
     routes.settle()
-    assert total(routes, "port_xmit_packets") == total(routes, "port_rcv_packets") == MOST_LINKS
+    assert total(routes, "port_xmit_packets") == total(routes, "port_rcv_packets") == MAX_LINKS
 
 
 def test_what_is_kept_is_bounded_by_the_links(ring):
@@ -75,7 +75,7 @@ def test_what_is_kept_is_bounded_by_the_links(ring):
     for lid in range(1, 3000):
         sent(routes, lid)
         ways = routes._ways.values()
-        assert sum(len(way.sent) + 1 for way in ways) <= MAX_KEPT + MOST_LINKS
+        assert sum(len(way.sent) + 1 for way in ways) <= MAX_KEPT + MAX_LINKS
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -90,11 +90,11 @@ def test_each_round_adds_up_a_share(ring, changes):
         sent(routes, lid)
         steps.append(round_.steps - before)
         ring.generation += changes
-    assert max(steps) <= 2 * (MAX_OWED + 2 * MOST_LINKS + 2)
+    assert max(steps) <= 2 * (MAX_OWED + 2 * MAX_LINKS + 2)
     before = round_.steps
     routes.settle()
-    assert round_.steps - before <= 2 * (MAX_OWED + MOST_LINKS + 1)
-    assert total(routes, "port_xmit_packets") == 2 * 999 * MOST_LINKS
+    assert round_.steps - before <= 2 * (MAX_OWED + MAX_LINKS + 1)
+    assert total(routes, "port_xmit_packets") == 2 * 999 * MAX_LINKS
 
 
 def parallel(switches, count):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from emu.server.net.ib.subnet.nodes import built
 from emu.server.net.ib.subnet.places import places_of
-from emu.server.net.ib.subnet.topology import MOST_CABLES, Topology, TopologyError, parse
+from emu.server.net.ib.subnet.topology import MAX_CABLES, Topology, TopologyError, parse
 from layouts.wire.mads import NodeType
 
 IBNETDISCOVER = """
@@ -95,7 +95,7 @@ def test_wrong_files(text, why):
 
 @pytest.mark.hostile
 def test_no_more_cables_than_there_may_be():
-    lines = ['Switch 254 "s"', *['[1] "s"[2]'] * (2 * MOST_CABLES + 1)]
+    lines = ['Switch 254 "s"', *['[1] "s"[2]'] * (2 * MAX_CABLES + 1)]
     with pytest.raises(TopologyError, match="more than"):
         parse("\n".join(lines))
 
