@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import Budget
 
 Buffer = bytes | bytearray | memoryview
 
@@ -149,11 +149,11 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Monotonic time, and the round of the loop that goes by it."""
+    """Monotonic time, and the budget of the event loop that runs by it."""
 
     @property
-    def round(self) -> Round:
-        """What has been done in this round, by all that share the clock."""
+    def budget(self) -> Budget:
+        """Return the budget of the current round, shared by all users of the clock."""
 
     def now_ns(self) -> int:
         """Nanoseconds since some fixed moment."""

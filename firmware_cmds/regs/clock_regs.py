@@ -60,7 +60,7 @@ def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
             raise CmdError(Status.BAD_PARAM_ERR, "utc_nsec of a second or more", f"{reg.utc_nsec}")
         clock.set(reg.utc_sec * SECOND_NS + reg.utc_nsec, now)
     elif reg.operation == _ADJUST_TIME:
-        clock.turn(_signed(reg.time_adjustment), now)
+        clock.adjust(_signed(reg.time_adjustment), now)
     elif reg.operation == _ADJUST_FREQUENCY:
         clock.correct(_correction(reg), now)
     else:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("emu", "layouts", "firmware_cmds", "tests", "scripts")
 POINTS = {"trace points, not traced": "tracer", "fault points, no plan": "faults"}
 WRITES = 640
-TURNS = 40
+POLLS = 40
 MAX_RATIO = 1.01
 
 WORKER = """
@@ -130,7 +130,7 @@ def measure(count: int, turns: int) -> Section:
 
 @click.command(help=__doc__)
 @click.option("--count", default=20, show_default=True, help="Rounds, with new processes each.")
-@click.option("--turns", default=TURNS, show_default=True, help="Turns of each process in a round.")
+@click.option("--turns", default=POLLS, show_default=True, help="Turns of each process in a round.")
 @json_option
 def main(count: int, turns: int, as_json: bool) -> None:
     """Measure."""

@@ -396,10 +396,10 @@ from __future__ import annotations
 
 from emu.device.objects.queues.fpga_qp import FpgaQp
 from emu.device.state.hca import Hca
-from emu.device.state.turns import turn_of
+from emu.device.state.polls import polls
 
 
-@turn_of(FpgaQp)
+@polls(FpgaQp)
 def turn(_hca: Hca, queue: FpgaQp) -> bool:
     """Count the turns; each doorbell gives two."""
     queue.turns += 1

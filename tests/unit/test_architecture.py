@@ -42,7 +42,7 @@ ORDER = (
 )
 """From the bottom to the top. A module imports what stands in its own line or in one above it in
 this list; imports for types count as well. What stands in a package and has no line of its own
-(``emu.device.engine.qp_turn``) belongs to the package's line."""
+(``emu.device.engine.qp_poll``) belongs to the package's line."""
 PLACES = {name: number for number, name in enumerate(ORDER)}
 BARE = ("emu", "emu.device", "emu.driver", "emu.server", "emu.instruments")
 """Packages that are folders and nothing else."""

@@ -46,7 +46,7 @@ class RealTime:
         """It is ``time_ns`` now."""
         self._since_ns, self._ns = counter_ns, time_ns
 
-    def turn(self, delta_ns: int, counter_ns: int) -> None:
+    def adjust(self, delta_ns: int, counter_ns: int) -> None:
         """Turn it forward, or back."""
         self.set(max(self.at(counter_ns) + delta_ns, 0), counter_ns)
 

@@ -25,7 +25,7 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError
-from emu.device.rounds.budget import STEPS_PER_SHARE
+from emu.device.rounds.budget import POLL_BUDGET, SEGMENT_BUDGET
 from emu.device.rounds.costs import LOG_FREED_BYTES_PER_STEP, STEPS_PER_COMMAND
 from emu.device.rounds.portions import Portions, goes_on
 from emu.device.rounds.sizes import COMMANDS_PER_ROUND
@@ -139,27 +139,27 @@ class CommandInterface:
 
         Freeing a long list takes milliseconds: it is charged, and slots wait when that is enough.
         """
-        round_, ledger = self._hca.round, self._hca.ledger
+        budget, ledger = self._hca.budget, self._hca.ledger
         used = ledger.used
         if self.line:
             self._first_in_line()
         for _ in range(COMMANDS_PER_ROUND):
             if used > ledger.used:
-                round_.charge(used - ledger.used >> LOG_FREED_BYTES_PER_STEP)
+                budget.charge(used - ledger.used >> LOG_FREED_BYTES_PER_STEP)
             used = ledger.used
-            if not self._waiting or round_.is_over:
+            if not self._waiting or budget.exhausted(POLL_BUDGET):
                 break
             slot = (self._waiting & -self._waiting).bit_length() - 1
             self._waiting &= self._waiting - 1
             self._working |= 1 << slot
-            round_.charge(STEPS_PER_COMMAND)
+            budget.charge(STEPS_PER_COMMAND)
             self.begin(self._serve(slot))
         self.busy = bool(self._waiting or self.line)
         self.report()
 
     def _first_in_line(self) -> None:
         line = self.line
-        self._hca.round.charge(STEPS_PER_SHARE)
+        self._hca.budget.charge(SEGMENT_BUDGET)
         work = line.popleft()
         if goes_on(work):
             line.appendleft(work)

@@ -24,12 +24,12 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_STOP
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
-from emu.device.state.turns import TURNS
+from emu.device.state.polls import POLLS
 from layouts.enums import EventType, PortChange
 from layouts.eth_enums import VportAdminState
 from layouts.rings.eqe import eqe_port_state
@@ -42,22 +42,22 @@ for _module in walk_packages(engine.__path__, f"{engine.__name__}."):
 
 def run(hca: Hca) -> bool:
     """Give some of the ready queues a turn if the round allows it; True when more are ready."""
-    round_, ready = hca.round, hca.ready
-    if (hca.broken_cqs or hca.stopping is not None) and not round_.is_over:
+    budget, ready = hca.budget, hca.ready
+    if (hca.broken_cqs or hca.stopping is not None) and not budget.exhausted(POLL_BUDGET):
         _stop_users_of_broken_cqs(hca)
     if not ready:
         return bool(hca.broken_cqs) or hca.stopping is not None
-    round_.gather()
+    budget.gather()
     try:
         for _ in range(min(len(ready), QUEUES_PER_ROUND)):
-            if round_.steps > STEPS_PER_ROUND:
+            if budget.steps > POLL_BUDGET:
                 break
             queue = ready.popleft()
             queue.is_ready = False
-            if TURNS[type(queue)](hca, queue):
+            if POLLS[type(queue)](hca, queue):
                 hca.schedule(queue)
     finally:
-        round_.release()
+        budget.release()
     return bool(ready) or bool(hca.broken_cqs) or hca.stopping is not None
 
 
@@ -67,8 +67,8 @@ def _stop_users_of_broken_cqs(hca: Hca) -> None:
         broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
         hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
     for is_stopped in hca.stopping:
-        hca.round.charge(STEPS_PER_STOP if is_stopped else 1)
-        if hca.round.is_over:
+        hca.budget.charge(STEPS_PER_STOP if is_stopped else 1)
+        if hca.budget.exhausted(POLL_BUDGET):
             return
     hca.stopping = None
 
@@ -118,13 +118,13 @@ def quiesce(hca: Hca) -> None:
             qp.moving = None  # its views of guest memory, which may be unmapped next
     for dct in hca.dcts:
         if dct.responders:
-            hca.remains.add_work(dynamic.end_all(dct))
+            hca.deferred_free.add_work(dynamic.end_all(dct))
     page_faults.cancel_all(hca)
     interrupts.quiesce(hca)
     for pin in hca.pins:
         pin.stop()
     if hca.copies:
-        hca.remains.add_work(_stop_each(hca.copies))
+        hca.deferred_free.add_work(_stop_each(hca.copies))
         hca.copies = {}
     if hca.faults is not None:
         hca.faults.forget_objects()
@@ -133,8 +133,8 @@ def quiesce(hca: Hca) -> None:
         cq.waiting.clear()
     hca.holding.clear()
     hca.ready.clear()
-    hca.arrivals.clear()
-    hca.crossing.clear()
+    hca.rx_backlog.clear()
+    hca.esw_backlog.clear()
     hca.egress.clear()
     hca.sniffed.clear()
     hca.repacing.clear()

@@ -24,11 +24,12 @@ from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionParts, bar2_size
 from emu.device.function.tracer import ContainedTracer, Tracer
-from emu.device.objects.remains import Remains
+from emu.device.objects.deferred_free import DeferredFree
 from emu.device.pci import ConfigSpace
 from emu.device.port.eth.wire import EthWire, NoWire
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Buffer, Clock, GuestMemory, Interrupts
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.state.containment import Recovery
 from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.device.state.points import FaultInjector, FaultPoint
@@ -93,13 +94,13 @@ class Function:
         """What carries transport packets; an Ethernet function's are frames."""
         self._injector: FaultInjector | None = None
         self.unhandled = Unhandled()
-        self.remains = Remains()
+        self.deferred_free = DeferredFree()
         """Objects from before earlier resets of the function that still have to be freed."""
         self.restarts = 0
         self._commands = commands
         self._make_hca = partial(
             Hca, model, options, memory, interrupts, clock, wire, vhca,
-            contained, self.unhandled, self._on_failure, self.remains,
+            contained, self.unhandled, self._on_failure, self.deferred_free,
         )  # fmt: skip
         self._bar2_size = bar2_size(model)
         self._recovery = Recovery(clock, self._start_anew)
@@ -150,7 +151,7 @@ class Function:
         self.parts: SubFunctionParts | None = None
         """Its sub-functions, if it can have any."""
         if self._bar2_size:
-            self.parts = SubFunctionParts(self.hca, self._commands, self.remains)
+            self.parts = SubFunctionParts(self.hca, self._commands, self.deferred_free)
             self.hca.sub_functions = self.parts.all
         self._msix = MsixStructures(self.interrupts)
         self.interrupts.clear_pending()
@@ -301,28 +302,28 @@ class Function:
         off the bus, or has failed, only ends what others wait for.
         """
         hca = self.hca
-        round_ = hca.round
-        if self._last_round == round_.number:
-            round_.begin()
-        self._last_round = round_.number
+        budget = hca.budget
+        if self._last_round == budget.number:
+            budget.begin()
+        self._last_round = budget.number
         hca.is_awake = False
         if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
-            if self.remains.work and not round_.is_over:
-                round_.charge(self.remains.free_some())
-            return round_.is_waiting or bool(self.remains.work)
+            if self.deferred_free.work and not budget.exhausted(POLL_BUDGET):
+                budget.charge(self.deferred_free.free_some())
+            return budget.is_waiting or bool(self.deferred_free.work)
         try:
-            if self.cmdif.busy and not round_.is_over:
+            if self.cmdif.busy and not budget.exhausted(POLL_BUDGET):
                 self.cmdif.run()
-            if self.remains.is_left and not round_.is_over:
-                round_.charge(self.remains.free_some())
+            if self.deferred_free.is_left and not budget.exhausted(POLL_BUDGET):
+                budget.charge(self.deferred_free.free_some())
             more = self.parts.run() if self.parts else False
             has_turns = hca.ready or hca.broken_cqs or hca.stopping is not None
             return (
                 (bool(has_turns) and lifecycle.run(hca))
                 or more
                 or self.cmdif.busy
-                or self.remains.is_left
-                or round_.is_waiting
+                or self.deferred_free.is_left
+                or budget.is_waiting
             )
         except Exception:
             hca.fail()

@@ -21,12 +21,13 @@ from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.function.bar0 import Bar0
 from emu.device.models.sub_functions import sub_function_of
 from emu.device.ports import Buffer
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.state.hca import Hca
 from emu.device.state.sub_functions import SubFunctions
 
 if TYPE_CHECKING:
     from emu.device.models import Model
-    from emu.device.objects.remains import Remains
+    from emu.device.objects.deferred_free import DeferredFree
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class _Behind:
         if hca.has_failed:
             return False
         try:
-            if self.cmdif.busy and not hca.round.is_over:
+            if self.cmdif.busy and not hca.budget.exhausted(POLL_BUDGET):
                 self.cmdif.run()
             return lifecycle.run(hca) or self.cmdif.busy
         except Exception:
@@ -79,10 +80,12 @@ class _Behind:
 class SubFunctionParts:
     """The parts of BAR 2 of one physical function, from one of its resets to the next."""
 
-    def __init__(self, manager: Hca, commands: Mapping[int, Command], remains: Remains) -> None:
+    def __init__(
+        self, manager: Hca, commands: Mapping[int, Command], deferred_free: DeferredFree
+    ) -> None:
         self._manager = manager
         self._commands = commands
-        self._remains = remains
+        self._deferred_free = deferred_free
         self._model = sub_function_of(manager.model)
         general = manager.model.general
         self._first = int(general["sf_base_id"])
@@ -103,7 +106,7 @@ class SubFunctionParts:
         hca = Hca(
             self._model, options, manager.memory, manager.interrupts, manager.bare_clock,
             RoceWire(manager.switch.segment_of(vhca)), vhca,
-            on_failure=lambda: behind[0].on_failure(), remains=self._remains,
+            on_failure=lambda: behind[0].on_failure(), deferred_free=self._deferred_free,
             host=manager.ledger,
         )  # fmt: skip
         hca.on_work = manager.wake
@@ -161,7 +164,7 @@ class SubFunctionParts:
         for number, behind in [*self._behind.items()]:
             if self._behind.get(number) is not behind:
                 continue
-            if self._manager.round.is_over:
+            if self._manager.budget.exhausted(POLL_BUDGET):
                 # Those that have had no turn begin the next round.
                 rest = [*self._behind]
                 first = rest.index(number)

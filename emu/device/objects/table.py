@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from emu.device.errors import CmdError
-from emu.device.objects.caller import Caller
+from emu.device.objects.command_issuer import CommandIssuer
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import Object
 from layouts.enums import Status
@@ -97,7 +97,7 @@ class Table(Generic[T]):
         first: int,
         limit: int,
         ledger: Ledger,
-        caller: Caller | None = None,
+        caller: CommandIssuer | None = None,
         numbers: Numbers | None = None,
     ) -> None:
         """``of`` is the objects' class, whose ``kind`` is in the table's refusals.
@@ -106,7 +106,7 @@ class Table(Generic[T]):
         """
         self.kind = of.kind
         self._ledger = ledger
-        self._caller = caller or Caller()
+        self._caller = caller or CommandIssuer()
         self.first = first
         self.limit = limit
         self._hold({})

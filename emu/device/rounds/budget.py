@@ -1,16 +1,14 @@
-"""The budget of a round of the loop: one for everything that is done in it.
+"""The budget of one round of the event loop, shared by everything that runs in it.
 
-All that share a clock share its round: the functions of a process, their links, segments and
-uplinks, captures, the subnet's administrator and the control socket. A turn is what one of them
-does before the next one may: a queue, a connection, a timer's call, a client's request, a long
-command, the line of a receiver. Whoever gives a turn asks the round whether there is room for one,
-whoever does the work charges it for that, and nobody else changes ``Round.steps``. What each
-message or packet passes compares it with the levels below by itself: a question costs CPython 3.11
-as much as three of them.
+All users of a clock share its budget: the functions of a process, their links, segments and
+uplinks, captures, the subnet manager and the control socket. As with the budget of a NAPI poll, a
+user asks :meth:`Budget.exhausted` before it begins a poll, a timer's call, a client's request or a
+part of a long command, and charges what the work costs. The hot path compares ``Budget.steps`` with
+a level itself: in CPython 3.11 a call costs three comparisons.
 
-What a turn may not do any more waits: in its queue, in the :class:`~emu.device.rounds.line.Line` of
-its receiver, or in the generator that does it (``portions.py``). Costs are in
-``costs.py``, the sizes of turns and portions in ``sizes.py``.
+Work that exceeds the budget waits: in its queue, in the receiver's
+:class:`~emu.device.rounds.backlog.Backlog`, or in its generator (``portions.py``). Costs are in
+``costs.py``, limits of one poll in ``sizes.py``.
 """
 
 from __future__ import annotations
@@ -19,109 +17,93 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-STEPS_PER_ROUND = 4096
-"""From here on no turn begins: some 10 ms, at about 2.5 us for a step."""
+POLL_BUDGET = 4096
+"""Steps after which no queue is polled in this round: some 10 ms, at about 2.5 us for a step."""
 
-ENOUGH_STEPS: Final = STEPS_PER_ROUND // 2
-"""From here on timers and responders leave the rest of the round to the queues' own turns."""
+TIMER_BUDGET: Final = POLL_BUDGET // 2
+"""Steps after which timers and responders leave the rest of the round to the queues."""
 
-MAX_STEPS_SERVED: Final = STEPS_PER_ROUND + ENOUGH_STEPS
-"""From here on no connection is served: what queues leave by their turns, and as much again as
-timers may take."""
+CLIENT_BUDGET: Final = POLL_BUDGET + TIMER_BUDGET
+"""Steps after which no connection is served: a full poll budget and a full timer budget."""
 
-MAX_STEPS_RECEIVED: Final = 2 * STEPS_PER_ROUND + 64
-"""From here on what sockets bring waits in its receiver's line, or is dropped where nobody waits
-for it: READ data, which are asked for again. The queues' own turns end before, so they never keep
-out what arrives."""
+RX_BUDGET: Final = 2 * POLL_BUDGET + 64
+"""Steps after which packets from sockets wait in their receiver's backlog, or are dropped.
 
-STEPS_PER_SHARE: Final = STEPS_PER_ROUND // 4
-"""What a turn may take of which many would like a whole round: a portion of a long command or of a
-long message, the pages that a message looks ahead for, the subnet's administrator. Three others
-still get theirs in the same round."""
+Only packets that the requester asks for again (READ responses) are dropped. Polls of queues stop
+earlier, so they never keep out received packets."""
+
+SEGMENT_BUDGET: Final = POLL_BUDGET // 4
+"""Steps of one segment of long work: of a command, a message, page prefetch or subnet manager.
+
+Three other users still get a segment each in the same round."""
 
 STEPS_PER_ACCESS: Final = 4096 + 64
-"""What one access of a message to memory may take, if it is to more than a few bytes: a packet of
-single bytes. What takes more is moved in pieces, or fails."""
+"""Maximum cost in steps of one memory access of a message: a packet of single bytes.
+
+An access that costs more is split, or fails."""
 
 
 class RoundWaiter(Protocol):
-    """Somebody with work for the next rounds."""
+    """A user that has work left for the next rounds."""
 
     def go_on(self) -> None:
-        """Do some of the work, up to a round."""
+        """Continue the work until done or until the budget is exhausted."""
 
 
-class Round:
-    """The round that is under way."""
+class Budget:
+    """Counts the work of the current round and calls the users that wait for the next one."""
 
     __slots__ = (
-        "_after_turns", "_at_end", "_cycle", "_is_owed", "_later", "is_gathering", "is_waiting",
+        "_after_polls", "_at_end", "_cycle", "_is_owed", "_later", "is_gathering", "is_waiting",
         "limit", "number", "steps",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.steps = 0
-        """Work done in this round, as far as it is counted."""
-        self.limit = STEPS_PER_ROUND
-        """Above this what arrives waits."""
+        """Steps charged in this round."""
+        self.limit = POLL_BUDGET
+        """Level above which received packets wait in a backlog."""
         self.number = 0
-        """Rounds so far."""
+        """Number of rounds that have begun."""
         self.is_waiting = False
-        """Whether something waits for the next rounds."""
+        """Whether a user waits for the next round."""
         self._cycle: deque[RoundWaiter] = deque()
-        """Lines that get a share before the queues' turns."""
+        """Waiters that go on before the queues are polled."""
         self._later: deque[RoundWaiter] = deque()
-        """Lines that get theirs after these turns."""
+        """Waiters that go on after these polls."""
         self.is_gathering = False
-        """What comes now may be written together with what comes soon after it."""
+        """Whether writes are collected, to be written together by :meth:`release`."""
         self._at_end: list[Callable[[], None]] = []
-        """What is to be done when that ends."""
-        self._after_turns: list[Callable[[], None]] = []
+        """Calls that :meth:`release` makes."""
+        self._after_polls: list[Callable[[], None]] = []
         self._is_owed = False
-        """The last lines of a cycle have taken their whole round: this one is the queues'."""
+        """Whether the last waiters used up a round: the next one belongs to the queues."""
 
     def charge(self, steps: int) -> None:
-        """Something has been done, or is about to be: what it costs (``costs.py``)."""
+        """Charge the cost of work that is done or about to be done (``costs.py``)."""
         self.steps += steps
 
-    @property
-    def has_enough(self) -> bool:
-        """Whether timers and responders should leave the rest to the queues' own turns."""
-        return self.steps > ENOUGH_STEPS
+    def exhausted(self, level: int) -> bool:
+        """Return whether this round has used more than ``level`` steps.
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has done enough: no queue gets a turn any more."""
-        return self.steps > STEPS_PER_ROUND
+        ``level`` is TIMER_BUDGET, POLL_BUDGET, CLIENT_BUDGET, RX_BUDGET, or ``limit`` for received
+        packets.
+        """
+        return self.steps > level
 
-    @property
-    def has_served(self) -> bool:
-        """Whether the connections have had theirs: none is served any more."""
-        return self.steps > MAX_STEPS_SERVED
-
-    @property
-    def is_full(self) -> bool:
-        """Whether what arrives now has to wait."""
-        return self.steps > self.limit
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether what may be asked for again is not even taken in."""
-        return self.steps > MAX_STEPS_RECEIVED
-
-    def share(self) -> int:
-        """The value of ``steps`` at which a turn is over that begins now and takes a share."""
-        return min(self.steps + STEPS_PER_SHARE, STEPS_PER_ROUND)
+    def segment_end(self) -> int:
+        """Return the value of ``steps`` at which a segment of work that begins now has to stop."""
+        return min(self.steps + SEGMENT_BUDGET, POLL_BUDGET)
 
     def begin(self) -> None:
-        """A new round: some of the lines go on.
+        """Begin a round: waiters of earlier rounds go on.
 
-        Each line gets a share, of a round at most, then all queues get their turns, then the lines
-        again: neither side waits longer than for one share of everybody else.
+        Each waiter goes on for a round at most, then all queues are polled, then the next waiters
+        go on: nobody waits longer than for one round of everybody else.
         """
         self.number += 1
         self.steps = 0
-        self.limit = STEPS_PER_ROUND
+        self.limit = POLL_BUDGET
         if self.is_waiting:
             self.gather()
             try:
@@ -130,35 +112,32 @@ class Round:
                 self.release()
 
     def gather(self) -> None:
-        """Begin a share of work after which what it has gathered is written, by :meth:`release`.
-
-        No client is served in between, and no command.
-        """
+        """Collect writes until :meth:`release`. No client and no command is served in between."""
         self.is_gathering = True
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Make a call, which does not raise, when the gathering ends. Only while there is one."""
+        """Have :meth:`release` make a call that does not raise. Valid while gathering only."""
         self._at_end.append(call)
 
     def release(self) -> None:
-        """The share is over."""
+        """End :meth:`gather` and make the calls of :meth:`at_end`."""
         self.is_gathering = False
         if self._at_end:
             calls, self._at_end = self._at_end, []
             for call in calls:
                 call()
 
-    def after_turns(self, call: Callable[[], None]) -> None:
-        """Make a call, which does not raise, when all functions have had their turns.
+    def after_polls(self, call: Callable[[], None]) -> None:
+        """Make a call that does not raise once all functions have been polled.
 
-        What they have sent until then can be written at once, before the loop waits.
+        Everything that they sent is written then, before the loop waits.
         """
-        self._after_turns.append(call)
+        self._after_polls.append(call)
 
-    def end_turns(self) -> None:
-        """The functions have had their turns."""
-        if self._after_turns:
-            calls, self._after_turns = self._after_turns, []
+    def end_polls(self) -> None:
+        """Make the calls of :meth:`after_polls`: all functions have been polled."""
+        if self._after_polls:
+            calls, self._after_polls = self._after_polls, []
             for call in calls:
                 call()
 
@@ -168,23 +147,23 @@ class Round:
             return
         if not self._cycle:
             self._cycle, self._later = self._later, self._cycle
-        while self._cycle and not self.is_over:
+        while self._cycle and not self.exhausted(POLL_BUDGET):
             self._cycle.popleft().go_on()
         self.is_waiting = bool(self._cycle or self._later)
-        self._is_owed = self.is_waiting and self.is_over and not self._cycle
+        self._is_owed = self.is_waiting and self.exhausted(POLL_BUDGET) and not self._cycle
 
     def listen(self) -> None:
-        """The turns are over, now sockets are read: there is room left for what they bring."""
-        self.limit = MAX_STEPS_RECEIVED
+        """Raise ``limit`` to RX_BUDGET: queues have been polled, sockets are read next."""
+        self.limit = RX_BUDGET
 
-    def wait(self, line: RoundWaiter) -> None:
-        """A line has work for the next rounds."""
-        self._later.append(line)
+    def wait(self, waiter: RoundWaiter) -> None:
+        """Have ``waiter`` go on in one of the next rounds."""
+        self._later.append(waiter)
         self.is_waiting = True
 
-    def forget(self, line: RoundWaiter) -> None:
-        """A line has no more work."""
-        for lines in (self._cycle, self._later):
-            if line in lines:
-                lines.remove(line)
+    def forget(self, waiter: RoundWaiter) -> None:
+        """Remove a waiter that has no more work."""
+        for waiters in (self._cycle, self._later):
+            if waiter in waiters:
+                waiters.remove(waiter)
         self.is_waiting = bool(self._cycle or self._later)

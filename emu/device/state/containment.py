@@ -51,7 +51,7 @@ class ContainedClock:
 
     def __init__(self, clock: Clock, owner: Owner) -> None:
         self.now_ns: Callable[[], int] = clock.now_ns
-        self.round = clock.round
+        self.budget = clock.budget
         self._call_later = clock.call_later
         self._owner = owner
 

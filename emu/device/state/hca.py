@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.adapter.lag_link import LagLink
 from emu.device.errors import CmdError
+from emu.device.objects.deferred_free import DeferredFree
 from emu.device.objects.eth.pacing import Pacing, RateLimit
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.pins import pins
@@ -28,7 +29,6 @@ from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.page_fault import PageFaultTable
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.vector_moderation import VectorModeration
-from emu.device.objects.remains import Remains
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
 from emu.device.port.eth.partner import Partner
 from emu.device.port.eth.port import EthPort
@@ -40,11 +40,11 @@ from emu.device.port.eth.wire import EthWire
 from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Clock, GuestMemory, Interrupts
-from emu.device.rounds.line import Line
+from emu.device.rounds.backlog import Backlog
 from emu.device.state.containment import ContainedClock, Lifetime, contain
+from emu.device.state.error_queue_poller import ErrorQueuePoller
 from emu.device.state.fwpages import FirmwarePages
 from emu.device.state.held import HeldRoom
-from emu.device.state.looks import SeldomLooks
 from emu.device.state.points import FaultPoints
 from emu.device.state.sessions import Sessions
 from emu.device.state.sub_functions import SubFunction, SubFunctions
@@ -61,9 +61,9 @@ log = logging.getLogger(__name__)
 
 MSIX_VECTORS: Final = 64
 ARRIVALS: Final = "arrivals"
-"""The ledger's account of what waits in ``Hca.arrivals``."""
+"""The ledger's account of what waits in ``Hca.rx_backlog``."""
 CROSSING: Final = "crossing"
-"""The same of ``Hca.crossing``."""
+"""The same of ``Hca.esw_backlog``."""
 EGRESS: Final = "egress"
 """The same of ``Hca.egress``."""
 SNIFFED: Final = "sniffed"
@@ -109,14 +109,14 @@ class Hca(ObjectTables):
         tracer: DeviceTracer | None = None,
         unhandled: Unhandled | None = None,
         on_failure: Callable[[], None] = lambda: None,
-        remains: Remains | None = None,
+        deferred_free: DeferredFree | None = None,
         host: Ledger | None = None,
     ) -> None:
         """``vhca`` is the function's place in its adapter.
 
         ``on_failure`` is called when the function fails because of a bug in the emulator.
-        ``remains`` receives the objects that are dropped; they may outlive this Hca. ``host`` are
-        the accounts of the physical function of a sub-function.
+        ``deferred_free`` receives the objects that a reset drops; they may outlive this Hca.
+        ``host`` is the ledger of a sub-function's physical function.
         """
         super().__init__(model, vhca.number, host)
         self.vhca = vhca
@@ -157,7 +157,7 @@ class Hca(ObjectTables):
         """What carries the frames of an Ethernet vPort."""
         self.segment = self.switch.segment_of(vhca)
         """The wire as the function sees it."""
-        self.remains = remains if remains is not None else Remains()
+        self.deferred_free = deferred_free if deferred_free is not None else DeferredFree()
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
         self.driver = ""
@@ -176,25 +176,29 @@ class Hca(ObjectTables):
         self._on_failure = on_failure
         self.has_signatures = False
         """A key has or had block signatures, so its segments may be longer on the wire."""
-        self.round = clock.round
+        self.budget = clock.budget
         """What all functions have done in this round of the loop."""
-        self.arrivals = Line(
-            self.round, partial(contain, self), partial(self.ledger.hold, ARRIVALS)
+        self.rx_backlog = Backlog(
+            self.budget, partial(contain, self), partial(self.ledger.hold, ARRIVALS)
         )
         """What has come to the port and waits for the next rounds: frames, datagrams."""
-        self.crossing = Line(
-            self.round, partial(contain, self), partial(self.ledger.hold, CROSSING)
+        self.esw_backlog = Backlog(
+            self.budget, partial(contain, self), partial(self.ledger.hold, CROSSING)
         )
         """What has come to the switch that the function manages, and waits as well."""
-        self.egress = Line(self.round, partial(contain, self), partial(self.ledger.hold, EGRESS))
+        self.egress = Backlog(
+            self.budget, partial(contain, self), partial(self.ledger.hold, EGRESS)
+        )
         """Frames of send queues that wait on their way through the tables of NIC_TX."""
-        self.sniffed = Line(self.round, partial(contain, self), partial(self.ledger.hold, SNIFFED))
+        self.sniffed = Backlog(
+            self.budget, partial(contain, self), partial(self.ledger.hold, SNIFFED)
+        )
         """Frames whose copies for sniffers have still to be made."""
         self.sessions = Sessions()
         """Packets that are held to be merged with those that come soon."""
         self.partner = Partner()
         """What it knows of the port at the other end of its cable."""
-        self.repacing = Line(self.round, partial(contain, self))
+        self.repacing = Backlog(self.budget, partial(contain, self))
         """Send queues that find out anew by which rates they go."""
         self.has_new_rates = False
         """A rate has changed since they began to."""
@@ -206,7 +210,7 @@ class Hca(ObjectTables):
         """Indices of keys with cached views; may include keys that no longer exist."""
         self.unhandled = unhandled if unhandled is not None else Unhandled()
         self._event_eqs: dict[EventType, Eq] = {}
-        self.seldom_looks = SeldomLooks(self.clock)
+        self.seldom_looks = ErrorQueuePoller(self.clock)
         """At queues in ERR that have had no new requests for a while."""
         self.copies: dict[tuple[int, int], Copy] = {}
         """Requests that are being copied behind send doorbells, by page and offset (BlueFlame)."""
@@ -314,7 +318,7 @@ class Hca(ObjectTables):
         self.lifetime.is_over = True
         self.lifetime = Lifetime(self)
         self.clock = ContainedClock(self.bare_clock, self.lifetime)
-        self.seldom_looks = SeldomLooks(self.clock)
+        self.seldom_looks = ErrorQueuePoller(self.clock)
 
     def drop_objects(self) -> None:
         """Forget all objects at once. The caller must have stopped all work on them before."""
@@ -323,7 +327,7 @@ class Hca(ObjectTables):
         self.dumped.clear()
         self.gids.clear()
         self.rate_limits.clear()
-        self.clear_tables(self.remains)
+        self.clear_tables(self.deferred_free)
         if self.eswitch is not None:
             self.switch.tables_changed()
 

@@ -13,7 +13,8 @@ from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from emu.device import objects
-from emu.device.objects.caller import Caller
+from emu.device.objects.command_issuer import CommandIssuer
+from emu.device.objects.deferred_free import DeferredFree
 from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx, Xrcd
 from emu.device.objects.eth.flow import ACLS, DECISIONS, FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounterBulk, FlowCounters
@@ -38,7 +39,6 @@ from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import QUEUE_NUMBERS, ReservedQpn
 from emu.device.objects.queues.srq import Srq
-from emu.device.objects.remains import Remains
 from emu.device.objects.table import Numbers, T, Table
 from emu.device.port.eth.tunnel import MPLS_PORT
 from emu.device.state.caps import Caps
@@ -93,7 +93,7 @@ class ObjectTables:
         self.caps = Caps(model.capabilities, vhca_id)
         self.ledger = Ledger(model.host_bytes, host)
         """Host memory in use on behalf of the guest."""
-        self.caller = Caller()
+        self.caller = CommandIssuer()
         self.make_tables()
 
     def make_tables(self) -> None:
@@ -242,10 +242,10 @@ class ObjectTables:
         """Every table, for summaries and leak checks."""
         return self.objects.values()
 
-    def clear_tables(self, remains: Remains) -> None:
-        """Forget all objects at once; ``remains`` gets them, to be freed a share at a time."""
+    def clear_tables(self, deferred_free: DeferredFree) -> None:
+        """Move all objects to ``deferred_free``, which frees some of them in each round."""
         for table in self.tables:
-            remains.add(table.clear())
+            deferred_free.add(table.clear())
             self.ledger.close(table.kind)
         self.ledger.close(MULTICAST)
         self.ledger.close(DECISIONS)

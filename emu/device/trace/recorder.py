@@ -115,7 +115,7 @@ class Recorder:
         return self._sink.is_open
 
     def _record(self, point: TracePoint, fields: dict[str, Any]) -> None:
-        self._clock.round.charge(STEPS_PER_EVENT)
+        self._clock.budget.charge(STEPS_PER_EVENT)
         self._sink.write(TraceEvent(self._clock.now_ns(), self._function, point, fields))
 
     def power_on(self, model: str) -> None:

@@ -116,7 +116,7 @@ class PacketWire:
         """
         for _ in range(limit):
             for hca in self.nodes.values():
-                hca.round.begin()
+                hca.budget.begin()
             busy = [lifecycle.run(hca) for hca in list(self.nodes.values())]
             if not self.deliver() and not any(busy):
                 return

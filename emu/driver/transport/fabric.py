@@ -68,7 +68,7 @@ class Fabric:
 
     def step(self) -> None:
         """Run every function, then wait a little for sockets and timers if none had work."""
-        self.loop.round.begin()
+        self.loop.budget.begin()
         busy = [lifecycle.run(node.hca) for member in self.members for node in member.nodes]
         self.loop.step(0 if any(busy) else STEP_NS)
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import Budget
 
 
 class HandClock:
@@ -16,7 +16,7 @@ class HandClock:
         self.ns = 1_000_000_000
         self._timers: list[tuple[int, int, HandTimer]] = []
         self._order = count()
-        self.round = Round()
+        self.budget = Budget()
 
     def now_ns(self) -> int:
         """The time of now, from a beginning that means nothing."""
@@ -35,11 +35,11 @@ class HandClock:
     def advance(self, ns: int) -> None:
         """Move on, running what is due in its order, each in a round of its own."""
         end = self.ns + ns
-        self.round.begin()
+        self.budget.begin()
         while self._timers and self._timers[0][0] <= end:
             self.ns, _, timer = heapq.heappop(self._timers)
             if timer.callback:
-                self.round.begin()
+                self.budget.begin()
                 timer.callback()
         self.ns = end
 

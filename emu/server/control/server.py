@@ -192,9 +192,9 @@ class _ControlClient:
 
         When the round has done enough, the others wait for the next one.
         """
-        round_ = self._clock.round
+        budget = self._clock.budget
         while self._work is None and (end := self._in.find(b"\n")) >= 0:
-            if round_.is_full:
+            if budget.exhausted(budget.limit):
                 if not self._is_late:
                     self._is_late = True
                     self._clock.call_later(0, self._go_on_late)
@@ -242,9 +242,9 @@ class _ControlClient:
             except StopIteration:
                 self._work = None
                 return
-            self._clock.round.charge(STEPS_PER_REQUEST)
+            self._clock.budget.charge(STEPS_PER_REQUEST)
             if part is not None:
-                self._clock.round.charge(len(part) >> LOG_ANSWER_BYTES_PER_STEP)
+                self._clock.budget.charge(len(part) >> LOG_ANSWER_BYTES_PER_STEP)
                 self._send(part)
                 if part.endswith(b"\n"):
                     self._work = None

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from emu.device.ports import Clock, Timer
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import CLIENT_BUDGET, Budget
 from emu.device.rounds.sizes import PACKETS_PER_CONNECTION, PACKETS_PER_ROUND
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ class Poller:
         loop.add_reader(self._epoll.fileno(), self._ready)
 
     @property
-    def round(self) -> Round:
+    def budget(self) -> Budget:
         """The loop's round."""
-        return self._loop.round
+        return self._loop.budget
 
     def watch(self, connection: Pollable, events: int) -> None:
         """From now on, serve a connection when these epoll events occur."""
@@ -147,9 +147,9 @@ class Poller:
 
     def _serve(self) -> None:
         """Take packets from the waiting connections, up to the limits of a round."""
-        left, round_ = PACKETS_PER_ROUND, self._loop.round
+        left, budget = PACKETS_PER_ROUND, self._loop.budget
         for connection in list(self._waiting):
-            if left <= 0 or round_.has_served:
+            if left <= 0 or budget.exhausted(CLIENT_BUDGET):
                 break
             del self._waiting[connection]
             left -= self._guarded(

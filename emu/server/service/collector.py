@@ -53,7 +53,7 @@ class GarbageCollector:
 
     def _live(self) -> int:
         return sum(
-            len(function.remains) + sum(map(len, function.hca.tables))
+            len(function.deferred_free) + sum(map(len, function.hca.tables))
             for function in self._functions
         )
 

@@ -19,7 +19,7 @@ from struct import Struct
 from typing import Final
 
 from emu.device.ports import PciFunction
-from emu.device.rounds.sizes import REQUEST_BYTES_PER_TURN
+from emu.device.rounds.sizes import REQUEST_BYTES_PER_POLL
 from emu.host.listening import OWNER_ONLY
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.libvfio_abi import load_library
@@ -170,7 +170,7 @@ class _LibraryClient:
         if not filled:
             raise EOFError
         commands: list[int] = []
-        head, left = 0, REQUEST_BYTES_PER_TURN
+        head, left = 0, REQUEST_BYTES_PER_POLL
         while filled - head >= HEADER.size and left > 0:
             _, command, size, _, _ = HEADER.unpack_from(self._peeked, head)
             if not HEADER.size <= size <= MAX_MSG_SIZE:

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Final
 
 from emu.device.ports import PciFunction
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.server.vfio.base import Transport
 from emu.server.vfio.waits.alarm import ALARM
 from emu.server.vfio.waits.spinning import Spin
@@ -140,18 +140,18 @@ class Loop(TimerQueue):
         Waits for messages no longer than ``timeout_ns`` (None: for ever) or until the next timer,
         and not at all while a function has pending work.
         """
-        self.round.begin()
+        self.budget.begin()
         if self._nudged and self._look():
             timeout_ns = 0
-        if self._heap or self.round.is_waiting:
-            self.round.gather()
-            if self.run_due() or self.round.is_waiting:
+        if self._heap or self.budget.is_waiting:
+            self.budget.gather()
+            if self.run_due() or self.budget.is_waiting:
                 self._wake_functions()
-            self.round.release()
+            self.budget.release()
         if self._run_functions():
             timeout_ns = 0
-        self.round.end_turns()
-        self.round.listen()
+        self.budget.end_polls()
+        self.budget.listen()
         if timeout_ns != 0 and (due_ns := self.next_ns()) is not None:
             timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)
         sole = self._sole
@@ -169,10 +169,10 @@ class Loop(TimerQueue):
 
         The next round begins with those that got no turn in this one.
         """
-        awake, round_ = self._awake, self.round
+        awake, budget = self._awake, self.budget
         had: set[PciFunction] = set()
         again: list[PciFunction] = []
-        while awake and round_.steps <= STEPS_PER_ROUND:
+        while awake and budget.steps <= POLL_BUDGET:
             function = next(iter(awake))
             del awake[function]
             if function in had:  # another one has given it work: in the next round
@@ -182,7 +182,7 @@ class Loop(TimerQueue):
             if function.run():
                 again.append(function)
         awake.update(dict.fromkeys(again))
-        return bool(awake) or round_.is_waiting
+        return bool(awake) or budget.is_waiting
 
     def _wake_function(self, function: PciFunction) -> None:
         """It may have work."""
@@ -314,10 +314,10 @@ class Loop(TimerQueue):
             logger.error("descriptor %d was closed while it was watched", fd)
             self.remove_reader(fd)
         else:
-            self.round.gather()
+            self.budget.gather()
             _guarded(callback)
             self._wake_functions()
-            self.round.release()
+            self.budget.release()
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):

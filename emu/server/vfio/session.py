@@ -19,7 +19,7 @@ from array import array
 from typing import Final
 
 from emu.device.ports import PciFunction
-from emu.device.rounds.sizes import REQUEST_BYTES_PER_TURN
+from emu.device.rounds.sizes import REQUEST_BYTES_PER_POLL
 from emu.server.vfio.negotiate import negotiate
 from emu.server.vfio.protocol import (
     HEADER,
@@ -145,7 +145,7 @@ class VfioSession:
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
         function, send = self._function, self._send
         head = self._head
-        last = min(filled - _HEADER, head + REQUEST_BYTES_PER_TURN)
+        last = min(filled - _HEADER, head + REQUEST_BYTES_PER_POLL)
         while head <= last:
             msg_id, cmd, size, flags, _, offset, bar, count = _unpack(buffer, head)
             end = head + size

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from emu.device.rounds.sizes import REQUEST_BYTES_PER_TURN
+from emu.device.rounds.sizes import REQUEST_BYTES_PER_POLL
 from emu.server.vfio.memory import READ, WRITE, DmaMap
 from emu.server.vfio.protocol import VfioRequestError
 from emu.server.vfio.server import SLOW_BYTES
@@ -64,12 +64,12 @@ class VhostSession(VhostStream):
 
         Raises OSError or :class:`VhostProtocolError` when the front end is to be dropped.
         """
-        self._budget = REQUEST_BYTES_PER_TURN
+        self._budget = REQUEST_BYTES_PER_POLL
         self._handle_messages()
 
     def go_on(self) -> None:
         """Do the accesses that are waiting, then handle messages. Raises as dispatch() does."""
-        self._budget = REQUEST_BYTES_PER_TURN
+        self._budget = REQUEST_BYTES_PER_POLL
         self._run_commands()
         self._handle_messages()
 

@@ -201,7 +201,7 @@ def due_at_once(watch: Watch) -> Iterator[None]:
     frame = Frame(GROUP_MAC + Packet().frame()[6:])
     source = segment.functions[0].hca
     for _ in range(2000):
-        segment.loop.round.begin()
+        segment.loop.budget.begin()
         segment.ports[0].transmit(source, frame)
     yield
     segment.run(10)
@@ -244,7 +244,7 @@ def notices(watch: Watch) -> Iterator[None]:
     hca = nodes[0].hca
 
     def arrive() -> None:
-        loop.round.begin()
+        loop.budget.begin()
         for frame in frames:
             receive.arrive(hca, frame)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attacks.watch import Watch, WatchedLoop, pattern
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.device.port.ib.port import DEFAULT_PKEY
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import parse
 from layouts.enums import PortState
@@ -46,11 +47,11 @@ class _Subnet:
         """Send a datagram to each of these LIDs, as many in each round as it allows."""
         left = lids[::-1]
         while left:
-            self.loop.round.begin()
+            self.loop.budget.begin()
             self.watch.round(lambda: self._send_some(left, qpn))
 
     def _send_some(self, left: list[int], qpn: int) -> None:
-        while left and not self.loop.round.is_over:
+        while left and not self.loop.budget.exhausted(POLL_BUDGET):
             to = Destination(qpn, GSI_QKEY, left.pop(), sl=0, path_bits=0)
             packet = Datagram(to, [memoryview(bytes(64))], 64, None, False)
             self.fabric.carry(self.plug, packet, Origin(1, 1, DEFAULT_PKEY, GSI_QKEY, bytes(16)))

@@ -1,7 +1,7 @@
 """Measures the loop's rounds and the host's memory use during an attack.
 
 A pattern is a generator function. What it does before its ``yield`` is preparation; after it,
-everything that the server does for it goes through :meth:`Watch.round`.
+everything that the server does for it goes through :meth:`Watch.budget`.
 """
 
 from __future__ import annotations
@@ -116,12 +116,12 @@ class WatchedLoop(TimerQueue):
         """Move on; then run rounds until nothing is due and no function has work."""
         self.ns += ns
         for _ in range(_MAX_ROUNDS):
-            if not self._watch.round(self._round) and self.next_ns() != 0:
+            if not self._watch.round(self._budget) and self.next_ns() != 0:
                 return
         raise RuntimeError("the device never runs out of work")
 
-    def _round(self) -> bool:
-        self.round.begin()
+    def _budget(self) -> bool:
+        self.budget.begin()
         self.run_due()
         busy = [function.run() for function in self._watch.functions]
         return any(busy)

@@ -8,7 +8,7 @@ from emu.device.engine.lifecycle import set_link
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.port.eth.frame import Frame
-from emu.device.rounds.line import MAX_WAITING
+from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.buffers import Buffers
@@ -454,7 +454,7 @@ def test_before_anybody_has_power(adapter):
 def test_what_waits_too_long_is_lost(manager, other, wire, fdb):
     """The tables' work belongs to the manager's rounds."""
     by_source(fdb, (UPLINK, to_vport(VPORT)))
-    manager.hca.round.steps = manager.hca.round.limit + 1
+    manager.hca.budget.steps = manager.hca.budget.limit + 1
     for _ in range(MAX_WAITING + 3):
         manager.hca.switch.receive(Frame(FRAME))
     assert manager.hca.switch.passed()[1].discards == 3

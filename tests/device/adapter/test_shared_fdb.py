@@ -420,6 +420,6 @@ def test_nothing_leads_to_what_is_gone(shared, number):
     gone = [*owned(old, other.hca), old]
     assert len(gone) > 1
     function.reset()
-    while function.remains:
-        function.remains.free_some()
+    while function.deferred_free:
+        function.deferred_free.free_some()
     assert still_reached([shared.board, other.function, function], gone) == []

@@ -8,7 +8,7 @@ from helpers.device.switches import UPLINK, Switch
 from emu.device.engine.eth.steering.domain import FIELDS_PER_DESTINATION, MAX_TABLES
 from emu.device.objects.eth.flow import DECISIONS, FlowEntry
 from emu.device.port.eth.headers import parse
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import (
     LOG_BYTES_PER_STEP,
     LOG_STEERED_PER_STEP,
@@ -124,11 +124,11 @@ class Busy(Switch):
     def settle(self):
         self.sq.ring_doorbell()
         for _ in range(10_000):
-            self.clock.round.begin()
+            self.clock.budget.begin()
             is_busy = self.function.run()
-            self.longest = max(self.longest, self.clock.round.steps)
+            self.longest = max(self.longest, self.clock.budget.steps)
             self.rounds += 1
-            if not is_busy and not self.clock.round.is_waiting:
+            if not is_busy and not self.clock.budget.is_waiting:
                 return [frame.data for frame in self.wire.sent()]
         raise AssertionError("it never ends")
 
@@ -168,8 +168,8 @@ def test_packets_that_are_changed_much_take_many_rounds_and_keep_their_order(swi
     assert inside(frames) == text(1) + text(2)
     assert frames[PACKETS][len(VXLAN) + 34 :] == MARK[34:]
     assert all(parse(frame).end == len(frame) for frame in frames)
-    assert switch.longest <= STEPS_PER_ROUND + ONE_PACKET
-    assert switch.rounds > 2 * PACKETS * TABLES * CHANGES // 2 // STEPS_PER_ROUND
+    assert switch.longest <= POLL_BUDGET + ONE_PACKET
+    assert switch.rounds > 2 * PACKETS * TABLES * CHANGES // 2 // POLL_BUDGET
     assert not any(kind in switch.manager.hca.ledger.accounts for kind in ("egress", "crossing"))
 
 
@@ -183,9 +183,9 @@ def test_what_is_on_its_way_ends_with_a_teardown(switch, table_type):
     flows.set_root(switch.changing(flows, *last, **options))
     switch.send_large(text(1))
     switch.sq.ring_doorbell()
-    switch.clock.round.begin()
+    switch.clock.budget.begin()
     switch.function.run()
-    line = hca.egress if is_egress else hca.crossing
+    line = hca.egress if is_egress else hca.esw_backlog
     assert len(line) == 1
     switch.driver.must(Op.TEARDOWN_HCA)
     assert not len(line)
@@ -222,7 +222,7 @@ def test_samplers_behind_many_groups(switch):
     switch.send_large(text(1))
     frames = switch.settle()
     assert len(frames) == PACKETS
-    assert switch.longest <= STEPS_PER_ROUND + ONE_PACKET
+    assert switch.longest <= POLL_BUDGET + ONE_PACKET
 
 
 def test_a_sampler_then_many_vports(switch):
@@ -230,8 +230,8 @@ def test_a_sampler_then_many_vports(switch):
     flows.set_root(switch.sampled(flows, [3], *[to_vport(UPLINK)] * 60))
     switch.send_large(text(1))
     assert len(switch.settle()) == PACKETS * 60
-    assert switch.longest <= STEPS_PER_ROUND + ONE_PACKET
-    assert switch.rounds > PACKETS * 60 // STEPS_PER_ROUND
+    assert switch.longest <= POLL_BUDGET + ONE_PACKET
+    assert switch.rounds > PACKETS * 60 // POLL_BUDGET
 
 
 def test_kept_decisions_are_in_the_ledger(switch):

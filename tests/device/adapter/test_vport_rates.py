@@ -271,13 +271,13 @@ def test_nobody_waits_for_a_queue_that_is_gone(switch, root, how):
 def test_a_queue_with_a_new_rate_costs_more_than_a_look(switch, root):
     for _ in range(5):
         switch.queue(FIRST, 0)
-    round_ = switch.clock.round
-    round_.begin()
+    budget = switch.clock.budget
+    budget.begin()
     number = switch.vport(FIRST, root, mbps=10)
-    made = round_.steps
-    round_.begin()
+    made = budget.steps
+    budget.begin()
     switch.modify(number, 20)
-    assert made - round_.steps >= 5 * STEPS_PER_NEW_PACING - 1
+    assert made - budget.steps >= 5 * STEPS_PER_NEW_PACING - 1
 
 
 def test_queues_of_a_vport_take_turns(switch, root):

@@ -8,7 +8,7 @@ from emu.device.cmdif import mailbox
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
 from emu.device.objects.memory import pages
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import COMMANDS_PER_ROUND, PAGES_PER_PORTION
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar, enable
@@ -330,15 +330,15 @@ class TestManyFunctions:
         functions = [driver.bar.functions[0] for driver in drivers]
         calls, first = self.calls(drivers), 0
         for _ in range(40 * self.COUNT):
-            clock.round.begin()
+            clock.budget.begin()
             for at in range(first, first + self.COUNT):  # as the loop does
-                if clock.round.is_over:
+                if clock.budget.exhausted(POLL_BUDGET):
                     first = at % self.COUNT
                     break
                 functions[at % self.COUNT].run()
             before, calls = calls, self.calls(drivers)
             assert calls - before <= 6 * PAGES_PER_PORTION
-            assert clock.round.steps < 2 * STEPS_PER_ROUND
+            assert clock.budget.steps < 2 * POLL_BUDGET
             if all(one.is_done for one in sent):
                 break
         assert [one.status for one in sent] == [Status.OK] * self.COUNT
@@ -349,8 +349,8 @@ class TestManyFunctions:
     def test_short_ones_count_too(self, driver, function):
         for slot in range(COMMANDS_PER_ROUND):
             Sent(driver, slot, Op.QUERY_HCA_VPORT_CONTEXT)
-        before = function.hca.round.number
+        before = function.hca.budget.number
         doorbell(driver, *range(COMMANDS_PER_ROUND))
         function.run()
-        assert function.hca.round.number <= before + 1
-        assert function.hca.round.steps >= 16 * COMMANDS_PER_ROUND
+        assert function.hca.budget.number <= before + 1
+        assert function.hca.budget.steps >= 16 * COMMANDS_PER_ROUND

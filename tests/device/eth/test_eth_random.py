@@ -16,7 +16,7 @@ from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.rounds.budget import MAX_STEPS_RECEIVED, STEPS_PER_ACCESS, STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET, RX_BUDGET, STEPS_PER_ACCESS
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.hostile
 
 SIZE = 4096
 SECRET = bytes(range(256)) * 16
-A_ROUND = STEPS_PER_ROUND + STEPS_PER_ACCESS + MAX_STEPS_RECEIVED + 3 * 4 * MAX_SEGMENTS
+A_ROUND = POLL_BUDGET + STEPS_PER_ACCESS + RX_BUDGET + 3 * 4 * MAX_SEGMENTS
 """A turn ends after the request that exceeds its share: one large send, looped back."""
 
 
@@ -146,9 +146,9 @@ def test_anything_in_the_queues_and_on_the_wire(seed):
     most = [0]
 
     def counted(hca):
-        most[0] = max(most[0], hca.round.steps)
+        most[0] = max(most[0], hca.budget.steps)
         more = run(hca)
-        most[0] = max(most[0], hca.round.steps)
+        most[0] = max(most[0], hca.budget.steps)
         return more
 
     lifecycle.run = counted
@@ -170,6 +170,6 @@ def test_anything_in_the_queues_and_on_the_wire(seed):
     rq.cq.drain()
     buffers = Buffers(rq)
     frame = MACS + b"\x08\x06" + bytes(46)
-    world.node.hca.round.steps = 0
+    world.node.hca.budget.steps = 0
     arrive(world.node.hca, Frame(frame))
     assert [data for _, data in buffers.drain()] == [frame]

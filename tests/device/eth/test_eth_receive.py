@@ -16,7 +16,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import unsegmented
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_DELIVERY
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
@@ -882,7 +882,7 @@ def test_a_round_ends_when_frames_cost_much(hca, node, driver, many_queues):
         sent = hca.nic_vport.sent.packets
         most, before = max(most, sent - before), sent
     assert hca.nic_vport.sent.packets == 50
-    assert most <= STEPS_PER_ROUND // (64 * STEPS_PER_DELIVERY) + 1
+    assert most <= POLL_BUDGET // (64 * STEPS_PER_DELIVERY) + 1
     assert rounds >= 3
 
 

@@ -91,7 +91,7 @@ def test_against_fractions(steps):
             counter += by
             wanted += by * rate
         elif what == "turn":
-            clock.turn(by, counter)
+            clock.adjust(by, counter)
             wanted = max(wanted + by, Fraction(0))
         elif what == "correct":
             clock.correct(by, counter)

@@ -8,8 +8,8 @@ from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.port.eth.frame import Frame
-from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.line import MAX_WAITING
+from emu.device.rounds.backlog import MAX_WAITING
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -35,7 +35,7 @@ from layouts.eth_enums import ModifyField
 GROUP = bytes.fromhex("01005e000001")
 MSS, PACKETS = 100, 400
 CHANGES = 30
-A_ROUND = STEPS_PER_ROUND + 4 * PACKETS + MAX_CHANGES
+A_ROUND = POLL_BUDGET + 4 * PACKETS + MAX_CHANGES
 """The last frame of a round is sent whole, and cut by one of its receivers."""
 
 
@@ -85,9 +85,9 @@ class Segment:
 
     def round(self):
         """A round of the loop; whether there is more to do."""
-        self.clock.round.begin()
+        self.clock.budget.begin()
         busy = [node.function.run() for node in self.nodes]
-        self.longest = max(self.longest, self.clock.round.steps)
+        self.longest = max(self.longest, self.clock.budget.steps)
         return any(busy)
 
     def settle(self):
@@ -141,7 +141,7 @@ def test_links_that_duplicate_and_corrupt():
     segment.settle()
     while segment.clock.waiting() or segment.round():
         segment.clock.advance(0)
-        segment.longest = max(segment.longest, segment.clock.round.steps)
+        segment.longest = max(segment.longest, segment.clock.budget.steps)
     assert segment.longest <= A_ROUND
     assert segment.ports[0].tx_link.counts["packets"] == 2 * PACKETS
     for port in segment.ports[1:]:
@@ -153,11 +153,11 @@ def test_a_teardown_ends_what_waits():
     segment = Segment(2, CHANGES)
     segment.send(text(1))
     segment.round()
-    node = next(one for one in segment.receivers if len(one.hca.arrivals))
+    node = next(one for one in segment.receivers if len(one.hca.rx_backlog))
     hca = node.hca
     assert hca.ledger.accounts["arrivals"]
     node.function.reset()
-    assert not len(hca.arrivals)
+    assert not len(hca.rx_backlog)
     assert "arrivals" not in hca.ledger.accounts
     before = hca.nic_vport.received.packets
     segment.settle()
@@ -170,7 +170,7 @@ def test_what_a_full_line_has_no_room_for_is_counted(is_looped):
     segment = Segment(1)
     (hca,) = (node.hca for node in segment.receivers)
     (domain,) = hca.tds
-    segment.clock.round.steps = segment.clock.round.limit + 1
+    segment.clock.budget.steps = segment.clock.budget.limit + 1
     frame = Frame(GROUP + Packet().frame()[6:])
     for _ in range(MAX_WAITING + 3):
         if is_looped:
@@ -178,4 +178,4 @@ def test_what_a_full_line_has_no_room_for_is_counted(is_looped):
         else:
             arrive(hca, frame)
     assert hca.nic_vport.received.discards == 3
-    assert len(hca.arrivals) == MAX_WAITING
+    assert len(hca.rx_backlog) == MAX_WAITING

@@ -12,7 +12,7 @@ from emu.device.function.bar0 import HEALTH_SYNDROME
 from emu.device.function.msix import MSIX_PBA
 from emu.device.objects.queues.qp import Qp
 from emu.device.state.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
-from emu.device.state.turns import TURNS
+from emu.device.state.polls import POLLS
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import HealthSyndrome, NicInterface, QpState, QpType
@@ -90,7 +90,7 @@ def traffic(left, right):
 def test_turn(pair, blunder, told, clock):
     left, right = pair
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
-    blunder(TURNS, Qp, left.function)
+    blunder(POLLS, Qp, left.function)
     qp.post(0)
     left.settle()
     told()
@@ -146,8 +146,8 @@ def test_device_reset(pair, told, clock, monkeypatch):
 
 def test_timer(pair, blunder, told, clock):
     left, right = pair
-    left.hca.clock.call_later(SECOND, lambda: TURNS[Qp](left.hca, None))
-    blunder(TURNS, Qp, left.function)
+    left.hca.clock.call_later(SECOND, lambda: POLLS[Qp](left.hca, None))
+    blunder(POLLS, Qp, left.function)
     clock.advance(SECOND)
     told()
     assert_down(left)
@@ -199,8 +199,8 @@ def test_held_up_by_a_peer_that_fails(pair, blunder, told, clock):
     target = PagedRegion(Pager(right), 4096)
     channel.write((target.key, target.va), left.region(64).sge())
     channel.settle()
-    right.hca.clock.call_later(0, lambda: TURNS[Qp](right.hca, None))
-    blunder(TURNS, Qp, right.function)
+    right.hca.clock.call_later(0, lambda: POLLS[Qp](right.hca, None))
+    blunder(POLLS, Qp, right.function)
     clock.advance(0)
     told()
     for _ in range(4):
@@ -214,7 +214,7 @@ def failed(pair, blunder, told):
     """A function that has failed, and has a peer."""
     left, _ = pair
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
-    blunder(TURNS, Qp, left.function)
+    blunder(POLLS, Qp, left.function)
     qp.post(0)
     left.settle()
     told()
@@ -264,7 +264,7 @@ def test_second_mistake_on_the_way_down_is_the_same_failure(pair, monkeypatch, c
         raise Mistake
 
     monkeypatch.setattr(lifecycle, "quiesce", mistaken)
-    monkeypatch.setitem(TURNS, Qp, mistaken)
+    monkeypatch.setitem(POLLS, Qp, mistaken)
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
     qp.post(0)
     left.settle()
@@ -296,9 +296,9 @@ def test_faults_strike_a_function_that_has_started_anew(failed, clock):
 def test_timers_of_a_function_that_has_failed(pair, blunder, told, clock):
     left, _ = pair
     calls = []
-    left.hca.clock.call_later(1, lambda: TURNS[Qp](left.hca, None))
+    left.hca.clock.call_later(1, lambda: POLLS[Qp](left.hca, None))
     left.hca.clock.call_later(1, lambda: calls.append(1))
-    blunder(TURNS, Qp, left.function)
+    blunder(POLLS, Qp, left.function)
     clock.advance(1)
     told()
     assert calls == []

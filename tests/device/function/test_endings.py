@@ -5,7 +5,7 @@ import pytest
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.engine import lifecycle
 from emu.device.engine.mr import page_faults
-from emu.device.objects import remains
+from emu.device.objects import deferred_free
 from emu.device.rounds.sizes import COST_OF_ENDING
 from emu.driver.command.words import pack64
 from emu.driver.keys.paging import PagedRegion, Pager
@@ -28,7 +28,7 @@ def node(pair):
 
 @pytest.fixture
 def small_rounds(monkeypatch):
-    monkeypatch.setattr(remains, "FREED_PER_ROUND", A_ROUND * COST_OF_ENDING)
+    monkeypatch.setattr(deferred_free, "FREED_PER_ROUND", A_ROUND * COST_OF_ENDING)
 
 
 def command(op, **fields):
@@ -171,7 +171,7 @@ def test_page_faults_that_nobody_is_told_of(node, monkeypatch):
 
 def test_page_faults_for_which_a_full_queue_gets_room(node, clock, monkeypatch):
     """Their events are posted a share at a time."""
-    monkeypatch.setattr(page_faults, "TOLD_PER_TURN", A_ROUND)
+    monkeypatch.setattr(page_faults, "TOLD_PER_POLL", A_ROUND)
     pager, _ = absent(node, COUNT, log_size=3)
     untold = node.hca.page_faults.untold
     told = [COUNT - len(untold)]
@@ -204,7 +204,7 @@ def test_long_lists_that_are_freed_count_among_the_steps(node):
         node.driver.submit(command(Op.DESTROY_MKEY, mkey_index=index), 16, slot)
     node.driver.bar.write(0x18, (0xFF).to_bytes(4, "big"))
     node.function.run()
-    assert node.hca.round.steps >= 8 * (1 << 16) * 8 >> 14
+    assert node.hca.budget.steps >= 8 * (1 << 16) * 8 >> 14
     run_dry(node.function)
     assert not any(node.hca.mkeys.get(index) for index in indexes)
 

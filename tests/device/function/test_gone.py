@@ -73,8 +73,8 @@ def test_nothing_leads_to_it(world, end, number):
     if end in RESETS:
         gone.append(old)
     end(node)
-    while node.function.remains:
-        node.function.remains.free_some()
+    while node.function.deferred_free:
+        node.function.deferred_free.free_some()
     assert still_reached(world.roots, gone) == []
     assert not old.page_faults.open()
     assert not old.ledger.accounts.get("page fault", 0)
@@ -159,7 +159,7 @@ def test_objects_of_a_process_that_closes(world, order, number):
         ]  # fmt: skip
         for item in gone:
             node.driver.must(op, **named(item, name))
-        assert still_reached(world.roots, gone, [hca.arrivals]) == []
+        assert still_reached(world.roots, gone, [hca.rx_backlog]) == []
     assert not hca.page_faults.open()
     for token in tokens:
         assert resume(node, *token) in (Status.OK, Status.BAD_RES_ERR)

@@ -45,12 +45,12 @@ def translate(node):
         )
         hca = node.hca
         pd = hca.pds.need(node.pdn)
-        before, failure = hca.round.steps, None
+        before, failure = hca.budget.steps, None
         try:
             access(hca, pd, ANY_QPN, listed, (0, len(places), need))
         except AccessError as error:
             failure = error.violation
-        return hca.round.steps - before, failure
+        return hca.budget.steps - before, failure
 
     return look
 

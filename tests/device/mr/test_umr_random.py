@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from emu.device.function.function import Function
 from emu.device.models import MODELS
-from emu.device.rounds.budget import STEPS_PER_ACCESS, STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET, STEPS_PER_ACCESS
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -30,7 +30,7 @@ ADDRESSES = st.sampled_from([0, 1, IOVA, IOVA + 8, IOVA + 4096, (1 << 63), (1 <<
 LENGTHS = st.sampled_from([0, 1, 8, 520, 4096, 1 << 20, 1 << 31, (1 << 64) - 1])
 OFFSETS = st.sampled_from([0, 4, 8, 12, 16, 28, 32, (1 << 48) - 1])
 """In octwords: into the lists, behind what they have, and behind their room."""
-A_ROUND = STEPS_PER_ROUND + STEPS_PER_ACCESS
+A_ROUND = POLL_BUDGET + STEPS_PER_ACCESS
 SMALL = st.integers(0, 3)
 
 
@@ -98,7 +98,7 @@ def test_any_sequence_of_updates_and_accesses(data):
         one = data.draw(st.sampled_from(keys))
         post(data, node, region, keys, one, pair[0])
         while node.function.run():
-            assert node.hca.round.steps <= A_ROUND
+            assert node.hca.budget.steps <= A_ROUND
         if {qp.state for qp in pair} != {QpState.RTS}:
             for qp in pair:
                 qp.destroy()

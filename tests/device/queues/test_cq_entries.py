@@ -2,8 +2,8 @@
 
 import pytest
 
+from emu.device.engine import lifecycle
 from emu.device.engine.events import entries
-from emu.device.rounds import budget
 from emu.driver.command.words import pack64
 from emu.driver.verbs.completions import SOLICITED_ONLY
 from emu.driver.verbs.connect import connect
@@ -648,7 +648,7 @@ def test_data_segment_cannot_reach_the_ring(pair, queue, node):
 @pytest.mark.hostile
 def test_many_queue_pairs_of_a_queue_that_breaks(node, function, monkeypatch):
     """A share of them stops in each round, and one that is destroyed meanwhile is left out."""
-    monkeypatch.setattr(budget, "STEPS_PER_ROUND", 100)
+    monkeypatch.setattr(lifecycle, "POLL_BUDGET", 100)
     cq = node.completion_queue()
     users = [node.queue_pair(cq=cq).init() for _ in range(40)]
     node.hca.broken_cqs.append(node.hca.cqs.need(cq.cqn))

@@ -6,7 +6,7 @@ from emu.device.cmdif.registry import COMMANDS
 from emu.device.engine.qp import flush as flushing
 from emu.device.engine.qp.flush import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
-from emu.device.state import looks
+from emu.device.state import error_queue_poller
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SIGNALED
@@ -43,7 +43,7 @@ def test_everything_posted_is_flushed_in_order(node, qps, target):
 
 @pytest.mark.hostile
 def test_a_long_queue_is_flushed_bit_by_bit(node, qps, clock, target, monkeypatch):
-    monkeypatch.setattr(flushing, "FLUSHED_PER_TURN", 4)
+    monkeypatch.setattr(flushing, "FLUSHED_PER_POLL", 4)
     left, _ = qps
     for _ in range(40):
         left.post_recv(target.sge())
@@ -299,7 +299,7 @@ class TestManyInError:
     def looked(self, monkeypatch):
         """The numbers of the queue pairs that have been looked at."""
         found, posted = [], flushing._has_receives
-        monkeypatch.setattr(looks, "LOOKS_PER_INTERVAL", self.AT_ONCE)
+        monkeypatch.setattr(error_queue_poller, "POLLS_PER_INTERVAL", self.AT_ONCE)
         monkeypatch.setattr(
             flushing, "_has_receives", lambda qp: found.append(qp.handle) or posted(qp)
         )

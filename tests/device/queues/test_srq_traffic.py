@@ -102,7 +102,7 @@ def test_list_that_is_relinked_as_it_completes(users, region):
     owner = {}
     for number in range(size):
         owner[users.srq.post(slot(region, number % 64))] = number % 64
-    for _round in range(6):
+    for _budget in range(6):
         indices = []
         for number in range(size):
             users.send(bytes([number]) * 4, number)

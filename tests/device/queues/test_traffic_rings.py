@@ -91,14 +91,14 @@ def test_counters_wrap_at_sixteen_bits(node, target):
 
 def test_ring_filled_to_the_last_block(node, target):
     left, right = connected(node, log_sq_size=4)
-    for round_ in range(3):
+    for budget in range(3):
         for number in range(16):
             right.post_recv(target.sge(16 * number, 16))
-            left.send(bytes([round_, number]), ring=number == 15)
+            left.send(bytes([budget, number]), ring=number == 15)
         node.settle()
         assert len([found for found in left.cq.drain() if found.opcode == CqeOpcode.REQ]) == 16
         right.cq.drain()
-        assert target.read(16 * 15, 2) == bytes([round_, 15])
+        assert target.read(16 * 15, 2) == bytes([budget, 15])
 
 
 def test_only_the_last_doorbell_counts(node, target):

@@ -12,7 +12,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.reading import network_header, parse
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
 from layouts.enums import Op, PortType, QpState, QpType, Status
@@ -204,11 +204,11 @@ class TestReaction:
         hca, peer = world.nodes[0].hca, world.nodes[1].hca
         receiver = peer.qps.get(channel.receiver.qpn)
         frame = peer.roce.notification(receiver.ctx.primary_address_path, channel.sender.qpn)
-        hca.round.begin()
+        hca.budget.begin()
         for _ in range(64):
             world.clock.ns += 1000 * MS
             arrive(hca, Frame(frame))
-        assert STEPS_PER_ROUND < hca.round.steps <= STEPS_PER_ROUND + 256
+        assert POLL_BUDGET < hca.budget.steps <= POLL_BUDGET + 256
         world.nodes[0].settle()
         assert world.sender.counts["rp_cnp_handled"] == 64
 

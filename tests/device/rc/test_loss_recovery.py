@@ -178,7 +178,7 @@ def test_acknowledgement_of_what_comes_twice_does_not_stand_for_data(
 @pytest.fixture
 def line(channel, packet_wire, clock, source, target):
     """A connection that has timed a response."""
-    line = Line(channel, packet_wire, clock, source, target)
+    line = Backlog(channel, packet_wire, clock, source, target)
     line.counters = channel.left.driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
     channel.left.driver.must(
         Op.RTS2RTS_QP, qpn=channel.sender.qpn, qpc={"counter_set_id": line.counters},
@@ -190,7 +190,7 @@ def line(channel, packet_wire, clock, source, target):
     return line
 
 
-class Line:
+class Backlog:
     """Packets pass a tap: those whose numbers are in ``lost`` do not arrive."""
 
     def __init__(self, channel, wire, clock, source, target):

@@ -58,7 +58,7 @@ def sent(channel, packet_wire):
 
     def look():
         while lifecycle.run(channel.left.hca):
-            channel.left.hca.round.begin()
+            channel.left.hca.budget.begin()
         packets = [parse(memoryview(frame)) for frame in packet_wire.frames]
         packet_wire.frames.clear()
         return [(packet.op.kind, packet.psn) for packet in packets]

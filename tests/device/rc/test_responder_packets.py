@@ -5,7 +5,7 @@ from helpers.device.forging import request
 
 from emu.device.engine import lifecycle
 from emu.device.port.ib.framing import parse
-from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.device.rounds.budget import TIMER_BUDGET
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import Op, QpState, QpType
@@ -72,21 +72,21 @@ def write(ask, psn, data, **values):
 
 
 def test_round_that_has_done_enough_takes_no_packet(channel, ask, answers, target):
-    round_ = channel.right.hca.round
-    round_.steps = ENOUGH_STEPS + 1
+    budget = channel.right.hca.budget
+    budget.steps = TIMER_BUDGET + 1
     write(ask, PSN, b"later")
     assert target.read(0, 5) == TEXT[:5]
-    round_.begin()
+    budget.begin()
     assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
     assert target.read(0, 5) == b"later"
 
 
 def test_packet_waits_for_those_before_it(channel, ask, answers, target):
     """It comes in the next round, before they had their turn."""
-    round_ = channel.right.hca.round
-    round_.steps = ENOUGH_STEPS + 1
+    budget = channel.right.hca.budget
+    budget.steps = TIMER_BUDGET + 1
     write(ask, PSN, b"first")
-    round_.begin()
+    budget.begin()
     write(ask, PSN + 1, b"next ")
     assert target.read(0, 5) == TEXT[:5]
     assert answers() == [(PacketKind.ACKNOWLEDGE, PSN + 1)]

@@ -29,7 +29,7 @@ def switch(node, *, on):
     assert answer.status == Status.OK
 
 
-class Line:
+class Backlog:
     """Two nodes on a cable; the packets of ``kind`` whose numbers are in ``lost`` do not arrive."""
 
     def __init__(self, clock, selective):
@@ -73,7 +73,7 @@ class Line:
 
 @pytest.fixture
 def line(clock):
-    return Line(clock, BOTH)
+    return Backlog(clock, BOTH)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_packets_lost_in_a_row_before_anything_is_known_of_the_peer(line):
     ids=["neither side has it", "the peer keeps nothing"],
 )
 def test_all_from_the_loss_on_is_sent_again(clock, selective, repeated):
-    line = Line(clock, selective)
+    line = Backlog(clock, selective)
     line.lost = {5}
     line.write()
     assert line.took() == 0
@@ -112,7 +112,7 @@ def test_all_from_the_loss_on_is_sent_again(clock, selective, repeated):
 
 
 def test_a_requester_that_goes_back_meets_packets_that_were_kept(clock):
-    line = Line(clock, (False, True))
+    line = Backlog(clock, (False, True))
     line.lost = {5}
     line.write()
     assert line.took() == 0
@@ -176,7 +176,7 @@ def test_what_is_kept_is_bounded_and_given_back(line):
 
 
 def test_connections_from_before_stay_as_they_are(clock):
-    line = Line(clock, NEITHER)
+    line = Backlog(clock, NEITHER)
     line.write()
     assert line.took() == 0
     for node in line.nodes:

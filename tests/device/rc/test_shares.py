@@ -8,7 +8,7 @@ import random
 import pytest
 
 from emu.device.engine.mr.rights import PACKET_BYTES
-from emu.device.rounds.budget import STEPS_PER_ACCESS, STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET, STEPS_PER_ACCESS
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.signatures import CRC64, Crc, Dif, SignatureKey
@@ -25,7 +25,7 @@ LONG = 5 * MIB + 12345
 """More than moves in one go."""
 pytestmark = pytest.mark.hostile
 
-A_ROUND = STEPS_PER_ROUND + STEPS_PER_ACCESS
+A_ROUND = POLL_BUDGET + STEPS_PER_ACCESS
 """What a round may cost: what it begins, and one access that has begun by then."""
 
 
@@ -51,7 +51,7 @@ def rounds(*nodes):
     costs = []
     functions = {id(node.function): node.function for node in nodes}.values()
     while sum(function.run() for function in functions):
-        costs += [function.hca.round.steps for function in functions]
+        costs += [function.hca.budget.steps for function in functions]
         assert len(costs) < 20_000
     return costs
 

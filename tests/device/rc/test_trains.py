@@ -15,7 +15,7 @@ from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import frames_of, is_train, parse, parse_train
 from emu.device.port.packet import BadPacketError
 from emu.device.port.train import MAX_PACKETS, TRAIN_PACKETS
-from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.device.rounds.budget import TIMER_BUDGET
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, QpState, QpType
 from layouts.wire.bth import PacketKind
@@ -170,7 +170,7 @@ def test_when_a_round_has_done_enough_its_packets_wait(channel, wire, source, ta
     def tap(frame):
         if is_train(frame) and not waited:
             waited.append(frame)
-            channel.right.hca.round.steps = ENOUGH_STEPS + 1
+            channel.right.hca.budget.steps = TIMER_BUDGET + 1
         return [frame]
 
     wire.tap = tap

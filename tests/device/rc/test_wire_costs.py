@@ -13,7 +13,7 @@ from emu.device.engine.rc.packets import responder
 from emu.device.engine.rc.packets.responder import PATIENCE_NS, UC_PATIENCE_NS
 from emu.device.engine.rc.remote import LOOK_AHEAD
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.device.state import held
 from emu.driver.command.words import pack64
 from emu.driver.keys.paging import PagedRegion, Pager
@@ -89,8 +89,8 @@ def test_read_is_translated_as_it_is_sent(channel, packet_wire, asked, translate
     packet_wire.deliver()
     assert translated() <= LOOK_AHEAD // PAGE
     lifecycle.run(channel.right.hca)
-    assert len(packet_wire.frames) == PACKETS_PER_TURN
-    assert translated() <= PACKETS_PER_TURN + LOOK_AHEAD // PAGE
+    assert len(packet_wire.frames) == PACKETS_PER_POLL
+    assert translated() <= PACKETS_PER_POLL + LOOK_AHEAD // PAGE
 
 
 def test_duplicate_of_a_long_read_translates_nothing(channel, packet_wire, asked, translated):
@@ -194,7 +194,7 @@ def test_nothing_waits_on_a_spent_ledger(packet_pair):
 def test_what_waited_is_taken_in_turns(packet_pair, packet_wire, monkeypatch):
     _, (event,), target, source, (channel,) = waiting(packet_pair, count=1)
     assert kept([channel]) == 64
-    monkeypatch.setattr(responder, "PACKETS_PER_TURN", 10)
+    monkeypatch.setattr(responder, "PACKETS_PER_POLL", 10)
     target.bring_in()
     hca = packet_pair[1].hca
     page_faults.resume(hca, event.token, error=False)

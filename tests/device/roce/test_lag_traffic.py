@@ -196,7 +196,7 @@ def test_what_waits_for_the_master_ends_with_the_lag(bonded, how):
         bonded.functions[0].reset()
     else:
         bonded.master.driver.must(Op[how])
-    bonded.functions[0].hca.round.begin()
+    bonded.functions[0].hca.budget.begin()
     for function in bonded.functions:
         function.run()
     bonded.master.memory.permit(True)

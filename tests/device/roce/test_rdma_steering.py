@@ -273,9 +273,9 @@ def test_the_round_is_charged_for_what_packets_are_compared_with(ends, kind, mon
     seen, steered = [], getattr(rdma_steering, "send" if kind is TX else "receive")
 
     def watched(hca, *packet):
-        before = hca.round.steps
+        before = hca.budget.steps
         passage = steered(hca, *packet)
-        seen.append(hca.round.steps - before)
+        seen.append(hca.budget.steps - before)
         return passage
 
     monkeypatch.setattr(rdma_steering, steered.__name__, watched)

@@ -8,7 +8,7 @@ from emu.device.engine.eth import receive
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce import framing, reading
-from emu.device.rounds.line import MAX_WAITING
+from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.nodes.roce import (
     HOP_LIMIT,
     SPORT,
@@ -328,7 +328,7 @@ def test_datagram_that_one_interface_is_too_small_for(clock, side):
 def test_looped_frames_that_the_line_has_no_room_for(clock):
     left, _ = on_one_segment(clock)
     hca = left.hca
-    clock.round.steps = clock.round.limit + 1
+    clock.budget.steps = clock.budget.limit + 1
     for _ in range(MAX_WAITING):
         receive.take_in_turn(hca, Frame(bytes(60)))
     (mac, *_) = hca.gids.macs

@@ -80,7 +80,7 @@ def test_what_is_to_see_frames_gets_frames(world, why):
     world.write()
     seen.clear()
     if why == "round":
-        hca.round.steps = hca.round.limit + 1
+        hca.budget.steps = hca.budget.limit + 1
     elif why == "down":
         hca.nic_vport.roce_en = False
     elif why == "tables":

@@ -14,7 +14,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse as parse_headers
 from emu.device.port.eth.roce import framing
 from emu.device.port.eth.roce.reading import network_header, parse
-from emu.device.rounds.line import MAX_WAITING
+from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
     group_fields,
@@ -282,10 +282,10 @@ class TestASnifferInTrouble:
         """Many frames in one round: the interface gets its own at once, copies come later."""
         left, _ = on_one_segment(clock)
         sniffer, rq = Sniffer(left), receiver(left)
-        clock.round.number += 1
-        clock.round.steps, clock.round.limit = 0, BUDGET
+        clock.budget.number += 1
+        clock.budget.steps, clock.budget.limit = 0, BUDGET
         arrive(left.hca, Frame(frame_to(left)))
-        clock.round.steps = BUDGET + 1
+        clock.budget.steps = BUDGET + 1
         arrive(left.hca, Frame(frame_to(left)))
         left.settle()
         assert len(sniffer.frames()) == 2
@@ -294,8 +294,8 @@ class TestASnifferInTrouble:
     def test_copies_that_there_is_no_room_for(self, clock):
         left, _ = on_one_segment(clock)
         sniffer, hca = Sniffer(left, (TX,)), left.hca
-        clock.round.number += 1
-        clock.round.steps, clock.round.limit = 0, -1
+        clock.budget.number += 1
+        clock.budget.steps, clock.budget.limit = 0, -1
         for _ in range(MAX_WAITING):
             assert hca.sniffed.keep(0, lambda: None)
         held = hca.ledger.used

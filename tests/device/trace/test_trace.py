@@ -15,7 +15,7 @@ from emu.device.cmdif.reasons import collect
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.errors import CmdError, syndrome_of
 from emu.device.function.function import Function
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import Budget
 from emu.device.state.hca import HcaOptions
 from emu.device.trace import decode
 from emu.device.trace.event import MAX_ITEMS, TraceEvent, TracePoint
@@ -359,7 +359,7 @@ class TestRegisters:
 
 
 class _Clock:
-    round = Round()
+    round = Budget()
 
     def now_ns(self):
         return 7

@@ -13,10 +13,10 @@ from emu.device.engine.mr.rights import PACKET_BYTES
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds.budget import (
-    MAX_STEPS_RECEIVED,
+    POLL_BUDGET,
+    RX_BUDGET,
+    SEGMENT_BUDGET,
     STEPS_PER_ACCESS,
-    STEPS_PER_ROUND,
-    STEPS_PER_SHARE,
 )
 from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.driver.ethernet.buffers import Buffers
@@ -82,15 +82,15 @@ def most_steps(monkeypatch):
     seen, run = [0], lifecycle.run
 
     def counted(hca):
-        seen.append(hca.round.steps)
+        seen.append(hca.budget.steps)
         more = run(hca)
-        seen.append(hca.round.steps)
+        seen.append(hca.budget.steps)
         return more
 
     monkeypatch.setattr(lifecycle, "run", counted)
 
     def look(node):
-        most = max(*seen, node.hca.round.steps)
+        most = max(*seen, node.hca.budget.steps)
         seen[1:] = []
         return most
 
@@ -140,19 +140,19 @@ def test_a_group_whose_members_are_all_scattered(channel, most_steps):
     channel.settle()
     node.settle()
     assert [len(member.received()) for member in members] == [1] * len(members)
-    assert most_steps(node) <= STEPS_PER_ROUND + PACKET_BYTES
+    assert most_steps(node) <= POLL_BUDGET + PACKET_BYTES
 
 
 # -- connected services
 
-A_ROUND = MAX_STEPS_RECEIVED + STEPS_PER_ACCESS + SLACK
+A_ROUND = RX_BUDGET + STEPS_PER_ACCESS + SLACK
 """What a function's own turns may take, and one packet that arrives after them."""
 
 
 def full_of_steps(channel, packet_wire, most_steps):
     """Let everything happen, all packets of the wire in one round."""
     for _ in range(10_000):
-        channel.left.hca.round.begin()
+        channel.left.hca.budget.begin()
         busy = [lifecycle.run(node.hca) for node in (channel.left, channel.right)]
         if not packet_wire.run() and not any(busy):
             return max(most_steps(channel.left), most_steps(channel.right))
@@ -181,7 +181,7 @@ def test_a_message_of_single_bytes_inside_the_process(pair, most_steps, op, dept
     channel.settle()
     assert len(channel.sent()) == 3
     assert (source if op == "read" else target).read() == text
-    most = STEPS_PER_ROUND + STEPS_PER_ACCESS + STEPS_PER_SHARE + SLACK
+    most = POLL_BUDGET + STEPS_PER_ACCESS + SEGMENT_BUDGET + SLACK
     assert max(most_steps(channel.left), most_steps(channel.right)) <= most
 
 
@@ -286,10 +286,10 @@ def test_frames_into_too_many_pieces_are_discarded(node):
         rq.post((SIZE, key, 0))
     lead(node, *rqs, honest)
     node.settle()
-    node.hca.round.steps = 0
+    node.hca.budget.steps = 0
     for _ in range(4):
         arrive(node.hca, Frame(FRAME))
-    assert node.hca.round.steps <= STEPS_PER_ROUND + PACKET_BYTES + SLACK
+    assert node.hca.budget.steps <= POLL_BUDGET + PACKET_BYTES + SLACK
     node.settle()
     assert node.hca.nic_vport.received.discards == 4 * len(rqs)
     assert all(rq.object.queue.posted() for rq in rqs)
@@ -306,8 +306,8 @@ def test_what_sockets_bring_in_a_round_finds_room(node):
         rq.post(region.sge())
     lead(node, rq)
     node.settle()
-    node.hca.round.steps = STEPS_PER_ROUND
-    node.hca.round.listen()
+    node.hca.budget.steps = POLL_BUDGET
+    node.hca.budget.listen()
     for _ in range(frames):
         arrive(node.hca, Frame(FRAME))
     assert rq.object.queue.posted() < frames // 2
@@ -324,10 +324,10 @@ def test_a_super_frame_into_too_many_pieces(node):
             rq.post((SIZE, key, 0))
     lead(node, *rqs)
     node.settle()
-    node.hca.round.steps = 0
+    node.hca.budget.steps = 0
     large = unsegmented(Packet(payload=b"").frame()[:54], bytes(60_000), 1000)
     arrive(node.hca, Frame(large, 1000, checked=True))
-    assert node.hca.round.steps <= STEPS_PER_ROUND + PACKET_BYTES + SLACK
+    assert node.hca.budget.steps <= POLL_BUDGET + PACKET_BYTES + SLACK
     node.settle()
     assert not node.hca.nic_vport.received.discards
     assert not any(rq.object.queue.posted() for rq in rqs)
@@ -349,10 +349,10 @@ def test_frames_that_many_groups_look_at(node):
         group = flows.group(table, index, index, **dict.fromkeys(values, 0xF))
         flows.entry(table, index, group, tir, **values)
     node.settle()
-    node.hca.round.steps = 0
+    node.hca.budget.steps = 0
     for port in range(200):  # no decision is kept for one of them
         arrive(node.hca, Frame(Packet(ports=bytes((port, 14, 0, 8))).frame()))
-    assert STEPS_PER_ROUND < node.hca.round.steps <= STEPS_PER_ROUND + 256
+    assert POLL_BUDGET < node.hca.budget.steps <= POLL_BUDGET + 256
     node.settle()
     assert (node.hca.nic_vport.received.packets, node.hca.nic_vport.received.discards) == (200, 0)
     frame = Packet(ports=bytes((0, 14, 0, 9))).frame()

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine import lifecycle
-from emu.device.rounds.line import MAX_WAITING
+from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.verbs.channels import GRH_BYTES, QKEY, Channel
 from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
@@ -317,8 +317,8 @@ class TestWaiting:
         channel.post_recv(target.sge())
 
         def arrive(times=1):
-            round_ = channel.right.hca.round
-            round_.steps = round_.limit + 1
+            budget = channel.right.hca.budget
+            budget.steps = budget.limit + 1
             for _ in range(times):
                 packet_wire.arrive(frame)
 
@@ -327,13 +327,13 @@ class TestWaiting:
     def test_it_comes_in_the_next_round(self, channel, come):
         come()
         assert channel.received() == []
-        channel.right.hca.round.begin()
+        channel.right.hca.budget.begin()
         assert len(channel.received()) == 1
 
     def test_link_goes_down_meanwhile(self, channel, come):
         come()
         lifecycle.set_link(channel.right.hca, up=False)
-        channel.right.hca.round.begin()
+        channel.right.hca.budget.begin()
         assert channel.received() == []
 
     def test_link_was_down(self, channel, come):
@@ -341,7 +341,7 @@ class TestWaiting:
         lifecycle.set_link(channel.right.hca, up=False)
         come()
         lifecycle.set_link(channel.right.hca, up=True)
-        channel.right.hca.round.begin()
+        channel.right.hca.budget.begin()
         assert channel.received() == []
 
     def test_more_than_may_wait_are_counted(self, channel, come):

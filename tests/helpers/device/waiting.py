@@ -126,8 +126,8 @@ def write(channel, source, target, length=None, **options):
 
 def in_a_round_that_is_over(world, most=-1):
     """A turn of the left function; what costs more than ``limit`` steps has to wait."""
-    world.clock.round.number += 1
-    world.clock.round.steps = 0
-    world.clock.round.limit = most
+    world.clock.budget.number += 1
+    world.clock.budget.steps = 0
+    world.clock.budget.limit = most
     world.left.function.run()
-    assert any(len(node.hca.arrivals) for node in world.nodes)
+    assert any(len(node.hca.rx_backlog) for node in world.nodes)

@@ -47,9 +47,9 @@ def test_what_functions_send_in_their_turns_is_written_behind_these():
             connection.send(FrameKind.PACKET, bytes(64))
         with pytest.raises(BlockingIOError):
             theirs.recv(1 << 16)
-        clock.round.end_turns()
+        clock.budget.end_polls()
         assert len(theirs.recv(1 << 16)) == 3 * (HEADER.size + 64)
-        clock.round.end_turns()
+        clock.budget.end_polls()
         with pytest.raises(BlockingIOError):
             theirs.recv(1 << 16)
         connection.abandon()

@@ -67,7 +67,7 @@ class Lab:
         end = time.monotonic() + SECONDS
         while not (found := condition()):
             assert time.monotonic() < end, "it does not come to pass"
-            self.loop.round.begin()
+            self.loop.budget.begin()
             busy = [lifecycle.run(one.function.hca) for one in self.processes]
             self.loop.step(0 if any(busy) else STEP_NS)
         return found

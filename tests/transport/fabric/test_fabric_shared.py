@@ -51,10 +51,10 @@ class End:
 
     def run(self):
         """Write what waits, and read all that has come."""
-        self.clock.round.end_turns()
+        self.clock.budget.end_polls()
         self.connection.room()
         while self.connection.take(ALL):
-            self.clock.round.end_turns()
+            self.clock.budget.end_polls()
 
 
 @pytest.fixture

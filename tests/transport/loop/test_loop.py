@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.driver.transport.vfio_client import VfioClient
 from emu.server.vfio.loop import Loop
 
@@ -119,7 +119,7 @@ def test_a_round_begins_with_the_function_that_got_no_turn_in_the_last_one(serve
     def takes_a_round(name):
         def run():
             order.append(name)
-            loop.round.charge(STEPS_PER_ROUND + 1)
+            loop.budget.charge(POLL_BUDGET + 1)
             return True
 
         return run
@@ -278,12 +278,12 @@ def test_wake_makes_it_go_round(served, loop, connected):
         served.client()
     loop.add_transport(served.transport)
     loop.step()
-    rounds = loop.round.number
+    rounds = loop.budget.number
     loop.wake()
     loop.step(None)
     loop.wake()
     loop.step(None)
-    assert loop.round.number == rounds + 2
+    assert loop.budget.number == rounds + 2
 
 
 SERVER = """

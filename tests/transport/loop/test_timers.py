@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.rounds.budget import ENOUGH_STEPS
+from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.costs import STEPS_PER_TIMER
 from emu.server.vfio.waits.timers import TimerQueue
 
@@ -111,10 +111,10 @@ def test_many_timers_that_are_due_at_once_take_several_rounds(queue):
         queue.call_later(10, lambda number=number: calls.append(number))
     queue.now = 10
     while queue.next_ns() == 0:
-        queue.round.begin()
+        queue.budget.begin()
         before = len(calls)
         queue.run_due()
-        assert queue.round.steps <= ENOUGH_STEPS + STEPS_PER_TIMER
+        assert queue.budget.steps <= TIMER_BUDGET + STEPS_PER_TIMER
         assert 64 <= len(calls) - before < 1000 or queue.next_ns() is None
         rounds += 1
     assert calls == list(range(10_000))
@@ -125,6 +125,6 @@ def test_some_timers_are_called_in_a_round_that_is_over(queue):
     calls = []
     for number in range(100):
         queue.call_later(0, lambda number=number: calls.append(number))
-    queue.round.steps = ENOUGH_STEPS + 1
+    queue.budget.steps = TIMER_BUDGET + 1
     queue.run_due()
     assert calls == list(range(64))

@@ -274,13 +274,13 @@ def test_super_frames_for_peers_share_the_rounds(wall, path):
     peers = [Peer(path) for _ in range(8)]
     wall.until(lambda: len(wall.uplink("stream")) == 8)
     frames = [Packet(payload=bytes((at,)) * 20_000, checked=False).frame() for at in range(8)]
-    round_ = wall.loop.round
-    round_.begin()
+    budget = wall.loop.budget
+    budget.begin()
     for data in frames:
         wall.host.send(EVERYONE + data[6:], gso_size=20, checked=True)
-    assert round_.steps <= round_.limit + 2 * 1000
-    assert round_.is_waiting
-    wall.until(lambda: not round_.is_waiting)
+    assert budget.steps <= budget.limit + 2 * 1000
+    assert budget.is_waiting
+    wall.until(lambda: not budget.is_waiting)
     expected = b"".join(data[54:] for data in frames)
     for peer in peers:
         assert b"".join(data[54:74] for data in peer.frames()) == expected

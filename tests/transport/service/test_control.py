@@ -17,7 +17,7 @@ from emu.cli.main import main
 from emu.cli.runs.fired import tell_unfired
 from emu.device.faults import record
 from emu.device.port.eth.frame import Frame
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.driver.transport.vfio_client import VfioClient
 from emu.server.control import Client, ControlError, protocol
 from emu.server.control.server import MAX_CLIENTS
@@ -480,7 +480,7 @@ def test_many_requests_at_once_keep_to_the_round(tmp_path):
             if answers.count(b"\n") == expected:
                 break
             server.loop.step(0)
-            most = max(most, server.loop.round.steps)
+            most = max(most, server.loop.budget.steps)
             for client in clients:
                 with contextlib.suppress(BlockingIOError):
                     answers += client.recv(1 << 20)
@@ -489,7 +489,7 @@ def test_many_requests_at_once_keep_to_the_round(tmp_path):
             client.close()
         server.close()
     assert answers.count(b"\n") == expected
-    assert STEPS_PER_ROUND < most < 3 * STEPS_PER_ROUND
+    assert POLL_BUDGET < most < 3 * POLL_BUDGET
 
 
 def test_nobody_there(tmp_path):

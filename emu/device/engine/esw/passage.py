@@ -37,7 +37,7 @@ from emu.device.rounds.portions import Portions
 from layouts.eth_enums import ModifyField
 
 if TYPE_CHECKING:
-    from emu.device.rounds.budget import Round
+    from emu.device.rounds.budget import Budget
     from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
 
@@ -65,18 +65,18 @@ def passages(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portio
 
     Charges what it costs.
     """
-    eswitch, round_ = manager.eswitch, manager.round
+    eswitch, budget = manager.eswitch, manager.budget
     assert eswitch is not None
     try:
         packet = Packet(frame, source_of(source_port, manager.vhca.number))
-        headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, round_)
+        headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, budget)
         if headers is None:
             return None
         fdb, root, adapter = eswitch.fdb, None, manager.adapter
         if eswitch.foreign_root is not None or adapter.board.lag is not None:
             fdb, root = first_tables(manager, source_port, frame)
         clock = None if packet.packets > 1 else manager.clock
-        decision = decision_on(fdb, packet, headers, round_, root, clock)
+        decision = decision_on(fdb, packet, headers, budget, root, clock)
         deliveries = decision.deliveries
         if decision.asks is None and not deliveries:
             return None
@@ -84,11 +84,11 @@ def passages(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portio
         if (
             len(deliveries) == 1
             and (steps is None or not steps.needs_whole)
-            and round_.steps <= round_.limit
+            and budget.steps <= budget.limit
         ):
             target = deliveries[0][0]
             assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
-            changed = after(headers, steps, round_)
+            changed = after(headers, steps, budget)
             for to, what in _arrivals(manager, adapter.number, packet, target, changed):
                 give(to, what)
             return None
@@ -106,17 +106,17 @@ def _others(
     ``tables`` are the FDB and its root for this frame, ``decision`` is what they have decided so
     far.
     """
-    round_, port = manager.round, manager.adapter.number
+    budget, port = manager.budget, manager.adapter.number
     is_apart = decision.asks is not None
     left, sent_on = MAX_SEGMENTED_PACKETS, 0
     try:
-        for one, before in _apart(packet, headers, round_) if is_apart else ((packet, headers),):
+        for one, before in _apart(packet, headers, budget) if is_apart else ((packet, headers),):
             if is_apart:
-                while round_.steps > round_.limit:
+                while budget.steps > budget.limit:
                     yield
-                round_.charge(STEPS_PER_DECISION)
+                budget.charge(STEPS_PER_DECISION)
                 fdb, root = tables
-                decision = decision_on(fdb, one, before, round_, root, manager.clock)
+                decision = decision_on(fdb, one, before, budget, root, manager.clock)
             for at, (target, _) in enumerate(decision.deliveries):
                 assert isinstance(target, VportTarget)
                 steps = decision.rewrites[at] if decision.rewrites else None
@@ -125,27 +125,27 @@ def _others(
                     if one.packets > left:
                         continue
                     left -= one.packets
-                    parts = each_of(one, before, round_)
+                    parts = each_of(one, before, budget)
                 for part, now in parts:
-                    while round_.steps > round_.limit:
+                    while budget.steps > budget.limit:
                         yield
                     if at:
-                        round_.charge(STEPS_PER_COPY)
+                        budget.charge(STEPS_PER_COPY)
                     for to, what in _arrivals(
-                        manager, port, part, target, after(now, steps, round_)
+                        manager, port, part, target, after(now, steps, budget)
                     ):
                         if to is not target:
                             sent_on += 1
-                            round_.charge(STEPS_PER_COPY)
+                            budget.charge(STEPS_PER_COPY)
                         if sent_on <= MAX_DELIVERIES:
                             give(to, what)
     except FrameError:
         return
 
 
-def _apart(packet: Packet, headers: Marked, round_: Round) -> Iterable[tuple[Packet, Marked]]:
+def _apart(packet: Packet, headers: Marked, budget: Budget) -> Iterable[tuple[Packet, Marked]]:
     """The packets of a super-frame that meters and samplers look at; none if they are too many."""
-    return each_of(packet, headers, round_) if 1 < packet.packets <= MAX_SEGMENTED_PACKETS else ()
+    return each_of(packet, headers, budget) if 1 < packet.packets <= MAX_SEGMENTED_PACKETS else ()
 
 
 def _arrivals(
@@ -159,12 +159,12 @@ def _arrivals(
     eswitch = manager.eswitch if is_own else switch_behind(manager, target.port)
     if eswitch is None:
         return ()
-    vport, round_ = eswitch.vport(target.number), manager.round
+    vport, budget = eswitch.vport(target.number), manager.budget
     if vport.egress.root is None:
         return _arrival(packet, vport, target, headers)
-    decision = decision_on(vport.egress, packet, headers, round_)
+    decision = decision_on(vport.egress, packet, headers, budget)
     if decision.allowed:
-        headers = after(headers, decision.allowed_rewrites, round_)
+        headers = after(headers, decision.allowed_rewrites, budget)
     if decision.allowed or (decision.missed and not decision.deliveries):
         return _arrival(packet, vport, target, headers)
     arrivals: list[Arrival] = []
@@ -174,7 +174,7 @@ def _arrivals(
         eswitch = switch_behind(manager, other.port)
         if eswitch is not None:
             place = eswitch.vport(other.number)
-            arrivals += _arrival(packet, place, other, after(headers, steps, round_))
+            arrivals += _arrival(packet, place, other, after(headers, steps, budget))
     return arrivals
 
 

@@ -151,7 +151,7 @@ class EmbeddedSwitch:
 
     def _cross(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Let the tables decide, now or in a later round. A bug there stops the manager."""
-        line = manager.crossing
+        line = manager.esw_backlog
         if not line.do(len(frame.data), self._contained, manager, source_port, frame):
             self._cable.received.discards += source_port == UPLINK
 
@@ -167,7 +167,7 @@ class EmbeddedSwitch:
         give = partial(self._arrives, manager, source_port, frame)
         others = passages(manager, source_port, frame, give)
         if others is not None:
-            manager.crossing.begin(others, len(frame.data))
+            manager.esw_backlog.begin(others, len(frame.data))
 
     def _arrives(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame

@@ -58,7 +58,7 @@ def deliver(
     packet stands for several. A packet is discarded when its request falls into too many pieces for
     one round.
     """
-    hca.round.charge(STEPS_PER_DELIVERY)
+    hca.budget.charge(STEPS_PER_DELIVERY)
     rq, rss_hash_result, rss_hash_type, flow_tag, steps, _, looks_inside = to
     if rq.state is not _RDY:
         return
@@ -73,7 +73,7 @@ def deliver(
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
         # What was vouched for is the packet outside.
         is_vouched = is_vouched and not steps.reshapes
-        hca.round.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
+        hca.budget.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
     if rq.strips and headers.l3 != ETHERNET_BYTES:
         without = strip_tag(headers.frame)
         if without is not None:

@@ -42,10 +42,10 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, max_bytes: int) -> Iterator
             segment, at = inline_segment(at, length, end)
         else:
             at += DS
-        before = hca.round.steps
+        before = hca.budget.steps
         span = 0, length, LOCAL_READ
         views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, before + steps_left, buf)
-        steps_left -= hca.round.steps - before
+        steps_left -= hca.budget.steps - before
         yield b"".join(views)
 
 
@@ -56,7 +56,7 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, max_bytes: int) ->
     leaves the WQE, and AccessError for a key that does not allow it, or when the segments take more
     than STEPS_PER_ACCESS: a frame is put together in one turn.
     """
-    step_limit = hca.round.steps + STEPS_PER_ACCESS
+    step_limit = hca.budget.steps + STEPS_PER_ACCESS
     if at + DS == wqe.ds * DS and not hca.has_signatures:  # the one segment of most frames
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         if 0 < byte_count <= max_bytes:  # and not inline

@@ -78,7 +78,7 @@ def _deliver(
     to: Delivery,
 ) -> None:
     """Fill the queue's next request, or count why it cannot be."""
-    hca.round.charge(STEPS_PER_DELIVERY)
+    hca.budget.charge(STEPS_PER_DELIVERY)
     rq, length = to.rq, GRH_BYTES + len(packet)
     if rq.state is not _RDY or (wqe := request(hca, rq)) is None:
         return
@@ -125,7 +125,7 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
         return
     origin = ud.origin_of(hca.link, qp, to)
     for datagram in (made,) if isinstance(made, Datagram) else made.datagrams:
-        hca.round.charge(STEPS_PER_FRAME)
+        hca.budget.charge(STEPS_PER_FRAME)
         if sq.pacing is not None:
             sq.pacing.charge(datagram.octets, hca.clock.now_ns())
         delivery.send(hca, datagram, origin)

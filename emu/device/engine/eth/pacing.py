@@ -82,16 +82,16 @@ def apply_to_all(hca: Hca) -> None:
 def _apply_to_all(hca: Hca) -> Portions[None]:
     while hca.has_new_rates:
         hca.has_new_rates = False
-        hca.round.charge(len(hca.sqs) >> LOG_LISTED_PER_STEP)
+        hca.budget.charge(len(hca.sqs) >> LOG_LISTED_PER_STEP)
         for sq in list(hca.sqs):
-            if hca.round.is_full:
+            if hca.budget.exhausted(hca.budget.limit):
                 yield
-            hca.round.charge(STEPS_PER_REPACING)
+            hca.budget.charge(STEPS_PER_REPACING)
             if hca.sqs.get(sq.handle) is sq:
                 before = sq.pacing
                 apply(hca, sq)
                 if sq.pacing is not before:
-                    hca.round.charge(STEPS_PER_NEW_PACING)
+                    hca.budget.charge(STEPS_PER_NEW_PACING)
 
 
 def wait(hca: Hca, sq: AnySq, delay_ns: int) -> None:

@@ -27,9 +27,9 @@ from emu.device.objects.eth.sq import AnySq, Sq
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.receive_queue import ListBrokenError
 from emu.device.ports import DmaError
-from emu.device.rounds.sizes import FLUSHED_PER_TURN
-from emu.device.state.looks import INTERVAL_NS
-from emu.device.state.turns import turn_of
+from emu.device.rounds.sizes import FLUSHED_PER_POLL
+from emu.device.state.error_queue_poller import INTERVAL_NS
+from emu.device.state.polls import polls
 from layouts.enums import CqeSyndrome, EventType
 from layouts.eth_enums import RqState, SqState
 
@@ -118,9 +118,9 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
     """Complete some of what is posted with WR_FLUSH_ERR; True when there may be more."""
     if not sq.ctx.flush_in_error_en:
         return False
-    left = FLUSHED_PER_TURN
+    left = FLUSHED_PER_POLL
     try:
-        for ctrl in islice(sq.ring.drain(), FLUSHED_PER_TURN):
+        for ctrl in islice(sq.ring.drain(), FLUSHED_PER_POLL):
             left -= 1
             completions.fail_send(
                 hca, sq.cq, sq, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
@@ -188,7 +188,7 @@ def _begin_flush(hca: Hca, rq: Rq) -> None:
     hca.schedule(rq)
 
 
-@turn_of(Rq)
+@polls(Rq)
 def flush_rq(hca: Hca, rq: Rq) -> bool:
     """In ERR, complete some of what is posted with WR_FLUSH_ERR; True when there may be more.
 
@@ -208,7 +208,7 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
         flushed += 1
         completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, begun.index)
     try:
-        for _ in range(min(rq.queue.posted(), FLUSHED_PER_TURN)):
+        for _ in range(min(rq.queue.posted(), FLUSHED_PER_POLL)):
             wqe = rq.queue.take()
             if wqe is None:
                 break
@@ -217,7 +217,7 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
         return False
-    if flushed >= FLUSHED_PER_TURN:
+    if flushed >= FLUSHED_PER_POLL:
         return True
     rq.look_ns = FIRST_LOOK_NS if flushed else min(rq.look_ns * 2, LAST_LOOK_NS)
     rq.stop_waiting()

@@ -63,7 +63,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
         return
     try:
         if hca.faults is None:
-            if hca.arrivals.is_free:
+            if hca.rx_backlog.is_free:
                 take(hca, frame)
             else:
                 take_in_turn(hca, frame)
@@ -75,7 +75,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
 
 def take_in_turn(hca: Hca, frame: Frame) -> None:
     """Take a frame when those before it have been taken, and the round allows it."""
-    if not hca.arrivals.do(len(frame.data), take, hca, frame):
+    if not hca.rx_backlog.do(len(frame.data), take, hca, frame):
         hca.nic_vport.received.discards += 1
 
 
@@ -85,7 +85,7 @@ def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
     It has not been on the wire, and counts at the virtual port only. Nothing is counted that no
     receive queue takes, as the driver's are for what others have sent (tirc.self_lb_block).
     """
-    if not hca.arrivals.do(len(frame.data), _loop_back, hca, frame, source):
+    if not hca.rx_backlog.do(len(frame.data), _loop_back, hca, frame, source):
         hca.nic_vport.received.discards += 1
 
 
@@ -150,7 +150,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
         _check_large(large)
         if large.longest > mtu:
             return False
-        hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
+        hca.budget.charge(large.packets >> LOG_CUT_PER_STEP)
         queues = route_beside(hca, large.headers, large.octets, large.packets)
         if queues is None:
             return False
@@ -175,7 +175,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
 
 def take_damaged_in_turn(hca: Hca, frame: Damaged) -> None:
     """:func:`take_in_turn` for a frame that does not fit its check sequence."""
-    if not hca.arrivals.do(len(frame.data), _take_damaged, hca, frame):
+    if not hca.rx_backlog.do(len(frame.data), _take_damaged, hca, frame):
         hca.nic_vport.received.discards += 1
 
 
@@ -228,10 +228,12 @@ def _with_source(hca: Hca, headers: Headers, frame: Frame) -> Headers:
 def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) -> None:
     if frame.checked and not frame.filled:
         complete(headers)
-    round_ = hca.round
+    budget = hca.budget
     for at, to in enumerate(queues):
-        if round_.steps > round_.limit:
-            hca.arrivals.begin(_rest(hca, headers, frame.checked, queues[at:]), len(headers.frame))
+        if budget.steps > budget.limit:
+            hca.rx_backlog.begin(
+                _rest(hca, headers, frame.checked, queues[at:]), len(headers.frame)
+            )
             return
         if to.merging is None and to.rq.reservations is None:
             deliver(hca, headers, frame.checked, to)
@@ -249,7 +251,7 @@ def _rest(
 ) -> Portions[None]:
     """Deliver a packet to queues that have not got it yet."""
     for to in queues:
-        while hca.round.is_full:
+        while hca.budget.exhausted(hca.budget.limit):
             yield
         take_or_hold(hca, headers, is_vouched, to)
 
@@ -281,7 +283,7 @@ class _Large:
 def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None:
     """Steer a super-frame by its headers, then give each of its packets to the same queues."""
     _check_large(large)
-    hca.round.charge(large.packets >> LOG_CUT_PER_STEP)
+    hca.budget.charge(large.packets >> LOG_CUT_PER_STEP)
     queues = route(hca, large.headers, large.octets, large.packets, source)
     if not queues:
         if source is None:
@@ -302,7 +304,7 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
     if large.packets * len(queues) > MAX_COPIES:
         hca.nic_vport.received.discards += large.packets * len(queues) - MAX_COPIES
         queues = queues[: MAX_COPIES // large.packets]
-    hca.arrivals.begin(_each(hca, large, queues), len(large.data))
+    hca.rx_backlog.begin(_each(hca, large, queues), len(large.data))
 
 
 def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
@@ -310,7 +312,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
 
     Packets of its stream that are held go first.
     """
-    round_ = hca.round
+    budget = hca.budget
     apart = []
     for to in queues:
         hairpin = to.rq.hairpin
@@ -330,11 +332,11 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
         expect(to.rq, large.header, to.merging)
         stream = TcpStream(large.headers, large.header, large.size)
         for one in stream.merged(to.merging, strides.most_bytes):
-            while round_.steps > round_.limit:
+            while budget.steps > budget.limit:
                 yield
             if isinstance(one, Merged):
                 octets = len(one.headers.frame)
-                round_.charge(one.segments + (octets >> LOG_BYTES_PER_STEP))
+                budget.charge(one.segments + (octets >> LOG_BYTES_PER_STEP))
                 deliver(hca, one.headers, True, to, one)
             else:
                 deliver(hca, one, True, to)
@@ -347,7 +349,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
             sums, length = trusted(packet), len(cut)
         packet.sums = sums
         for to in apart:
-            while round_.steps > round_.limit:
+            while budget.steps > budget.limit:
                 yield
             deliver(hca, packet, True, to)
 

@@ -38,7 +38,7 @@ def request(hca: Hca, rq: Rq) -> RecvWqe | None:
         queues.break_rq(hca, rq, error)
         return None
     if queue.read_ahead != before:
-        hca.round.charge((queue.read_ahead - before >> LOG_SEGMENTS_PER_STEP) + 1)
+        hca.budget.charge((queue.read_ahead - before >> LOG_SEGMENTS_PER_STEP) + 1)
     if wqe is None:
         rq.count("out_of_buffer")
     return wqe
@@ -47,13 +47,13 @@ def request(hca: Hca, rq: Rq) -> RecvWqe | None:
 def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
     """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
     try:
-        limit, span = hca.round.steps + STEPS_PER_ACCESS, (offset, length, LOCAL_WRITE)
+        limit, span = hca.budget.steps + STEPS_PER_ACCESS, (offset, length, LOCAL_WRITE)
         views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, limit)
     except AccessError as error:
         if error.violation is not IN_PIECES:
             queues.fail_receive(hca, rq, wqe.index, str(error), error.cause)
             return None
-        hca.round.charge(STEPS_IN_VAIN)
+        hca.budget.charge(STEPS_IN_VAIN)
         _count_discard(hca)
     else:
         if not left:

@@ -107,7 +107,7 @@ def _take_train(hca: Hca, train: Train) -> bool:
         or hca.switch.is_decided(hca)
         or not hca.nic_vport.is_up
         or not hca.link.is_up
-        or not hca.arrivals.is_free
+        or not hca.rx_backlog.is_free
         or length + FCS_BYTES > hca.nic_vport.oper_mtu
         or not _is_for(hca, head, network_header(head))
     ):

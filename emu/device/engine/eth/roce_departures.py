@@ -14,7 +14,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.gids import MAC_BYTES
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
-from emu.device.state.recall import Recall
+from emu.device.state.cancellable_call import CancellableCall
 
 if TYPE_CHECKING:
     from emu.device.ports import Timer
@@ -34,7 +34,7 @@ class Departures:
         self._has_room = has_room
         self.waiting: deque[bytes] = deque()
         """Frames that wait."""
-        self._room: list[Recall] = []
+        self._room: list[CancellableCall] = []
         """What the port calls when there is room on the way."""
         self._next: Timer | None = None
         """When the vPort's rate lets the next frame through."""
@@ -88,7 +88,7 @@ class Departures:
     def await_room(self, source: Hca, mac: bytes) -> None:
         """Go on when frames to this address may be sent: the port tells, or a timer."""
         if self._eth.is_pausing_to(mac):
-            room = Recall(partial(self._release, source))
+            room = CancellableCall(partial(self._release, source))
             self._room.append(room)
             self._eth.when_room_to(mac, room)
         elif self._next is None:

@@ -25,7 +25,8 @@ from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
 from emu.device.port.eth.roce.route import parts_of
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.budget import TIMER_BUDGET
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.device.state.containment import contain
 
 if TYPE_CHECKING:
@@ -205,8 +206,8 @@ class RoceWire:
             self._next_run = self._hca.port_clock.call_later(0, partial(self._run, self._hca))
 
     def _run(self, hca: Hca) -> None:
-        for _ in range(min(len(self._frames), PACKETS_PER_TURN)):
-            if hca.round.has_enough:
+        for _ in range(min(len(self._frames), PACKETS_PER_POLL)):
+            if hca.budget.exhausted(TIMER_BUDGET):
                 break
             self._deliver(hca, self._frames.popleft())
             if hca is not self._hca:
@@ -228,7 +229,7 @@ class RoceWire:
             if hca.is_sniffed:
                 sniffer.copy_received(hca, Frame(frame))
             looped = partial(roce.take, hca, frame, is_looped=True)
-            if not hca.arrivals.do(len(frame), contain, hca, looped):
+            if not hca.rx_backlog.do(len(frame), contain, hca, looped):
                 hca.roce.dropped["queue full"] += 1
         else:
             self._departures.send(hca, frame)

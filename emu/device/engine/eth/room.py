@@ -49,7 +49,7 @@ def emptiest(hca: Hca) -> tuple[int, int]:
 
     There is no room while frames wait that have come already. Charges what it costs to look.
     """
-    if hca.arrivals:
+    if hca.rx_backlog:
         return 0, MANY
     least, size, looked_at = MANY, MANY, 0
     for rq in islice(hca.rqs, MAX_QUEUES_EXAMINED):
@@ -62,7 +62,7 @@ def emptiest(hca: Hca) -> tuple[int, int]:
                 continue  # the next frame breaks the queue
             if frames < least:
                 least, size = frames, rq.size_frames
-    hca.round.charge(looked_at >> LOG_ROOMS_PER_STEP)
+    hca.budget.charge(looked_at >> LOG_ROOMS_PER_STEP)
     return least, size
 
 

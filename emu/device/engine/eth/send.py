@@ -26,9 +26,9 @@ from emu.device.engine.wqe.umr import change_key
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.ports import DmaError
-from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.sizes import FRAMES_PER_TURN
-from emu.device.state.turns import turn_of
+from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.sizes import FRAMES_PER_POLL
+from emu.device.state.polls import polls
 from layouts.enums import CqeSyndrome, Opcode
 from layouts.eth_enums import SqState
 
@@ -57,8 +57,8 @@ _IPOIB: Final[Mapping[int, Callable[[Hca, Sq, Wqe], object]]] = {
 """By plain numbers: up to CPython 3.11 an enumeration's attribute costs five times as much."""
 
 
-@turn_of(Sq)
-def turn(hca: Hca, sq: Sq) -> bool:
+@polls(Sq)
+def poll(hca: Hca, sq: Sq) -> bool:
     """Do a share of the queue's requests; True when there are more."""
     if sq.state is _ERR:
         return queues.flush_sq(hca, sq)
@@ -76,7 +76,7 @@ def turn(hca: Hca, sq: Sq) -> bool:
 def _work(hca: Hca, sq: Sq) -> bool:
     ring = sq.ring
     partner, waiting = hca.partner, ring.waiting()
-    for _ in range(FRAMES_PER_TURN):
+    for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
         if waiting <= 0:  # requests posted meanwhile ring their own doorbell
             if pacing is not None:
@@ -100,7 +100,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
             completions.complete_send(hca, sq.cq, sq, wqe)
-        if hca.round.steps > STEPS_PER_ROUND:
+        if hca.budget.steps > POLL_BUDGET:
             break
     return True
 

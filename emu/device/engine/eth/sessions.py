@@ -33,6 +33,7 @@ from emu.device.objects.eth.reservations import Flow
 from emu.device.objects.eth.rq import Rq
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.headers import TCP, Headers
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_HELD
 from layouts.eth_enums import RqState
 
@@ -84,7 +85,7 @@ def take(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
 
 def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeout_ns: int) -> None:
     """Hold a packet, with those before it to which it belongs; and end them if it is the last."""
-    hca.round.charge(STEPS_PER_HELD)
+    hca.budget.charge(STEPS_PER_HELD)
     sessions, header = hca.sessions, header_of(headers)
     session: Session | None = sessions.open.get(key)
     joined = None
@@ -202,7 +203,7 @@ def flush(hca: Hca, session: Session) -> None:
     pieces = [first.frame[: first.end], *(one.frame[header : one.end] for one in packets[1:])]
     has_psh = bool(last.frame[last.l4 + FLAGS_AT] & PSH)
     whole = as_one(longer(first, b"".join(pieces)), header, len(packets), has_psh=has_psh)
-    hca.round.charge(len(packets) + (session.octets >> LOG_BYTES_PER_STEP))
+    hca.budget.charge(len(packets) + (session.octets >> LOG_BYTES_PER_STEP))
     deliver(hca, whole.headers, True, to, whole)
 
 
@@ -224,7 +225,7 @@ def _look(hca: Hca) -> None:
     sessions.timer = None
     for session in list(sessions.open.values()):
         if session.due_ns <= now_ns:
-            if hca.round.is_over:
+            if hca.budget.exhausted(POLL_BUDGET):
                 break
             flush(hca, session)
     if sessions.open:

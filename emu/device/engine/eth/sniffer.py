@@ -50,14 +50,14 @@ def _copies(hca: Hca, domain: FlowDomain, frame: Frame) -> Portions[None]:
     """Deliver the packets that a frame stands for. One without complete headers has no copy."""
     try:
         packets = plain(frame)
-        hca.round.charge(len(packets) >> LOG_CUT_PER_STEP)
+        hca.budget.charge(len(packets) >> LOG_CUT_PER_STEP)
         for data in packets:
             headers = parse(data, whole=False)
             before = domain.steps
             decision = decide(domain, headers, len(data), clock=hca.clock)
-            hca.round.charge(domain.steps - before)
+            hca.budget.charge(domain.steps - before)
             for to in queues_of(hca, decision, headers, None):
-                while hca.round.is_full:
+                while hca.budget.exhausted(hca.budget.limit):
                     yield
                 if to.merging is None and to.rq.reservations is None:
                     deliver(hca, headers, False, to)

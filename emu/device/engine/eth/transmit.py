@@ -148,7 +148,7 @@ def send(
     find ``metadata`` in register A. What has to wait for later rounds waits in ``Hca.egress``, in
     order; what has no room there is lost, and counted.
     """
-    hca.round.charge(packets * STEPS_PER_FRAME)
+    hca.budget.charge(packets * STEPS_PER_FRAME)
     if sq.pacing is not None:
         sq.pacing.charge(octets, hca.clock.now_ns())
     frame.sqn = sq.handle

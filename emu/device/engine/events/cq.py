@@ -46,7 +46,7 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """
     if cq.compression is not None:
         if (
-            hca.round.is_gathering
+            hca.budget.is_gathering
             and compression.is_packet(entry, op_own)
             and entries.has_room_to_hold(hca, cq)
         ):
@@ -66,7 +66,7 @@ def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
     """Keep a packet until the round's gathering ends."""
     if not cq.waiting:
         if not hca.holding:
-            hca.round.at_end(partial(contain, hca, partial(_settle_all, hca)))
+            hca.budget.at_end(partial(contain, hca, partial(_settle_all, hca)))
         hca.holding.append(cq)
     cq.waiting.append(entry)
 

@@ -35,7 +35,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
         _arrive_roce(hca, master, frame)
     elif not _has_tables(master):
         receive.arrive(hca, frame)
-    elif not master.arrivals.keep(len(frame.data), _steer, hca.adapter, frame):
+    elif not master.rx_backlog.keep(len(frame.data), _steer, hca.adapter, frame):
         hca.nic_vport.received.discards += 1
 
 
@@ -48,7 +48,7 @@ def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
     if not hca.switch.is_decided(hca):  # tables count what comes to them
         for adapter in (hca.adapter, master.adapter):
             adapter.passed_on.count_received(frame.data)
-    if not master.arrivals.keep(len(frame.data), _take, hca.adapter, frame):
+    if not master.rx_backlog.keep(len(frame.data), _take, hca.adapter, frame):
         master.nic_vport.received.discards += 1
 
 

@@ -32,7 +32,7 @@ def selected(hca: Hca, frame: Frame, port: int) -> int:
         packet = Packet(frame, 0)
     except FrameError:
         return port
-    decision = decision_on(master.port_sel, packet, packet.headers, hca.round)
+    decision = decision_on(master.port_sel, packet, packet.headers, hca.budget)
     for target, _ in decision.deliveries:
         if isinstance(target, VportTarget):
             return target.port

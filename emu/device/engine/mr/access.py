@@ -75,8 +75,8 @@ def access(
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
     that can split or wait looks for IN_PIECES and ABSENT_PAGE. ``depth`` keys have led here.
-    ``limit`` is the value of ``hca.round.steps`` above which it is IN_PIECES; without it the access
-    may take STEPS_PER_ACCESS, and any number of steps up to PIECE_BYTES.
+    ``limit`` is the value of ``hca.budget.steps`` above which the access is IN_PIECES. Without
+    ``limit`` an access may cost STEPS_PER_ACCESS, and one up to PIECE_BYTES any number of steps.
     """
     if not span[1]:
         return ()
@@ -125,12 +125,12 @@ def walk(
             size = left
         if lkey != INLINE_KEY and 0 < size <= MAX_BYTES:
             views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
-            if hca.round.steps <= step_limit:
+            if hca.budget.steps <= step_limit:
                 return views, left - size
             raise AccessError(IN_PIECES, lkey, address + offset, size, PIECE_BYTES)
     limit, too_much = step_limit or _NO_LIMIT, left - MAX_BYTES
     if step_limit is None and left > PIECE_BYTES:
-        limit = hca.round.steps + STEPS_PER_ACCESS
+        limit = hca.budget.steps + STEPS_PER_ACCESS
     gathered: Views = ()
     joined: list[memoryview] | None = None
     for byte_count, lkey, address in segments:
@@ -149,7 +149,7 @@ def walk(
         else:
             views = access(hca, pd, qpn, lkey, (address, size, need), 0, step_limit)
         left -= size
-        if left < too_much or hca.round.steps > limit:
+        if left < too_much or hca.budget.steps > limit:
             at_most = MAX_BYTES if left < too_much else PIECE_BYTES
             raise AccessError(IN_PIECES, lkey, address, size, at_most)
         if not gathered:
@@ -239,7 +239,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
     pieces = ksm_pieces if is_ksm else klm_pieces
     views: list[memoryview] = []
-    limit = STEPS_PER_ACCESS + hca.round.steps if step_limit is None else step_limit
+    limit = STEPS_PER_ACCESS + hca.budget.steps if step_limit is None else step_limit
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
             raise AccessError(ABSENT_PAGE, mkey.key, *_rest(va, length, views))
@@ -254,15 +254,15 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
             within = page.va - at if page.key == key else 0
             raise AccessError(ABSENT_PAGE, mkey.key, start + within, left - within) from None
         if size == length:
-            hca.round.charge(1)
+            hca.budget.charge(1)
             return below_views
         views += below_views
-        if len(views) + hca.round.steps > limit:
-            hca.round.charge(len(views))
+        if len(views) + hca.budget.steps > limit:
+            hca.budget.charge(len(views))
             if step_limit is None and length <= PIECE_BYTES:  # of signed blocks, or data units
                 raise AccessError(Violation.TRANSLATION, mkey.key, va, length)
             raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
-    hca.round.charge(len(views))
+    hca.budget.charge(len(views))
     return views
 
 

@@ -35,7 +35,7 @@ class MemoryStream:
     __slots__ = ("_depth", "_hca", "_limit", "_mkey", "_need")
 
     def __init__(self, hca: Hca, mkey: Mkey, need: int, depth: int, limit: int) -> None:
-        """Above ``limit`` steps of ``hca.round`` the access is IN_PIECES."""
+        """Above ``limit`` steps of ``hca.budget`` the access is IN_PIECES."""
         self._hca, self._mkey, self._need, self._depth = hca, mkey, need, depth
         self._limit = limit
 
@@ -50,7 +50,7 @@ class MemoryStream:
             size = min(length, PACKET_BYTES)
             span = va, size, self._need
             views = memory.indirect(self._hca, mkey, span, self._depth, self._limit)
-            if self._hca.round.steps > self._limit:
+            if self._hca.budget.steps > self._limit:
                 raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
             yield from views
             va, length = va + size, length - size

@@ -27,7 +27,7 @@ from emu.device.objects.queues.page_fault import (
 )
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
-from emu.device.rounds.sizes import COST_OF_ENDING, FAULTS_PER_PORTION, TOLD_PER_TURN
+from emu.device.rounds.sizes import COST_OF_ENDING, FAULTS_PER_PORTION, TOLD_PER_POLL
 from emu.device.state.points import FaultPoint
 from layouts.enums import EventType, Opcode, QpState, QpType, Status
 
@@ -166,7 +166,7 @@ def _tell(hca: Hca) -> None:
         fault = next(iter(faults.untold.values()))
         eq = hca.event_eq(EventType.PAGE_FAULT)
         is_full = eq is not None and eq.is_full
-        if is_full or told == TOLD_PER_TURN:
+        if is_full or told == TOLD_PER_POLL:
             delay_ns = FULL_QUEUE_NS if is_full else 0
             faults.timer = hca.clock.call_later(delay_ns, lambda: _tell(hca))
             return
@@ -244,7 +244,7 @@ def cancel_all(hca: Hca) -> None:
     if table.timer is not None:
         table.timer.cancel()
     if len(table):
-        hca.remains.add_work(_cancel_each(hca, table))
+        hca.deferred_free.add_work(_cancel_each(hca, table))
 
 
 def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:

@@ -91,8 +91,8 @@ class Signature(SignatureState):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MAX_BYTES:
             raise AccessError(IN_PIECES, mkey.key, va, length, MAX_BYTES)
-        hca.round.charge(self._steps(va - mkey.start, length))
-        limit = hca.round.steps + STEPS_PER_ACCESS if step_limit is None else step_limit
+        hca.budget.charge(self._steps(va - mkey.start, length))
+        limit = hca.budget.steps + STEPS_PER_ACCESS if step_limit is None else step_limit
         memory = MemoryStream(hca, mkey, need, depth, limit)
         stream = self._stream(hca, mkey, qpn, need, memory)
         at = va - mkey.start

@@ -20,8 +20,8 @@ from emu.device.engine.tm import matching, rendezvous, reports
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.ports import DmaError
-from emu.device.rounds.sizes import FLUSHED_PER_TURN
-from emu.device.state.looks import INTERVAL_NS
+from emu.device.rounds.sizes import FLUSHED_PER_POLL
+from emu.device.state.error_queue_poller import INTERVAL_NS
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
     if sq is None or cq is None:
         return
     try:
-        left = FLUSHED_PER_TURN
-        for ctrl in islice(sq.drain(), FLUSHED_PER_TURN):
+        left = FLUSHED_PER_POLL
+        for ctrl in islice(sq.drain(), FLUSHED_PER_POLL):
             left -= 1
             completions.fail_send(
                 hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
@@ -116,7 +116,7 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
     if ring is None or cq is None:  # CREATE_QP wants both or neither
         return
     try:
-        for _ in range(min(ring.posted(), FLUSHED_PER_TURN)):
+        for _ in range(min(ring.posted(), FLUSHED_PER_POLL)):
             wqe = ring.take()
             if wqe is None:
                 break

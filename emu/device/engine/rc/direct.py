@@ -2,7 +2,7 @@
 
 The responder's steps are those of ``emu.device.engine.rc.responder``. The two agree
 (``agreement.py``), and a message that we made ourselves has no opcode sequence and no length to
-check. What becomes of the request is the requester's business (``emu.device.engine.qp_turn``).
+check. What becomes of the request is the requester's business (``emu.device.engine.qp_poll``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from emu.device.objects.queues.outcome import (
 from emu.device.objects.queues.page_fault import Held
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from layouts.enums import QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK
@@ -110,7 +110,7 @@ _NO_PEER: Final = Dropped("no queue pair of this function takes what comes by su
 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
     """Have the responder take all of a message, or one turn's share: UNFINISHED."""
-    if hca.round.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
+    if hca.budget.steps > POLL_BUDGET and message.op in shares.DIVISIBLE:
         message.limit = message.limit or PIECE_BYTES  # the receiver's side may be as scattered
     outcome: Outcome | None = None
     if not message.limit:

@@ -28,7 +28,7 @@ from emu.device.objects.queues.outcome import Dropped, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
-from emu.device.rounds.sizes import COST_OF_ENDING, ENDED_PER_TURN
+from emu.device.rounds.sizes import COST_OF_ENDING, ENDED_PER_POLL
 from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.objects.qp import qpc
 
@@ -155,6 +155,6 @@ def end_all(dct: Dct) -> Iterator[int]:
 
 def end_some(dct: Dct) -> bool:
     """End some of a target's responders; True when there are more."""
-    for responder in list(islice(dct.responders, ENDED_PER_TURN)):
+    for responder in list(islice(dct.responders, ENDED_PER_POLL)):
         responder.leave()
     return bool(dct.responders)

@@ -33,7 +33,7 @@ from emu.device.objects.queues.outcome import InPieces, NakCode, Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_request import ReceiveRequest
-from emu.device.rounds.budget import STEPS_PER_SHARE
+from emu.device.rounds.budget import SEGMENT_BUDGET
 from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int)
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | None:
-    limit = hca.round.steps + STEPS_PER_SHARE
+    limit = hca.budget.steps + SEGMENT_BUDGET
     length = min(message.length - offset, LOOK_AHEAD)
     mapped = map_piece(hca, qp, message, offset, length, limit)
     return mapped if isinstance(mapped, Outcome) and not isinstance(mapped, InPieces) else None

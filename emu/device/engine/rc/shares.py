@@ -42,10 +42,10 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
     if message.begun is not None and not _is_begun(peer, message):
         message.done = message.counted = 0
         message.begun = message.receive = None
-    round_ = hca.round
-    limit = round_.share()
+    budget = hca.budget
+    limit = budget.segment_end()
     last = _start_of_last(peer, message)
-    while round_.steps < limit:
+    while budget.steps < limit:
         length = min(message.limit, message.length - message.done)
         if message.done < last:
             length = min(length, last - message.done)
@@ -58,7 +58,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
             message.done += length
             if message.done == message.length:
                 return None
-        round_.charge((length >> LOG_BYTES_PER_STEP) + 1)
+        budget.charge((length >> LOG_BYTES_PER_STEP) + 1)
     return UNFINISHED
 
 
@@ -103,7 +103,7 @@ def place_all_but_last(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> 
     done = _start_of_last(qp, message)
     if done:
         copy(target, part(message.data, 0, done))
-        hca.round.charge(done >> LOG_BYTES_PER_STEP)
+        hca.budget.charge(done >> LOG_BYTES_PER_STEP)
         if isinstance(refused, RnrNak):
             message.done, message.limit = done, message.length - done
             _begin(hca, qp, message)

@@ -66,7 +66,7 @@ def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     """Take a datagram into the queue pair's next receive request; False when it is dropped."""
-    hca.round.charge(STEPS_PER_DATAGRAM)
+    hca.budget.charge(STEPS_PER_DATAGRAM)
     if (
         qp.state not in RECEIVING
         or not _keys_match(hca.link, qp, origin)
@@ -117,7 +117,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     length = GRH_BYTES + datagram.length
     try:
         span = 0, length, LOCAL_WRITE
-        limit = hca.round.steps + STEPS_PER_ACCESS  # not more pieces than a datagram has bytes
+        limit = hca.budget.steps + STEPS_PER_ACCESS  # not more pieces than a datagram has bytes
         target, left = walk(hca, wqe.pd, qp.handle, wqe.segments, span, limit)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE

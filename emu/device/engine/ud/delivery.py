@@ -45,9 +45,9 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
     """
     if not (hca.link.is_up or _is_for_manager(hca, packet)):
         return
-    if hca.arrivals.is_free:
+    if hca.rx_backlog.is_free:
         contain(hca, partial(_take, hca, packet, origin, is_looped))
-    elif not hca.arrivals.keep(packet.octets, _take, hca, packet.copied(), origin, is_looped):
+    elif not hca.rx_backlog.keep(packet.octets, _take, hca, packet.copied(), origin, is_looped):
         hca.link.dropped["too many wait"] += 1
 
 
@@ -81,9 +81,9 @@ def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
 def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
     """Give a group's datagram to its members, those for which the round is too short later."""
     for at, member in enumerate(members):
-        if hca.round.is_full:
+        if hca.budget.exhausted(hca.budget.limit):
             rest = _rest(hca, members[at:], packet.copied(), origin)
-            hca.arrivals.begin(rest, packet.octets)
+            hca.rx_backlog.begin(rest, packet.octets)
             return
         if not _is_own(hca.link, member, origin):
             ud.receive(hca, member, packet, origin)
@@ -92,7 +92,7 @@ def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) 
 def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Portions[None]:
     """Give a datagram to the members that have not got it yet, as far as they still exist."""
     for member in members:
-        while hca.round.is_full:
+        while hca.budget.exhausted(hca.budget.limit):
             yield
         if hca.qps.get(member.handle) is member and not _is_own(hca.link, member, origin):
             ud.receive(hca, member, packet, origin)

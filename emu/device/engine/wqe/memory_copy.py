@@ -43,6 +43,6 @@ def mmo(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
         raise BadWqeError(f"copy of {length} bytes, above log_dma_mmo_max_size")
     read, _ = walk(hca, qp.pd, qp.handle, [source], (0, length, LOCAL_READ))
     written, _ = walk(hca, qp.pd, qp.handle, [target], (0, length, LOCAL_WRITE))
-    hca.round.charge(length >> LOG_BYTES_PER_STEP)
+    hca.budget.charge(length >> LOG_BYTES_PER_STEP)
     copy(written, read)
     return None

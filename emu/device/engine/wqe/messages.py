@@ -201,7 +201,7 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     there: returns () and sets ``message.misplaced``, as nobody looks before it comes.
     """
     message.segments = segments = data_segments(wqe, at, need)
-    limit = hca.round.steps + STEPS_PER_ACCESS
+    limit = hca.budget.steps + STEPS_PER_ACCESS
     try:
         views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
     except AccessError as error:
@@ -224,7 +224,7 @@ def gather(
 
     Raises AccessError, IN_PIECES when they are too much for one call.
     """
-    limit = hca.round.steps + STEPS_PER_ACCESS
+    limit = hca.budget.steps + STEPS_PER_ACCESS
     views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
     return views, _ALL - left
 

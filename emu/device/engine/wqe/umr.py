@@ -133,7 +133,7 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
     if signature is not None and mask & _EN_SIGERR:
         signature.rearm()
     if xlt:
-        hca.round.charge(
+        hca.budget.charge(
             mkey.write_translations(offset * OCTWORD, xlt) >> LOG_TRANSLATION_BYTES_PER_STEP
         )
         if mkey.is_sparse:

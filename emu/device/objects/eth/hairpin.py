@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.objects.queues.receive_queue import RecvQueue, RecvWqe
-from emu.device.rounds.sizes import BYTES_PER_TURN
+from emu.device.rounds.sizes import BYTES_PER_POLL
 
 if TYPE_CHECKING:
     from emu.device.ports import GuestMemory
@@ -63,7 +63,7 @@ class Hairpin(RecvQueue):
         )
         self.peer: Peer | None = None
         """The send queue of the pair; None before the queue is in RDY."""
-        self._most_bytes = (1 << log_data_bytes) + BYTES_PER_TURN
+        self._most_bytes = (1 << log_data_bytes) + BYTES_PER_POLL
         self._most_packets = 1 << log_packets
         self._waiting: deque[Waiting] = deque()
         self._octets = 0

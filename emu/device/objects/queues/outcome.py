@@ -2,7 +2,7 @@
 
 A step returns what it is about, or None, when the next one may follow; otherwise it returns one of
 the cases here, or ``page_fault.Held``. Whoever is responsible for the request has one table from
-case to what is done (``emu.device.engine.qp_turn``, ``emu.device.engine.rc.packets.responder``);
+case to what is done (``emu.device.engine.qp_poll``, ``emu.device.engine.rc.packets.responder``);
 all others pass the case on.
 
 Source: IBTA 9.7.5.2.8 (AETH syndromes), 9.9.3 (no responses on unreliable connections).

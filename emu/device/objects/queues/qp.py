@@ -49,7 +49,7 @@ _revisions = count(1)
 class ConnectionEnd(Protocol):
     """The requester or the responder of a queue pair that sends packets."""
 
-    def turn(self) -> bool:
+    def poll(self) -> bool:
         """Do a share of its work; True when there is more."""
 
 

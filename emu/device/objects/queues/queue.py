@@ -37,7 +37,7 @@ QP_NUMBERS: Final = QUEUE_NUMBERS.at_most(
 class Queue(Object):
     """A queue that a doorbell names by its number, and that is then scheduled for turns.
 
-    The subclass determines what a turn does (``emu.device.state.turns``).
+    The subclass determines what a turn does (``emu.device.state.polls``).
     """
 
     __slots__ = ("counter", "has_failed", "has_real_time", "is_ready", "send_ring", "uidx")

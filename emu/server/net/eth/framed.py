@@ -19,8 +19,8 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError
 from emu.device.port.eth.plain import plain
 from emu.device.ports import Buffer
+from emu.device.rounds.backlog import Backlog
 from emu.device.rounds.costs import STEPS_PER_UPLINK_FRAME
-from emu.device.rounds.line import Line
 from emu.server.net.eth.port import Segment, SegmentPort, padded
 from emu.server.net.poller import READ, WRITE, Poller
 
@@ -70,7 +70,7 @@ class FramedUplink(SegmentPort):
         """The lengths and frames to be written; the first perhaps only in part."""
         self._queued = 0
         self._is_blocked = False
-        self._line = Line(poller.round, _logged)
+        self._line = Backlog(poller.budget, _logged)
         """Frames that came when the round had done enough."""
         self._buffer = bytearray(self.buffer_bytes)
         self._filled = self._done = 0
@@ -108,7 +108,7 @@ class FramedUplink(SegmentPort):
         except FrameError:
             self.dropped["malformed"] += 1
             return
-        self._poller.round.charge(len(frames) * STEPS_PER_UPLINK_FRAME)
+        self._poller.budget.charge(len(frames) * STEPS_PER_UPLINK_FRAME)
         for data in frames:
             if self._queued + len(data) > MAX_QUEUED:
                 self.dropped["queue full"] += 1

@@ -145,7 +145,7 @@ class FabricConnection:
                 self._write()
             elif not self._is_due:
                 self._is_due = True
-                self._clock.round.after_turns(self._flush)
+                self._clock.budget.after_polls(self._flush)
         if self._other_bytes > HARD_BYTES:
             self.close("it does not read")
         return self._packet_bytes < PAUSE_BYTES

@@ -14,6 +14,7 @@ from functools import partial
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.packet import Packet
 from emu.device.ports import Timer
+from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.costs import LOG_NEWS_BYTES_PER_STEP, STEPS_PER_NEWS
 from emu.device.rounds.sizes import ACCEPTS_PER_ROUND, TRAIN_WORK
 from emu.server.net.fabric import port_frames, protocol
@@ -289,7 +290,7 @@ class Hub:
         for connection, member in list(self._members.items()):
             if not member.is_greeted or member.is_informed:
                 continue
-            if clock.round.has_enough or not self._may_be_told(connection, member):
+            if clock.budget.exhausted(TIMER_BUDGET) or not self._may_be_told(connection, member):
                 self._tell_later()
                 continue
             member.is_informed = True
@@ -300,7 +301,7 @@ class Hub:
             if guids != member.guids:
                 member.guids = guids
                 connection.send(FrameKind.GUIDS, guids)
-            clock.round.charge(STEPS_PER_NEWS + (len(news) >> LOG_NEWS_BYTES_PER_STEP))
+            clock.budget.charge(STEPS_PER_NEWS + (len(news) >> LOG_NEWS_BYTES_PER_STEP))
 
     def _may_be_told(self, connection: FabricConnection, member: _HubMember) -> bool:
         """Whether a member has read what it was told before. One that never does has to go."""

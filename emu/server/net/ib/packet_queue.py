@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable
 
 from emu.device.ports import Clock
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.budget import TIMER_BUDGET
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,8 @@ class PacketQueue:
             self._clock.call_later(0, self._run)
 
     def _run(self) -> None:
-        for _ in range(min(len(self._frames), PACKETS_PER_TURN)):
-            if self._clock.round.has_enough:
+        for _ in range(min(len(self._frames), PACKETS_PER_POLL)):
+            if self._clock.budget.exhausted(TIMER_BUDGET):
                 break
             self._arrive(self._frames.popleft())
         self._is_running = False

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.objects.ledger import Ledger
 from emu.device.ports import Clock, Timer
+from emu.device.rounds.backlog import Backlog
+from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.costs import STEPS_PER_LINK_PACKET
-from emu.device.rounds.line import Line
 from emu.device.rounds.portions import Portions
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.server.net.link.fate import Dice
 from emu.server.net.link.parcel import Parcel
 
@@ -68,7 +69,7 @@ class LinkDirection:
         self._dice = Dice(name, seed)
         self._way: list[_OnTheWay] = []
         self._octets = 0
-        self._line = Line(clock.round, _logged)
+        self._line = Backlog(clock.budget, _logged)
         """What came when the round had done enough."""
         self._free_ns = 0
         """When the line is free."""
@@ -122,15 +123,15 @@ class LinkDirection:
         self._line.begin(self._each(parcels), octets)
 
     def _each(self, parcels: Iterator[Parcel]) -> Portions[None]:
-        round_ = self._clock.round
+        budget = self._clock.budget
         for parcel in parcels:
-            while round_.is_full:
+            while budget.exhausted(budget.limit):
                 yield
             self._take(parcel)
 
     def _take(self, parcel: Parcel, *, may_double: bool = True) -> None:
         link = self.link
-        self._clock.round.charge(STEPS_PER_LINK_PACKET)
+        self._clock.budget.charge(STEPS_PER_LINK_PACKET)
         fate = self._dice.throw(link)
         self.counts["packets"] += 1
         arrives: Parcel | None = parcel
@@ -180,9 +181,9 @@ class LinkDirection:
 
     def _run(self) -> None:
         self._timer = None
-        now, round_ = self._clock.now_ns(), self._clock.round
-        for _ in range(PACKETS_PER_TURN):
-            if not self._way or self._way[0].due_ns > now or round_.has_enough:
+        now, budget = self._clock.now_ns(), self._clock.budget
+        for _ in range(PACKETS_PER_POLL):
+            if not self._way or self._way[0].due_ns > now or budget.exhausted(TIMER_BUDGET):
                 break
             entry = heapq.heappop(self._way)
             self._octets -= entry.octets

@@ -96,7 +96,7 @@ class PcapFile:
         self._reserved -= 1
         if self._fd < 0:
             return
-        self._clock.round.charge((len(block) >> LOG_BLOCK_BYTES_PER_STEP) + STEPS_PER_BLOCK)
+        self._clock.budget.charge((len(block) >> LOG_BLOCK_BYTES_PER_STEP) + STEPS_PER_BLOCK)
         if not block or not self.has_room(len(block)):
             if self._blocks[-1] is place:
                 self._blocks.pop()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import TIMER_BUDGET, Budget
 from emu.device.rounds.costs import STEPS_PER_TIMER
 from emu.device.rounds.sizes import CALLS_PER_ROUND
 
@@ -41,7 +41,7 @@ class TimerQueue:
         self._heap: list[tuple[int, int, LoopTimer]] = []
         self._order = itertools.count()
         self._cancelled = 0
-        self.round = Round()
+        self.budget = Budget()
 
     def now_ns(self) -> int:
         """Nanoseconds since some fixed moment."""
@@ -62,9 +62,9 @@ class TimerQueue:
         """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return False
-        new, round_, calls_left = next(self._order), self.round, CALLS_PER_ROUND
+        new, budget, calls_left = next(self._order), self.budget, CALLS_PER_ROUND
         while self._heap and self._heap[0][0] <= now and self._heap[0][1] < new:
-            if calls_left <= 0 and round_.has_enough:
+            if calls_left <= 0 and budget.exhausted(TIMER_BUDGET):
                 break
             timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None
@@ -72,7 +72,7 @@ class TimerQueue:
                 self._cancelled -= 1
                 continue
             calls_left -= 1
-            round_.charge(STEPS_PER_TIMER)
+            budget.charge(STEPS_PER_TIMER)
             try:
                 callback()
             except Exception:

@@ -285,6 +285,6 @@ def test_looking_at_many_queues_is_charged(clock):
     flows.set_root(table)
     hca = node.hca
     arrive(hca, Frame(node.mac + Packet().frame()[6:]))
-    before = hca.round.steps
+    before = hca.budget.steps
     assert emptiest(hca) == (1, 64)
-    assert hca.round.steps - before >= queues >> LOG_ROOMS_PER_STEP
+    assert hca.budget.steps - before >= queues >> LOG_ROOMS_PER_STEP

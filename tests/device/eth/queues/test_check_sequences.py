@@ -14,7 +14,7 @@ from emu.device.faults.text import load
 from emu.device.models import MODELS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
-from emu.device.rounds.line import MAX_WAITING
+from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -191,14 +191,14 @@ class TestDamaged:
 
     def test_too_many_in_one_round(self, hca, make, plan):
         plan('point="frame.rx"\naction="damage"')
-        hca.round.steps = hca.round.limit + 1
+        hca.budget.steps = hca.budget.limit + 1
         for _ in range(MAX_WAITING + 2):
             arrive(hca, Frame(self.FRAME))
         assert hca.nic_vport.received.discards == 2
 
     def test_the_cable_is_pulled_while_it_waits(self, function, hca, driver, make, plan):
         plan('point="frame.rx"\naction="damage"')
-        hca.round.steps = hca.round.limit + 1
+        hca.budget.steps = hca.budget.limit + 1
         arrive(hca, Frame(self.FRAME))
         set_link(hca, up=False)
         driver.bar.settle()

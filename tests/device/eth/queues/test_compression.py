@@ -59,13 +59,13 @@ class Batch:
     """What comes together, as from one turn of a sender or one reading of a socket."""
 
     def __init__(self, hca):
-        self.round = hca.round
+        self.budget = hca.budget
 
     def __enter__(self):
-        self.round.gather()
+        self.budget.gather()
 
     def __exit__(self, *_):
-        self.round.release()
+        self.budget.release()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from emu.device.engine.eth import pacing
 from emu.device.models import LINKS, MODELS
 from emu.device.objects.eth.pacing import MAX_DEPTH, SLACK_NS, Limit
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
@@ -156,10 +156,10 @@ class TestManyQueues:
         found, apply = {}, pacing.apply
 
         def count(node, sq):
-            found.setdefault(node.round.number, []).append(sq.handle)
+            found.setdefault(node.budget.number, []).append(sq.handle)
             apply(node, sq)
 
-        monkeypatch.setattr(pacing, "STEPS_PER_REPACING", STEPS_PER_ROUND // 4)
+        monkeypatch.setattr(pacing, "STEPS_PER_REPACING", POLL_BUDGET // 4)
         monkeypatch.setattr(pacing, "apply", count)
         return found
 

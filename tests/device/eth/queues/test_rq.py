@@ -200,7 +200,7 @@ def test_flush(node, clock, wq_type):
 
 @pytest.mark.hostile
 def test_a_long_flush_is_bounded(node, clock, monkeypatch):
-    monkeypatch.setattr(queues, "FLUSHED_PER_TURN", 4)
+    monkeypatch.setattr(queues, "FLUSHED_PER_POLL", 4)
     rq = ReceiveQueue(node, log_size=6)
     cq = node.hca.cqs.need(rq.cq.cqn)
     for _ in range(40):

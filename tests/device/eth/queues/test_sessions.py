@@ -8,7 +8,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.state.sessions import MAX_HELD, MAX_SESSIONS
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -246,7 +246,7 @@ def test_room_for_what_is_held(hca, clock, lro):
             packet(sent, port=sent // 23, flags=PSH | ACK if sent % 23 == 22 else ACK, size=1442),
         )
         sent += 1
-        clock.round.begin()
+        clock.budget.begin()
     assert sent >= counted * 3 // 4
     clock.advance(PERIOD_NS)
     assert sum(counts(lro)) == sent + 2
@@ -282,11 +282,11 @@ def test_what_is_due_at_once_goes_in_several_rounds(hca, clock, node, lead):
         send(hca, *(packet(number, port=port, size=64) for port in range(60)))
         node.settle()
     clock.ns += PERIOD_NS
-    clock.round.begin()
-    clock.round.charge(STEPS_PER_ROUND - 600)
+    clock.budget.begin()
+    clock.budget.charge(POLL_BUDGET - 600)
     hca.sessions.timer.callback()
     assert 0 < hca.sessions.packet_count < 420
-    assert clock.round.steps < STEPS_PER_ROUND + 100
+    assert clock.budget.steps < POLL_BUDGET + 100
     clock.advance(PERIOD_NS)
     assert not hca.sessions.packet_count
     assert len([piece for piece in rq.pieces() if not piece.is_filler]) == 420

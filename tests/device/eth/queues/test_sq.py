@@ -256,7 +256,7 @@ def test_one_doorbell_for_many(node, sq):
 
 
 def test_a_turn_is_bounded(node, monkeypatch):
-    monkeypatch.setattr(send, "FRAMES_PER_TURN", 4)
+    monkeypatch.setattr(send, "FRAMES_PER_POLL", 4)
     sq = SendQueue(node)
     cq = node.hca.cqs.need(sq.cq.cqn)
     for _ in range(40):
@@ -319,7 +319,7 @@ def test_flush_only_if_wanted(node):
 
 @pytest.mark.hostile
 def test_a_long_flush_is_bounded(node, monkeypatch):
-    monkeypatch.setattr(queues, "FLUSHED_PER_TURN", 4)
+    monkeypatch.setattr(queues, "FLUSHED_PER_POLL", 4)
     sq = SendQueue(node)
     cq = node.hca.cqs.need(sq.cq.cqn)
     for _ in range(40):

@@ -545,8 +545,8 @@ def test_nothing_leads_to_what_is_gone(received, tables, tir, node, clock, end):
         node.function.reset()
     else:
         node.driver.must(Op.TEARDOWN_HCA)
-    while node.function.remains:
-        node.function.remains.free_some()
+    while node.function.deferred_free:
+        node.function.deferred_free.free_some()
     assert still_reached([clock, node.function], gone) == []
 
 

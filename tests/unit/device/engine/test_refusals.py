@@ -33,8 +33,8 @@ from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.packet import BadPacketError
-from emu.device.rounds.budget import STEPS_PER_ACCESS, Round
-from emu.device.state import turns
+from emu.device.rounds.budget import STEPS_PER_ACCESS, Budget
+from emu.device.state import polls
 from emu.device.state.held import MAX_HELD, EarlyPackets
 from layouts.enums import AccessMode, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, INLINE
@@ -48,10 +48,10 @@ def some(**values):
 
 class TestRegistration:
     def test_a_queue_has_one_turn(self, monkeypatch):
-        monkeypatch.setattr(turns, "TURNS", {})
-        register = turns.turn_of(Qp)
+        monkeypatch.setattr(polls, "POLLS", {})
+        register = polls.polls(Qp)
         register(lambda hca, queue: False)
-        with pytest.raises(ValueError, match="Qp has a turn already"):
+        with pytest.raises(ValueError, match="Qp already has a poll function"):
             register(lambda hca, queue: True)
 
     def test_an_opcode_has_one_function(self):
@@ -70,7 +70,7 @@ class TestDataSegments:
         cost = some(steps=0)
 
         def find(hca, pd, qpn, lkey, span, *limits):
-            hca.round.charge(cost.steps)
+            hca.budget.charge(cost.steps)
             return [memoryview(bytes(span[1]))]
 
         monkeypatch.setattr(access, "access", find)
@@ -78,8 +78,8 @@ class TestDataSegments:
 
     @staticmethod
     def hca(steps=0):
-        hca = some(round=Round(), has_signatures=False)
-        hca.round.charge(steps)
+        hca = some(budget=Budget(), has_signatures=False)
+        hca.budget.charge(steps)
         return hca
 
     @staticmethod
@@ -185,7 +185,7 @@ class TestKeys:
             raise AccessError(IN_PIECES, 8, 0, length, PIECE_BYTES)
 
         monkeypatch.setattr(SignedStream, "outgoing", outgoing)
-        hca, key, span = some(round=Round()), some(key=8, start=0), (0, length, LOCAL_READ)
+        hca, key, span = some(budget=Budget()), some(key=8, start=0), (0, length, LOCAL_READ)
         with pytest.raises(AccessError) as why:
             Signature(some(mem=None, wire=None)).views(hca, key, 5, span, 0, most)
         assert (why.value.violation is IN_PIECES) == is_cut
@@ -195,12 +195,12 @@ class TestKeys:
         """Also when one range after the other takes few."""
 
         def indirect(hca, mkey, span, depth, most):
-            hca.round.charge(steps)
+            hca.budget.charge(steps)
             return [memoryview(bytes(span[1]))]
 
         monkeypatch.setattr(memory, "indirect", indirect)
         key = some(key=8, start=0)
-        stream = MemoryStream(some(round=Round()), key, LOCAL_READ, 0, 9)
+        stream = MemoryStream(some(budget=Budget()), key, LOCAL_READ, 0, 9)
         if is_refused:
             with pytest.raises(AccessError, match="in_pieces"):
                 stream.outgoing(0, 8)
@@ -269,7 +269,7 @@ class TestReceiver:
         qp = some(
             st=QpType.UD, state=QpState.RTS, srq=None, rq=rq, rcq=rcq, page_faults={}, steer=None
         )
-        assert not datagram.receive(some(round=Round(), link=None), qp, some(), some())
+        assert not datagram.receive(some(budget=Budget(), link=None), qp, some(), some())
 
     @pytest.mark.parametrize(
         ("state", "faults", "why"),

@@ -10,8 +10,8 @@ from emu.device.models import MODELS
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.queues.queue import Queue
+from emu.device.state.polls import POLLS
 from emu.device.state.tables import ObjectTables, kinds, numberings
-from emu.device.state.turns import TURNS
 
 pure_only("it declares classes of objects")
 
@@ -86,5 +86,5 @@ def test_every_kind_of_queue_has_a_turn():
     """Or, where it is but what several classes have in common, each of these has."""
     assert lifecycle  # it makes the modules register their turns
     queues = [of for of in kinds() if issubclass(of, Queue)]
-    with_turns = [[of] if of in TURNS else of.__subclasses__() for of in queues]
-    assert set(TURNS) == {one for several in with_turns for one in several}
+    with_turns = [[of] if of in POLLS else of.__subclasses__() for of in queues]
+    assert set(POLLS) == {one for several in with_turns for one in several}

@@ -18,9 +18,9 @@ FLR = 0x8000
 # Every bit that a write may leave changed, but for those of the registers in LIVE.
 WRITABLE = {
     0x04: 0x0546,  # Command
-    0x0C: 0xFF,  # Cache Line Size
+    0x0C: 0xFF,  # Cache Backlog Size
     0x10: 0xFFFFFFFF_FE000000,  # BAR 0 of 32 MiB
-    0x3C: 0xFF,  # Interrupt Line
+    0x3C: 0xFF,  # Interrupt Backlog
     0x44: 0x3,  # Power State
     0x68: 0x79FF,  # Device Control
     0x70: 0xCB,  # Link Control

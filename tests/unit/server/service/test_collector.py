@@ -88,7 +88,7 @@ def test_old_garbage_is_found_once_after_a_reset(function, generations, live, is
 
 
 def test_a_reset_with_many_objects_is_looked_at_later(function):
-    function.remains = range(FEW + 1)
+    function.deferred_free = range(FEW + 1)
     with short_collections([function]):
         old = Node()
         kept = [made()]
@@ -97,7 +97,7 @@ def test_a_reset_with_many_objects_is_looked_at_later(function):
         function.restarts += 1
         kept.append(made())
         assert node() is not None
-        function.remains = []
+        function.deferred_free = []
         kept.append(made())
         assert node() is None
     assert kept

@@ -50,13 +50,13 @@ def steered(
 
     Charges what it costs, and yields when the round is full.
     """
-    domain, round_ = hca.nic_tx, hca.round
+    domain, budget = hca.nic_tx, hca.budget
     try:
         source = source_of(hca.vhca.vport_number, hca.adapter.manager.number)
         packet = Packet(leaving.frame, source)
         if metadata:
             packet.headers.registers = {REG_A: metadata}
-        decision = decision_on(domain, packet, packet.headers, round_)
+        decision = decision_on(domain, packet, packet.headers, budget)
         steps = decision.allowed_rewrites
         if not decision.allowed or steps is None:
             if decision.allowed or decision.missed:
@@ -65,14 +65,14 @@ def steered(
         pieces: Iterable[tuple[Packet, Marked]] = ((packet, packet.headers),)
         if steps.needs_whole:
             pieces = (
-                each_of(packet, packet.headers, round_)
+                each_of(packet, packet.headers, budget)
                 if packet.packets <= MAX_SEGMENTED_PACKETS
                 else ()
             )
         for one, now in pieces:
-            while round_.steps > round_.limit:
+            while budget.steps > budget.limit:
                 yield
-            data = after(now, steps, round_).frame
+            data = after(now, steps, budget).frame
             if len(data) <= MAX_BYTES:
                 leave(_leaving(one.frame, data))
     except FrameError:

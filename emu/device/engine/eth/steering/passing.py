@@ -24,7 +24,7 @@ from emu.device.rounds.costs import (
 if TYPE_CHECKING:
     from emu.device.objects.eth.reshape import Steps
     from emu.device.ports import Clock
-    from emu.device.rounds.budget import Round
+    from emu.device.rounds.budget import Budget
 
 MAX_SEGMENTED_PACKETS: Final = 2048
 """Packets that are cut out of one super-frame, over all that get them. More are lost."""
@@ -60,12 +60,12 @@ class Packet:
         self.packets, self.octets = stands_for(frame, headers)
 
 
-def each_of(packet: Packet, headers: Marked, round_: Round) -> Iterator[tuple[Packet, Marked]]:
+def each_of(packet: Packet, headers: Marked, budget: Budget) -> Iterator[tuple[Packet, Marked]]:
     """The packets that one stands for, with all their checksums.
 
     Raises FrameError for a super-frame that cannot be cut.
     """
-    round_.charge(packet.packets >> LOG_CUT_PER_STEP)
+    budget.charge(packet.packets >> LOG_CUT_PER_STEP)
     now = packet.frame
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
         one = Packet(Frame(data), headers.source)
@@ -78,7 +78,7 @@ def decision_on(
     domain: FlowDomain,
     packet: Packet,
     headers: Marked,
-    round_: Round,
+    budget: Budget,
     root: FlowTable | None = None,
     clock: Clock | None = None,
 ) -> Decision:
@@ -88,24 +88,24 @@ def decision_on(
     """
     before = domain.steps
     decision = decide(domain, headers, packet.octets, packet.packets, root, clock)
-    round_.charge(domain.steps - before)
+    budget.charge(domain.steps - before)
     return decision
 
 
-def through(domain: FlowDomain, packet: Packet, headers: Marked, round_: Round) -> Marked | None:
+def through(domain: FlowDomain, packet: Packet, headers: Marked, budget: Budget) -> Marked | None:
     """The packet behind tables that let pass what misses; None when it is dropped there."""
     if domain.root is None:
         return headers
-    decision = decision_on(domain, packet, headers, round_)
+    decision = decision_on(domain, packet, headers, budget)
     if decision.allowed:
-        return after(headers, decision.allowed_rewrites, round_)
+        return after(headers, decision.allowed_rewrites, budget)
     return headers if decision.missed else None
 
 
-def after(headers: Marked, steps: Steps | None, round_: Round) -> Marked:
+def after(headers: Marked, steps: Steps | None, budget: Budget) -> Marked:
     """The packet after these steps, if any. Raises FrameError when one is impossible with it."""
     if steps is None:
         return headers
     copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP
-    round_.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
+    budget.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
     return rewrite(headers, steps)

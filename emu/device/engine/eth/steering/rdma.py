@@ -61,7 +61,7 @@ def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
 def _through(hca: Hca, domain: FlowDomain, headers: Headers) -> Passage:
     before = domain.steps
     decision = decide(domain, headers, len(headers.frame))
-    hca.round.charge(domain.steps - before)
+    hca.budget.charge(domain.steps - before)
     if decision.allowed or decision.missed:
         return Passage.ON
     if decision.switched:

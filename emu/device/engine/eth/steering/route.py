@@ -74,7 +74,7 @@ def route(
         headers = _as_far_as_it_goes(headers)
     before = domain.steps
     decision = decide(domain, headers, octets, packets, root, hca.clock)
-    hca.round.charge(domain.steps - before)
+    hca.budget.charge(domain.steps - before)
     return queues_of(hca, decision, headers, source)
 
 
@@ -92,7 +92,7 @@ def route_beside(
         headers = _as_far_as_it_goes(headers)
     before = domain.steps
     decision = decide_beside(domain, headers, octets, packets)
-    hca.round.charge(domain.steps - before)
+    hca.budget.charge(domain.steps - before)
     if decision.missed and not decision.deliveries:
         return None
     return queues_of(hca, decision, headers, None)
@@ -143,7 +143,7 @@ def _route_changed(
         after = headers
         if steps is not None and steps.in_frame:
             copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP
-            hca.round.charge((len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
+            hca.budget.charge((len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
             after = rewrite(headers if steps.reshapes else head(headers), steps)
         queues.append(
             Delivery(*target.queue_of(after), tag, steps, looks_inside=target.looks_inside)

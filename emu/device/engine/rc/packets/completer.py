@@ -23,6 +23,7 @@ from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode
 from emu.device.port.packet import Packet
 from emu.device.port.train import Train
+from emu.device.rounds.budget import RX_BUDGET
 from layouts.enums import CqeSyndrome, QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK, PacketKind
@@ -124,7 +125,7 @@ class PacketCompleter:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
         elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
-        elif self._connection.hca.round.is_closed:
+        elif self._connection.hca.budget.exhausted(RX_BUDGET):
             self._ask_again()
         else:
             self._take(request, packet.payload, offset)
@@ -142,7 +143,7 @@ class PacketCompleter:
         left = min(self.window.distance(request.end), self.window.distance(self.window.sent))
         if request.op is not _READ or message is None or train.mtu != qp.mtu_bytes:
             return False
-        if train.count >= left or hca.round.is_closed:
+        if train.count >= left or hca.budget.exhausted(RX_BUDGET):
             return False
         offset = (una - request.first & PSN_MASK) * train.mtu
         span = offset, len(train.payload)

@@ -51,4 +51,4 @@ def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
         connection.limit(rate)
     before = rate.made_up
     rate.notified(now)
-    hca.round.charge(STEPS_PER_NOTICE + (rate.made_up - before >> LOG_INTERVALS_PER_STEP))
+    hca.budget.charge(STEPS_PER_NOTICE + (rate.made_up - before >> LOG_INTERVALS_PER_STEP))

@@ -20,8 +20,8 @@ from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.base import Route
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
+from emu.device.state.cancellable_call import CancellableCall
 from emu.device.state.containment import contain
-from emu.device.state.recall import Recall
 from layouts.enums import PmState, QpState
 from layouts.wire.bth import ICRC_BYTES
 
@@ -110,7 +110,7 @@ class PacketConnection:
     def _await_room(self, address: int) -> None:
         """Send nothing until the wire has room."""
         self.is_waiting = True
-        self._room = room = Recall(partial(contain, self.hca.lifetime, self._go_on))
+        self._room = room = CancellableCall(partial(contain, self.hca.lifetime, self._go_on))
         self.hca.wire.when_room(address, room)
 
     def _keep_to(self, rate: FlowRate, octets: int) -> None:
@@ -118,7 +118,7 @@ class PacketConnection:
         clock = self.hca.clock
         now, before = clock.now_ns(), rate.made_up
         is_over = rate.is_over(now)
-        self.hca.round.charge(rate.made_up - before >> LOG_INTERVALS_PER_STEP)
+        self.hca.budget.charge(rate.made_up - before >> LOG_INTERVALS_PER_STEP)
         if is_over:
             self.limit(None)
         elif (pause := rate.sent(octets, now)) and not self.is_waiting:

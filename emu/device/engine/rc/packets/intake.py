@@ -70,7 +70,7 @@ def _take_train(hca: Hca, train: Train, length: int) -> bool:
     connection = qp.connection
     if objection(hca, qp, first) or not isinstance(connection, PacketConnection):
         return False
-    hca.round.charge(STEPS_PER_PACKET + (len(train.payload) >> LOG_BYTES_PER_STEP))
+    hca.budget.charge(STEPS_PER_PACKET + (len(train.payload) >> LOG_BYTES_PER_STEP))
     hca.link.count_received(train.count, train.count * length)
     if first.op.kind in RESPONSES:
         if qp.state is _RTS:
@@ -86,7 +86,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     """As ``receive``, without the planned faults."""
     if not hca.link.is_up:
         return
-    hca.round.charge(STEPS_PER_PACKET)
+    hca.budget.charge(STEPS_PER_PACKET)
     hca.link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
     why = objection(hca, qp, packet)

@@ -23,8 +23,8 @@ from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.port.train import TRAIN_PACKETS
-from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.sizes import PACKETS_PER_TURN, TRAIN_WORK
+from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
 from layouts.enums import QpState, QpType
 from layouts.wire.bth import PSN_HALF, PSN_MASK
 
@@ -66,7 +66,7 @@ class PacketRequester:
         self.is_stuck = False
         """An outstanding request waits for a page: nothing is sent until the page is present."""
 
-    def turn(self) -> bool:
+    def poll(self) -> bool:
         """Send a share of the pending packets; True when there are more.
 
         Raises BadWqeError or DmaError when the ring is broken.
@@ -76,9 +76,9 @@ class PacketRequester:
         return more
 
     def _send_share(self) -> bool:
-        qp, window, budget = self._connection.qp, self._window, PACKETS_PER_TURN
+        qp, window, budget = self._connection.qp, self._window, PACKETS_PER_POLL
         while budget > 0 and qp.state is _RTS and not self._is_held_up:
-            if self._connection.hca.round.steps > STEPS_PER_ROUND:
+            if self._connection.hca.budget.steps > POLL_BUDGET:
                 return True
             if qp.pace is not None and self._is_ahead(qp.pace):
                 return True
@@ -248,7 +248,7 @@ class PacketRequester:
                     done += 1
                     self._send_piece(request, done == budget or room == 1)
                 room -= count
-                if self._connection.hca.round.steps > STEPS_PER_ROUND:
+                if self._connection.hca.budget.steps > POLL_BUDGET:
                     break
         except AccessError as error:
             if error.violation is ABSENT_PAGE:

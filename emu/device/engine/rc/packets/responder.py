@@ -26,8 +26,8 @@ from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, O
 from emu.device.objects.queues.page_fault import Held, PageFault, Side
 from emu.device.port.packet import Packet
 from emu.device.port.train import Train
-from emu.device.rounds.budget import ENOUGH_STEPS
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.budget import TIMER_BUDGET
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.device.state.held import MAX_HELD, EarlyPackets, HeldPackets
 from layouts.enums import QpType
 from layouts.wire import bth
@@ -81,7 +81,7 @@ class PacketResponder:
         hca = self._connection.hca
         if self.responses.is_full:
             return
-        if self._held.packets or self._is_waiting or hca.round.steps > ENOUGH_STEPS:
+        if self._held.packets or self._is_waiting or hca.budget.steps > TIMER_BUDGET:
             self._hold(packet)
             if not self._is_waiting:
                 hca.schedule(self._connection.qp)
@@ -115,14 +115,14 @@ class PacketResponder:
             or self._early.packets
             or self._is_waiting
             or self.responses.is_full
-            or self._connection.hca.round.steps > ENOUGH_STEPS
+            or self._connection.hca.budget.steps > TIMER_BUDGET
         )
 
-    def turn(self) -> bool:
+    def poll(self) -> bool:
         """Take a share of the held packets and send responses; True when there is more."""
-        budget, hca = PACKETS_PER_TURN, self._connection.hca
+        budget, hca = PACKETS_PER_POLL, self._connection.hca
         while self._held.packets and budget and not self._is_waiting and not self.responses.is_full:
-            if hca.round.has_enough:
+            if hca.budget.exhausted(TIMER_BUDGET):
                 break
             budget -= 1
             packet = self._held.pop()
@@ -133,7 +133,7 @@ class PacketResponder:
                 self._held.put_back(packet)
                 self.wait_for(held.page_fault)
                 self._set_patience()
-        more = self.responses.turn()
+        more = self.responses.poll()
         return more or (bool(self._held.packets) and not self._is_waiting)
 
     def _catch_up(self) -> None:

@@ -19,8 +19,8 @@ from emu.device.objects.queues.outcome import InPieces, Nak, Outcome
 from emu.device.objects.queues.page_fault import Held
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.port.train import TRAIN_PACKETS
-from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.sizes import PACKETS_PER_TURN, TRAIN_WORK
+from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
 from layouts.enums import QpState
 from layouts.wire import bth
 from layouts.wire.bth import MSN_MASK, PSN_HALF, PSN_MASK, PacketKind
@@ -133,21 +133,21 @@ class ResponseQueue:
 
     # -- sending
 
-    def turn(self) -> bool:
+    def poll(self) -> bool:
         """Send a share of the queued responses; True when more could be sent at once.
 
         A queue pair in ERR still sends the ACKs of what it executed, and the NAK that stopped it.
         """
         if self._connection.qp.state in _SILENT:
             self._responses.clear()
-        budget = PACKETS_PER_TURN
+        budget = PACKETS_PER_POLL
         hca, pace = self._connection.hca, self._connection.qp.response_pace
         while (
             self._responses
             and budget > 0
             and not self._is_held_up
             and (pace is None or pace.may_go_on(hca.clock.now_ns()))
-            and hca.round.steps <= STEPS_PER_ROUND
+            and hca.budget.steps <= POLL_BUDGET
         ):
             budget -= self._send_next()
         return bool(self._responses) and not self._is_held_up

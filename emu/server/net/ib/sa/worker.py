@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from emu.device.ports import Clock
-from emu.device.rounds.budget import STEPS_PER_SHARE
+from emu.device.rounds.budget import SEGMENT_BUDGET
 from emu.device.rounds.costs import STEPS_PER_RECORD
 
 Job = Iterator[int]
@@ -23,7 +23,7 @@ class Worker:
         self._jobs: deque[Job] = deque()
         self._left = 0
         """Steps of its share that are left in the round of this number."""
-        self._round = -1
+        self._budget = -1
         self._is_running = False
         self._is_waiting = False
         """A timer gives it its share of the next round."""
@@ -38,14 +38,14 @@ class Worker:
             self._run()
 
     def _run(self) -> None:
-        round_ = self._clock.round
-        if self._round != round_.number:
-            self._round, self._left = round_.number, STEPS_PER_SHARE
+        budget = self._clock.budget
+        if self._budget != budget.number:
+            self._budget, self._left = budget.number, SEGMENT_BUDGET
         self._is_running = True
         try:
-            while self._jobs and self._left > 0 and not round_.is_full:
+            while self._jobs and self._left > 0 and not budget.exhausted(budget.limit):
                 steps = self._step() * STEPS_PER_RECORD
-                round_.charge(steps)
+                budget.charge(steps)
                 self._left -= steps
         finally:
             self._is_running = False

@@ -49,7 +49,7 @@ class SubnetFabric:
         self.clock = clock
         places = places_of(topology, list(guids))
         self.cables = built(topology, places)
-        self.routes = Routes(self.cables, clock.round)
+        self.routes = Routes(self.cables, clock.budget)
         self.tx_links: MutableMapping[int, LinkDirection] = {}
         self.rx_links: MutableMapping[int, LinkDirection] = {}
         self.watcher: PacketWatcher | None = None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import Budget
 from emu.device.rounds.costs import STEPS_PER_LINK_COUNTED, STEPS_PER_LINK_FOUND
 from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place
 from layouts.enums import PortState
@@ -80,7 +80,7 @@ class Tree:
 class Routes:
     """Finds ways, and keeps the ports' counters."""
 
-    def __init__(self, cables: Cables, round_: Round) -> None:
+    def __init__(self, cables: Cables, round_: Budget) -> None:
         self._cables = cables
         self._round = round_
         self._generation = -1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.packet_queue import MAX_PACKETS, ROOM, PacketQueue
 
@@ -20,6 +20,6 @@ def test_senders_that_do_not_wait_lose_packets(monkeypatch):
     queue.when_room(lambda: woken.append(len(arrived)))
     clock.advance(0)
     (first,) = woken
-    assert MAX_PACKETS - ROOM < first <= MAX_PACKETS - ROOM + PACKETS_PER_TURN
+    assert MAX_PACKETS - ROOM < first <= MAX_PACKETS - ROOM + PACKETS_PER_POLL
     assert len(arrived) == MAX_PACKETS
     assert queue.add(b"packet")

@@ -7,7 +7,7 @@ import pytest
 from helpers.net.subnet import Subnet, end_port
 
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES
-from emu.device.rounds.budget import STEPS_PER_ROUND, STEPS_PER_SHARE
+from emu.device.rounds.budget import POLL_BUDGET, SEGMENT_BUDGET
 from emu.device.rounds.costs import STEPS_PER_RECORD
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import administrator, events, multicast, records, rmpp
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.hostile
 
 GET_TABLE, SET = Method.GET_TABLE, Method.SET
 MAX_PORTS = 1023
-RECORDS_PER_ROUND = STEPS_PER_SHARE // STEPS_PER_RECORD
+RECORDS_PER_ROUND = SEGMENT_BUDGET // STEPS_PER_RECORD
 CREATE = {"qkey": 1, "pkey": DEFAULT_PKEY, "traffic_class": 0, "flow_label": 0, "sl": 0}
 
 
@@ -37,7 +37,7 @@ class Counting:
 
 def one_round(clock):
     """What is due now; what that sets is the next round's."""
-    clock.round.begin()
+    clock.budget.begin()
     due = []
     while clock._timers and clock._timers[0][0] <= clock.ns:
         due.append(heapq.heappop(clock._timers)[2])
@@ -308,15 +308,15 @@ def endless(done):
 def test_worker_charges_the_loop_for_its_share():
     clock, done = HandClock(), []
     worker = Worker(clock)
-    clock.round.charge(100)
+    clock.budget.charge(100)
     worker.begin(endless(done))
     assert len(done) == RECORDS_PER_ROUND
-    assert clock.round.steps == 100 + STEPS_PER_SHARE
+    assert clock.budget.steps == 100 + SEGMENT_BUDGET
     worker.begin(endless(done))
     assert len(done) == RECORDS_PER_ROUND
     one_round(clock)
     assert len(done) == 2 * RECORDS_PER_ROUND
-    assert clock.round.steps == STEPS_PER_SHARE
+    assert clock.budget.steps == SEGMENT_BUDGET
     assert clock.waiting() == 1
 
 
@@ -324,12 +324,12 @@ def test_worker_waits_when_others_have_had_the_round():
     """What arrives late in a round is begun in the next one, and nothing is lost."""
     clock, done = HandClock(), []
     worker = Worker(clock)
-    clock.round.charge(STEPS_PER_ROUND + 1)
+    clock.budget.charge(POLL_BUDGET + 1)
     worker.begin(endless(done))
     assert not done
     assert len(worker) == 1
-    clock.round.begin()
-    clock.round.charge(STEPS_PER_ROUND - 2 * STEPS_PER_RECORD + 1)
+    clock.budget.begin()
+    clock.budget.charge(POLL_BUDGET - 2 * STEPS_PER_RECORD + 1)
     worker.begin(endless(done))
     assert len(done) == 2
     one_round(clock)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from emu.device.faults.link import PlannedLink
 from emu.device.objects.ledger import Ledger
-from emu.device.rounds.sizes import PACKETS_PER_TURN
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.driver.world.clock import HandClock
 from emu.server.net.link import direction
 from emu.server.net.link.direction import ACCOUNT, LinkDirection
@@ -288,4 +288,4 @@ def test_a_round_carries_a_bounded_number(monkeypatch):
     world.send(900)
     world.settle()
     assert sum(sizes) == 900
-    assert max(sizes) == PACKETS_PER_TURN
+    assert max(sizes) == PACKETS_PER_POLL

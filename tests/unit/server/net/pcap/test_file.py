@@ -200,7 +200,7 @@ def test_a_full_pipe_is_not_tried_for_every_packet(path, clock, monkeypatch, cap
     assert len(capture._blocks) <= file.MAX_WAITING // 60_000 + 2
     clock.advance(file.FLUSH_NS)
     assert len(calls) <= 5
-    clock.round.begin()
+    clock.budget.begin()
     capture.add(blocks.packet(0, 0, bytes(60_000), True))
-    assert clock.round.steps
+    assert clock.budget.steps
     os.close(reader)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import Budget
 from emu.server.net.ib.subnet import routes as module
 from emu.server.net.ib.subnet.nodes import built
 from emu.server.net.ib.subnet.routes import (
@@ -63,7 +63,7 @@ def total(routes, name):
 
 
 def test_ways_in_a_circle_end(ring):
-    routes = Routes(ring, Round())
+    routes = Routes(ring, Budget())
     way = sent(routes, 7)
     assert (way.end, len(way.sent), way.dropped[2]) == (NOWHERE, MAX_LINKS, RELAY_ERRORS)
     routes.settle()
@@ -71,7 +71,7 @@ def test_ways_in_a_circle_end(ring):
 
 
 def test_what_is_kept_is_bounded_by_the_links(ring):
-    routes = Routes(ring, Round())
+    routes = Routes(ring, Budget())
     for lid in range(1, 3000):
         sent(routes, lid)
         ways = routes._ways.values()
@@ -81,7 +81,7 @@ def test_what_is_kept_is_bounded_by_the_links(ring):
 @pytest.mark.parametrize("changes", [False, True])
 def test_each_round_adds_up_a_share(ring, changes):
     """Nobody has to add up the packets of thousands of ways, and none of them is forgotten."""
-    round_ = Round()
+    round_ = Budget()
     routes = Routes(ring, round_)
     steps = []
     for lid in range(1, 1000):
@@ -121,7 +121,7 @@ def test_multicast_over_parallel_cables(switches, count, monkeypatch):
     monkeypatch.setattr(
         module.Routes, "_across", lambda *args: (looks.append(args[1:]), across(*args))[1]
     )
-    tree = Routes(made, Round()).tree(switches, MULTICAST_LID)
+    tree = Routes(made, Budget()).tree(switches, MULTICAST_LID)
     assert len(tree.sent) == min(2 * count * (switches - 1) + 2, MAX_BRANCHES)
     assert len(set(tree.received)) == len(tree.received)
     assert len(looks) == len(set(looks))
@@ -130,13 +130,13 @@ def test_multicast_over_parallel_cables(switches, count, monkeypatch):
 def test_multicast_goes_by_no_port_twice_and_not_back():
     """A packet that comes to a switch by two cables leaves by each port that is not the first's."""
     made = parallel(2, 2)
-    tree = Routes(made, Round()).tree(2, MULTICAST_LID)
+    tree = Routes(made, Budget()).tree(2, MULTICAST_LID)
     assert sorted(tree.sent) == [(0, 1), (0, 2), (0, 254), (1, 3), (1, 4), (2, 1)]
     assert sorted(tree.received) == [(0, 1), (0, 2), (0, 254), (1, 3), (1, 4), (2, 1)]
     assert tree.ends == (2,)
 
 
 def test_a_tree_is_charged():
-    round_ = Round()
+    round_ = Budget()
     Routes(parallel(30, 120), round_).tree(30, MULTICAST_LID)
     assert round_.steps >= 2 * MAX_BRANCHES

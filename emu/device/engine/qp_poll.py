@@ -42,11 +42,11 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.ports import DmaError
-from emu.device.rounds.budget import STEPS_PER_ROUND
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_FRAME, STEPS_PER_WQE
-from emu.device.rounds.sizes import BYTES_PER_TURN, WQES_PER_TURN
+from emu.device.rounds.sizes import BYTES_PER_POLL, WQES_PER_POLL
 from emu.device.state.hca import Hca
-from emu.device.state.turns import turn_of
+from emu.device.state.polls import polls
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 log = logging.getLogger(__name__)
@@ -59,13 +59,13 @@ _RTS: Final = QpState.RTS
 _DCI: Final = QpType.DCI
 
 
-@turn_of(Qp)
-def turn(hca: Hca, qp: Qp) -> bool:
+@polls(Qp)
+def poll(hca: Hca, qp: Qp) -> bool:
     """Send responses, then requests: directly within this process, else in packets."""
     more = False
     if qp.connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is one of them.
-        respond = qp.connection.responder.turn
+        respond = qp.connection.responder.poll
         pace = qp.response_pace
         more = respond() if pace is None else pacing.paced(hca, qp, pace, respond)
     sq = qp.sq
@@ -83,8 +83,8 @@ def turn(hca: Hca, qp: Qp) -> bool:
         elif qp.connection is not None or hca.wire.reaches(qp.destination):
             requester = (qp.connection or connection_of(hca, qp)).requester
             if qp.pace is not None:
-                return pacing.paced(hca, qp, qp.pace, requester.turn) or more
-            return requester.turn() or more
+                return pacing.paced(hca, qp, qp.pace, requester.poll) or more
+            return requester.poll() or more
         else:
             node = hca.wire.node(qp.destination) if qp.destination else None
         if qp.timer is not None or _waits_for_page(qp):
@@ -109,11 +109,11 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
 
     Raises BadWqeError or DmaError when the ring is broken.
     """
-    budget = BYTES_PER_TURN
+    budget = BYTES_PER_POLL
     own = qp.adapter_requests
     waiting = sq.waiting()
-    hca.round.charge(STEPS_PER_WQE * min(waiting, WQES_PER_TURN))
-    for _ in range(WQES_PER_TURN):
+    hca.budget.charge(STEPS_PER_WQE * min(waiting, WQES_PER_POLL))
+    for _ in range(WQES_PER_POLL):
         moving = qp.moving
         if moving is not None and moving.wqe is not None:
             wqe = moving.wqe
@@ -134,8 +134,8 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
             if not qp.pace.may_go_on(now_ns):
                 break
         if sent > _FEW_BYTES:
-            hca.round.charge(sent >> LOG_BYTES_PER_STEP)
-        if budget < 0 or hca.round.steps > STEPS_PER_ROUND:
+            hca.budget.charge(sent >> LOG_BYTES_PER_STEP)
+        if budget < 0 or hca.budget.steps > POLL_BUDGET:
             break
     return True
 
@@ -179,7 +179,7 @@ def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:
     length = 0
     origin = ud.origin_of(hca.link, qp, work.datagrams[0].to)
     for one in work.datagrams:
-        hca.round.charge(STEPS_PER_FRAME)
+        hca.budget.charge(STEPS_PER_FRAME)
         delivery.send(hca, one, origin)
         length += one.length
     return length

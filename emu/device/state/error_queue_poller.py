@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 from emu.device.ports import Clock, Timer
-from emu.device.rounds.sizes import LOOKS_PER_INTERVAL
+from emu.device.rounds.sizes import POLLS_PER_INTERVAL
 
 INTERVAL_NS: Final = 1_000_000_000
 
 
-class SeldomLooks:
+class ErrorQueuePoller:
     """The queues of one function that wait to be looked at, the longest-waiting first."""
 
     def __init__(self, clock: Clock) -> None:
@@ -40,7 +40,7 @@ class SeldomLooks:
 
     def _run(self) -> None:
         self._timer = None
-        for look in [look for look, _ in zip(self._waiting, range(LOOKS_PER_INTERVAL))]:
+        for look in [look for look, _ in zip(self._waiting, range(POLLS_PER_INTERVAL))]:
             if look in self._waiting:  # one before it may have ended it
                 del self._waiting[look]
                 look.call()
@@ -57,7 +57,7 @@ class Look:
 
     __slots__ = ("_looks", "call")
 
-    def __init__(self, looks: SeldomLooks, call: Callable[[], None]) -> None:
+    def __init__(self, looks: ErrorQueuePoller, call: Callable[[], None]) -> None:
         self._looks = looks
         self.call = call
 

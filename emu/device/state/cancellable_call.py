@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Recall:
+class CancellableCall:
     """Calls ``call`` once, unless it is cancelled before; implements :class:`ports.Timer`."""
 
     __slots__ = ("_call",)

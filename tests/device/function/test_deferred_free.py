@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.objects import remains
+from emu.device.objects import deferred_free
 from emu.driver.verbs.connect import connect
 from layouts.enums import Op, TeardownProfile
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.hostile
 
 @pytest.mark.parametrize("profile", [GRACEFUL, FORCED, None])
 def test_a_share_in_each_round(driver, function, monkeypatch, profile):
-    monkeypatch.setattr(remains, "FREED_PER_ROUND", 10)
+    monkeypatch.setattr(deferred_free, "FREED_PER_ROUND", 10)
     pdn = driver.alloc_pd()
     for _ in range(95):
         driver.create_mkey(pdn)
@@ -28,13 +28,13 @@ def test_a_share_in_each_round(driver, function, monkeypatch, profile):
         driver.write32(0x018, 1)
         assert function.run()
     assert not any(function.hca.tables)
-    left, rounds = len(function.remains), 0
+    left, rounds = len(function.deferred_free), 0
     assert left >= 85
     while function.run():
-        assert left - len(function.remains) <= 10
-        left, rounds = len(function.remains), rounds + 1
+        assert left - len(function.deferred_free) <= 10
+        left, rounds = len(function.deferred_free), rounds + 1
     assert rounds >= 8
-    assert not function.remains
+    assert not function.deferred_free
 
 
 def test_they_count_among_the_steps_of_a_round(driver, function):
@@ -43,11 +43,11 @@ def test_they_count_among_the_steps_of_a_round(driver, function):
     for _ in range(500):
         driver.create_mkey(pdn)
     function.reset()
-    assert len(function.remains) >= 500
+    assert len(function.deferred_free) >= 500
     steps, is_busy = [], True
     while is_busy:
         is_busy = function.run()
-        steps.append(function.hca.round.steps)
+        steps.append(function.hca.budget.steps)
     assert max(steps) >= 250
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from emu.device.objects.object import DRIVER_UID, SHARED_UID, Object
 
 
-class Caller:
+class CommandIssuer:
     """The sender of the running command: the ``uid`` that the driver writes into its header."""
 
     __slots__ = ("owned", "uid")

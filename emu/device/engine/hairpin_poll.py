@@ -17,24 +17,24 @@ from emu.device.engine.eth.room import LOOK_NS, must_wait
 from emu.device.engine.eth.transmit import send
 from emu.device.objects.eth.hairpin_sq import HairpinSq
 from emu.device.port.eth.frame import Frame
-from emu.device.rounds.budget import STEPS_PER_ROUND
-from emu.device.rounds.sizes import FRAMES_PER_TURN
-from emu.device.state.turns import turn_of
+from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.sizes import FRAMES_PER_POLL
+from emu.device.state.polls import polls
 from layouts.eth_enums import SqState
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-@turn_of(HairpinSq)
-def turn(hca: Hca, sq: HairpinSq) -> bool:
+@polls(HairpinSq)
+def poll(hca: Hca, sq: HairpinSq) -> bool:
     """Send some of the packets that wait; True when there are more."""
     hairpin = packets_for(hca, sq) if sq.state is SqState.RDY else None
     if hairpin is None:
         return False
     if hca.egress:  # what was sent before is still on its way
         return True
-    for _ in range(FRAMES_PER_TURN):
+    for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
         if not hairpin:
             if pacing is not None:
@@ -49,6 +49,6 @@ def turn(hca: Hca, sq: HairpinSq) -> bool:
         data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
         frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)
         send(hca, sq, frame, packets, longest, octets, metadata)
-        if hca.round.steps > STEPS_PER_ROUND:
+        if hca.budget.steps > POLL_BUDGET:
             break
     return True

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from emu.device.rounds.budget import Round
+from emu.device.rounds.budget import POLL_BUDGET, Budget
 from emu.device.rounds.costs import STEPS_PER_WAIT
 from emu.device.rounds.portions import Portions, goes_on
 
@@ -31,19 +31,19 @@ def _nobody(_: int) -> None:
     """Charge nobody."""
 
 
-class Line:
+class Backlog:
     """What waits at one receiver."""
 
-    __slots__ = ("_contain", "_hold", "_is_waiting", "_octets", "_round", "_work")
+    __slots__ = ("_budget", "_contain", "_hold", "_is_waiting", "_octets", "_work")
 
     def __init__(
-        self, round_: Round, contain: Contain, hold: Callable[[int], object] = _nobody
+        self, budget: Budget, contain: Contain, hold: Callable[[int], object] = _nobody
     ) -> None:
         """``contain`` makes the calls in later rounds, when no caller is there to do so.
 
         ``hold`` is told how many bytes are kept, or given back when the number is negative.
         """
-        self._round = round_
+        self._budget = budget
         self._contain = contain
         self._hold = hold
         self._work: deque[tuple[int, Any, tuple[Any, ...] | None]] = deque()
@@ -63,11 +63,11 @@ class Line:
     @property
     def is_free(self) -> bool:
         """Whether something that comes now may be done at once."""
-        return not self._work and not self._round.is_full
+        return not self._work and not self._budget.exhausted(self._budget.limit)
 
     def do(self, octets: int, call: Callable[..., object], *arguments: object) -> bool:
         """Call it now, or later if it must not be done now; False when it is lost."""
-        if not self._work and not self._round.is_full:
+        if not self._work and not self._budget.exhausted(self._budget.limit):
             call(*arguments)
             return True
         return self.keep(octets, call, *arguments)
@@ -87,7 +87,7 @@ class Line:
     def begin(self, work: Portions[None], octets: int = 0) -> None:
         """Do a portion of some work now, and the others in the next rounds, before what waits.
 
-        It yields when ``Round.is_full``.
+        It yields when ``Budget.is_full``.
         """
         if not goes_on(work):
             return
@@ -97,13 +97,13 @@ class Line:
 
     def go_on(self) -> None:
         """Do some of the work, up to a round."""
-        work, round_ = self._work, self._round
+        work, budget = self._work, self._budget
         self._is_waiting = False
-        while work and not round_.is_over:
+        while work and not budget.exhausted(POLL_BUDGET):
             octets, call, arguments = work.popleft()
             self._octets -= octets
             self._hold(-octets - _ITEM_BYTES)
-            round_.charge(STEPS_PER_WAIT)
+            budget.charge(STEPS_PER_WAIT)
             if arguments is None:
                 self._contain(partial(self.begin, call, octets))
             else:
@@ -118,7 +118,7 @@ class Line:
     def _wait(self) -> None:
         if not self._is_waiting:
             self._is_waiting = True
-            self._round.wait(self)
+            self._budget.wait(self)
 
     def clear(self) -> None:
         """Nothing that waits is wanted any more."""
@@ -130,4 +130,4 @@ class Line:
                 call.close()
         if self._is_waiting:
             self._is_waiting = False
-            self._round.forget(self)
+            self._budget.forget(self)

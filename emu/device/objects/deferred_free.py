@@ -14,7 +14,7 @@ _LOG_BYTES: Final = 14
 """As many bytes of an object's own lists take as long to free as an object."""
 
 
-class Remains:
+class DeferredFree:
     """Objects that no longer exist for the guest but still have to be freed on the host.
 
     There may be a million of them when a function is reset, and freeing them takes a second.
