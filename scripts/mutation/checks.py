@@ -19,7 +19,7 @@ _WORDS = re.compile(
     r"fail|drop|refus|nak|error|discard|abort|reject|lost|lose|flush|damaged"
     r"|invalid_request|violation|give_up"
 )
-_OUTCOMES = re.compile(r"\b(Outcome|Failure|Held)\b")
+_OUTCOMES = re.compile(r"\b(Outcome|Failure|PageFaultPending)\b")
 """In the annotation of a function that may return how a step ends."""
 _GOOD = ("OK", "SUCCESS")
 """The only members of an enumeration of statuses that refuse nothing."""

@@ -30,14 +30,14 @@ from pydantic import Field as Bounds
 
 from emu.device.engine import lifecycle
 from emu.device.engine.lifecycle import LINK_POINT
-from emu.device.faults.declare import Parameter, action, point
+from emu.device.faults.registry import Parameter, action, point
 from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.rule import Rule
 
 _BOUNCES = Parameter("bounces", Annotated[int, Bounds(strict=True, ge=1, le=9)])
 
 
-@point(LINK_POINT, "the cable is plugged in or pulled", EventField("up", int, is_told=True))
+@point(LINK_POINT, "the cable is plugged in or pulled", EventField("up", int, is_recorded=True))
 class LinkChange(Event[bool]):
     """Whether the port takes note."""
 
@@ -90,8 +90,8 @@ from emu.device.engine import lifecycle
 from emu.server.net.ib.local import LocalFabric
 from emu.device.faults.injector import Injector
 from emu.device.faults.table import markdown
-from emu.device.faults.text import PlanError, load
-from emu.device.faults.vocabulary import ACTIONS, POINTS
+from emu.device.faults.parser import PlanError, load
+from emu.device.faults.schema import ACTIONS, POINTS
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
 from emu.device.models import MODELS

@@ -17,9 +17,9 @@ from emu.cli.options.place import place_options, with_share
 from emu.cli.shared.output import pass_on
 from emu.cli.shared.progress import display
 from emu.device.faults import record
+from emu.device.faults.parser import dump
 from emu.device.faults.plan import Plan
 from emu.device.faults.record import FaultRecord, RecordError
-from emu.device.faults.text import dump
 from emu.guests import Guest, GuestError, GuestOptions, ServerError
 from emu.guests.options import Use, records
 from emu.guests.workdir import work_directory

@@ -71,7 +71,7 @@ def complete_trace_point(_ctx: click.Context, _param: click.Parameter, start: st
 
 def complete_point(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
     """Fault points."""
-    from emu.device.faults.vocabulary import POINTS
+    from emu.device.faults.schema import POINTS
 
     return _beginning(start, POINTS)
 
@@ -93,7 +93,7 @@ def complete_rule(ctx: click.Context, param: click.Parameter, start: str) -> lis
 def _keys(words: tuple[str, ...]) -> list[str]:
     """The keys that a rule may have, as far as its words say what it is about."""
     from emu.device.faults.rule import Rule
-    from emu.device.faults.vocabulary import ACTIONS, POINTS
+    from emu.device.faults.schema import ACTIONS, POINTS
 
     point, action = POINTS.get(_said("point", words)), ACTIONS.get(_said("action", words))
     keys = [key for key in Rule.model_fields if key != "match"]
@@ -106,8 +106,8 @@ def _keys(words: tuple[str, ...]) -> list[str]:
 
 def _values(key: str, words: tuple[str, ...]) -> list[str]:
     """The values that a key can have, where they have names."""
-    from emu.device.faults.names import names_of
-    from emu.device.faults.vocabulary import ACTIONS, POINTS
+    from emu.device.faults.enum_names import names_of
+    from emu.device.faults.schema import ACTIONS, POINTS
 
     point = POINTS.get(_said("point", words))
     if key == "point":

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Generic
 
 from emu.device.adapter.board import Board
-from emu.device.adapter.lag import MASTER_PORT, PassedOn
+from emu.device.adapter.lag import MASTER_PORT, ForwardedTraffic
 from emu.device.adapter.switch import Switch
 from emu.device.port.base import Port
 from emu.device.port.eth.headers import UPLINK
@@ -74,7 +74,7 @@ class Vhca(Generic[NodeT]):
         """
         port = self.adapter.start_port()
         if self.is_manager:
-            self.adapter.passed_on = PassedOn()
+            self.adapter.forwarded = ForwardedTraffic()
             for one in self.adapter.vhcas.values():
                 one.may_begin = True
         if self.nic_vport is not None and not self.is_manager:
@@ -104,7 +104,7 @@ class Adapter(Generic[NodeT]):
         self.ports: list[Port] = []
         """Its physical port, none before a function has power."""
         self._eth: EthPort | None = None
-        self.passed_on = PassedOn()
+        self.forwarded = ForwardedTraffic()
         """What has passed this port for the LAG's master; of the master, what has passed others."""
         self.number = self.board.add(self)
         """The number of its port on the board, from 1 on."""
@@ -168,8 +168,8 @@ class Adapter(Generic[NodeT]):
         if self.board.most_ports == 1:
             return sent, received
         if self.number == MASTER_PORT:
-            return sent.without(self.passed_on.sent), received.without(self.passed_on.received)
-        return sent.plus(self.passed_on.sent), received.plus(self.passed_on.received)
+            return sent.without(self.forwarded.sent), received.without(self.forwarded.received)
+        return sent + self.forwarded.sent, received + self.forwarded.received
 
     def start_port(self) -> EthPort:
         """The Ethernet port for a function that starts.

@@ -67,7 +67,7 @@ class Lag:
         return self.remap[affinity - 1 if 0 < affinity <= ports else number % ports]
 
 
-class PassedOn:
+class ForwardedTraffic:
     """What of the master's traffic has passed another port: it counts there, and not at its own."""
 
     __slots__ = ("received", "sent")

@@ -31,7 +31,7 @@ _IN_LENGTH: Final = DeliveryStat.IN_LENGTH_ERR
 _OUT_LENGTH: Final = DeliveryStat.OUT_LENGTH_ERR
 
 
-def take(
+def fetch(
     hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: CmdLayout
 ) -> Portions[CommandRequest]:
     """Check the entry and both mailbox chains. Raises DeliveryError."""
@@ -64,17 +64,17 @@ def take(
     return request
 
 
-def give_back(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
+def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
     """Give the command's output and its slot back to the driver. Raises DmaError."""
     if request.out_blocks:
         yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)
         if _is_signed(hca.caps):
             yield from mailbox.sign(hca.memory, request.out_blocks)
     request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
-    hand_back(hca, request.address, request.entry, delivery)
+    write_back(hca, request.address, request.entry, delivery)
 
 
-def hand_back(hca: Hca, at: int, entry: CmdLayout, delivery: int) -> None:
+def write_back(hca: Hca, at: int, entry: CmdLayout, delivery: int) -> None:
     """Write output and signature, and the ownership byte last."""
     entry.buf[STATUS_OWN_OFFSET] = delivery << 1
     if _is_signed(hca.caps):

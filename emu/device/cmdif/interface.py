@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.cmdif.dispatch import dispatch
-from emu.device.cmdif.entry import STATUS_OWN_OFFSET, give_back, hand_back, take
+from emu.device.cmdif.entry import STATUS_OWN_OFFSET, complete, fetch, write_back
 from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
 from emu.device.cmdif.request import CommandRequest
@@ -203,17 +203,17 @@ class CommandInterface:
     def _answer(self, slot: int, address: int, entry: CmdLayout) -> Portions[bool]:
         """As ``_serve_entry``, for an entry that the device owns."""
         try:
-            request = yield from take(self._hca, self._commands, slot, address, entry)
+            request = yield from fetch(self._hca, self._commands, slot, address, entry)
         except DeliveryError as error:
             log.warning("command slot %d: %s: %s", slot, error.status.name, error)
             if self._tracer:
                 self._tracer.undelivered(slot, entry, error)
-            hand_back(self._hca, address, entry, error.status)
+            write_back(self._hca, address, entry, error.status)
             return True
         if self._hca.faults is not None:
             return (yield from self._show(self._hca.faults, request))
         yield from self.execute(request)
-        yield from give_back(self._hca, request)
+        yield from complete(self._hca, request)
         return True
 
     def _show(self, faults: FaultPoints, request: CommandRequest) -> Portions[bool]:
@@ -221,8 +221,8 @@ class CommandInterface:
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
     def deliver(self, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
-        """As :func:`emu.device.cmdif.entry.give_back`."""
-        return give_back(self._hca, request, delivery)
+        """As :func:`emu.device.cmdif.entry.complete`."""
+        return complete(self._hca, request, delivery)
 
     def finish(self, slot: int) -> None:
         """Name a slot in the next report, if the driver wants events now."""

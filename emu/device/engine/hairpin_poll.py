@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.hairpins.peers import packets_for
 from emu.device.engine.eth.pacing import wait
-from emu.device.engine.eth.room import LOOK_NS, must_wait
+from emu.device.engine.eth.rx_credits import POLL_NS, must_wait
 from emu.device.engine.eth.transmit import send
 from emu.device.objects.eth.hairpin_sq import HairpinSq
 from emu.device.port.eth.frame import Frame
@@ -43,8 +43,8 @@ def poll(hca: Hca, sq: HairpinSq) -> bool:
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)
             return False
-        if hca.partner.credit <= 0 and must_wait(hca, sq):
-            wait(hca, sq, LOOK_NS)
+        if hca.link_partner.credit <= 0 and must_wait(hca, sq):
+            wait(hca, sq, POLL_NS)
             return False
         data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
         frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)

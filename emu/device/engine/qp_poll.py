@@ -21,7 +21,7 @@ from emu.device.engine.qp import pacing, send_requests
 from emu.device.engine.qp.flush import flush
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc import dynamic
-from emu.device.engine.rc.direct import exchange
+from emu.device.engine.rc.local import exchange
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.engine.ud import datagram as ud
@@ -30,14 +30,14 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import (
     SYNDROMES,
     Dropped,
-    Misplaced,
+    InProgress,
+    LocalAccessFailed,
     Nak,
     NeedsPackets,
     Outcome,
     RnrNak,
-    Unfinished,
 )
-from emu.device.objects.queues.page_fault import Held, Side
+from emu.device.objects.queues.page_fault import PageFaultPending, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
@@ -199,7 +199,7 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
     fault.go_on = lambda _: hca.schedule(qp)
 
 
-def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
+def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: PageFaultPending) -> None:
     """Wait while the peer waits for a page of its own: no timeout runs and no retry is counted."""
     fault, lifetime = held.page_fault, hca.lifetime
 
@@ -220,7 +220,7 @@ def _fail_by_peer(hca: Hca, qp: Qp, wqe: Wqe, nak: Nak) -> None:
         send_requests.fail(hca, qp, wqe, Failure(SYNDROMES[nak.code], f"peer: {nak.why}"))
 
 
-def _fail_to_place(hca: Hca, qp: Qp, wqe: Wqe, misplaced: Misplaced) -> None:
+def _fail_to_place(hca: Hca, qp: Qp, wqe: Wqe, misplaced: LocalAccessFailed) -> None:
     assert isinstance(misplaced.error, AccessError)
     send_requests.fail(hca, qp, wqe, Failure.of_access(misplaced.error, wqe.opcode))
 
@@ -265,7 +265,7 @@ def _again_after(hca: Hca, qp: Qp, delay_ns: int) -> None:
     qp.timer = hca.clock.call_later(delay_ns, again)
 
 
-def _go_on(hca: Hca, qp: Qp, _wqe: Wqe, _: Unfinished) -> None:
+def _go_on(hca: Hca, qp: Qp, _wqe: Wqe, _: InProgress) -> None:
     """The message takes another turn."""
     hca.schedule(qp)
 
@@ -279,12 +279,12 @@ def _need_packets(hca: Hca, qp: Qp, _wqe: Wqe, _: NeedsPackets) -> None:
 _ACTIONS: Final[Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]]] = {
     Failure: send_requests.fail,
     AbsentPage: _wait_for_page,
-    Held: _wait_for_peer,
+    PageFaultPending: _wait_for_peer,
     Nak: _fail_by_peer,
-    Misplaced: _fail_to_place,
+    LocalAccessFailed: _fail_to_place,
     RnrNak: _wait_for_receiver,
     Dropped: _wait_for_answer,
-    Unfinished: _go_on,
+    InProgress: _go_on,
     NeedsPackets: _need_packets,
 }
 """What is done about a request that is not done."""

@@ -1,27 +1,26 @@
 """An event at a fault point: what a dispatcher is about to do, and what a rule can do instead.
 
-Each point declares a subclass of :class:`Event` (:mod:`emu.device.faults.declare`). The fields that
-a rule may match are its attributes; ``go_on`` does what the dispatcher was about to do; each action
-that a rule can take there is a method.
+Each point declares a subclass of :class:`Event` (:mod:`emu.device.faults.registry`). The fields
+that a rule may match are its attributes; ``go_on`` does what the dispatcher was about to do; each
+action that a rule can take there is a method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
-from emu.device.faults.names import agrees, name_of
+from emu.device.faults.enum_names import agrees, name_of
 from emu.device.faults.rule import Rule
-from emu.device.state.points import FaultPoint, Shown, Told
+from emu.device.state.points import FaultPoint, Shown
+from emu.device.state.points import Result as Result
 from layouts.codec import View
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.device.function.function import Function
     from emu.device.state.hca import Hca
-
-Result = TypeVar("Result")
 
 FieldKind = type[int] | type[str] | type[Enum] | tuple[str, ...]
 """The values that a field has: numbers, any names, an enumeration's members, or these names."""
@@ -55,8 +54,8 @@ class RuleInjector(Protocol):
         """Whether the firmware creates no object because it waits for pages."""
 
     def show(
-        self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
-    ) -> Told:
+        self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
+    ) -> Result:
         """Show an event of another point that follows from this one."""
 
     def later(
@@ -83,14 +82,14 @@ class RuleInjector(Protocol):
 class EventField:
     """A field that the events of a point have; its name is that of their attribute."""
 
-    __slots__ = ("is_told", "kind", "name")
+    __slots__ = ("is_recorded", "kind", "name")
 
-    def __init__(self, name: str, kind: FieldKind, *, is_told: bool = False) -> None:
-        """``is_told`` fields go into the record: they identify the event and do not change from
+    def __init__(self, name: str, kind: FieldKind, *, is_recorded: bool = False) -> None:
+        """``is_recorded`` fields go into the record: they identify the event and do not change from
         run to run."""
         self.name = name
         self.kind = kind
-        self.is_told = is_told
+        self.is_recorded = is_recorded
 
 
 class Opened:
@@ -158,7 +157,7 @@ class Event(Generic[Result]):
     def summary(self) -> dict[str, Any]:
         """Names and numbers that identify the event; nothing that changes from run to run."""
         values = ((field.name, self.get(field.name)) for field in self.declared.values()
-                if field.is_told)  # fmt: skip
+                if field.is_recorded)  # fmt: skip
         return {name: name_of(value) for name, value in values if value is not MISSING}
 
 

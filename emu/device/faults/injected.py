@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.device.errors import CmdError
-from emu.device.faults.names import number_of
+from emu.device.faults.enum_names import number_of
 from emu.device.faults.parameters import number, one_of
 from emu.device.faults.rule import Rule
 from layouts.enums import Status

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from emu.device.faults.decision import RuleState
-from emu.device.faults.declare import EFFECTS, MOUNTS
 from emu.device.faults.effects import Effects
 from emu.device.faults.event import Event, NoEffectError
 from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
 from emu.device.faults.plan import Plan
 from emu.device.faults.record import Fired
+from emu.device.faults.registry import EFFECTS, MOUNTS
 from emu.device.faults.rule import Rule
-from emu.device.faults.vocabulary import POINTS
+from emu.device.faults.schema import POINTS
 from emu.device.ports import DmaError, Timer
 from emu.device.state.observers import UNREADABLE, ObserverErrors
-from emu.device.state.points import FaultPoint, Shown, Told
+from emu.device.state.points import FaultPoint, Result, Shown
 
 if TYPE_CHECKING:
     from emu.device.function.function import Function
@@ -226,8 +226,8 @@ class Injector:
     # -- events
 
     def show(
-        self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
-    ) -> Told:
+        self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
+    ) -> Result:
         """Show what is about to happen at a point. It then happens, unless a rule changes that.
 
         Raises what the event or the rule's action raises.
@@ -243,7 +243,7 @@ class Injector:
         result = event.go_on() if state is None else self._act(state, event)
         for other in behind:
             other.go_on_late()
-        return cast(Told, result)
+        return cast(Result, result)
 
     def _act(self, state: RuleState, event: Event[Any]) -> Any:
         """What a rule makes of an event; the event itself where that changes nothing."""

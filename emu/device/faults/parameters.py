@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StrictInt, StrictStr
 
-from emu.device.faults.declare import Parameter, Problem
-from emu.device.faults.names import number_of
+from emu.device.faults.enum_names import number_of
+from emu.device.faults.registry import Parameter, Problem
 from emu.device.faults.rule import Assignments
 from emu.near import near
 from layouts.prm import Prm

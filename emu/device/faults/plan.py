@@ -1,7 +1,7 @@
 """Plans: rules, the seed of their random decisions, and how a stock driver reacts to them.
 
 What a rule may say is in :class:`emu.device.faults.rule.Rule`; the names of points and actions, and
-the parameters, come from the declarations of the fault points. :mod:`emu.device.faults.checks`
+the parameters, come from the declarations of the fault points. :mod:`emu.device.faults.validation`
 checks how the parts of a rule fit together.
 """
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from emu.device.faults.link import PlannedLink
 from emu.device.faults.rule import Rule
-from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
+from emu.device.faults.schema import ACTIONS, PARAMETERS, POINTS
 
 LOADING: Final = "loading"
 LOADED: Final = "loaded"

@@ -24,9 +24,9 @@ from typing import Any
 
 from emu.device.faults.functions import MAX_FUNCTIONS
 from emu.device.faults.link import PlannedLink
+from emu.device.faults.parser import PlanError, from_table, link_from_table, rule_from_table
 from emu.device.faults.plan import MAX_LINKS, MAX_RULES, Plan
 from emu.device.faults.rule import Rule
-from emu.device.faults.text import PlanError, from_table, link_from_table, rule_from_table
 
 VERSION = 1
 MAX_LINES = 1_000_000

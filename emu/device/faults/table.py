@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from emu.device.faults.declare import DeclaredPoint, PointAction
+from emu.device.faults.enum_names import names_of
 from emu.device.faults.event import EventField
-from emu.device.faults.names import names_of
 from emu.device.faults.parameters import MAX_LISTED
 from emu.device.faults.plan import Expectation, Plan
-from emu.device.faults.vocabulary import ACTIONS, POINTS
+from emu.device.faults.registry import DeclaredPoint, PointAction
+from emu.device.faults.schema import ACTIONS, POINTS
 
 _FEW = 8
 """Names of an enumeration that a field's cell lists."""

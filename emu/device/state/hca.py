@@ -30,7 +30,7 @@ from emu.device.objects.queues.page_fault import PageFaultTable
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.vector_moderation import VectorModeration
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
-from emu.device.port.eth.partner import Partner
+from emu.device.port.eth.link_partner import LinkPartner
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
@@ -196,7 +196,7 @@ class Hca(ObjectTables):
         """Frames whose copies for sniffers have still to be made."""
         self.sessions = Sessions()
         """Packets that are held to be merged with those that come soon."""
-        self.partner = Partner()
+        self.link_partner = LinkPartner()
         """What it knows of the port at the other end of its cable."""
         self.repacing = Backlog(self.budget, partial(contain, self))
         """Send queues that find out anew by which rates they go."""

@@ -17,14 +17,14 @@ from __future__ import annotations
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
 Shown = ParamSpec("Shown")
-Told = TypeVar("Told")
+Result = TypeVar("Result")
 
 
-class FaultPoint(Generic[Shown, Told]):
+class FaultPoint(Generic[Shown, Result]):
     """The key of a fault point: its name in plans, and the types of what it handles.
 
-    ``Shown`` are the arguments that the dispatcher shows, ``Told`` is what it gets back: the result
-    of what it was about to do, or a substitute if a rule has changed what happens.
+    ``Shown`` are the arguments that the dispatcher shows, ``Result`` is what it gets back: the
+    result of what it was about to do, or a substitute if a rule has changed what happens.
     """
 
     __slots__ = ("name",)
@@ -45,8 +45,8 @@ class FaultPoints(Protocol):
         """Whether any rule is about packets, so that messages inside the process become packets."""
 
     def show(
-        self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
-    ) -> Told:
+        self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
+    ) -> Result:
         """Show what is about to happen at a point. It then happens, unless a rule changes that."""
 
     def forget_objects(self) -> None:

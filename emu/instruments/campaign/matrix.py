@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
+from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADING
-from emu.device.faults.text import dump
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
 from emu.guests.options.kinds import Directory, Kernel

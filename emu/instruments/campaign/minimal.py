@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from emu.device.faults.parser import dump
 from emu.device.faults.record import RecordError, read
-from emu.device.faults.text import dump
 from emu.instruments.campaign.description import Description, RunResult
 from emu.instruments.smallest.search import One, Search
 from emu.instruments.smallest.search import faults as faults_of

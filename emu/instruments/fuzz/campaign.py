@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from emu.device.faults.parser import dump
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import dump
 from emu.guests import GuestOptions
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_parts

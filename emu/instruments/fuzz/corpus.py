@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emu.device.faults.text import MAX_BYTES, PlanError, dump, load
+from emu.device.faults.parser import MAX_BYTES, PlanError, dump, load
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_outfile
 from emu.instruments.fuzz.mutate import Input

@@ -13,7 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from emu.device.faults.text import dump
+from emu.device.faults.parser import dump
 from emu.guests import Guest, GuestOptions
 from emu.guests.errors import CommandTimeoutError, GuestError, GuestPanicError, LabError
 from emu.guests.machine.uml import is_uml

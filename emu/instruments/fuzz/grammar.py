@@ -14,7 +14,7 @@ from typing import Any
 import construct as c
 
 from emu.device.cmdif.registry import Command
-from emu.device.faults.names import name_of
+from emu.device.faults.enum_names import name_of
 from emu.device.trace.decode import event_layout
 from layouts.enums import CqeOpcode, EventType, RegId
 from layouts.function.iseg import init_seg

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from emu.device.faults.text import from_table
+from emu.device.faults.parser import from_table
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.rules import Table
 from emu.instruments.smallest.ddmin import ddmin

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from emu.device.faults.parser import dump, from_table
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import dump, from_table
 from emu.instruments.fuzz.rules import Maker, Table
 
 _MAX_RULES = 6

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
+from emu.device.faults.parser import from_table
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import from_table
 from emu.instruments.fuzz.grammar import SEGMENT, FaultTarget, Leaf, key_of
 from emu.instruments.fuzz.seen import Culprits, Seen
 from emu.instruments.fuzz.values import Dictionary, choose

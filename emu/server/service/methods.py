@@ -35,7 +35,7 @@ def methods(
     guest, and is empty where nobody has given names.
     """
     # Now: pydantic takes a fifth of a second, for which a client's first plan would stop the loop.
-    importlib.import_module("emu.device.faults.text")
+    importlib.import_module("emu.device.faults.parser")
     control = _Methods(functions, clock, faults, segments, subnet, guests)
     return {
         "status": control.status,
@@ -135,7 +135,7 @@ class _Methods:
         return {"rules": rules}
 
     def fault_add(self, params: dict[str, Any]) -> Mapping[str, Any]:
-        from emu.device.faults.text import rule_from_table
+        from emu.device.faults.parser import rule_from_table
 
         _only(params, "guest", "rule")
         indices = self._indices(params)
@@ -151,7 +151,7 @@ class _Methods:
         return {}
 
     def fault_load(self, params: dict[str, Any]) -> Portions[Mapping[str, Any]]:
-        from emu.device.faults.text import PlanError, loading
+        from emu.device.faults.parser import PlanError, loading
 
         _only(params, "guest", "plan")
         indices, text = self._indices(params), params.get("plan", "")
@@ -178,7 +178,7 @@ class _Methods:
         return {"links": links}
 
     def net_set(self, params: dict[str, Any]) -> Mapping[str, Any]:
-        from emu.device.faults.text import link_from_table
+        from emu.device.faults.parser import link_from_table
 
         _only(params, "guest", "link")
         indices = self._indices(params)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from emu.device.faults.parser import MAX_BYTES, PlanError, load
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import MAX_BYTES, PlanError, load
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 

@@ -4,7 +4,7 @@ import pytest
 from helpers.device.adapters import Member, made_with_switch
 from helpers.device.meters import create, set_meter
 
-from emu.device.engine.esw.passage import passages
+from emu.device.engine.esw.fdb_pipeline import forward
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.models.switching import with_switch
@@ -58,7 +58,7 @@ class Fdb:
         def give(target, one):
             found.append((target.number, bytes(one.data)))
 
-        others = passages(self.manager.hca, source_port, Frame(frame), give)
+        others = forward(self.manager.hca, source_port, Frame(frame), give)
         if others is not None:
             finish(others)
         return found

@@ -7,7 +7,7 @@ from emu.device.engine import lifecycle
 from emu.device.engine.events import board
 from emu.device.engine.events.board import PCI_POWER_CHANGE, ModuleStatus
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.models import LINKS, MODELS
 from layouts.enums import EventType, PortType, RegId, Status
 from layouts.regs import module_regs, port_counters, port_regs, reg

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from emu.device.engine.eth import receive
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.room import MANY, room
+from emu.device.engine.eth.rx_credits import MANY, rx_credits
 from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
@@ -218,21 +218,21 @@ def test_a_checksum_that_is_filled_in_is_believed(hca, rq):
 
 def test_room_for_frames(hca, node, lead, counter):
     """Of queues that a network interface has, and that are in use."""
-    assert room(hca) == MANY
+    assert rx_credits(hca) == MANY
     ReceiveQueue(node, log_size=10, wq={"pd": 0})  # mlx5e's, which only drops
     small, large = ReceiveQueue(node, log_size=4), ReceiveQueue(node, log_size=6)
     lead(large.rqn)
     Buffers(small, count=2)
     buffers = Buffers(large, count=3)
-    assert room(hca) == MANY
+    assert rx_credits(hca) == MANY
     arrive(hca, Frame(ARP))
-    assert room(hca) == 2
+    assert rx_credits(hca) == 2
     arrive(hca, Frame(ARP))
     arrive(hca, Frame(ARP))
-    assert room(hca) == 0
+    assert rx_credits(hca) == 0
     assert len(buffers.drain()) == 3
     large.modify(RqState.ERR)
-    assert room(hca) == MANY
+    assert rx_credits(hca) == MANY
 
 
 def test_drop_queue_counts(hca, node, driver, counter, lead):

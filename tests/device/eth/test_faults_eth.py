@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.engine.eth.receive import arrive
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.driver.ethernet.buffers import Buffers

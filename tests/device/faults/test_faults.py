@@ -6,7 +6,7 @@ import pytest
 
 from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import PlanError, load
+from emu.device.faults.parser import PlanError, load
 from emu.driver.verbs.connect import connect
 from layouts.enums import (
     CqeOpcode,

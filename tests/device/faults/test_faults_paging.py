@@ -6,7 +6,7 @@ import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import PlanError, load
+from emu.device.faults.parser import PlanError, load
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, QpType, Status

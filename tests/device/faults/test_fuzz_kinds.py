@@ -11,7 +11,7 @@ import pytest
 from helpers.random.examples import examples
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import from_table
+from emu.device.faults.parser import from_table
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.driver.verbs.connect import connect
 from emu.server.service import views
 from layouts.enums import CqeOpcode, QpType

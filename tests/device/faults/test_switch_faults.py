@@ -4,7 +4,7 @@ from helpers.device.sub_functions import NUMBER, Manager
 from helpers.device.switches import Switch
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.driver.ethernet.frames import Packet
 from layouts.enums import Op
 from layouts.eth_enums import VhcaState

@@ -3,11 +3,11 @@
 import pytest
 
 from emu.device.engine import lifecycle
-from emu.device.engine.rc import direct
+from emu.device.engine.rc import local
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.ud import datagram
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.function.bar0 import HEALTH_SYNDROME
 from emu.device.function.msix import MSIX_PBA
 from emu.device.objects.queues.qp import Qp
@@ -159,7 +159,7 @@ def test_peer_in_the_process(pair, blunder, told, clock):
     """What goes wrong at the receiver is the receiver's; the sender finds nobody there."""
     left, right = pair
     channel = Channel(QpType.RC, left, right)
-    blunder(direct, "respond", right.function)
+    blunder(local, "respond", right.function)
     channel.send(left.region(64).sge())
     channel.settle()
     told()

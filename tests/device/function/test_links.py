@@ -4,7 +4,7 @@ import pytest
 from helpers.device.links import MS, SIZE, TEXT, World, infiniband, roce
 
 from emu.device.faults import record
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.port.eth.frame import Frame
 from emu.driver.verbs.channels import Channel
 from emu.server.net.link.direction import ACCOUNT

@@ -71,7 +71,7 @@ def signed(node, sides):
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_the_last_byte_of_a_signed_block_many_times(signed, translate, need, count):
     steps, failure = translate(signed, [BLOCK + 7] * count, need)
-    assert failure is (Violation.TRANSLATION if count == FEW else Violation.IN_PIECES)
+    assert failure is (Violation.TRANSLATION if count == FEW else Violation.TOO_FRAGMENTED)
     assert STEPS_PER_ACCESS < steps <= STEPS_PER_ACCESS + 2 * ONE_BLOCK
 
 
@@ -90,5 +90,5 @@ def test_bytes_at_the_end_of_a_data_unit(node, sides, translate, need, count):
     key.encrypt(create_dek(node, bytes(range(32))), WIRE_SIGNATURE, UNIT)
     key.configure(sides[0], [(UNIT, region.key, region.va)])
     steps, failure = translate(key.key, range(UNIT - count, UNIT), need)
-    assert failure is (None if count == FEW else Violation.IN_PIECES)
+    assert failure is (None if count == FEW else Violation.TOO_FRAGMENTED)
     assert min(FEW * STEPS_PER_CIPHER, STEPS_PER_ACCESS) <= steps <= STEPS_PER_ACCESS + 32

@@ -8,7 +8,7 @@ import pytest
 from emu.device.engine import lifecycle
 from emu.device.engine.mr import checksums as guards
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.signatures import (

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.port.eth import counter_groups
 from emu.device.port.ib import pma
 from emu.driver.nodes.roce import on_one_segment

@@ -6,7 +6,7 @@ import pytest
 from helpers.net.two_leaves import LEAF0, LEAF1, OTHER, SPINE0
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.driver.verbs.gsi import Gsi
 from layouts.enums import Op, PortState, RegId
 from layouts.eth_enums import CountersGroup

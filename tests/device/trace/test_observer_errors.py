@@ -8,7 +8,7 @@ from helpers.device.captured import MACS, NAMES, plugged_functions
 
 from emu.device.faults.event import Event
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.port.eth.frame import Frame
 from emu.driver.command.words import pack64

@@ -9,7 +9,7 @@ import pytest
 from helpers.device.captured import NAMES, plugged_functions
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.frames import Packet
 from emu.driver.nodes.two_nodes import two_nodes

@@ -359,7 +359,7 @@ class TestRegisters:
 
 
 class _Clock:
-    round = Budget()
+    budget = Budget()
 
     def now_ns(self):
         return 7

@@ -8,7 +8,7 @@ import pytest
 
 from emu.device.engine.events.completions import with_data
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.objects.queues.qp import Qp
 from emu.device.trace import decode
 from emu.driver.verbs.connect import connect

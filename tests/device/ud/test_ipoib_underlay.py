@@ -5,7 +5,7 @@ import random
 import pytest
 
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows

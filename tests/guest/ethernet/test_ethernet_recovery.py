@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 
 pytestmark = pytest.mark.guest
 

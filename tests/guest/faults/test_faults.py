@@ -13,7 +13,7 @@ from helpers.guest.fault_plans import traffic_flows
 from helpers.guest.kernel_log import KernelLog
 
 from emu.device.faults import record
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.host.own_code import module_command
 from emu.instruments.fuzz.traffic import with_traffic
 from emu.server.control import Client

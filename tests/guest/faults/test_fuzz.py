@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.guests import GuestOptions
 from emu.instruments.fuzz.executor import GuestExecutor
 from emu.instruments.fuzz.mutate import Input

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.link import PlannedLink
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.function.tracer import ContainedTracer
 from emu.device.trace.recorder import EventList, Recorder
 from emu.driver.keys.paging import Pager

@@ -9,7 +9,7 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.faults.vocabulary import ACTIONS, POINTS
+from emu.device.faults.schema import ACTIONS, POINTS
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli import main
-from emu.device.faults.vocabulary import ACTIONS, POINTS
+from emu.device.faults.schema import ACTIONS, POINTS
 from emu.device.models import MODELS
 from layouts.enums import Op
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.instruments.fuzz import library
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout
 from emu.instruments.fuzz.mutate import Input

@@ -41,7 +41,7 @@ def points(name: str, field: str) -> None:
 
     With FIELD, list the names that match.FIELD can have: mlx5emu fault points pkt.rx kind
     """
-    from emu.device.faults.vocabulary import POINTS
+    from emu.device.faults.schema import POINTS
 
     if name and name not in POINTS:
         raise UserError(f"no point {name!r}{near(name, POINTS)}; there are {', '.join(POINTS)}")
@@ -59,9 +59,9 @@ def points(name: str, field: str) -> None:
 
 def _values(name: str, field: str) -> list[str]:
     """Return the names that a field of a point's events can have. Raises UserError."""
-    from emu.device.faults.names import names_of
+    from emu.device.faults.enum_names import names_of
     from emu.device.faults.parameters import listing
-    from emu.device.faults.vocabulary import POINTS
+    from emu.device.faults.schema import POINTS
 
     fields = POINTS[name].fields
     declared = fields.get(field.removeprefix("match."))
@@ -74,8 +74,8 @@ def _values(name: str, field: str) -> list[str]:
 
 def _uses(name: str) -> Table:
     """The actions at a point, below the fields of its events."""
+    from emu.device.faults.schema import ACTIONS, POINTS
     from emu.device.faults.table import fields_of
-    from emu.device.faults.vocabulary import ACTIONS, POINTS
 
     table = _table("action", "what happens", "needs", "takes")
     table.title, table.title_justify = f"match: {_plain(fields_of(POINTS[name])) or '-'}", "left"

@@ -230,7 +230,7 @@ def report(which: Path, tree: Path | None) -> None:
 
 
 def _report(which: Path) -> Any:
-    from emu.device.faults.text import dump
+    from emu.device.faults.parser import dump
     from emu.host.userfiles import read_infile
     from emu.instruments.fuzz.campaign import REPRODUCTIONS
     from emu.instruments.fuzz.report.mail import Report, of_library

@@ -19,7 +19,7 @@ from emu.cli.runs.replaying import (
 )
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.words import command_words
-from emu.device.faults.text import dump
+from emu.device.faults.parser import dump
 from emu.guests.options import Use
 from emu.host.printable import one_line
 from emu.host.user_error import UserError

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from emu.device.adapter.adapter import MANAGER
 from emu.device.adapter.switch import Deliver
-from emu.device.engine.esw.passage import passages
+from emu.device.engine.esw.fdb_pipeline import forward
 from emu.device.engine.esw.uplinks import leaves_by
-from emu.device.engine.eth.steering.passing import stands_for
+from emu.device.engine.eth.steering.packet_context import stands_for
 from emu.device.port.eth.flow_control import FlowControl, is_control
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK, FrameError
@@ -46,11 +46,11 @@ class EmbeddedSwitch:
         self._segments: dict[int, _Segment] = {}
         self.changes = 0
         """Grows when the tables begin or cease to decide."""
-        self._cable = Passed()
+        self._cable = PortTraffic()
         """What has passed the cable while tables decided."""
-        self._alone = Passed()
+        self._alone = PortTraffic()
         """What has passed it while they did not, up to the last time when they began to."""
-        self._since = Passed()
+        self._since = PortTraffic()
         """What had passed the manager's vPort when they last ceased to."""
         self._did_decide = False
 
@@ -69,7 +69,7 @@ class EmbeddedSwitch:
             assert node is not None
             self._manager = vhca
             self._did_decide = False
-            self._cable, self._alone, self._since = Passed(), Passed(), Passed()
+            self._cable, self._alone, self._since = PortTraffic(), PortTraffic(), PortTraffic()
             self.uplink.attach(node)
 
     def detach(self, vhca: Vhca[Hca]) -> None:
@@ -90,20 +90,20 @@ class EmbeddedSwitch:
         if self._did_decide:
             self._since = self._of_manager()
         else:
-            self._alone = self._alone.plus(self._of_manager().without(self._since))
+            self._alone = self._alone + self._of_manager().without(self._since)
         self._did_decide = not self._did_decide
 
-    def _of_manager(self) -> Passed:
+    def _of_manager(self) -> PortTraffic:
         """What has passed the manager's vPort, without what came back to the function."""
         vport = self._manager.nic_vport if self._manager is not None else None
-        return Passed(*vport.passed()) if vport is not None else Passed()
+        return PortTraffic(*vport.passed()) if vport is not None else PortTraffic()
 
     @property
     def decides(self) -> bool:
         """Whether there is an FDB."""
-        return self._deciding() is not None
+        return self._fdb_manager() is not None
 
-    def _deciding(self) -> Hca | None:
+    def _fdb_manager(self) -> Hca | None:
         """The manager, if there is an FDB."""
         node = self._manager.node if self._manager is not None else None
         eswitch = node.eswitch if node is not None else None
@@ -120,15 +120,15 @@ class EmbeddedSwitch:
 
         As long as the manager has it to itself, that is what has passed its vPort.
         """
-        traffic = self._cable.plus(self._alone)
+        traffic = self._cable + self._alone
         if not self._did_decide:
-            traffic = traffic.plus(self._of_manager().without(self._since))
+            traffic = traffic + self._of_manager().without(self._since)
         return traffic.sent, traffic.received
 
     def forward(self, source: Hca, frame: Frame) -> None:
         """Carry a frame of a function's vPort."""
         number = source.vhca.vport_number
-        manager = self._deciding()
+        manager = self._fdb_manager()
         if manager is not None:
             self._cross(manager, number, frame)
         elif number == MANAGER:
@@ -159,13 +159,13 @@ class EmbeddedSwitch:
         contain(manager, partial(self._pass, manager, source_port, frame))
 
     def _pass(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        if self._deciding() is not manager:
+        if self._fdb_manager() is not manager:
             return  # the tables have gone while it waited
         faults = manager.faults
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
             return
         give = partial(self._arrives, manager, source_port, frame)
-        others = passages(manager, source_port, frame, give)
+        others = forward(manager, source_port, frame, give)
         if others is not None:
             manager.esw_backlog.begin(others, len(frame.data))
 
@@ -205,19 +205,19 @@ class EmbeddedSwitch:
 
 
 @dataclass(slots=True)
-class Passed:
+class PortTraffic:
     """What has passed both ways."""
 
     sent: Direction = field(default_factory=Direction)
     received: Direction = field(default_factory=Direction)
 
-    def plus(self, other: Passed) -> Passed:
+    def __add__(self, other: PortTraffic) -> PortTraffic:
         """What has passed in two times."""
-        return Passed(self.sent.plus(other.sent), self.received.plus(other.received))
+        return PortTraffic(self.sent + other.sent, self.received + other.received)
 
-    def without(self, before: Passed) -> Passed:
+    def without(self, before: PortTraffic) -> PortTraffic:
         """What has passed since some time."""
-        return Passed(self.sent.without(before.sent), self.received.without(before.received))
+        return PortTraffic(self.sent.without(before.sent), self.received.without(before.received))
 
 
 def _count(direction: Direction, frame: Frame) -> None:

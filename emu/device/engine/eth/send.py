@@ -16,7 +16,7 @@ from emu.device.engine.eth.flow_meters import access_aso
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.pacing import wait
-from emu.device.engine.eth.room import LOOK_NS, must_wait
+from emu.device.engine.eth.rx_credits import POLL_NS, must_wait
 from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
@@ -75,7 +75,7 @@ def poll(hca: Hca, sq: Sq) -> bool:
 
 def _work(hca: Hca, sq: Sq) -> bool:
     ring = sq.ring
-    partner, waiting = hca.partner, ring.waiting()
+    partner, waiting = hca.link_partner, ring.waiting()
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
         if waiting <= 0:  # requests posted meanwhile ring their own doorbell
@@ -86,7 +86,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
             wait(hca, sq, delay)
             return False
         if partner.credit <= 0 and must_wait(hca, sq):
-            wait(hca, sq, LOOK_NS)
+            wait(hca, sq, POLL_NS)
             return False
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks

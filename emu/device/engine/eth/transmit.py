@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.eth import sniffer
 from emu.device.engine.eth.gather import FrameLengthError, gather
 from emu.device.engine.eth.receive import loop_back
-from emu.device.engine.eth.room import charge
+from emu.device.engine.eth.rx_credits import charge
 from emu.device.engine.eth.steering.egress import Leaving, steered
 from emu.device.engine.eth.tunnels import sent
 from emu.device.engine.eth.tunnels.sent import INNER
@@ -229,7 +229,7 @@ def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> Non
     """Put a frame on the wire of another function's port."""
     if not by.switch.is_decided(by):  # tables count what they let out
         for adapter in (by.adapter, hca.adapter):
-            adapter.passed_on.sent.add(frame.data, packets, octets)
+            adapter.forwarded.sent.add(frame.data, packets, octets)
     by.switch.forward(by, frame)
 
 

@@ -47,7 +47,7 @@ def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
         return
     if not hca.switch.is_decided(hca):  # tables count what comes to them
         for adapter in (hca.adapter, master.adapter):
-            adapter.passed_on.count_received(frame.data)
+            adapter.forwarded.count_received(frame.data)
     if not master.rx_backlog.keep(len(frame.data), _take, hca.adapter, frame):
         master.nic_vport.received.discards += 1
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.steering.passing import Packet, decision_on
+from emu.device.engine.eth.steering.packet_context import Packet, decision_on
 from emu.device.objects.eth.flow import VportTarget
 from emu.device.port.eth.headers import FrameError
 

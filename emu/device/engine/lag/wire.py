@@ -83,7 +83,7 @@ class OtherPort(EthWire["Hca"]):
             return
         if not node.switch.is_decided(node):  # tables count what they let out
             for adapter in (self._adapter, self._master.adapter):
-                adapter.passed_on.count_sent(frame.data)
+                adapter.forwarded.count_sent(frame.data)
         self._inner.transmit(node, frame)
 
 

@@ -4,8 +4,8 @@ Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with 
 its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
 directly (PA, MEMIC, SW_ICM), by pages (MTT), or by other keys (KLM, KSM), which may nest
 ``max_indirection`` deep. Nothing has been read or written when an access fails. One that is too
-much for one call, because it is long or falls into many pieces, is IN_PIECES: the caller has to
-split it.
+much for one call, because it is long or falls into many pieces, is TOO_FRAGMENTED: the caller has
+to split it.
 
 A page that is absent, or may not be written, is an ABSENT_PAGE: the driver may bring it in
 (``emu.device.objects.queues.page_fault``). The null key among the entries of a KSM key means the
@@ -23,11 +23,11 @@ from emu.device.engine.mr.checks import check_key
 from emu.device.engine.mr.entries import klm_pieces, ksm_pieces, page_runs
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
-    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
     MAX_BYTES,
     PIECE_BYTES,
+    TOO_FRAGMENTED,
     WRITES,
     AccessError,
     Violation,
@@ -74,8 +74,8 @@ def access(
     """The guest's bytes behind a span of ``key``, as views in order.
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
-    that can split or wait looks for IN_PIECES and ABSENT_PAGE. ``depth`` keys have led here.
-    ``limit`` is the value of ``hca.budget.steps`` above which the access is IN_PIECES. Without
+    that can split or wait looks for TOO_FRAGMENTED and ABSENT_PAGE. ``depth`` keys have led here.
+    ``limit`` is the value of ``hca.budget.steps`` above which the access is TOO_FRAGMENTED. Without
     ``limit`` an access may cost STEPS_PER_ACCESS, and one up to PIECE_BYTES any number of steps.
     """
     if not span[1]:
@@ -114,8 +114,8 @@ def walk(
     ``span`` is where the part begins, its length and what is to be done there. Also returns how
     many bytes the list is too short for it. An inline segment's bytes are in ``buf``, its WQE.
 
-    Raises :class:`AccessError`, IN_PIECES for more than MAX_BYTES. ``step_limit`` is the ``limit``
-    of ``access``.
+    Raises :class:`AccessError`, TOO_FRAGMENTED for more than MAX_BYTES. ``step_limit`` is the
+    ``limit`` of ``access``.
     """
     offset, left, need = span
     if len(segments) == 1 and step_limit is not None and not hca.has_signatures:  # most requests
@@ -127,7 +127,7 @@ def walk(
             views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
             if hca.budget.steps <= step_limit:
                 return views, left - size
-            raise AccessError(IN_PIECES, lkey, address + offset, size, PIECE_BYTES)
+            raise AccessError(TOO_FRAGMENTED, lkey, address + offset, size, PIECE_BYTES)
     limit, too_much = step_limit or _NO_LIMIT, left - MAX_BYTES
     if step_limit is None and left > PIECE_BYTES:
         limit = hca.budget.steps + STEPS_PER_ACCESS
@@ -151,7 +151,7 @@ def walk(
         left -= size
         if left < too_much or hca.budget.steps > limit:
             at_most = MAX_BYTES if left < too_much else PIECE_BYTES
-            raise AccessError(IN_PIECES, lkey, address, size, at_most)
+            raise AccessError(TOO_FRAGMENTED, lkey, address, size, at_most)
         if not gathered:
             gathered = views
         elif joined is None:
@@ -191,7 +191,7 @@ def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
 def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) -> Views:
     va, length, need = span
     if length > MAX_BYTES:
-        raise AccessError(IN_PIECES, mkey.key, va, length, MAX_BYTES)
+        raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, MAX_BYTES)
     writable = bool(need & WRITES)
     if mkey.mode is _MTT and va >> mkey.log_page_size == va + length - 1 >> mkey.log_page_size:
         return page_part(hca, mkey, span)
@@ -261,7 +261,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
             hca.budget.charge(len(views))
             if step_limit is None and length <= PIECE_BYTES:  # of signed blocks, or data units
                 raise AccessError(Violation.TRANSLATION, mkey.key, va, length)
-            raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
+            raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, PIECE_BYTES)
     hca.budget.charge(len(views))
     return views
 

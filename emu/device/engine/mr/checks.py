@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import special_keys
-from emu.device.engine.mr.rights import IN_PIECES, AccessError, Violation
+from emu.device.engine.mr.rights import TOO_FRAGMENTED, AccessError, Violation
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.mkey import ANY_QPN, Mkey
 from emu.device.objects.memory.views import Span
@@ -23,7 +23,7 @@ def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
         try:
             special_keys.views(hca, qpn, key, span, 0)
         except AccessError as error:
-            if error.violation is not IN_PIECES:
+            if error.violation is not TOO_FRAGMENTED:
                 raise
     else:
         check_key(hca, mkey, pd, qpn, key, span)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.engine.mr import access as memory
-from emu.device.engine.mr.rights import IN_PIECES, PACKET_BYTES, PIECE_BYTES, AccessError
+from emu.device.engine.mr.rights import PACKET_BYTES, PIECE_BYTES, TOO_FRAGMENTED, AccessError
 from emu.device.objects.memory.views import copy
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class MemoryStream:
     __slots__ = ("_depth", "_hca", "_limit", "_mkey", "_need")
 
     def __init__(self, hca: Hca, mkey: Mkey, need: int, depth: int, limit: int) -> None:
-        """Above ``limit`` steps of ``hca.budget`` the access is IN_PIECES."""
+        """Above ``limit`` steps of ``hca.budget`` the access is TOO_FRAGMENTED."""
         self._hca, self._mkey, self._need, self._depth = hca, mkey, need, depth
         self._limit = limit
 
@@ -51,7 +51,7 @@ class MemoryStream:
             span = va, size, self._need
             views = memory.indirect(self._hca, mkey, span, self._depth, self._limit)
             if self._hca.budget.steps > self._limit:
-                raise AccessError(IN_PIECES, mkey.key, va, length, PIECE_BYTES)
+                raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, PIECE_BYTES)
             yield from views
             va, length = va + size, length - size
 

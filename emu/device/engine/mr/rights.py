@@ -24,7 +24,7 @@ class Violation(IntEnum):
     BOUNDS = 5
     TRANSLATION = 6
     DEPTH = 7
-    IN_PIECES = 8
+    TOO_FRAGMENTED = 8
     """Nothing is wrong so far, but it is too much for one call: less may be asked for at a time."""
     ABSENT_PAGE = 9
     """The key is valid, but a page is absent: a caller that can wait for the driver does."""
@@ -38,14 +38,14 @@ _CAUSES: Final[Mapping[Violation, Cause]] = {
     Violation.BOUNDS: Cause.BOUNDS,
 }
 
-IN_PIECES: Final = Violation.IN_PIECES
+TOO_FRAGMENTED: Final = Violation.TOO_FRAGMENTED
 ABSENT_PAGE: Final = Violation.ABSENT_PAGE
 
 
 class AccessError(Exception):
     """A key does not allow an access, or not now; nothing has been read or written.
 
-    ``limit``, for IN_PIECES: how many bytes to ask for at a time.
+    ``limit``, for TOO_FRAGMENTED: how many bytes to ask for at a time.
 
     For ABSENT_PAGE ``key`` and ``va`` name the page where the translation ended, which may be in a
     key below the requested one; ``length`` is how much of that key was still needed. For keys below

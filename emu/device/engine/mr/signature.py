@@ -18,9 +18,9 @@ from emu.device.engine.mr.block_signature import BlockSignature
 from emu.device.engine.mr.crypto import CipherStream, Crypto
 from emu.device.engine.mr.memory_stream import MemoryStream, Stream
 from emu.device.engine.mr.rights import (
-    IN_PIECES,
     PIECE_BYTES,
     REMOTE_ATOMIC,
+    TOO_FRAGMENTED,
     WRITES,
     AccessError,
     Violation,
@@ -83,14 +83,14 @@ class Signature(SignatureState):
         """A span of the wire's stream: a computed copy to read, or a sink for writes.
 
         Raises AccessError as the key's ranges do, for atomics, and where the block around a short
-        span falls into too many pieces; IN_PIECES if it is too long, or takes more steps than
+        span falls into too many pieces; TOO_FRAGMENTED if it is too long, or takes more steps than
         ``access`` would.
         """
         va, length, need = span
         if need & REMOTE_ATOMIC or (self.crypto is not None and not _is_there(hca, self.crypto)):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MAX_BYTES:
-            raise AccessError(IN_PIECES, mkey.key, va, length, MAX_BYTES)
+            raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, MAX_BYTES)
         hca.budget.charge(self._steps(va - mkey.start, length))
         limit = hca.budget.steps + STEPS_PER_ACCESS if step_limit is None else step_limit
         memory = MemoryStream(hca, mkey, need, depth, limit)
@@ -102,7 +102,7 @@ class Signature(SignatureState):
             stream.touch(at, length)
         except AccessError as error:
             is_final = step_limit is not None or length > PIECE_BYTES
-            if is_final or error.violation is not IN_PIECES:
+            if is_final or error.violation is not TOO_FRAGMENTED:
                 raise
             # However little of a block is moved, all of it is read. Drivers' blocks are in pages.
             raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None

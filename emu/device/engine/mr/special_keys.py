@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.rights import (
-    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
     MAX_BYTES,
+    TOO_FRAGMENTED,
     WRITES,
     AccessError,
     Violation,
@@ -60,7 +60,7 @@ def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
 
 def _check_length(key: int, va: int, length: int) -> None:
     if length > MAX_BYTES:
-        raise AccessError(IN_PIECES, key, va, length, MAX_BYTES)
+        raise AccessError(TOO_FRAGMENTED, key, va, length, MAX_BYTES)
 
 
 def _nothing(key: int, va: int, length: int, need: int) -> Views:

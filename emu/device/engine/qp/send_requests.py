@@ -13,9 +13,9 @@ from emu.device.engine.events.error_syndromes import SCATTER, Cause, error_word
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
-    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
+    TOO_FRAGMENTED,
     AccessError,
 )
 from emu.device.engine.qp import lifecycle as qp_life
@@ -27,7 +27,7 @@ from emu.device.engine.wqe.key_options import BindError
 from emu.device.engine.wqe.registry import WQE_OPS, Work
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
-from emu.device.objects.queues.outcome import InPieces, Outcome
+from emu.device.objects.queues.outcome import Outcome, TooFragmented
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -133,14 +133,14 @@ def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
 def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:
     """The sender's side of the next ``length`` bytes of a message.
 
-    InPieces when they are too much for one call, and otherwise as ``parse``.
+    TooFragmented when they are too much for one call, and otherwise as ``parse``.
     """
     need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
         return messages.piece(hca, qp, wqe, message, need, message.done, length)
     except AccessError as error:
-        if error.violation is IN_PIECES:
-            return InPieces(error.limit)
+        if error.violation is TOO_FRAGMENTED:
+            return TooFragmented(error.limit)
         return _not_accessible(hca, qp, wqe, error)
 
 

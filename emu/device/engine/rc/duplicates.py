@@ -18,7 +18,7 @@ from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Dropped, Outcome
-from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.objects.queues.qp import Qp
 from layouts.enums import QpType
 
@@ -45,7 +45,8 @@ def read_again(
 ) -> Views | Outcome | None:
     """The bytes for a duplicate READ; None when the key does not allow it any more.
 
-    Held when a page is absent; if the driver does not bring it in, there is no response (Dropped).
+    PageFaultPending when a page is absent; if the driver does not bring it in, there is no response
+    (Dropped).
     """
     if not _is_allowed(hca, qp, message):
         return None
@@ -56,7 +57,7 @@ def read_again(
         may_wait = error.violation is ABSENT_PAGE and qp.state in RECEIVING
         if not may_wait or not page_faults.may_wait(hca, qp, "read"):
             return None
-        return Held(suspend_rdma(hca, qp, message, offset, error, Dropped))
+        return PageFaultPending(suspend_rdma(hca, qp, message, offset, error, Dropped))
 
 
 def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:

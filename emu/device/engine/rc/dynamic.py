@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.send_requests import Failure
-from emu.device.engine.rc.direct import count, pass_on
+from emu.device.engine.rc.local import count, pass_on
 from emu.device.engine.rc.validation import check_whole_length
 from emu.device.objects.memory.pages import no_pages
 from emu.device.objects.queues.dct import Dct
@@ -81,7 +81,7 @@ class Dcr(Qp):
 def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
     """Hand an initiator's message to its target and take the response.
 
-    As ``emu.device.engine.rc.direct.exchange``.
+    As ``emu.device.engine.rc.local.exchange``.
     """
     node = hca.wire.node(message.address)
     if node is None or (dct := node.dcts.get(message.dctn)) is None:

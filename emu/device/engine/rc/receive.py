@@ -17,8 +17,8 @@ from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.checks import is_for, is_type_2a
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
-    IN_PIECES,
     LOCAL_WRITE,
+    TOO_FRAGMENTED,
     AccessError,
 )
 from emu.device.engine.qp import lifecycle as qp_life
@@ -28,8 +28,13 @@ from emu.device.engine.tm import matching
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, Outcome, RnrNak
-from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFaultType, Side
+from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
+from emu.device.objects.queues.page_fault import (
+    FaultedAccess,
+    PageFaultPending,
+    PageFaultType,
+    Side,
+)
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.objects.queues.receive_request import ReceiveRequest
@@ -125,7 +130,7 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
     """
     receive = message.receive
     if qp.st in _BORROWERS and receive is not None and receive.wqe is not None:
-        hca.srqs.need(receive.srqn).lend(receive)
+        hca.srqs.need(receive.srqn).track_in_flight(receive)
 
 
 def set_aside(hca: Hca, qp: Qp, message: Message) -> None:
@@ -153,8 +158,8 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
 
     When they do not fit or may not be written, the queue pair stops; but UC drops what does not
     fit, and the next message gets the WQE if it is the queue pair's own (IBTA 9.9.3, classes D and
-    E; rxe_resp.c: RESPST_ERR_LENGTH; hfi1's uc.c). Held when a page is absent, InPieces when they
-    are too much for one call.
+    E; rxe_resp.c: RESPST_ERR_LENGTH; hfi1's uc.c). PageFaultPending when a page is absent,
+    TooFragmented when they are too much for one call.
     """
     receive = message.receive
     assert receive is not None
@@ -163,8 +168,8 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     try:
         views, left = walk(hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE))
     except AccessError as error:
-        if error.violation is IN_PIECES:
-            return InPieces(error.limit, str(error))
+        if error.violation is TOO_FRAGMENTED:
+            return TooFragmented(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_room(hca, qp, receive, offset, length, error)
         return give_up(hca, qp, receive, *_PROTECTION, str(error), error.cause)
@@ -209,7 +214,7 @@ def _wait_for_room(
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
     what = FaultedAccess(kind, packet, srqn or qp.handle, wqe.index, committed=done)
-    return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
+    return PageFaultPending(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
 
 
 def invalidate(

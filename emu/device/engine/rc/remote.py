@@ -17,10 +17,10 @@ from emu.device.engine.mr.access import access, on_wire
 from emu.device.engine.mr.checks import check
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
-    IN_PIECES,
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
+    TOO_FRAGMENTED,
     AccessError,
 )
 from emu.device.engine.qp.transitions import RECEIVING
@@ -29,8 +29,14 @@ from emu.device.engine.rc.receive import give_up, shared_queue
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
-from emu.device.objects.queues.outcome import InPieces, NakCode, Outcome
-from emu.device.objects.queues.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
+from emu.device.objects.queues.outcome import NakCode, Outcome, TooFragmented
+from emu.device.objects.queues.page_fault import (
+    FaultedAccess,
+    PageFault,
+    PageFaultPending,
+    PageFaultType,
+    Side,
+)
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.rounds.budget import SEGMENT_BUDGET
@@ -86,7 +92,7 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     if refused is not None:
         return refused
     mapped = map_piece(hca, qp, message, 0, message.length)
-    if isinstance(mapped, Held):
+    if isinstance(mapped, PageFaultPending):
         qp.count(counter, -1)
     return mapped
 
@@ -117,7 +123,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     except AccessError as error:
         return refuse_access(hca, qp, message.receive, str(error), error.cause)
     refused = _look_ahead(hca, qp, message, 0)
-    if isinstance(refused, Held):
+    if isinstance(refused, PageFaultPending):
         qp.count(operation.counter, -1)
     return refused
 
@@ -135,7 +141,7 @@ def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | No
     limit = hca.budget.steps + SEGMENT_BUDGET
     length = min(message.length - offset, LOOK_AHEAD)
     mapped = map_piece(hca, qp, message, offset, length, limit)
-    return mapped if isinstance(mapped, Outcome) and not isinstance(mapped, InPieces) else None
+    return mapped if isinstance(mapped, Outcome) and not isinstance(mapped, TooFragmented) else None
 
 
 def map_piece(
@@ -143,8 +149,8 @@ def map_piece(
 ) -> Views | Outcome:
     """The views behind a piece of (va, rkey, length); ``limit`` as in ``access``.
 
-    Nak or Dropped when the request may not access them, Held when a page is absent, InPieces when
-    they are too much for one call.
+    Nak or Dropped when the request may not access them, PageFaultPending when a page is absent,
+    TooFragmented when they are too much for one call.
     """
     pd = qp.pd
     if qp.st is _XRC:
@@ -157,8 +163,8 @@ def map_piece(
         span = va, length, REMOTE[message.op].need
         return access(hca, pd, qp.handle, message.rkey, span, 0, limit)
     except AccessError as error:
-        if error.violation is IN_PIECES:
-            return InPieces(error.limit, str(error))
+        if error.violation is TOO_FRAGMENTED:
+            return TooFragmented(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, message, offset, error)
         return refuse_access(hca, qp, message.receive, str(error), error.cause)
@@ -217,7 +223,7 @@ def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: Access
     def refuse(why: str) -> Outcome:
         return refuse_access(hca, qp, receive, why)
 
-    return Held(suspend_rdma(hca, qp, message, offset, page, refuse))
+    return PageFaultPending(suspend_rdma(hca, qp, message, offset, page, refuse))
 
 
 def suspend_rdma(

@@ -48,8 +48,8 @@ from emu.device.engine.tm import matching
 from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
-from emu.device.objects.queues.outcome import InPieces, Outcome
-from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.outcome import Outcome, TooFragmented
+from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.objects.queues.qp import Qp
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
             return refused
     qp.count(REMOTE[message.op].counter)
     refused = refused or check_rkey_only(hca, qp, message)
-    if isinstance(refused, Held) and message.has_wqe:
+    if isinstance(refused, PageFaultPending) and message.has_wqe:
         set_aside(hca, qp, message)
     return refused
 
@@ -105,7 +105,7 @@ def execute(
     return None
 
 
-def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: InPieces) -> Outcome:
+def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: TooFragmented) -> Outcome:
     """SEND and WRITE: the memory of one packet falls into too many pieces.
 
     A message inside the process is cut into smaller pieces; a packet is not.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.access import walk
-from emu.device.engine.mr.rights import IN_PIECES, LOCAL_WRITE, AccessError
+from emu.device.engine.mr.rights import LOCAL_WRITE, TOO_FRAGMENTED, AccessError
 from emu.device.engine.tm import reports
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.rendezvous import AdapterWqe, Rendezvous
@@ -48,7 +48,7 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
     try:
         walk(hca, qp.pd, qp.handle, entry.segments, (0, length, LOCAL_WRITE))
     except AccessError as error:
-        return error.violation is IN_PIECES
+        return error.violation is TOO_FRAGMENTED
     return True
 
 

@@ -62,7 +62,7 @@ def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
         members = list(hca.mcgs.get(packet.to.gid or b"", ()))
         if members:
             _count(hca.link, packet, is_looped)
-        hand_out(hca, members, packet, origin)
+        deliver_multicast(hca, members, packet, origin)
         return
     _count(hca.link, packet, is_looped)
     if packet.to.qpn in _AGENTS and _is_answered(hca, packet, origin):
@@ -78,7 +78,7 @@ def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
         link.count_looped(1, packet.octets, multicast=packet.is_multicast)
 
 
-def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
+def deliver_multicast(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
     """Give a group's datagram to its members, those for which the round is too short later."""
     for at, member in enumerate(members):
         if hca.budget.exhausted(hca.budget.limit):

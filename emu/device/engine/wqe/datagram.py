@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.device.engine.mr.access import listed_length
-from emu.device.engine.mr.rights import IN_PIECES, LOCAL_READ, PACKET_BYTES, AccessError
+from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, TOO_FRAGMENTED, AccessError
 from emu.device.engine.wqe import ipoib
 from emu.device.engine.wqe.messages import SOLICITED, data_segments, gather, read_av
 from emu.device.engine.wqe.registry import DATAGRAM, Work, wqe_op
@@ -45,7 +45,7 @@ def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
     try:
         data, length = gather(hca, qp, wqe, segments, LOCAL_READ)
     except AccessError as error:
-        if error.violation is not IN_PIECES:
+        if error.violation is not TOO_FRAGMENTED:
             raise
         length = listed_length(hca, segments)
         if length <= PACKET_BYTES:  # it falls into too many pieces: LOCAL_PROT_ERR

@@ -11,9 +11,9 @@ from typing import Final
 from emu.device.engine.mr.access import INLINE_KEY, listed_length, walk
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
-    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
+    TOO_FRAGMENTED,
     AccessError,
     Violation,
 )
@@ -21,7 +21,7 @@ from emu.device.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, 
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.outcome import Misplaced
+from emu.device.objects.queues.outcome import LocalAccessFailed
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
@@ -205,10 +205,10 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     try:
         views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
     except AccessError as error:
-        if error.violation is IN_PIECES:
+        if error.violation is TOO_FRAGMENTED:
             message.limit = error.limit
         elif need & LOCAL_WRITE and error.violation is not ABSENT_PAGE:
-            message.misplaced = Misplaced(error)
+            message.misplaced = LocalAccessFailed(error)
         else:
             raise
         message.length = listed_length(hca, segments)
@@ -222,7 +222,7 @@ def gather(
 ) -> tuple[Views, int]:
     """The views behind all of a list of data segments, and their length.
 
-    Raises AccessError, IN_PIECES when they are too much for one call.
+    Raises AccessError, TOO_FRAGMENTED when they are too much for one call.
     """
     limit = hca.budget.steps + STEPS_PER_ACCESS
     views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
@@ -234,9 +234,9 @@ def piece(
 ) -> Views:
     """``length`` bytes at ``offset`` of the data that a message's data segments name.
 
-    Raises AccessError, IN_PIECES when it is too much for one call, which PIECE_BYTES never are. It
-    is one of BOUNDS when the segments are shorter than before: a key's signatures, which add bytes
-    on the wire, may have been turned off since the request was parsed.
+    Raises AccessError, TOO_FRAGMENTED when it is too much for one call, which PIECE_BYTES never
+    are. It is one of BOUNDS when the segments are shorter than before: a key's signatures, which
+    add bytes on the wire, may have been turned off since the request was parsed.
     """
     span = offset, length, need
     views, left = walk(hca, qp.pd, qp.handle, message.segments, span, None, wqe.buf)

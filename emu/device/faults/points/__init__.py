@@ -1,7 +1,7 @@
 """The fault points, by family: what is shown at each, and what rules can do there.
 
 Importing the package imports its modules, and each fills the registry of
-:mod:`emu.device.faults.declare`.
+:mod:`emu.device.faults.registry`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from emu.device.cmdif.interface import COMMAND_POINT, CommandInterface
 from emu.device.cmdif.registry import COMMANDS, Command
 from emu.device.cmdif.request import CommandRequest
 from emu.device.errors import CmdError
-from emu.device.faults.declare import Parameter, Problem, action, point
+from emu.device.faults.delivery_actions import Delayable, Losable
+from emu.device.faults.enum_names import number_of
 from emu.device.faults.event import (
     Event,
     EventField,
@@ -21,9 +22,8 @@ from emu.device.faults.event import (
     set_fields,
 )
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
-from emu.device.faults.moves import Delayable, Losable
-from emu.device.faults.names import number_of
 from emu.device.faults.parameters import COUNT, DATA, MS, has_field, names_in, one_of
+from emu.device.faults.registry import Parameter, Problem, action, point
 from emu.device.faults.rule import Assignments, Rule
 from emu.device.ports import DmaError
 from emu.device.rounds.portions import Portions
@@ -42,8 +42,8 @@ COMPLETION_POINT: FaultPoint[[CommandInterface, CommandRequest], bool] = FaultPo
 
 _STARVED = "CREATE_"
 _FIELDS = (
-    EventField("op", Op, is_told=True),
-    EventField("op_mod", int, is_told=True),
+    EventField("op", Op, is_recorded=True),
+    EventField("op_mod", int, is_recorded=True),
     EventField("slot", int),
 )
 

@@ -12,11 +12,11 @@ from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events.completions import CQE_POINT, error_entry
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
-from emu.device.faults.declare import Parameter, action, point
+from emu.device.faults.delivery_actions import Delayable, Losable, Repeatable
+from emu.device.faults.enum_names import number_of
 from emu.device.faults.event import MISSING, Event, EventField, Opened, RuleInjector, change_fields
-from emu.device.faults.moves import Delayable, Losable, Repeatable
-from emu.device.faults.names import number_of
 from emu.device.faults.parameters import DATA, one_of, set_in
+from emu.device.faults.registry import Parameter, action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import Sq
@@ -62,7 +62,7 @@ def _syndrome(rule: Rule) -> CqeSyndrome:
 
 @point(
     WQE_POINT, "a work request of a send queue is read",
-    EventField("opcode", Opcode, is_told=True), EventField("qpn", int),
+    EventField("opcode", Opcode, is_recorded=True), EventField("qpn", int),
     EventField("service", QpType), EventField("index", int),
 )  # fmt: skip
 class WorkRequest(Event[Failure | None]):
@@ -107,8 +107,9 @@ class WorkRequest(Event[Failure | None]):
 
 @point(
     CQE_POINT, "a completion is about to be written",
-    EventField("opcode", CqeOpcode, is_told=True), EventField("qpn", int), EventField("cqn", int),
-    EventField("wqe_counter", int), EventField("wqe_opcode", Opcode), EventField("byte_cnt", int),
+    EventField("opcode", CqeOpcode, is_recorded=True), EventField("qpn", int),
+    EventField("cqn", int), EventField("wqe_counter", int), EventField("wqe_opcode", Opcode),
+    EventField("byte_cnt", int),
     EventField("service", QpType),
     opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
 )  # fmt: skip

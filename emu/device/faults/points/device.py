@@ -17,8 +17,8 @@ from emu.device.adapter.board import UNITS_PER_DEGREE
 from emu.device.engine import lifecycle
 from emu.device.engine.events import board
 from emu.device.engine.events import eq as eq_engine
-from emu.device.faults.declare import Parameter, Problem, effect, point
 from emu.device.faults.effects import Effects, Ending
+from emu.device.faults.enum_names import number_of
 from emu.device.faults.event import (
     Event,
     EventField,
@@ -28,8 +28,8 @@ from emu.device.faults.event import (
     set_fields,
 )
 from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
-from emu.device.faults.names import number_of
 from emu.device.faults.parameters import COUNT, DATA, MS, SET, number, one_of, set_in
+from emu.device.faults.registry import Parameter, Problem, effect, point
 from emu.device.faults.rule import Rule
 from emu.device.pci import Correctable, Uncorrectable
 from emu.device.trace.decode import event_layout
@@ -56,7 +56,7 @@ class RuleLoaded(Event[None]):
 
 @point(
     POWER_ON_POINT, "the function is powered on or has been reset",
-    EventField("cause", ("start", "reset", "flr", "bus", "firmware"), is_told=True),
+    EventField("cause", ("start", "reset", "flr", "bus", "firmware"), is_recorded=True),
 )  # fmt: skip
 class PowerOn(Event[None]):
     """The function is in its power-on state."""

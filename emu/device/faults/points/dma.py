@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from emu.device.faults.declare import action, mount, point
 from emu.device.faults.event import Event, EventField, RuleInjector
+from emu.device.faults.registry import action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.ports import DmaError
 from emu.device.state.points import FaultPoint
@@ -13,7 +13,7 @@ from emu.device.state.points import FaultPoint
 READ_POINT: FaultPoint[[int, int], None] = FaultPoint("dma.read")
 WRITE_POINT: FaultPoint[[int, int], None] = FaultPoint("dma.write")
 
-_FIELDS = (EventField("address", int), EventField("length", int, is_told=True))
+_FIELDS = (EventField("address", int), EventField("length", int, is_recorded=True))
 
 
 class _Access(Event[None]):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emu.device.faults.declare import point
+from emu.device.faults.delivery_actions import Delayable, Losable, Repeatable
 from emu.device.faults.event import EventField, RuleInjector
-from emu.device.faults.moves import Delayable, Losable, Repeatable
+from emu.device.faults.registry import point
 from emu.device.function.bar0 import CMD_DBELL, DOORBELL_POINT
 from emu.device.function.doorbells import (
     PAGE,
@@ -22,7 +22,7 @@ _CQN = slice(-3, None)
 @point(
     DOORBELL_POINT,
     "a doorbell is rung; `number` is the queue's, for commands the vector of slots",
-    EventField("kind", ("cmd", "send", "cq", "eq"), is_told=True), EventField("number", int),
+    EventField("kind", ("cmd", "send", "cq", "eq"), is_recorded=True), EventField("number", int),
 )  # fmt: skip
 class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
     """A write to a doorbell register."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.eq import EQE_POINT
-from emu.device.faults.declare import action, mount, point
+from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import EventField, Opened, RuleInjector, change_fields
-from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import DATA, SET
+from emu.device.faults.registry import action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, Interrupts
@@ -26,7 +26,7 @@ _DATA = "data."
 
 @point(
     EQE_POINT, "an event is about to be written",
-    EventField("type", EventType, is_told=True), EventField("sub_type", int),
+    EventField("type", EventType, is_recorded=True), EventField("sub_type", int),
     EventField("eqn", int),
     opened=Opened("`data.` and those of the event's data", lambda _match: None, _DATA),
 )  # fmt: skip
@@ -78,7 +78,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         return self.go_on()
 
 
-@point(IRQ_POINT, "an interrupt is about to be raised", EventField("vector", int, is_told=True))
+@point(IRQ_POINT, "an interrupt is about to be raised", EventField("vector", int, is_recorded=True))
 class Interrupt(Losable[None], Delayable[None], Repeatable[None]):
     """An MSI-X message."""
 

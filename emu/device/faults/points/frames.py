@@ -11,10 +11,10 @@ from emu.device.engine.eth import queues, receive, transmit
 from emu.device.engine.eth.receive import FRAME_RX_POINT
 from emu.device.engine.eth.requests import RECEIVE_POINT
 from emu.device.engine.eth.transmit import FRAME_TX_POINT
-from emu.device.faults.declare import Parameter, action, point
+from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import Event, EventField, RuleInjector
-from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import DATA
+from emu.device.faults.registry import Parameter, action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.queues.receive_queue import RecvWqe
@@ -24,8 +24,8 @@ from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain
 
 _FIELDS = (
-    EventField("length", int, is_told=True), EventField("gso_size", int, is_told=True),
-    EventField("ethertype", int, is_told=True), EventField("protocol", int, is_told=True),
+    EventField("length", int, is_recorded=True), EventField("gso_size", int, is_recorded=True),
+    EventField("ethertype", int, is_recorded=True), EventField("protocol", int, is_recorded=True),
     EventField("source_port", int), EventField("destination_port", int),
     EventField("multicast", int),
 )  # fmt: skip
@@ -145,7 +145,7 @@ class FrameArrives(_OfFrame):
 
 @point(
     RECEIVE_POINT, "a packet is about to fill a receive request of an Ethernet queue",
-    EventField("rqn", int), EventField("index", int), EventField("length", int, is_told=True),
+    EventField("rqn", int), EventField("index", int), EventField("length", int, is_recorded=True),
 )  # fmt: skip
 class ReceiveRequest(Event[bool]):
     """The request that the queue has given for a packet; whether the packet may fill it."""

@@ -15,10 +15,10 @@ from pydantic import Field as Bounds
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.packets.intake import PKT_RX_POINT
-from emu.device.faults.declare import Parameter, action, mount, point
+from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import EventField, Result, RuleInjector
-from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.parameters import set_of
+from emu.device.faults.registry import Parameter, action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.port.ib.wire import IbWire
 from emu.device.port.packet import SERVICES, BadPacketError, Packet
@@ -37,7 +37,8 @@ _PSN_AT = 9
 """Offset of the 24-bit PSN in a base transport header."""
 
 _FIELDS = (
-    EventField("kind", PacketKind, is_told=True), EventField("service", Service, is_told=True),
+    EventField("kind", PacketKind, is_recorded=True),
+    EventField("service", Service, is_recorded=True),
     EventField("qpn", int), EventField("psn", int), EventField("dlid", int),
     EventField("slid", int), EventField("length", int),
 )  # fmt: skip

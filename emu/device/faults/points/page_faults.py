@@ -11,17 +11,17 @@ from functools import partial
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.page_faults import PAGE_FAULT_POINT, RESUME_POINT
-from emu.device.faults.declare import action, point
+from emu.device.faults.delivery_actions import Delayable, Losable
 from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
-from emu.device.faults.moves import Delayable, Losable
 from emu.device.faults.parameters import COUNT, set_of
+from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.queues.page_fault import PageFault, PageFaultType, Side
 from layouts.enums import EventType
 
 _FIELDS = (
-    EventField("kind", PageFaultType, is_told=True), EventField("side", Side, is_told=True),
+    EventField("kind", PageFaultType, is_recorded=True), EventField("side", Side, is_recorded=True),
     EventField("qpn", int), EventField("key", int), EventField("length", int),
 )  # fmt: skip
 
@@ -103,7 +103,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
 
 @point(
     RESUME_POINT, "the driver resumes a page fault; `error` is 1 when it could not resolve it",
-    *_FIELDS, EventField("error", int, is_told=True),
+    *_FIELDS, EventField("error", int, is_recorded=True),
 )  # fmt: skip
 class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
     """A page fault that the driver resumes."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emu.device.faults.declare import action, point
 from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.parameters import DATA, set_of
+from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.function.function import MMIO_READ_POINT, MMIO_WRITE_POINT
 from emu.device.ports import Buffer
@@ -12,7 +12,7 @@ from emu.device.ports import Buffer
 _FIELDS = (
     EventField("offset", int),
     EventField("length", int),
-    EventField("register", str, is_told=True),
+    EventField("register", str, is_recorded=True),
 )
 
 

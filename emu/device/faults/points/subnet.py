@@ -7,10 +7,10 @@ from typing import Annotated, Protocol, runtime_checkable
 
 from pydantic import Field, StrictStr
 
-from emu.device.faults.declare import Parameter, Problem, effect
 from emu.device.faults.effects import Effects, Ending, Lasting
 from emu.device.faults.event import NoEffectError
 from emu.device.faults.parameters import COUNT, MS
+from emu.device.faults.registry import Parameter, Problem, effect
 from emu.device.faults.rule import Rule
 from emu.device.port.ib.link_errors import LinkError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from emu.device.engine import vhca_state
 from emu.device.engine.esw.switch import FDB_POINT
 from emu.device.engine.vhca_state import VHCA_STATE_POINT
-from emu.device.faults.declare import action, point
+from emu.device.faults.delivery_actions import Delayable, Losable
 from emu.device.faults.event import Event, EventField, RuleInjector
-from emu.device.faults.moves import Delayable, Losable
+from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.port.eth.frame import Frame
 from emu.device.state.sub_functions import SubFunction
@@ -16,7 +16,7 @@ from layouts.eth_enums import VhcaState
 
 @point(
     FDB_POINT, "a packet is about to pass the tables of the switch",
-    EventField("vport", int, is_told=True), EventField("length", int, is_told=True),
+    EventField("vport", int, is_recorded=True), EventField("length", int, is_recorded=True),
 )  # fmt: skip
 class Passage(Event[bool]):
     """A packet of the vPort ``vport``, 65535 for one of the cable; whether tables decide of it."""
@@ -39,7 +39,8 @@ class Passage(Event[bool]):
 
 @point(
     VHCA_STATE_POINT, "a sub-function is about to be in another state",
-    EventField("function_id", int, is_told=True), EventField("state", VhcaState, is_told=True),
+    EventField("function_id", int, is_recorded=True),
+    EventField("state", VhcaState, is_recorded=True),
 )  # fmt: skip
 class StateChange(Losable[None], Delayable[None]):
     """A change between ALLOCATED, ACTIVE, IN_USE and TEARDOWN_REQUEST, and its event."""

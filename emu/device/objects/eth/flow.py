@@ -228,7 +228,7 @@ class FlowTable(Object):
         return after < len(self.groups) and self.groups[after].first <= last
 
 
-class Onward(Object):
+class StcJump(Object):
     """A destination within a table of software: where a packet goes on that has been metered."""
 
     __slots__ = ("address", "table")

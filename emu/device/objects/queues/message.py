@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.objects.memory.views import Views
 
 if TYPE_CHECKING:
-    from emu.device.objects.queues.outcome import Misplaced
+    from emu.device.objects.queues.outcome import LocalAccessFailed
     from emu.device.objects.queues.receive_queue import Segment
     from emu.device.objects.queues.receive_request import ReceiveRequest
     from emu.device.objects.queues.send_queue import Wqe
@@ -52,7 +52,7 @@ class Message:
 
     # Most messages leave most of these at their defaults, which cost nothing as class attributes.
     reply: Views = ()
-    misplaced: Misplaced | None = None
+    misplaced: LocalAccessFailed | None = None
     """What becomes of a READ or an atomic that names no memory for its answer, once it has come."""
     segments: Sequence[Segment] = ()
     """The data segments of the WQE that the message was read from."""

@@ -1,9 +1,9 @@
 """How a step of the data path ends when it does not go on.
 
 A step returns what it is about, or None, when the next one may follow; otherwise it returns one of
-the cases here, or ``page_fault.Held``. Whoever is responsible for the request has one table from
-case to what is done (``emu.device.engine.qp_poll``, ``emu.device.engine.rc.packets.responder``);
-all others pass the case on.
+the cases here, or ``page_fault.PageFaultPending``. Whoever is responsible for the request has one
+table from case to what is done (``emu.device.engine.qp_poll``,
+``emu.device.engine.rc.packets.responder``); all others pass the case on.
 
 Source: IBTA 9.7.5.2.8 (AETH syndromes), 9.9.3 (no responses on unreliable connections).
 """
@@ -70,7 +70,7 @@ class Dropped(Outcome):
         self.why = why
 
 
-class InPieces(Outcome):
+class TooFragmented(Outcome):
     """It is too much for one call: ``limit`` bytes at a time are not. Nothing has happened."""
 
     __slots__ = ("limit", "why")
@@ -80,13 +80,13 @@ class InPieces(Outcome):
         self.why = why
 
 
-class Unfinished(Outcome):
+class InProgress(Outcome):
     """Only part of a message has been moved; it goes on in the next turn."""
 
     __slots__ = ()
 
 
-class Misplaced(Outcome):
+class LocalAccessFailed(Outcome):
     """The answer to a READ or an atomic cannot be written where its request says: ``error``.
 
     The peer has done its part by then.
@@ -104,5 +104,5 @@ class NeedsPackets(Outcome):
     __slots__ = ()
 
 
-UNFINISHED: Final = Unfinished()
+IN_PROGRESS: Final = InProgress()
 NEEDS_PACKETS: Final = NeedsPackets()

@@ -213,7 +213,7 @@ def _typed(kind: PageFaultType, number: int) -> bytes:
     return (kind << 24 | number).to_bytes(4, "big")
 
 
-class Held(Outcome):
+class PageFaultPending(Outcome):
     """A responder waits for its driver; the caller sets the page fault's ``go_on``."""
 
     __slots__ = ("page_fault",)

@@ -88,7 +88,7 @@ class Srq(Object):
             context.sw_phase_cnt = self.tags.sw_phase
             context.hw_phase_cnt = self.tags.hw_phase
 
-    def lend(self, wqe: ReceiveRequest) -> None:
+    def track_in_flight(self, wqe: ReceiveRequest) -> None:
         """Remember a WQE that a message has taken and will fill later.
 
         An XRC message names its queue by number, which does not count as a reference: a driver may

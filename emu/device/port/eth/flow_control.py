@@ -2,7 +2,7 @@
 
 The port asks its link partner to wait while the driver has no receive requests. The frames that it
 sends for that never take the form of bytes: whoever feeds the port and can wait asks it directly
-(uplinks do, and functions of this process: ``emu.device.engine.eth.room``), and the frames
+(uplinks do, and functions of this process: ``emu.device.engine.eth.rx_credits``), and the frames
 are only counted at both ends. MAC control frames that come by the wire end here, as the MAC is
 their receiver. How long they ask the port to wait is counted; at most it is 65,535 times 512 bits,
 a third of a millisecond at 100 Gb/s, and nothing that is sent waits for that.
@@ -175,13 +175,13 @@ class FlowControl:
         self.let_go_on(waited_ns)
         self.storms += 1
 
-    def told_to_wait(self) -> None:
+    def pause_received(self) -> None:
         """Count the frame by which the partner stops the port."""
         self._count_received(0)
         for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
             self.received.transitions[priority] += 1
 
-    def told_to_go_on(self, waited_ns: int) -> None:
+    def resume_received(self, waited_ns: int) -> None:
         """Count the frame by which the port may go on, after so long."""
         self._count_received(waited_ns)
 

@@ -143,7 +143,7 @@ class Direction:
         }
         return rest
 
-    def plus(self, other: Direction) -> Direction:
+    def __add__(self, other: Direction) -> Direction:
         """What has passed both."""
         both = replace(
             self, sizes=[a + b for a, b in zip(self.sizes, other.sizes)],

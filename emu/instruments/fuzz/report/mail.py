@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADING
-from emu.device.faults.text import dump
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.engine.eth.roce import arrive_train
-from emu.device.engine.eth.room import MANY, emptiest
+from emu.device.engine.eth.rx_credits import MANY, emptiest
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.port.train import Train

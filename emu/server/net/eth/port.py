@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from emu.device.engine.eth.room import MANY
+from emu.device.engine.eth.rx_credits import MANY
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.train import Train
 from emu.device.ports import Buffer

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
-from emu.device.engine.eth.room import MANY
+from emu.device.engine.eth.rx_credits import MANY
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import ETHERNET_BYTES

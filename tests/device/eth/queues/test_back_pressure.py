@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.room import LOOK_NS, MAX_UNCONFIRMED_PACKETS, emptiest
+from emu.device.engine.eth.rx_credits import MAX_UNCONFIRMED_PACKETS, POLL_NS, emptiest
 from emu.device.faults.link import PlannedLink
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.costs import LOG_ROOMS_PER_STEP
@@ -83,7 +83,7 @@ class Ends:
         self.sq.send(region.sge(), opcode=Opcode.LSO, mss=100, headers=header, cs_flags=CHECKS)
         self.sender.settle()
 
-    def later(self, ns=LOOK_NS):
+    def later(self, ns=POLL_NS):
         self.clock.advance(ns)
         self.sender.settle()
 
@@ -123,7 +123,7 @@ def test_nothing_is_lost_if_both_ends_have_pause_frames(ends, side):
     assert sent.frames == received.frames == [sent.global_] * 8
     assert received.transitions == [received.global_ // 2] * 8
     assert received.duration_ns == [received.duration_ns[0]] * 8
-    assert received.duration_ns[0] >= LOOK_NS
+    assert received.duration_ns[0] >= POLL_NS
 
 
 def test_large_sends_find_room_for_all_their_packets(ends):

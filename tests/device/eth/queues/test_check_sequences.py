@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from emu.device.engine.eth.receive import arrive
 from emu.device.engine.lifecycle import set_link
 from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.device.models import MODELS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented

@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.room import MANY, room
+from emu.device.engine.eth.rx_credits import MANY, rx_credits
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
@@ -63,7 +63,7 @@ def test_a_packet_is_sent_on_as_it_is(pair, lead, through, hca):
     tagged = Packet(tags=((0x8100, 5),)).frame()
     assert through(FRAME, tagged) == [FRAME, tagged]
     assert hca.nic_vport.sent.unicast.packets == 2
-    assert room(hca) == MANY
+    assert rx_credits(hca) == MANY
 
 
 def test_a_packet_to_the_functions_own_address_leaves_as_well(pair, lead, through, hca):

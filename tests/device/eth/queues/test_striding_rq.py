@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.eth.receive import arrive
-from emu.device.engine.eth.room import room
+from emu.device.engine.eth.rx_credits import rx_credits
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -225,7 +225,7 @@ def test_room_for_frames(hca, make):
     rq = make(log_size=3, log_count=7, log_stride_size=11)
     rq.post_more(4)
     arrive(hca, Frame(frame_of(60)))
-    assert room(hca) == 3 * 128 + 127
+    assert rx_credits(hca) == 3 * 128 + 127
 
 
 @pytest.mark.parametrize("limits", [{"striding_rq": 0}])

@@ -12,22 +12,22 @@ from emu.device.engine.mr.block_signature import BSF_OCTWORDS, Syndrome
 from emu.device.engine.mr.memory_stream import MemoryStream
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
-    IN_PIECES,
     LOCAL_READ,
     LOCAL_WRITE,
     MAX_BYTES,
     PIECE_BYTES,
     REMOTE_ATOMIC,
+    TOO_FRAGMENTED,
     AccessError,
 )
 from emu.device.engine.mr.signature import Signature
 from emu.device.engine.mr.signed_stream import SignedStream
 from emu.device.engine.qp import flush
-from emu.device.engine.rc import duplicates, receive, responder, shares
+from emu.device.engine.rc import duplicates, receive, responder, segments
 from emu.device.engine.ud import datagram
 from emu.device.engine.wqe import key_options, messages, registry, umr
-from emu.device.objects.queues.outcome import Dropped, InPieces
-from emu.device.objects.queues.page_fault import Held, Side
+from emu.device.objects.queues.outcome import Dropped, TooFragmented
+from emu.device.objects.queues.page_fault import PageFaultPending, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.congestion import with_mark
@@ -98,14 +98,14 @@ class TestDataSegments:
     def test_too_long(self, cost):
         half = MAX_BYTES // 2
         assert self.gather(self.hca(), half, half) == MAX_BYTES
-        with pytest.raises(AccessError, match="in_pieces") as why:
+        with pytest.raises(AccessError, match="too_fragmented") as why:
             self.gather(self.hca(), half, half + 1)
         assert why.value.limit == MAX_BYTES
 
     def test_too_many_pieces(self, cost):
         cost.steps = STEPS_PER_ACCESS
         assert self.gather(self.hca(7), 1) == 1
-        with pytest.raises(AccessError, match="in_pieces") as why:
+        with pytest.raises(AccessError, match="too_fragmented") as why:
             self.gather(self.hca(7), 1, 1)
         assert why.value.limit == PIECE_BYTES
 
@@ -113,7 +113,7 @@ class TestDataSegments:
         hca, size = self.hca(), PIECE_BYTES
         cost.steps = STEPS_PER_ACCESS
         assert self.piece(hca, size // 2, size, size, size) == [size // 2, size // 2]
-        with pytest.raises(AccessError, match="in_pieces"):
+        with pytest.raises(AccessError, match="too_fragmented"):
             self.piece(hca, 0, size + 1, size, size)
         cost.steps = 1
         assert self.piece(hca, 0, size + 1, size, size) == [size, 1]
@@ -136,7 +136,7 @@ class TestDataSegments:
         cost.steps = STEPS_PER_ACCESS
         receive.scatter_to(hca, self.QP, message, size // 2, size)
         found = receive.scatter_to(hca, self.QP, message, 0, size + 1)
-        assert isinstance(found, InPieces)
+        assert isinstance(found, TooFragmented)
         assert found.limit == PIECE_BYTES
         cost.steps = 1
         assert len(receive.scatter_to(hca, self.QP, message, 0, size + 1)) == 2
@@ -166,13 +166,13 @@ class TestKeys:
         hca = some(caps=some(general=some(null_mkey=1)))
         pieces = special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MAX_BYTES, LOCAL_READ), 0)
         assert sum(map(len, pieces)) == MAX_BYTES
-        with pytest.raises(AccessError, match="in_pieces"):
+        with pytest.raises(AccessError, match="too_fragmented"):
             special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MAX_BYTES + 1, LOCAL_READ), 0)
 
     def test_no_atomics_where_blocks_are_signed(self):
         with pytest.raises(AccessError) as why:
             Signature(None).views(some(), some(key=8), 5, (0, 8, REMOTE_ATOMIC), 0)
-        assert why.value.violation is not IN_PIECES
+        assert why.value.violation is not TOO_FRAGMENTED
 
     @pytest.mark.parametrize(
         ("length", "most", "is_cut"),
@@ -182,13 +182,13 @@ class TestKeys:
         """Only who can ask for less is told to: the block around a short piece stays as it is."""
 
         def outgoing(stream, at, length):
-            raise AccessError(IN_PIECES, 8, 0, length, PIECE_BYTES)
+            raise AccessError(TOO_FRAGMENTED, 8, 0, length, PIECE_BYTES)
 
         monkeypatch.setattr(SignedStream, "outgoing", outgoing)
         hca, key, span = some(budget=Budget()), some(key=8, start=0), (0, length, LOCAL_READ)
         with pytest.raises(AccessError) as why:
             Signature(some(mem=None, wire=None)).views(hca, key, 5, span, 0, most)
-        assert (why.value.violation is IN_PIECES) == is_cut
+        assert (why.value.violation is TOO_FRAGMENTED) == is_cut
 
     @pytest.mark.parametrize(("steps", "is_refused"), [(9, False), (10, True)])
     def test_signed_memory_whose_keys_take_many_steps(self, monkeypatch, steps, is_refused):
@@ -202,7 +202,7 @@ class TestKeys:
         key = some(key=8, start=0)
         stream = MemoryStream(some(budget=Budget()), key, LOCAL_READ, 0, 9)
         if is_refused:
-            with pytest.raises(AccessError, match="in_pieces"):
+            with pytest.raises(AccessError, match="too_fragmented"):
                 stream.outgoing(0, 8)
         else:
             assert stream.outgoing(0, 8) == bytes(8)
@@ -273,10 +273,10 @@ class TestReceiver:
 
     @pytest.mark.parametrize(
         ("state", "faults", "why"),
-        [(QpState.INIT, {}, Dropped), (QpState.RTS, {Side.RESPONDER: some()}, Held)],
+        [(QpState.INIT, {}, Dropped), (QpState.RTS, {Side.RESPONDER: some()}, PageFaultPending)],
     )
     def test_one_that_is_not_ready(self, state, faults, why):
-        assert isinstance(shares.check_ready(some(), some(state=state, page_faults=faults)), why)
+        assert isinstance(segments.check_ready(some(), some(state=state, page_faults=faults)), why)
 
     def test_reads_that_are_not_allowed_any_more(self, monkeypatch):
         """A READ's response goes on in later turns; MODIFY_QP may come between them."""
@@ -299,7 +299,7 @@ class TestReceiver:
         monkeypatch.setattr(page_faults, "may_wait", lambda *arguments: may_wait)
         qp = some(rre=1, st=QpType.RC, state=state, handle=5, pd=None)
         found = duplicates.read_again(some(), qp, some(rkey=8), 0, 8)
-        assert isinstance(found, Held) if is_held else found is None
+        assert isinstance(found, PageFaultPending) if is_held else found is None
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from emu.cli.main import main
 from emu.device.faults import record
 from emu.device.faults.link import PlannedLink, rate_text, time_text
+from emu.device.faults.parser import PlanError, dump, link_from_table, load
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import PlanError, dump, link_from_table, load
 
 WHOLE = """
 seed = 4

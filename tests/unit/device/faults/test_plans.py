@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import firmware_cmds  # noqa: F401  # the commands whose fields rules name
 from emu.device.faults.decision import RuleState, percent
-from emu.device.faults.names import agrees
+from emu.device.faults.enum_names import agrees
+from emu.device.faults.parser import PlanError, dump, from_table, load, rule_from_table
 from emu.device.faults.plan import Plan
 from emu.device.faults.points.device import RuleLoaded
-from emu.device.faults.text import PlanError, dump, from_table, load, rule_from_table
-from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
+from emu.device.faults.schema import ACTIONS, PARAMETERS, POINTS
 
 GOOD = """
 seed = 7

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import emu
-from emu.device.faults import declare
-from emu.device.faults.declare import DeclarationError, Parameter, action, effect, point
+from emu.device.faults import registry
 from emu.device.faults.event import Event, EventField, Opened
-from emu.device.faults.vocabulary import ACTIONS, POINTS
+from emu.device.faults.registry import DeclarationError, Parameter, action, effect, point
+from emu.device.faults.schema import ACTIONS, POINTS
 from emu.device.state.points import FaultPoint
 
 CORE = Path(emu.__file__).parent
@@ -20,7 +20,7 @@ KEY = re.compile(r"\bFaultPoint\(\s*\"([^\"]+)\"")
 
 def test_what_is_shown_is_declared_and_what_is_declared_is_shown():
     shown = [name for path in CORE.rglob("*.py") for name in KEY.findall(path.read_text())]
-    shown.remove("irq")  # the example in emu/device/faults/declare.py
+    shown.remove("irq")  # the example in emu/device/faults/registry.py
     assert sorted(shown) == sorted(POINTS)
 
 
@@ -32,10 +32,10 @@ def test_a_points_actions_are_its_events_methods(point):
 
 
 @pytest.fixture
-def registry(monkeypatch):
+def own_registry(monkeypatch):
     """Declarations of a test leave nothing behind."""
     for name in ("POINTS", "EFFECTS", "PARAMETERS"):
-        monkeypatch.setattr(declare, name, dict(getattr(declare, name)))
+        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
 
 
 class Whole(Event[None]):
@@ -59,10 +59,10 @@ def without(**changes):
     return type("Part", (Whole,), changes)
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registry")
 def test_a_whole_declaration():
     point(FaultPoint("test.whole"), "something happens", EventField("qpn", int))(Whole)
-    declared = declare.POINTS["test.whole"]
+    declared = registry.POINTS["test.whole"]
     assert list(declared.actions) == ["drop"]
     event = Whole(None, 5)
     assert event.agrees({"qpn": "4..6"})
@@ -72,7 +72,7 @@ def test_a_whole_declaration():
 QPN = EventField("qpn", int)
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize(
     ("key", "about", "fields", "event", "why"),
     [
@@ -108,25 +108,25 @@ QPN = EventField("qpn", int)
 def test_a_declaration_with_a_gap(key, about, fields, event, why):
     with pytest.raises(DeclarationError, match=why):
         point(FaultPoint(key), about, *fields)(event)
-    assert key not in declare.POINTS
+    assert key not in registry.POINTS
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registry")
 def test_a_point_is_declared_once():
-    before = declare.POINTS["cmd"]
+    before = registry.POINTS["cmd"]
     with pytest.raises(DeclarationError, match="CommandRuns is declared as that point already"):
         point(FaultPoint("cmd"), "it happens", QPN)(Whole)
-    assert declare.POINTS["cmd"] is before
+    assert registry.POINTS["cmd"] is before
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registry")
 def test_fields_beside_the_declared_ones_need_views():
     opened = Opened("those of the input", lambda _match: None)
     with pytest.raises(DeclarationError, match="opened and a method views are needed together"):
         point(FaultPoint("test.part"), "it happens", opened=opened)(Whole)
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registry")
 def test_actions_say_what_happens_and_are_no_effects():
     for name, about, why in (
         ("lose", "", "'lose' does not say"),
@@ -142,14 +142,14 @@ def test_actions_say_what_happens_and_are_no_effects():
             point(FaultPoint("test.part"), "it happens")(part)
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registry")
 def test_a_parameter_has_one_type():
     part = without(drop=action("it is lost", takes=[Parameter("ms", str)])(Whole.drop))
     with pytest.raises(DeclarationError, match="parameter 'ms' is declared with two types"):
         point(FaultPoint("test.part"), "it happens")(part)
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registry")
 def test_effects_are_declared_once_and_whole():
     def drop(effects, rule):
         """Not called."""

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.faults import record
+from emu.device.faults.parser import dump, load
 from emu.device.faults.plan import Plan
 from emu.device.faults.record import Fired, RecordError
-from emu.device.faults.text import dump, load
 
 PLAN = load(
     '[[rule]]\nname="a"\npoint="irq"\naction="drop"\nprobability=30\n'

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from emu.cli.main import main
 from emu.cli.runs import replaying
 from emu.device.faults import record
+from emu.device.faults.parser import load
 from emu.device.faults.record import Fired
-from emu.device.faults.text import load
 from emu.guests import CommandTimeoutError, GuestHungError, GuestPanicError
 
 NAMES = [f"r{number}" for number in range(10)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.host.user_error import UserError
 from emu.instruments.campaign.matrix import read
 

@@ -4,7 +4,7 @@ import json
 
 from helpers.instruments.fake_runs import descriptions
 
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.instruments.campaign import minimal as module
 from emu.instruments.campaign.description import Ended, RunFinding, RunResult
 from emu.instruments.campaign.minimal import minimal, slug

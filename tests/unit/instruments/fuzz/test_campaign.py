@@ -9,7 +9,7 @@ import pytest
 
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.guests import GuestOptions
 from emu.guests.errors import LabError
 from emu.instruments.fuzz import campaign

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from emu.device.faults.text import load
+from emu.device.faults.parser import load
 from emu.host.user_error import UserError
 from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout, blocks_of

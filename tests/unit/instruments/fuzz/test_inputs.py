@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.device.cmdif.registry import COMMANDS
+from emu.device.faults.parser import dump, from_table, load
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import dump, from_table, load
 from emu.instruments.fuzz.grammar import targets
 from emu.instruments.fuzz.loop import Feedback, FuzzLoop
 from emu.instruments.fuzz.mutate import Input

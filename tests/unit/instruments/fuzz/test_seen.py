@@ -8,7 +8,7 @@ import pytest
 
 import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.faults.text import from_table
+from emu.device.faults.parser import from_table
 from emu.instruments.fuzz.grammar import key_of, targets
 from emu.instruments.fuzz.minimal import minimal
 from emu.instruments.fuzz.mutate import Input

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from emu.device.faults.parser import load
 from emu.device.faults.plan import Plan
-from emu.device.faults.text import load
 from emu.guests import GuestOptions
 from emu.guests.errors import CommandTimeoutError, GuestPanicError, LabError
 from emu.instruments.fuzz import executor

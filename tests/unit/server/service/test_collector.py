@@ -21,7 +21,7 @@ class Node:
 
 @pytest.fixture
 def function():
-    return SimpleNamespace(remains=[], restarts=0, hca=SimpleNamespace(tables=[[]]))
+    return SimpleNamespace(deferred_free=[], restarts=0, hca=SimpleNamespace(tables=[[]]))
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from emu.cli.commands.functions.objects import _tree
 from emu.cli.commands.functions.status import rates
 from emu.cli.main import main
 from emu.cli.shared.words import table_of
+from emu.device.faults.schema import POINTS
 from emu.device.faults.table import markdown
-from emu.device.faults.vocabulary import POINTS
 from emu.host.user_error import UserError
 from emu.server.service.plan_files import read_plans
 

@@ -22,7 +22,15 @@ from emu.device.engine.eth.ste.dwords import (
     copy_word,
     set_word,
 )
-from emu.device.engine.eth.ste.moves import Anchor, Move, cut_to, encap, insert, moved, remove
+from emu.device.engine.eth.ste.header_edits import (
+    Anchor,
+    Move,
+    cut_to,
+    encap,
+    insert,
+    moved,
+    remove,
+)
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat

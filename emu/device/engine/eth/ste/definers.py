@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from emu.device.engine.eth.ste.dwords import register_a
-from emu.device.engine.eth.ste.parts import GRE, ICMP_OR_TCP, IP, L2, PARTS, ROCE, TUNNEL, inside
+from emu.device.engine.eth.ste.match_fields import (
+    GRE,
+    ICMP_OR_TCP,
+    IP,
+    L2,
+    PARTS,
+    ROCE,
+    TUNNEL,
+    inside,
+)
 from emu.device.engine.eth.steering.fields import FIELDS, source
 from emu.device.engine.eth.steering.match_field import Part, Read, cost_of
 from emu.device.objects.eth.flex_parsers import GENEVE_OPTION, MPLS_OVER_UDP

@@ -26,8 +26,8 @@ from emu.device.objects.eth.flow import (
     FlowTable,
     FteAction,
     FteVerdict,
-    Onward,
     Sampler,
+    StcJump,
     VportTarget,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounters
@@ -201,7 +201,7 @@ class SteeringMemory:
         way.look_again()
         marks = marks_of(table.table_type, given.register)
         metering = Metering(aso, given.number, given.place, given.before, marks)
-        return way.action(FteVerdict.FORWARD, Onward(table, address), metering=metering)
+        return way.action(FteVerdict.FORWARD, StcJump(table, address), metering=metering)
 
     def _ended(self, way: _Way, address: int, table_type: FlowTableType) -> FteAction:
         """What an entry does that leads to the object at an address."""

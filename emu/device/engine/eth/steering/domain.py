@@ -24,8 +24,8 @@ from emu.device.objects.eth.flow import (
     FteAction,
     FteVerdict,
     Miss,
-    Onward,
     Sampler,
+    StcJump,
     VportTarget,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
@@ -279,7 +279,7 @@ def _walk(
         for target in action.destinations:
             if isinstance(target, FlowTable):
                 ways.append(_onto(way, target))
-            elif isinstance(target, Onward):
+            elif isinstance(target, StcJump):
                 ways.append(_onto(way, target.table, target.address))
             elif isinstance(target, Sampler):
                 charged = _charge(domain, tables + groups + fields + changes + led, charged)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from emu.device.engine.eth.steering.passing import (
+from emu.device.engine.eth.steering.packet_context import (
     MAX_SEGMENTED_PACKETS,
     Packet,
     after,

@@ -27,8 +27,8 @@ from emu.device.engine.rc.responder import (
 from emu.device.engine.rc.validation import MSG_OPS, follows, is_possible, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
-from emu.device.objects.queues.outcome import InPieces, Outcome
-from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.outcome import Outcome, TooFragmented
+from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.packet import Packet, precedes
 from emu.device.port.train import Train
@@ -139,7 +139,7 @@ class PacketExecution:
         size = len(train.payload)
         refused = execute(hca, qp, message, self.offset, (train.payload,), size)
         if refused is not None:
-            if isinstance(refused, Held):
+            if isinstance(refused, PageFaultPending):
                 keep(hca, qp, message)
             return refused
         self.offset += size
@@ -160,9 +160,9 @@ class PacketExecution:
 
     def _not_placed(self, packet: Packet, message: Message, refused: Outcome) -> Outcome:
         hca, qp = self._connection.hca, self._connection.qp
-        if isinstance(refused, InPieces):
+        if isinstance(refused, TooFragmented):
             return refuse_packet(hca, qp, message, refused)
-        if isinstance(refused, Held):
+        if isinstance(refused, PageFaultPending):
             # The packet will be taken again; if it is a first one it then starts the message anew.
             keep(hca, qp, message)
             if packet.op.is_first:
@@ -183,10 +183,12 @@ class PacketExecution:
         if not isinstance(target, Outcome):
             message.target = target
             return None
-        if isinstance(target, Held) and message.has_wqe:
+        if isinstance(target, PageFaultPending) and message.has_wqe:
             keep(hca, qp, message)
             self._spare = message.receive
-        return None if isinstance(target, InPieces) else target  # the packet's own place is next
+        return (
+            None if isinstance(target, TooFragmented) else target
+        )  # the packet's own place is next
 
     def _take_wqe(self, message: Message) -> Outcome | None:
         """Take a receive WQE: that of an incomplete message if there is one, else the next."""

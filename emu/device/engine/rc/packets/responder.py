@@ -22,8 +22,8 @@ from emu.device.engine.rc.validation import (
     check_psn,
     follows,
 )
-from emu.device.objects.queues.outcome import Dropped, InPieces, Nak, NakCode, Outcome, RnrNak
-from emu.device.objects.queues.page_fault import Held, PageFault, Side
+from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
+from emu.device.objects.queues.page_fault import PageFault, PageFaultPending, Side
 from emu.device.port.packet import Packet
 from emu.device.port.train import Train
 from emu.device.rounds.budget import TIMER_BUDGET
@@ -47,7 +47,7 @@ UC_PATIENCE_NS: Final = 1_000_000_000
 
 _RESPONDER: Final = Side.RESPONDER
 _PLACING: Final = (PacketKind.SEND, PacketKind.WRITE)
-_ONE_BY_ONE: Final = InPieces(1, "a train whose packets are taken one by one")
+_ONE_BY_ONE: Final = TooFragmented(1, "a train whose packets are taken one by one")
 
 
 class PacketResponder:
@@ -102,7 +102,7 @@ class PacketResponder:
         elif isinstance(outcome, (Nak, Dropped)):
             _ANSWERS[type(outcome)](self, train.first, outcome)
         else:
-            if isinstance(outcome, Held):
+            if isinstance(outcome, PageFaultPending):
                 self.wait_for(outcome.page_fault)
             for packet in train.packets():
                 self.request(packet)
@@ -172,8 +172,8 @@ class PacketResponder:
             self._patience.cancel()
             self._patience = None
 
-    def _take(self, packet: Packet) -> Held | None:
-        """Take one packet. Held when a page is absent: take it again later."""
+    def _take(self, packet: Packet) -> PageFaultPending | None:
+        """Take one packet. PageFaultPending when a page is absent: take it again later."""
         qp = self._connection.qp
         if qp.st is _UC:
             return self._unreliable(packet)
@@ -251,7 +251,7 @@ class PacketResponder:
 
     # -- PSN
 
-    def _expected(self, packet: Packet) -> Held | None:
+    def _expected(self, packet: Packet) -> PageFaultPending | None:
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         outcome = (
             check_op_seq(hca, qp, packet, execution.message)
@@ -307,7 +307,7 @@ class PacketResponder:
         if self._early.packets:
             self._nak_gap()
 
-    def _unreliable(self, packet: Packet) -> Held | None:
+    def _unreliable(self, packet: Packet) -> PageFaultPending | None:
         """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         if packet.op.is_first:
@@ -322,14 +322,16 @@ class PacketResponder:
         return None if outcome is None else _ANSWERS[type(outcome)](self, packet, outcome)
 
 
-def _held(_responder: PacketResponder, _packet: Packet, held: Held) -> Held:
+def _held(_responder: PacketResponder, _packet: Packet, held: PageFaultPending) -> PageFaultPending:
     return held
 
 
-_ANSWERS: Final[Mapping[type[Outcome], Callable[[PacketResponder, Packet, Any], Held | None]]] = {
+_ANSWERS: Final[
+    Mapping[type[Outcome], Callable[[PacketResponder, Packet, Any], PageFaultPending | None]]
+] = {
     Nak: PacketResponder.answer_nak,
     RnrNak: PacketResponder.answer_rnr,
     Dropped: PacketResponder.answer_nothing,
-    Held: _held,
+    PageFaultPending: _held,
 }
-"""What is done about a request packet that is not carried out; Held is the caller's."""
+"""What is done about a request packet that is not carried out; PageFaultPending is the caller's."""

@@ -15,8 +15,8 @@ from emu.device.engine.rc import duplicates, responder
 from emu.device.engine.rc.fatal_nak import access_violation
 from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.queues.message import Message
-from emu.device.objects.queues.outcome import InPieces, Nak, Outcome
-from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.outcome import Nak, Outcome, TooFragmented
+from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
@@ -181,14 +181,14 @@ class ResponseQueue:
         size = min(mtu if carry is None else count * mtu, message.length - offset)
         read = duplicates.read_again if response.is_replay else responder.execute_read
         data = read(hca, qp, message, offset, size)
-        if isinstance(data, InPieces) and carry is not None:
+        if isinstance(data, TooFragmented) and carry is not None:
             carry, size = None, mtu
             data = read(hca, qp, message, offset, size)
-        if isinstance(data, Held):
+        if isinstance(data, PageFaultPending):
             self.is_stuck = True
             self._connection.responder.wait_for(data.page_fault)
             return 1
-        if isinstance(data, InPieces):
+        if isinstance(data, TooFragmented):
             data = access_violation(hca, qp, data.why, Cause.MEMORY)
         if isinstance(data, Outcome):
             self.stop_data(data)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from emu.device.engine.eth.room import MANY
+from emu.device.engine.eth.rx_credits import MANY
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.driver.world.clock import HandClock

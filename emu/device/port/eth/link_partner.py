@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Partner:
+class LinkPartner:
     """How much the function may send until it asks again whether it should wait."""
 
     address: bytes = b""

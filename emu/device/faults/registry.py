@@ -4,7 +4,7 @@ A module of ``emu.device.faults.points`` declares its points::
 
     IRQ: FaultPoint[[int], None] = FaultPoint("irq")
 
-    @point(IRQ, "an interrupt is about to be raised", Field("vector", int, is_told=True))
+    @point(IRQ, "an interrupt is about to be raised", Field("vector", int, is_recorded=True))
     class Interrupt(Event[None]):
         ...
         @action("it is lost")
@@ -25,7 +25,7 @@ from typing import Any, Concatenate, Protocol, TypeVar, cast
 from emu.device.faults.effects import Begin
 from emu.device.faults.event import Event, EventField, Opened, RuleInjector
 from emu.device.faults.rule import Rule
-from emu.device.state.points import FaultPoint, Shown, Told
+from emu.device.state.points import FaultPoint, Result, Shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
@@ -124,14 +124,14 @@ def action(
 
 
 def point(
-    key: FaultPoint[Shown, Told],
+    key: FaultPoint[Shown, Result],
     about: str,
     *fields: EventField,
     opened: Opened | None = None,
     is_of_packets: bool = False,
 ) -> Callable[
-    [Callable[Concatenate[RuleInjector, Shown], Event[Told]]],
-    Callable[Concatenate[RuleInjector, Shown], Event[Told]],
+    [Callable[Concatenate[RuleInjector, Shown], Event[Result]]],
+    Callable[Concatenate[RuleInjector, Shown], Event[Result]],
 ]:
     """Declare a class of events as what passes a point.
 
@@ -140,8 +140,8 @@ def point(
     """
 
     def declare(
-        event: Callable[Concatenate[RuleInjector, Shown], Event[Told]],
-    ) -> Callable[Concatenate[RuleInjector, Shown], Event[Told]]:
+        event: Callable[Concatenate[RuleInjector, Shown], Event[Result]],
+    ) -> Callable[Concatenate[RuleInjector, Shown], Event[Result]]:
         cls = cast(type[Event[Any]], event)
         declared = DeclaredPoint(
             key.name, about, {field.name: field for field in fields}, opened,

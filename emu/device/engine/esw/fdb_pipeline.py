@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from emu.device.engine.esw.sharing import switch_behind
 from emu.device.engine.esw.uplinks import first_tables
 from emu.device.engine.eth.steering.domain import MAX_DELIVERIES
-from emu.device.engine.eth.steering.passing import (
+from emu.device.engine.eth.steering.packet_context import (
     MAX_SEGMENTED_PACKETS,
     Packet,
     after,
@@ -55,7 +55,7 @@ Give = Callable[[VportTarget, Frame], object]
 """Takes what a vPort gets."""
 
 
-def passages(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portions[None] | None:
+def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portions[None] | None:
     """Carry a frame of a vPort of the manager's switch, the cable's included, to those that get it.
 
     Return the work that is left, which yields when the round is full: None when one vPort gets the

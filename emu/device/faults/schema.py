@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 
-from emu.device.faults import declare
-from emu.device.faults.declare import DeclaredPoint, Parameter
+from emu.device.faults import registry
+from emu.device.faults.registry import DeclaredPoint, Parameter
 
 import_module("emu.device.faults.points")  # its modules declare the points
 
@@ -18,7 +18,7 @@ class Action:
     """An action, over all points where it is possible."""
 
     name: str
-    uses: Mapping[str, declare.PointAction]
+    uses: Mapping[str, registry.PointAction]
     """What it does at each point, by the point's name."""
 
     @property
@@ -34,21 +34,21 @@ class Action:
     @property
     def is_effect(self) -> bool:
         """Whether it is about the device as a whole."""
-        return self.name in declare.EFFECTS
+        return self.name in registry.EFFECTS
 
 
 def _actions() -> dict[str, Action]:
     """Actions in the order of their first declaration; those on the device as a whole come last."""
-    uses: dict[str, dict[str, declare.PointAction]] = {}
-    for point in declare.POINTS.values():
+    uses: dict[str, dict[str, registry.PointAction]] = {}
+    for point in registry.POINTS.values():
         for name, use in point.actions.items():
             uses.setdefault(name, {})[point.name] = use
-    for name, effect in declare.EFFECTS.items():
-        where = declare.POINTS if effect.points is None else sorted(effect.points)
+    for name, effect in registry.EFFECTS.items():
+        where = registry.POINTS if effect.points is None else sorted(effect.points)
         uses[name] = dict.fromkeys(where, effect.action)
     return {name: Action(name, MappingProxyType(at)) for name, at in uses.items()}
 
 
-POINTS: Mapping[str, DeclaredPoint] = MappingProxyType(declare.POINTS)
+POINTS: Mapping[str, DeclaredPoint] = MappingProxyType(registry.POINTS)
 ACTIONS: Mapping[str, Action] = MappingProxyType(_actions())
-PARAMETERS: Mapping[str, Parameter] = MappingProxyType(declare.PARAMETERS)
+PARAMETERS: Mapping[str, Parameter] = MappingProxyType(registry.PARAMETERS)

@@ -9,11 +9,11 @@ from typing import Any
 import tomli_w
 from pydantic import ValidationError
 
-from emu.device.faults.checks import problems
 from emu.device.faults.link import PlannedLink
 from emu.device.faults.plan import Plan
 from emu.device.faults.rule import Rule
-from emu.device.faults.shape import TooComplexError, cuts, header_name, unfit
+from emu.device.faults.toml_limits import TooComplexError, cuts, header_name, unfit
+from emu.device.faults.validation import problems
 from emu.device.rounds.portions import Portions, finish
 from emu.device.rounds.sizes import CHARACTERS_PER_PORTION, RULES_PER_PORTION
 from emu.toml_lines import Place, TomlLines

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from emu.device.faults import declare
-from emu.device.faults.declare import DeclaredPoint, Problem
+from emu.device.faults import registry
+from emu.device.faults.enum_names import names_of
 from emu.device.faults.event import EventField, Opened
-from emu.device.faults.names import names_of
 from emu.device.faults.parameters import has_field, listing, names_in
+from emu.device.faults.registry import DeclaredPoint, Problem
 from emu.device.faults.rule import Rule
-from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS, Action
+from emu.device.faults.schema import ACTIONS, PARAMETERS, POINTS, Action
 from emu.near import near
 from layouts.enums import Op
 
@@ -45,7 +45,7 @@ def _those_of(point: DeclaredPoint) -> str:
 
 
 def _parameter(
-    action: Action, use: declare.PointAction, name: str, given: Mapping[str, object]
+    action: Action, use: registry.PointAction, name: str, given: Mapping[str, object]
 ) -> Iterator[Problem]:
     """What is wrong with a parameter, at this point or at any other that has the action."""
     declared = [one for one in use.parameters if one.name == name] or [

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.device.faults.declare import action
 from emu.device.faults.event import Event, Result
 from emu.device.faults.parameters import COUNT, MS
+from emu.device.faults.registry import action
 from emu.device.faults.rule import Rule
 
 

@@ -18,8 +18,8 @@ from emu.device.engine.rc.responder import begin_pieces, complete, execute, exec
 from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.memory.views import Views, copy, part
 from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.outcome import UNFINISHED, Dropped, InPieces, Outcome, RnrNak
-from emu.device.objects.queues.page_fault import Held, Side
+from emu.device.objects.queues.outcome import IN_PROGRESS, Dropped, Outcome, RnrNak, TooFragmented
+from emu.device.objects.queues.page_fault import PageFaultPending, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 
@@ -36,7 +36,7 @@ DIVISIBLE: Final = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
 def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | None:
     """Move a turn's share of a message to its peer; None when that was the last one.
 
-    UNFINISHED when there are more: the message goes on after ``done`` bytes in its next turn. All
+    IN_PROGRESS when there are more: the message goes on after ``done`` bytes in its next turn. All
     else is what has gone wrong at the requester, or the responder's response.
     """
     if message.begun is not None and not _is_begun(peer, message):
@@ -50,7 +50,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
         if message.done < last:
             length = min(length, last - message.done)
         outcome = _move(hca, qp, node, peer, message, length)
-        if isinstance(outcome, InPieces):
+        if isinstance(outcome, TooFragmented):
             message.limit = max(min(outcome.limit, length - 1), 1)
         elif outcome is not None:
             return outcome
@@ -59,7 +59,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
             if message.done == message.length:
                 return None
         budget.charge((length >> LOG_BYTES_PER_STEP) + 1)
-    return UNFINISHED
+    return IN_PROGRESS
 
 
 def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) -> Outcome | None:
@@ -69,7 +69,7 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
     if isinstance(local, Outcome):
         return local
     try:
-        return _take_share(node, peer, message, local, length, hca.link.lid)
+        return _take_segment(node, peer, message, local, length, hca.link.lid)
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
         return Dropped("the peer has failed")
@@ -82,12 +82,12 @@ def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
             return Dropped(f"{qp!r} is in {qp.state.name}")
         establish(hca, qp)
     fault = qp.page_faults.get(Side.RESPONDER)
-    return None if fault is None else Held(fault)
+    return None if fault is None else PageFaultPending(fault)
 
 
 def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
     """The message has begun if it is only too much for one call."""
-    if isinstance(outcome, InPieces):
+    if isinstance(outcome, TooFragmented):
         message.limit = outcome.limit
         _begin(hca, qp, message)
     return outcome
@@ -136,13 +136,13 @@ def _is_begun(qp: Qp, message: Message) -> bool:
     )
 
 
-def _take_share(
+def _take_segment(
     hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
 ) -> Outcome | None:
     """Take the next ``length`` bytes of a message, or of a READ give them.
 
-    ``local`` is the requester's memory. As ``respond``; InPieces when they are too much for one
-    call.
+    ``local`` is the requester's memory. As ``respond``; TooFragmented when they are too much for
+    one call.
     """
     refused = check_ready(hca, qp)
     if refused is None and message.begun is None:

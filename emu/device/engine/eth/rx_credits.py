@@ -31,7 +31,7 @@ MIN_SIZE: Final = 64
 """Requests of the smallest queue that is waited for: a network interface's has more."""
 MAX_QUEUES_EXAMINED: Final = 512
 """Queues that are looked at, as links ask in each round."""
-LOOK_NS: Final = 200_000
+POLL_NS: Final = 200_000
 """When a queue that waits looks again. A pause frame is for a third of a millisecond at most at
 100 Gb/s."""
 MAX_UNCONFIRMED_PACKETS: Final = 256
@@ -39,13 +39,13 @@ MAX_UNCONFIRMED_PACKETS: Final = 256
 _GROUP_BIT: Final = 1
 
 
-def room(hca: Hca) -> int:
+def rx_credits(hca: Hca) -> int:
     """How many frames the emptiest receive queue in use has requests for; MANY without any."""
     return emptiest(hca)[0]
 
 
 def emptiest(hca: Hca) -> tuple[int, int]:
-    """As :func:`room`, and how many short packets that queue has room for at most.
+    """As :func:`rx_credits`, and how many short packets that queue has room for at most.
 
     There is no room while frames wait that have come already. Charges what it costs to look.
     """
@@ -71,7 +71,7 @@ def charge(hca: Hca, data: bytes, packets: int) -> None:
 
     A frame to another address than the last one makes the next request ask.
     """
-    partner = hca.partner
+    partner = hca.link_partner
     partner.credit -= packets
     if packets > partner.largest:
         partner.largest = packets
@@ -83,9 +83,9 @@ def charge(hca: Hca, data: bytes, packets: int) -> None:
 def must_wait(hca: Hca, sq: AnySq) -> bool:
     """Whether the other end asks the queue to wait; if not, how much may be sent is known anew."""
     if hca.model.port_type is not PortType.ETH:
-        hca.partner.credit = MANY
+        hca.link_partner.credit = MANY
         return False
-    partner, flow = hca.partner, hca.eth.flow
+    partner, flow = hca.link_partner, hca.eth.flow
     room = MANY
     if partner.address:
         priority = sq.tis.prio >> 1 if sq.tis is not None else 0
@@ -94,10 +94,10 @@ def must_wait(hca: Hca, sq: AnySq) -> bool:
     if not room:
         if not partner.since_ns:
             partner.since_ns = now
-            flow.told_to_wait()
+            flow.pause_received()
         return True
     if partner.since_ns:
-        flow.told_to_go_on(now - partner.since_ns)
+        flow.resume_received(now - partner.since_ns)
         partner.since_ns = 0
     partner.credit = min(max(room - partner.largest, 0) + 1, MAX_UNCONFIRMED_PACKETS)
     return False

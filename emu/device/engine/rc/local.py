@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.rights import PIECE_BYTES
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
-from emu.device.engine.rc import shares
+from emu.device.engine.rc import segments
 from emu.device.engine.rc.agreement import agree
 from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
@@ -21,13 +21,13 @@ from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.device.objects.queues.outcome import (
     NEEDS_PACKETS,
     Dropped,
-    InPieces,
-    Misplaced,
+    LocalAccessFailed,
     Nak,
     Outcome,
     RnrNak,
+    TooFragmented,
 )
-from emu.device.objects.queues.page_fault import Held
+from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds.budget import POLL_BUDGET
@@ -109,8 +109,8 @@ _NO_PEER: Final = Dropped("no queue pair of this function takes what comes by su
 
 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
-    """Have the responder take all of a message, or one turn's share: UNFINISHED."""
-    if hca.budget.steps > POLL_BUDGET and message.op in shares.DIVISIBLE:
+    """Have the responder take all of a message, or one turn's share: IN_PROGRESS."""
+    if hca.budget.steps > POLL_BUDGET and message.op in segments.DIVISIBLE:
         message.limit = message.limit or PIECE_BYTES  # the receiver's side may be as scattered
     outcome: Outcome | None = None
     if not message.limit:
@@ -123,11 +123,11 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
             return None
     if message.limit:
         qp.moving, message.wqe = message, wqe
-        if outcome is None or isinstance(outcome, InPieces):
-            outcome = shares.move(hca, qp, node, peer, message)
-    if isinstance(outcome, (Nak, RnrNak, Misplaced)):
+        if outcome is None or isinstance(outcome, TooFragmented):
+            outcome = segments.move(hca, qp, node, peer, message)
+    if isinstance(outcome, (Nak, RnrNak, LocalAccessFailed)):
         packets = -(-message.length // qp.mtu_bytes) or 1
-        is_refused = not isinstance(outcome, Misplaced)
+        is_refused = not isinstance(outcome, LocalAccessFailed)
         count(hca.link, node.link, qp, message, packets, is_refused=is_refused)
         message.counted = message.done
     return outcome
@@ -136,13 +136,13 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """Take one whole message; None when it is acknowledged.
 
-    InPieces when the message has begun but is too much for one call: then ``message.limit`` is set,
-    and the caller has to pass it by ``shares.move``. Nak or RnrNak; Dropped when there is no
-    response; Held when a page is absent: the caller has to pass the message again. Misplaced when
-    the requester has no place for the answer.
+    TooFragmented when the message has begun but is too much for one call: then ``message.limit`` is
+    set, and the caller has to pass it by ``segments.move``. Nak or RnrNak; Dropped when there is no
+    response; PageFaultPending when a page is absent: the caller has to pass the message again.
+    LocalAccessFailed when the requester has no place for the answer.
     """
     if qp.state not in ESTABLISHED or qp.page_faults:
-        refused = shares.check_ready(hca, qp)
+        refused = segments.check_ready(hca, qp)
         if refused is not None:
             return refused
     op = message.op
@@ -153,7 +153,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if op is _READ:
         data = begin_rdma(hca, qp, message)
         if isinstance(data, Outcome):
-            return shares.divided(hca, qp, message, data)
+            return segments.divided(hca, qp, message, data)
         if message.misplaced is not None:
             return message.misplaced
         copy(message.reply, data)
@@ -174,16 +174,16 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
             return refused
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
-        if isinstance(target, Held) and message.has_wqe:
+        if isinstance(target, PageFaultPending) and message.has_wqe:
             set_aside(hca, qp, message)
-        return shares.divided(hca, qp, message, target)
+        return segments.divided(hca, qp, message, target)
     if message.immediate is None:
         copy(target, message.data)
         return None
     message.target = target
     refused = None if message.has_wqe else check_resource(hca, qp, message)
     if refused is not None:
-        return shares.place_all_but_last(hca, qp, message, refused)
+        return segments.place_all_but_last(hca, qp, message, refused)
     return _receive(hca, qp, message, slid)
 
 
@@ -192,9 +192,9 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     refused = execute(hca, qp, message, 0, message.data, message.length)
     if refused is None:
         return complete(hca, qp, message, slid)
-    if isinstance(refused, (Held, Dropped)) and message.has_wqe:
+    if isinstance(refused, (PageFaultPending, Dropped)) and message.has_wqe:
         set_aside(hca, qp, message)
-    return shares.divided(hca, qp, message, refused)
+    return segments.divided(hca, qp, message, refused)
 
 
 _BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES
