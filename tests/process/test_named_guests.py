@@ -30,7 +30,7 @@ from emu.guests.named import keeper, outbox, running
 from emu.guests.named.attach import attached, follow_log, log_of, output_of, state_of
 from emu.guests.named.door import Door
 from emu.guests.named.placing import placed
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.guests import LabError
 from emu.guests.named import keeper, running, ssh
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 
 @pytest.fixture(autouse=True)

@@ -94,7 +94,7 @@ class PlainSwitch(Generic[NodeT]):
         """The vPort of another function leads nowhere anyway."""
 
     def attach(self, vhca: Vhca[NodeT]) -> None:
-        """Plug the manager into the cable."""
+        """SubnetPort the manager into the cable."""
         if not vhca.is_manager:
             return
         node = vhca.node

@@ -57,7 +57,7 @@ _CMD: Final = EventType.CMD
 class CommandTracer(Protocol):
     """Where the trace points of commands go."""
 
-    def command(
+    def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
         """A command begins; ``command`` is None for an opcode that is not modelled.
@@ -237,7 +237,7 @@ class CommandInterface:
         hca = self._hca
         self.executed += 1
         command = self._commands.get(request.opcode)
-        traced = self._tracer.command(hca, request, command) if self._tracer else None
+        traced = self._tracer.on_command(hca, request, command) if self._tracer else None
         error: CmdError | None = None
         hca.caller.uid = request.uid
         try:

@@ -157,7 +157,7 @@ def unsubscribe(hca: Hca, eq: Eq) -> Portions[None]:
 
 
 def set_link(hca: Hca, *, up: bool) -> None:
-    """Plug the cable in or pull it: raise the port event and tell the wire."""
+    """SubnetPort the cable in or pull it: raise the port event and tell the wire."""
     before = _links(hca)
     had_cable = hca.port.has_cable
     hca.port.set_link(up=up)

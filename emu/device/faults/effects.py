@@ -47,9 +47,8 @@ class Effects:
         """Whether the device has to be watched although no rule is left."""
         return self.is_gone
 
-    @property
-    def is_starving(self) -> bool:
-        """Whether the firmware creates no object because it waits for pages."""
+    def lacks_pages(self) -> bool:
+        """Return whether the firmware waits for pages; end the wait once the driver gave them."""
         pages = self.wanted_pages
         if pages is not None and len(self.faults.hca.fwpages) >= pages:
             self.wanted_pages = None

@@ -49,9 +49,8 @@ class RuleInjector(Protocol):
     def is_gone(self) -> bool:
         """Whether the function is off the bus."""
 
-    @property
-    def is_starving(self) -> bool:
-        """Whether the firmware creates no object because it waits for pages."""
+    def lacks_pages(self) -> bool:
+        """Return whether the firmware creates no object because it waits for pages."""
 
     def show(
         self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs

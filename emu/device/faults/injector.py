@@ -183,10 +183,9 @@ class Injector:
         """Whether the function is off the bus."""
         return self.effects.is_gone
 
-    @property
-    def is_starving(self) -> bool:
-        """Whether the firmware creates no object because it waits for pages."""
-        return self.effects.is_starving
+    def lacks_pages(self) -> bool:
+        """Return whether the firmware creates no object because it waits for pages."""
+        return self.effects.lacks_pages()
 
     @property
     def wants_packets(self) -> bool:

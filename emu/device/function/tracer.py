@@ -100,12 +100,12 @@ class ContainedTracer:
         except Exception:
             self._failed("fault", {"token": fault.token, "outcome": outcome})
 
-    def command(
+    def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
         """Pass on the begin of a command, and later its end."""
         try:
-            done = self._tracer.command(hca, request, command)
+            done = self._tracer.on_command(hca, request, command)
         except Exception:
             self._errors.note("cmd")
             return partial(self._undecoded_command, request)

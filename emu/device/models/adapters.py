@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from emu.device.models.capability_sets import PARTS
 from emu.device.models.conditions import Generation, ModelKind, assembled
 from emu.device.models.ethernet import with_port_rate
 from emu.device.models.model import IbSpeed, Model
-from emu.device.models.parts import PARTS
 from emu.device.models.software_steering import can_own_tables, with_software_steering
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
 from layouts.enums import CapType, PortType

@@ -55,7 +55,7 @@ class Port(Protocol):
         """Whether the cable is plugged in."""
 
     def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it."""
+        """SubnetPort the cable in, or pull it."""
 
     def set_admin(self, *, up: bool) -> None:
         """Enable or disable the port as the driver asks."""

@@ -127,7 +127,7 @@ class Recorder:
         place = {"access": kind, "offset": offset, "length": len(data)}
         self._record(TracePoint.MMIO, place | mmio.describe(offset, data))
 
-    def command(
+    def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
         """A command, with its input and output or the reason of its refusal."""

@@ -14,7 +14,7 @@ from emu.guests.guest import console
 from emu.guests.guest.process import stop, tied
 from emu.guests.options import GuestOptions
 from emu.guests.options.records import recorded
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 from emu.host.user_error import UserError
 from emu.server.control.client import SOCKET_NAME, Client, ControlError
 

@@ -8,7 +8,7 @@ import select
 import subprocess
 import time
 
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 from emu.instruments.campaign.description import Description, Ended, RunResult
 
 MAX_ATTEMPTS = 3

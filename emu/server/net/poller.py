@@ -141,7 +141,7 @@ class Poller:
                     self._waiting[connection] = None
         if self._next_round is None:
             self._serve()
-        # Last: a HELLO received above takes its connection off the list of strangers first.
+        # Last: a HELLO received above takes its connection off the list of ungreeted ones first.
         for accept in visited:
             accept()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.function.function import Function
 from emu.device.ports import Clock
-from emu.host.cut_short import complaint
+from emu.host.truncated_output import complaint
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import Wired
 from emu.server.net.pcap import blocks

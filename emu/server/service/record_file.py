@@ -12,7 +12,7 @@ import pydantic
 from emu.device.faults import record
 from emu.device.faults.plan import Plan
 from emu.device.faults.record import Fired
-from emu.host.cut_short import LimitError, complaint
+from emu.host.truncated_output import LimitError, complaint
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.trace_file import TraceFile
 from emu.version import version

@@ -12,7 +12,7 @@ from emu.device.ports import Clock
 from emu.device.trace.event import TraceEvent
 from emu.device.trace.recorder import LineSink, Recorder
 from emu.device.trace.text import TextForm
-from emu.host.cut_short import LimitError, complaint
+from emu.host.truncated_output import LimitError, complaint
 from emu.host.userfiles import open_outfile
 
 FORMS: Mapping[str, Callable[[], Callable[[TraceEvent], str]]] = {

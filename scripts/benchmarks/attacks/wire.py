@@ -20,7 +20,7 @@ from emu.device.state.hca import Hca, HcaOptions
 from emu.driver.command.driver import Driver
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.transport.fabric import Fabric
-from emu.driver.transport.stranger import Stranger
+from emu.driver.transport.raw_peer import RawPeer
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.driver.world.clock import HandClock
@@ -61,7 +61,7 @@ class Hub:
         self.fabric = WatchedFabric(watch)
         self.hub = self.fabric.join()
         watch.knows(self.hub.node.function)
-        self.peer = Stranger.member(self.fabric, *[Identity()] * ports)
+        self.peer = RawPeer.member(self.fabric, *[Identity()] * ports)
 
     def flood(self, data: bytes) -> None:
         """Send while the hub runs; its answers are not read."""
@@ -100,7 +100,7 @@ def port_news(watch: Watch) -> Iterator[None]:
 @pattern("a member with 900 ports, all of which change again and again")
 def changing_ports(watch: Watch) -> Iterator[None]:
     hub = Hub(watch, 900)
-    others = [Stranger.member(hub.fabric) for _ in range(4)]
+    others = [RawPeer.member(hub.fabric) for _ in range(4)]
     ports = [
         b"".join(
             protocol.frame(
@@ -151,11 +151,11 @@ def crowd(watch: Watch) -> Iterator[None]:
     hub = Hub(watch)
     yield
     for _ in range(60):
-        stranger = Stranger.connected(hub.fabric)
-        stranger.say(FrameKind.HELLO, protocol.hello([Identity()] * 1023))
+        peer = RawPeer.connected(hub.fabric)
+        peer.say(FrameKind.HELLO, protocol.hello([Identity()] * 1023))
         for _ in range(10):
             hub.fabric.step()
-        stranger.close()
+        peer.close()
 
 
 @pattern("frames of one byte at a time")

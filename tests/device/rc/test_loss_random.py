@@ -30,7 +30,7 @@ TEXT = (bytes(range(251)) * 80)[: PLACE * PLACES]
 STEP = 2 * MS
 
 
-class Fate(NamedTuple):
+class NetemDecision(NamedTuple):
     """What happens to a packet: how many copies arrive, and how much later."""
 
     copies: int
@@ -39,13 +39,13 @@ class Fate(NamedTuple):
 
 RUNS = st.tuples(
     st.builds(
-        Fate,
+        NetemDecision,
         st.sampled_from([1, 1, 1, 1, 0, 0, 2]),
         st.sampled_from([0, 0, 0, 0, 0, 3, 15, 60, TIMEOUT // MS * 6 // 10]),
     ),
     st.integers(1, 12),
 )
-"""So many packets, one after the other, have the same fate."""
+"""So many packets, one after the other, have the same decision."""
 SELECTIVE = st.tuples(st.booleans(), st.booleans())
 """Which side repeats selectively."""
 requests = st.lists(
@@ -79,11 +79,11 @@ class Run:
         self.posted, self.done, self.failure = [], [], None
 
     def tap(self, frame):
-        fate = self.fates.pop(0) if self.fates else Fate(1, 0)
-        if not fate.delay_ms:
-            return [frame] * fate.copies
-        for _ in range(fate.copies):
-            self.clock.call_later(fate.delay_ms * MS, lambda: self.wire.arrive(frame))
+        decision = self.fates.pop(0) if self.fates else NetemDecision(1, 0)
+        if not decision.delay_ms:
+            return [frame] * decision.copies
+        for _ in range(decision.copies):
+            self.clock.call_later(decision.delay_ms * MS, lambda: self.wire.arrive(frame))
         return []
 
     def post(self, number, op, length):
@@ -143,7 +143,7 @@ class Run:
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(wanted=requests, runs=st.lists(RUNS, max_size=30), selective=SELECTIVE)
 def test_whatever_the_wire_does(model, wanted, runs, selective):
-    run = Run(model, [fate for fate, count in runs for _ in range(count)], selective)
+    run = Run(model, [decision for decision, count in runs for _ in range(count)], selective)
     for number, (op, length) in enumerate(wanted):
         run.post(number, op, length)
     standstill = run.finish()

@@ -123,7 +123,7 @@ def test_commands_and_answers_of_any_length(function, clock, op, rest, answer, s
     data = bytearray(int(op).to_bytes(2, "big") + rest.ljust(6, b"\0"))
     request = CommandRequest(3, 0, None, data, bytearray(answer), [], [])
     error = None if status in (None, Status.OK) else CmdError(status, REASON)
-    Recorder(events, clock).command(function.hca, request, TABLE.get(op))(error)
+    Recorder(events, clock).on_command(function.hca, request, TABLE.get(op))(error)
     assert_forms(events[0])
 
 
@@ -286,7 +286,7 @@ def test_every_call_of_a_tracer_is_contained(expected):
     tracer.page_fault(fault, "resumed", 1)
     tracer.undelivered(1, entry, status)
     tracer.undecoded("wqe", {}, b"")
-    tracer.command(None, request, None)(None)
+    tracer.on_command(None, request, None)(None)
     assert [*tracer.summary()] == ["20 events could not be decoded"]
     assert len(expected()) == 2 * len(POINTS) + 1
 
@@ -323,7 +323,7 @@ def test_little_of_a_long_command_is_copied(function, clock, op, filled):
     answer = Counted(bytes([filled]) * LONG)
     Counted.copied = 0
     request = CommandRequest(0, 0, None, data, answer, [], [])
-    Recorder(events, clock).command(function.hca, request, command)(None)
+    Recorder(events, clock).on_command(function.hca, request, command)(None)
     assert Counted.copied < MAX_COPIED
     assert len(events[0].to_json()) < MAX_COPIED
 

@@ -469,7 +469,7 @@ def test_any_command_is_traced_and_its_refusal_explained(driver, events, explain
 
 
 def test_an_error_without_detail(tracer, driver, events):
-    done = tracer.command(driver.bar.function.hca, _request(), None)
+    done = tracer.on_command(driver.bar.function.hca, _request(), None)
     done(CmdError(Status.LIM_ERR, "too much"))
     assert body(events[-1]).endswith(f"syndrome {syndrome_of('too much'):#x}: too much")
 

@@ -14,7 +14,7 @@ from helpers.guest.kernel_log import KernelLog
 
 from emu.device.faults import record
 from emu.device.faults.parser import load
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 from emu.instruments.fuzz.traffic import with_traffic
 from emu.server.control import Client
 

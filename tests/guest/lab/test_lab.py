@@ -21,7 +21,7 @@ from emu.guests import CommandTimeoutError, GuestHungError, GuestPanicError, Gue
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.channel import frames
 from emu.guests.image import image
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 pytestmark = pytest.mark.guest
 # What no kernel can change is tested on one suite.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from emu.guests.archive.names import DEFAULT_SUITE
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 logger = logging.getLogger(__name__)
 

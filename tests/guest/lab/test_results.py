@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from helpers.files.readme_commands import EXAMPLES, ROOT
 
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 pytestmark = pytest.mark.guest
 

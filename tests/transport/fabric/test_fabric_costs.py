@@ -3,11 +3,11 @@
 import socket
 
 import pytest
-from helpers.net.strangers import packet_frame, port_of
+from helpers.net.raw_peers import packet_frame, port_of
 
 from emu.device.rounds.sizes import PACKETS_PER_CONNECTION, PACKETS_PER_ROUND
 from emu.driver.transport.fabric import Fabric
-from emu.driver.transport.stranger import Stranger
+from emu.driver.transport.raw_peer import RawPeer
 from emu.server.net.fabric import address, hub, port_frames, protocol
 from emu.server.net.fabric.protocol import FrameKind, Identity
 
@@ -24,13 +24,13 @@ def hub_process(fabric):
     return fabric.join()
 
 
-def flood(stranger, frame):
+def flood(peer, frame):
     """As many frames as fit into the socket, without a round of the loop in between."""
     data = memoryview(frame * (1 + (1 << 18) // len(frame)))
     sent = 0
     try:
         while sent < len(data):
-            sent += stranger.sock.send(data[sent:])
+            sent += peer.sock.send(data[sent:])
     except BlockingIOError:
         pass
     assert sent > 4 * PACKETS_PER_ROUND * len(frame)
@@ -51,9 +51,9 @@ def handled(monkeypatch):
 
 
 def test_packets_of_one_member(fabric, hub_process, handled):
-    stranger = Stranger.member(fabric)
-    (own,) = stranger.identities
-    flood(stranger, protocol.frame(FrameKind.PACKET, packet_frame(own.lid)))
+    peer = RawPeer.member(fabric)
+    (own,) = peer.identities
+    flood(peer, protocol.frame(FrameKind.PACKET, packet_frame(own.lid)))
     for _ in range(20):
         fabric.loop.step(0)
         handled.append([])
@@ -62,10 +62,10 @@ def test_packets_of_one_member(fabric, hub_process, handled):
 
 
 def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
-    crowd = [Stranger.member(fabric) for _ in range(12)]
-    for stranger in crowd:
-        (own,) = stranger.identities
-        flood(stranger, protocol.frame(FrameKind.PACKET, packet_frame(own.lid)))
+    crowd = [RawPeer.member(fabric) for _ in range(12)]
+    for peer in crowd:
+        (own,) = peer.identities
+        flood(peer, protocol.frame(FrameKind.PACKET, packet_frame(own.lid)))
     for _ in range(12):
         fabric.loop.step(0)
         handled.append([])
@@ -76,7 +76,7 @@ def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
 
 
 def test_multicast_counts_as_often_as_it_is_sent_on(fabric, hub_process, handled):
-    crowd = [Stranger.member(fabric) for _ in range(9)]
+    crowd = [RawPeer.member(fabric) for _ in range(9)]
     (own,) = crowd[0].identities
     flood(crowd[0], protocol.frame(FrameKind.PACKET, packet_frame(own.lid, multicast=True)))
     for _ in range(10):
@@ -87,8 +87,8 @@ def test_multicast_counts_as_often_as_it_is_sent_on(fabric, hub_process, handled
 
 def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):
     """However often a port changes, its subnet is swept and told of once in a round."""
-    stranger = Stranger.member(fabric, *[Identity()] * 8)
-    crowd = [Stranger.member(fabric) for _ in range(8)]
+    peer = RawPeer.member(fabric, *[Identity()] * 8)
+    crowd = [RawPeer.member(fabric) for _ in range(8)]
     fabric.settle()
     sweeps, packed = [], []
     monkeypatch.setattr(hub_process.wire.sa, "sweep", lambda: sweeps.append(1))
@@ -98,10 +98,10 @@ def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):
             FrameKind.PORT, port_of(hub_process, lid=own.lid, port_guid=own.guid, mtu=mtu)
         )
         for mtu in (1024, 2048) * 6
-        for own in stranger.identities
+        for own in peer.identities
     )
     monkeypatch.setattr(port_frames, "port", lambda port: (packed.append(1), pack(port))[1])
-    stranger.sock.send(news)
+    peer.sock.send(news)
     fabric.settle()
     assert len(sweeps) == 1
     assert len(packed) == 1 + 8
@@ -109,14 +109,14 @@ def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):
 
 
 def test_port_that_has_not_changed_is_no_news(fabric, hub_process, monkeypatch):
-    stranger = Stranger.member(fabric)
-    (own,) = stranger.identities
+    peer = RawPeer.member(fabric)
+    (own,) = peer.identities
     news = protocol.frame(FrameKind.PORT, port_of(hub_process, lid=own.lid, port_guid=own.guid))
-    stranger.send(news)
+    peer.send(news)
     fabric.settle()
     sweeps = []
     monkeypatch.setattr(hub_process.wire.sa, "sweep", lambda: sweeps.append(1))
-    stranger.send(news * 10)
+    peer.send(news * 10)
     fabric.settle()
     assert not sweeps
 

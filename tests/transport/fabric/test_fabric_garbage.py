@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.device.snapshot import slots
-from helpers.net.strangers import packet_frame, port_of, train_frame
+from helpers.net.raw_peers import packet_frame, port_of, train_frame
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, Packet
 from emu.driver.transport.fabric import Fabric
-from emu.driver.transport.stranger import Stranger
+from emu.driver.transport.raw_peer import RawPeer
 from emu.server.net.fabric import hub as hub_module
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.address import FabricError
 from emu.server.net.fabric.connection import HARD_BYTES, LIFETIME_NS
-from emu.server.net.fabric.hub import GREETING_NS, MAX_STRANGERS
+from emu.server.net.fabric.hub import GREETING_NS, MAX_UNGREETED
 from emu.server.net.fabric.protocol import HEADER, MAX_BODY, FrameKind, Identity
 from layouts.enums import CqeSyndrome
 from layouts.wire.bth import PacketKind, Service
@@ -94,55 +94,55 @@ def warnings(caplog):
     ],
 )
 def test_greeting_that_is_none(fabric, honest, caplog, said, why):
-    stranger = Stranger.connected(fabric)
-    stranger.send(said)
-    assert stranger.is_dropped()
+    peer = RawPeer.connected(fabric)
+    peer.send(said)
+    assert peer.is_dropped()
     (line,) = warnings(caplog)
     assert why in line
-    stranger.close()
+    peer.close()
 
 
 def test_refusal_says_why(fabric, hub):
-    stranger = Stranger.connected(fabric)
-    stranger.say(FrameKind.HELLO, protocol.hello([Identity(1)]))
-    kind, body = stranger.hear()
+    peer = RawPeer.connected(fabric)
+    peer.say(FrameKind.HELLO, protocol.hello([Identity(1)]))
+    kind, body = peer.hear()
     assert kind is FrameKind.REFUSED
     assert protocol.read_reason(memoryview(body)).startswith("LID 0x1 belongs to another")
 
 
 def test_who_says_nothing_does_not_stay(fabric, honest, caplog):
-    stranger = Stranger.connected(fabric)
-    stranger.send(HEADER.pack(12, FrameKind.HELLO)[:5])
+    peer = RawPeer.connected(fabric)
+    peer.send(HEADER.pack(12, FrameKind.HELLO)[:5])
     fabric.loop.skip(GREETING_NS)
-    assert stranger.is_dropped()
+    assert peer.is_dropped()
     assert warnings(caplog) == ["fabric member 2: connection dropped: it has not said HELLO"]
 
 
 def test_crowd_at_the_door(fabric, hub, caplog):
     """Those that say nothing keep nobody out: the first of them has to go."""
-    crowd = [Stranger.connected(fabric) for _ in range(MAX_STRANGERS + 3)]
+    crowd = [RawPeer.connected(fabric) for _ in range(MAX_UNGREETED + 3)]
     fabric.settle()
     assert all("others wait to say HELLO" in line for line in warnings(caplog))
     assert len(warnings(caplog)) == 3
-    assert all(stranger.is_dropped() for stranger in crowd[:3])
+    assert all(peer.is_dropped() for peer in crowd[:3])
     assert fabric.join().node.lid == 2
 
 
 def test_member_without_functions(fabric, hub):
-    stranger = Stranger.connected(fabric)
-    stranger.say(FrameKind.HELLO, protocol.hello([]))
-    assert stranger.hear() == (FrameKind.REFUSED, b"a member without functions")
+    peer = RawPeer.connected(fabric)
+    peer.say(FrameKind.HELLO, protocol.hello([]))
+    assert peer.hear() == (FrameKind.REFUSED, b"a member without functions")
 
 
 def test_more_members_than_there_may_be(fabric, hub, monkeypatch):
     monkeypatch.setattr("emu.server.net.fabric.hub.MAX_MEMBERS", 2)
-    members = [Stranger.member(fabric) for _ in range(2)]
-    stranger = Stranger.connected(fabric)
-    stranger.say(FrameKind.HELLO, protocol.hello([Identity()]))
-    assert stranger.hear() == (FrameKind.REFUSED, b"more than 2 processes on the fabric")
+    members = [RawPeer.member(fabric) for _ in range(2)]
+    peer = RawPeer.connected(fabric)
+    peer.say(FrameKind.HELLO, protocol.hello([Identity()]))
+    assert peer.hear() == (FrameKind.REFUSED, b"more than 2 processes on the fabric")
     members[0].close()
     fabric.settle()
-    Stranger.member(fabric)
+    RawPeer.member(fabric)
 
 
 def test_come_and_go(fabric, honest):
@@ -153,14 +153,14 @@ def test_come_and_go(fabric, honest):
 
     before = waiting()
     for _ in range(50):
-        Stranger.connected(fabric).close()
+        RawPeer.connected(fabric).close()
     fabric.until(lambda: waiting() <= before)
 
 
 def test_half_a_frame_and_good_bye(fabric, honest, caplog):
-    stranger = Stranger.member(fabric)
-    stranger.send(HEADER.pack(100, FrameKind.PACKET) + bytes(50))
-    stranger.close()
+    peer = RawPeer.member(fabric)
+    peer.send(HEADER.pack(100, FrameKind.PACKET) + bytes(50))
+    peer.close()
     fabric.settle()
     # It has left, or, with something that it has not read, been reset.
     assert [line for line in warnings(caplog) if "reset by peer" not in line] == []
@@ -182,17 +182,17 @@ def test_half_a_frame_and_good_bye(fabric, honest, caplog):
     ],
 )
 def test_member_that_breaks_the_protocol(fabric, honest, caplog, kind, why):
-    stranger = Stranger.member(fabric)
-    stranger.say(kind, bytes(10))
-    assert stranger.is_dropped()
+    peer = RawPeer.member(fabric)
+    peer.say(kind, bytes(10))
+    assert peer.is_dropped()
     (line,) = warnings(caplog)
     assert why in line
 
 
 def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
-    stranger = Stranger.member(fabric)
-    stranger.say(FrameKind.PORT, port_of(honest))
-    assert stranger.is_dropped()
+    peer = RawPeer.member(fabric)
+    peer.say(FrameKind.PORT, port_of(honest))
+    assert peer.is_dropped()
     assert "port with LID 0x2, which is not its own" in warnings(caplog)[0]
     assert hub.wire.reaches(2)
 
@@ -209,19 +209,19 @@ def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
     ],
 )
 def test_port_that_cannot_be(fabric, honest, caplog, changes, why):
-    stranger = Stranger.member(fabric)
-    (own,) = stranger.identities
+    peer = RawPeer.member(fabric)
+    (own,) = peer.identities
     changes = {"lid": own.lid, "port_guid": own.guid} | changes
-    stranger.say(FrameKind.PORT, port_of(honest, **changes))
-    assert stranger.is_dropped()
+    peer.say(FrameKind.PORT, port_of(honest, **changes))
+    assert peer.is_dropped()
     assert why in warnings(caplog)[0]
 
 
 def test_packet_under_a_foreign_lid(fabric, hub, honest, caplog):
     """It would be taken for the other's by a queue pair that is connected to that one."""
-    stranger = Stranger.member(fabric)
-    stranger.say(FrameKind.PACKET, packet_frame(honest.node.lid))
-    assert stranger.is_dropped()
+    peer = RawPeer.member(fabric)
+    peer.say(FrameKind.PACKET, packet_frame(honest.node.lid))
+    assert peer.is_dropped()
     assert "packet from LID 0x2, which is not its own" in warnings(caplog)[0]
 
 
@@ -242,7 +242,7 @@ def test_headers_of_a_train_that_is_passed_on_are_those_that_were_checked(
 
     monkeypatch.setattr(hub.wire, "parse_train", change)
     monkeypatch.setattr(os, "memfd_create", refuse)  # so that the socket takes it
-    sender, receiver = Stranger.member(fabric), Stranger.member(fabric)
+    sender, receiver = RawPeer.member(fabric), RawPeer.member(fabric)
     said = train_frame(sender.identities[0].lid, receiver.identities[0].lid)
     sender.say(FrameKind.TRAIN, said)
     kind, body = receiver.hear()
@@ -253,12 +253,12 @@ def test_headers_of_a_train_that_is_passed_on_are_those_that_were_checked(
 
 def test_answers_that_nobody_has_asked_for(fabric, hub, honest, caplog):
     """Packets of its own that fit nothing go nowhere; the member stays."""
-    stranger = Stranger.member(fabric)
-    (own,) = stranger.identities
+    peer = RawPeer.member(fabric)
+    (own,) = peer.identities
     qp = hub.node.queue_pair()
     qp.init().to_rtr(own.lid, 0x123, 0).to_rts(0)
     for kind in (PacketKind.ACKNOWLEDGE, PacketKind.READ_RESPONSE):
-        stranger.say(FrameKind.PACKET, packet_frame(own.lid, hub.node.lid, kind, qp.qpn))
+        peer.say(FrameKind.PACKET, packet_frame(own.lid, hub.node.lid, kind, qp.qpn))
     fabric.settle()
     assert warnings(caplog) == []
     assert qp.cq.drain() == []
@@ -266,9 +266,9 @@ def test_answers_that_nobody_has_asked_for(fabric, hub, honest, caplog):
 
 def test_member_that_does_not_read(fabric, hub, honest, caplog):
     """Its packets are lost after a link's lifetime; whoever waits for it is told by its retries."""
-    stranger = Stranger.member(fabric)
-    (own,) = stranger.identities
-    stranger.say(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
+    peer = RawPeer.member(fabric)
+    (own,) = peer.identities
+    peer.say(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
     fabric.until(lambda: hub.wire.reaches(own.lid))
     qp, region = hub.node.queue_pair(), hub.node.region(1 << 20)
     qp.init().to_rtr(own.lid, 0x123, 0, mtu=5).to_rts(0, ack_timeout=12, retry_count=1)
@@ -286,7 +286,7 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
     monkeypatch.setattr(hub_module, "MAX_MISSED", 50)
     role = hub.wire.election.role
     others = set(role._members)
-    stranger = Stranger.member(fabric)
+    peer = RawPeer.member(fabric)
     (connection,) = role._members.keys() - others
     fabric.settle()
     connection._set_blocked(True)
@@ -301,13 +301,13 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
         fabric.step()
     assert tries > 10
     assert "it does not read" in warnings(caplog)[-1]
-    stranger.close()
+    peer.close()
 
 
 def test_a_member_of_many_ports_that_change_throws_nobody_out(fabric, hub, caplog):
     """However often it repeats them, and however slowly the others read."""
-    slow = Stranger.member(fabric)
-    noisy = Stranger.member(fabric, *[Identity()] * 900)
+    slow = RawPeer.member(fabric)
+    noisy = RawPeer.member(fabric, *[Identity()] * 900)
     role = hub.wire.election.role
     members = set(role._members)
     published, publish = [], role._publish
@@ -331,14 +331,14 @@ def test_a_member_of_many_ports_that_change_throws_nobody_out(fabric, hub, caplo
 
 def test_flood_of_news(fabric, hub, honest, caplog):
     """Others are told of ports no more often than they can hear of it."""
-    stranger = Stranger.member(fabric, *[Identity()] * 50)
+    peer = RawPeer.member(fabric, *[Identity()] * 50)
     ports = [
         protocol.frame(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid, mtu=mtu))
         for mtu in (1024, 2048)
-        for own in stranger.identities
+        for own in peer.identities
     ]
-    assert stranger.send(b"".join(ports * 20))
-    fabric.until(lambda: honest.wire.reaches(stranger.identities[-1].lid))
+    assert peer.send(b"".join(ports * 20))
+    fabric.until(lambda: honest.wire.reaches(peer.identities[-1].lid))
     assert warnings(caplog) == []
 
 
@@ -352,11 +352,11 @@ noise = st.lists(st.one_of(st.binary(max_size=100), frames), min_size=1, max_siz
 @attacks
 @given(noise, st.booleans())
 def test_noise(fabric, hub, said, greeted):
-    stranger = Stranger.member(fabric) if greeted else Stranger.connected(fabric)
+    peer = RawPeer.member(fabric) if greeted else RawPeer.connected(fabric)
     for data in said:
-        if not stranger.send(data):
+        if not peer.send(data):
             break
-    stranger.close()
+    peer.close()
     fabric.settle()
     assert not hub.wire.election.role._members
 
@@ -374,10 +374,10 @@ def damaged(draw):
 @given(st.lists(damaged(), min_size=1, max_size=6))
 def test_damaged_messages(fabric, hub, messages):
     before = hub.node.memory.contents()
-    with contextlib.closing(Stranger.member(fabric)) as stranger:
-        (own,) = stranger.identities
+    with contextlib.closing(RawPeer.member(fabric)) as peer:
+        (own,) = peer.identities
         for message in messages:
-            if not stranger.send(_damaged_frame(hub, own, *message)):
+            if not peer.send(_damaged_frame(hub, own, *message)):
                 break
     fabric.until(lambda: not hub.wire.election.role._members)
     assert hub.node.memory.contents() == before

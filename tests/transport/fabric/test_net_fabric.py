@@ -18,7 +18,7 @@ from emu.device.port.packet import Packet as RocePacket
 from emu.device.rounds.sizes import PACKETS_PER_CONNECTION
 from emu.driver.ethernet.frames import Packet
 from emu.driver.nodes.roce import ipv4
-from emu.driver.transport.stranger import Stranger
+from emu.driver.transport.raw_peer import RawPeer
 from emu.server.net.eth import uplinks
 from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.uplinks import Uplinks
@@ -222,9 +222,9 @@ def test_a_newcomer_is_not_given_the_guid_of_one_who_is_coming_back(unix):
 
 def test_other_versions_are_refused_with_a_reason(unix):
     unix.join()
-    stranger = Stranger.connected(unix)
-    stranger.say(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\1" + bytes(10))
-    kind, body = stranger.hear()
+    peer = RawPeer.connected(unix)
+    peer.say(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\1" + bytes(10))
+    kind, body = peer.hear()
     assert kind is FrameKind.REFUSED
     assert b"version 1 of the fabric's protocol, not 5" in body
 
@@ -232,13 +232,13 @@ def test_other_versions_are_refused_with_a_reason(unix):
 @pytest.mark.hostile
 def test_a_member_that_does_not_read_costs_a_bounded_queue(unix):
     hub, one = unix.join(), unix.join()
-    stranger = Stranger.member(unix, ETHERNET)
+    peer = RawPeer.member(unix, ETHERNET)
     unix.settle()
     for _ in range(4 * PAUSE_BYTES // 1500 + 500):  # also what the socket itself takes
         hub.host.send(ethernet(C, A, 0x88B5, bytes(1486)))
     ports = {port.name: port for port in hub.uplinks()}
     assert any(port.dropped["queue full"] > 400 for port in ports.values())
-    stranger.close()
+    peer.close()
     unix.until(lambda: len(hub.uplinks()) == 1)
     for _ in range(5):
         unix.settle()
@@ -257,9 +257,9 @@ def test_a_member_that_does_not_read_costs_a_bounded_queue(unix):
 )
 def test_what_no_process_of_ours_sends_ends_the_connection(unix, body, why, caplog):
     hub = unix.join()
-    stranger = Stranger.member(unix, ETHERNET)
-    stranger.say(FrameKind.FRAME, body)
-    assert stranger.is_dropped()
+    peer = RawPeer.member(unix, ETHERNET)
+    peer.say(FrameKind.FRAME, body)
+    assert peer.is_dropped()
     assert why in caplog.text
     assert hub.uplinks() == []
 
@@ -268,9 +268,9 @@ def test_what_no_process_of_ours_sends_ends_the_connection(unix, body, why, capl
 @pytest.mark.parametrize("kind", [FrameKind.FRAME, FrameKind.FRAME_TRAIN])
 def test_frames_from_a_member_without_an_ethernet_port(unix, caplog, kind):
     unix.join()
-    stranger = Stranger.member(unix)
-    stranger.say(kind, bytes(64))
-    assert stranger.is_dropped()
+    peer = RawPeer.member(unix)
+    peer.say(kind, bytes(64))
+    assert peer.is_dropped()
     assert f"{kind.name} from a member" in caplog.text
 
 
@@ -285,9 +285,9 @@ def train(to, source, count):
 @pytest.mark.hostile
 def test_a_train_for_who_takes_frames_is_cut(unix):
     hub = unix.join()
-    stranger = Stranger.member(unix, ETHERNET)
+    peer = RawPeer.member(unix, ETHERNET)
     hub.host.send(ethernet(EVERYONE, A, 0x88B5))
-    stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(A, B, 5))
+    peer.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(A, B, 5))
     unix.until(lambda: len(hub.host.got) == 5)
     packets = [parse(frame.data, network_header(frame.data)) for frame in hub.host.got]
     assert [packet.psn for packet in packets] == [*range(0x20, 0x25)]
@@ -306,9 +306,9 @@ def test_headers_of_a_train_are_those_that_were_read(unix, monkeypatch, at):
 
     monkeypatch.setattr(uplinks, "parse_train", change)
     hub = unix.join()
-    stranger = Stranger.member(unix, ETHERNET)
+    peer = RawPeer.member(unix, ETHERNET)
     hub.host.send(ethernet(EVERYONE, A, 0x88B5))
-    stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(A, B, 5))
+    peer.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(A, B, 5))
     unix.until(lambda: len(hub.host.got) == 5)
     packets = [parse(frame.data, network_header(frame.data)) for frame in hub.host.got]
     assert [packet.psn for packet in packets] == [*range(0x20, 0x25)]
@@ -329,8 +329,8 @@ def test_a_train_that_is_cut_counts_as_its_frames(unix, monkeypatch, to, work):
 
     monkeypatch.setattr(Uplinks, "received_train", counted)
     hub = unix.join()
-    stranger = Stranger.member(unix, ETHERNET)
-    stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(to, B, 40))
+    peer = RawPeer.member(unix, ETHERNET)
+    peer.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + train(to, B, 40))
     unix.until(lambda: told)
     assert told == [work]
     assert len(hub.host.got) == 40
@@ -339,35 +339,35 @@ def test_a_train_that_is_cut_counts_as_its_frames(unix, monkeypatch, to, work):
 @pytest.mark.hostile
 def test_what_is_no_train(unix, caplog):
     hub = unix.join()
-    stranger = Stranger.member(unix, ETHERNET)
+    peer = RawPeer.member(unix, ETHERNET)
     good = train(A, B, 5)
     bad = [b"", bytes(5000), good[:-1], good + b"\0", good[:14] + bytes(20) + good[34:]]
     for body in bad:
-        stranger.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + body)
+        peer.say(FrameKind.FRAME_TRAIN, protocol.segment(0) + body)
     unix.settle()
     (uplink,) = hub.uplinks()
     assert uplink.dropped["malformed"] == len(bad)
     assert hub.host.got == []
-    stranger.say(FrameKind.FRAME_TRAIN, bytes(3))
-    assert stranger.is_dropped()
+    peer.say(FrameKind.FRAME_TRAIN, bytes(3))
+    assert peer.is_dropped()
     assert "a train is cut off" in caplog.text
 
 
 @pytest.mark.hostile
 def test_what_a_guest_behind_a_member_may_send_is_dropped_and_counted(unix):
     hub = unix.join()
-    stranger = Stranger.member(unix, ETHERNET)
+    peer = RawPeer.member(unix, ETHERNET)
     bad = [
         Frame(bytes(59)),
         Frame(bytes(5000), 1000, checked=True),
         Frame(Packet(payload=bytes(9000)).frame(), 1, checked=True),
     ]
     for frame in bad:
-        stranger.say(FrameKind.FRAME, protocol.ethernet(0, frame))
+        peer.say(FrameKind.FRAME, protocol.ethernet(0, frame))
     unix.settle()
     (uplink,) = hub.uplinks()
     assert uplink.dropped["malformed"] == len(bad)
-    stranger.say(FrameKind.FRAME, protocol.ethernet(0, Frame(ethernet(EVERYONE, A, 5).ljust(60))))
+    peer.say(FrameKind.FRAME, protocol.ethernet(0, Frame(ethernet(EVERYONE, A, 5).ljust(60))))
     unix.until(lambda: hub.host.got)
 
 
@@ -389,11 +389,11 @@ def test_random_bodies(unix, said):
     if not unix.processes:
         unix.join()
     hub = unix.processes[0]
-    stranger = Stranger.member(unix, ETHERNET)
+    peer = RawPeer.member(unix, ETHERNET)
     for kind, body in said:
-        if not stranger.send(protocol.frame(kind, body)):
+        if not peer.send(protocol.frame(kind, body)):
             break
-    stranger.close()
+    peer.close()
     unix.until(lambda: not hub.uplinks())
     assert unix.send(hub, ethernet(EVERYONE, A, 0x88B5)) == []
 

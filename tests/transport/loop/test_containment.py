@@ -9,7 +9,7 @@ import pytest
 
 from emu.device.port.ib.endport import end_port
 from emu.driver.transport.fabric import Fabric
-from emu.driver.transport.stranger import Stranger
+from emu.driver.transport.raw_peer import RawPeer
 from emu.driver.transport.vfio_client import RefusedError
 from emu.server.control import protocol
 from emu.server.control.server import ControlServer
@@ -173,7 +173,7 @@ class TestFabric:
         fabric.until(lambda: hub.wire.reaches(member.node.lid))
 
     def test_frame(self, fabric, hub, blunder, told):
-        member = Stranger.member(fabric)
+        member = RawPeer.member(fabric)
         blunder(hub.wire.election.role, "_take_port")
         member.say(FrameKind.PORT, port_frames.port(port_of(hub, member)))
         assert member.is_dropped()
@@ -181,15 +181,15 @@ class TestFabric:
 
     def test_timer(self, fabric, hub, blunder, told):
         """Frames are written by a timer."""
-        stranger = Stranger.connected(fabric)
+        peer = RawPeer.connected(fabric)
         blunder(FabricConnection, "_written")
-        stranger.say(FrameKind.HELLO, fabric_protocol.hello([Identity()]))
-        assert stranger.is_dropped()
+        peer.say(FrameKind.HELLO, fabric_protocol.hello([Identity()]))
+        assert peer.is_dropped()
         told()
 
     def test_what_belongs_to_nobody(self, fabric, hub, blunder, told):
         """The news of the ports is for all members."""
-        member = Stranger.member(fabric)
+        member = RawPeer.member(fabric)
         blunder(hub.wire, "ports_changed")
         member.say(FrameKind.PORT, port_frames.port(port_of(hub, member)))
         fabric.settle()

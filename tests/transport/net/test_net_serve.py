@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.net.segment import Peer, ethernet
 
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 DEVICE = "connectx6dx,link=eth"
 

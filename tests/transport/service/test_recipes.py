@@ -23,7 +23,7 @@ from helpers.files.recipes import ROOT, TOOLS, Dockerfile, action_steps, command
 from emu.cli.main import main
 from emu.guests.machine import qemu
 from emu.guests.machine.qmp import Qmp
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 from emu.server.control import Client
 
 UNIT = TOOLS / "mlx5emu@.service"

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 
 @pytest.fixture

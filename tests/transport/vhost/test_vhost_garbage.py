@@ -51,7 +51,7 @@ def open_files():
 
 
 @pytest.fixture
-def stranger(served):
+def peer(served):
     """Negotiated, but nothing more."""
     client = served.connect()
     client.negotiate()
@@ -107,40 +107,40 @@ BAD_MESSAGES = {
 @pytest.mark.parametrize(
     ("request_", "payload", "flags", "why"), BAD_MESSAGES.values(), ids=BAD_MESSAGES
 )
-def test_bad_message(served, stranger, caplog, request_, payload, flags, why):
-    stranger.send(request_, payload, flags=flags)
-    is_dropped(served, stranger, caplog, why)
+def test_bad_message(served, peer, caplog, request_, payload, flags, why):
+    peer.send(request_, payload, flags=flags)
+    is_dropped(served, peer, caplog, why)
 
 
-def test_a_message_that_says_it_is_long(served, stranger, caplog):
-    stranger.sock.send(HEADER.pack(VhostRequest.SET_OWNER, VERSION, 1 << 31))
-    is_dropped(served, stranger, caplog, "2147483648 bytes")
+def test_a_message_that_says_it_is_long(served, peer, caplog):
+    peer.sock.send(HEADER.pack(VhostRequest.SET_OWNER, VERSION, 1 << 31))
+    is_dropped(served, peer, caplog, "2147483648 bytes")
 
 
-def test_half_a_message(served, stranger, caplog):
-    stranger.sock.send(b"\1\0\0")
-    stranger.sock.shutdown(1)
-    is_dropped(served, stranger, caplog, "in the middle of a message")
+def test_half_a_message(served, peer, caplog):
+    peer.sock.send(b"\1\0\0")
+    peer.sock.shutdown(1)
+    is_dropped(served, peer, caplog, "in the middle of a message")
 
 
-def test_descriptors_that_no_message_takes(served, stranger, caplog):
+def test_descriptors_that_no_message_takes(served, peer, caplog):
     before = open_files()
-    stranger.send(VhostRequest.SET_OWNER, fds=[stranger.fd] * 3)
+    peer.send(VhostRequest.SET_OWNER, fds=[peer.fd] * 3)
     served.settle()
     assert "3 descriptors, not 0" in caplog.text
     assert open_files() == before
 
 
-def test_replies_that_nobody_reads(served, stranger, caplog):
+def test_replies_that_nobody_reads(served, peer, caplog):
     message = HEADER.pack(VhostRequest.GET_FEATURES, VERSION, 0)
     for _ in range(2000):
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, BlockingIOError):
-            stranger.sock.setblocking(False)
-            stranger.sock.send(message * 100)
+            peer.sock.setblocking(False)
+            peer.sock.send(message * 100)
         served.step()
         if not served.transport.connected:
             break
-    is_dropped(served, stranger, caplog, "does not read the replies")
+    is_dropped(served, peer, caplog, "does not read the replies")
 
 
 REGIONS = {
@@ -154,36 +154,36 @@ REGIONS = {
 
 
 @pytest.mark.parametrize("regions", REGIONS.values(), ids=REGIONS)
-def test_bad_region(served, stranger, caplog, regions):
+def test_bad_region(served, peer, caplog, regions):
     with pytest.raises((EOFError, ConnectionResetError)):
-        stranger.share(regions)
-    is_dropped(served, stranger, caplog, "SET_MEM_TABLE")
+        peer.share(regions)
+    is_dropped(served, peer, caplog, "SET_MEM_TABLE")
 
 
-def test_no_file(served, stranger, caplog):
+def test_no_file(served, peer, caplog):
     end, other = os.pipe()
     payload = MEM_TABLE.pack(1, 0) + MEM_REGION.pack(0, 0x1000, USER, 0)
-    stranger.send(VhostRequest.SET_MEM_TABLE, payload, [end])
+    peer.send(VhostRequest.SET_MEM_TABLE, payload, [end])
     os.close(end)
     os.close(other)
-    is_dropped(served, stranger, caplog, "not a file's")
+    is_dropped(served, peer, caplog, "not a file's")
 
 
-def test_a_ring_that_runs_out_of_the_memory(served, stranger, caplog):
-    stranger.share([(stranger.base, 0x1000, USER, 0)])
+def test_a_ring_that_runs_out_of_the_memory(served, peer, caplog):
+    peer.share([(peer.base, 0x1000, USER, 0)])
     payload = VRING_ADDR.pack(0, 0, USER, USER + 0xFFC, USER + 0xFFC, 0)
-    stranger.tell(VhostRequest.SET_VRING_NUM, state(0, 256))
-    stranger.tell(VhostRequest.SET_VRING_ADDR, payload)
+    peer.tell(VhostRequest.SET_VRING_NUM, state(0, 256))
+    peer.tell(VhostRequest.SET_VRING_ADDR, payload)
     with pytest.raises((EOFError, ConnectionResetError)):
-        stranger.enable(0)
-    is_dropped(served, stranger, caplog, "a ring outside the memory")
+        peer.enable(0)
+    is_dropped(served, peer, caplog, "a ring outside the memory")
 
 
-def test_an_unaligned_ring(served, stranger, caplog):
-    stranger.share()
+def test_an_unaligned_ring(served, peer, caplog):
+    peer.share()
     payload = VRING_ADDR.pack(0, 0, USER + 8, USER, USER, 0)
-    stranger.send(VhostRequest.SET_VRING_ADDR, payload)
-    is_dropped(served, stranger, caplog, "not aligned")
+    peer.send(VhostRequest.SET_VRING_ADDR, payload)
+    is_dropped(served, peer, caplog, "not aligned")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import emu
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 HOME = Path(emu.__file__).parents[1]
 

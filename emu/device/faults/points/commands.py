@@ -236,7 +236,7 @@ class CommandRuns(_OfCommand[Portions[bool]]):
 
     def _starved(self) -> CmdError | None:
         op = self.op
-        if not (self.faults.is_starving and isinstance(op, Op) and op.name.startswith(_STARVED)):
+        if not (self.faults.lacks_pages() and isinstance(op, Op) and op.name.startswith(_STARVED)):
             return None
         return CmdError(Status.NO_RES_ERR, "firmware has too few pages")
 

@@ -65,7 +65,7 @@ class EthPort:
         return self.admin_up and self.has_cable
 
     def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it."""
+        """SubnetPort the cable in, or pull it."""
         was_up = self.is_up
         self.has_cable = up
         self._count_down(was_up)

@@ -114,7 +114,7 @@ class IbPort(IbCounts):
         return self.phys_state is PhysState.LINK_UP
 
     def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it."""
+        """SubnetPort the cable in, or pull it."""
         self.has_cable = up
         self._follow()
 

@@ -12,7 +12,7 @@ from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.port.train import Train
 from emu.device.ports import Buffer, CarryTrain
-from emu.server.net.eth.parcels import parcels
+from emu.server.net.eth.link_packets import link_packets
 from emu.server.net.eth.port import SegmentPort
 from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.link.direction import LinkDirection
@@ -103,7 +103,7 @@ class FunctionPort(SegmentPort):
             self._switch.forward(self, frame)
         else:
             carry = partial(self._switch.forward, self)
-            self.tx_link.take_all(parcels(frame, carry), len(frame.data))
+            self.tx_link.take_all(link_packets(frame, carry), len(frame.data))
 
     def train_to(self, mac: bytes) -> CarryTrain | None:
         """The segment's way to an address, unless somebody here is to see each frame."""
@@ -176,7 +176,7 @@ class FunctionPort(SegmentPort):
         if self.rx_link is None:
             self._enter(frame)
         else:
-            self.rx_link.take_all(parcels(frame, self._enter), len(frame.data))
+            self.rx_link.take_all(link_packets(frame, self._enter), len(frame.data))
 
     @property
     def takes_trains(self) -> bool:

@@ -66,7 +66,7 @@ class _Uplink(SegmentPort):
 
 
 class Uplinks:
-    """Implements :class:`emu.server.net.fabric.site.FrameCarrier`."""
+    """Implements :class:`emu.server.net.fabric.hub_host.FrameCarrier`."""
 
     def __init__(self, segments: Segments) -> None:
         self.segments = segments

@@ -15,9 +15,9 @@ from emu.device.ports import Timer
 from emu.server.net.fabric.address import Address, FabricError, FabricListener
 from emu.server.net.fabric.directory import TakenError
 from emu.server.net.fabric.hub import Hub
+from emu.server.net.fabric.hub_host import HubHost
 from emu.server.net.fabric.member import Membership
 from emu.server.net.fabric.protocol import Identity
-from emu.server.net.fabric.site import Site
 from emu.server.net.poller import Poller, Reactor
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ PATIENCE_NS = 3_000_000_000
 _NOBODY = "nobody answers"
 
 
-class Candidate(Site, Protocol):
+class ElectionCallbacks(HubHost, Protocol):
     """The process, which is told when its role changes."""
 
     def role_taken(self, *, again: bool) -> None:
@@ -44,7 +44,7 @@ class Election:
 
     def __init__(
         self,
-        candidate: Candidate,
+        candidate: ElectionCallbacks,
         address: Address,
         loop: Reactor,
         poller: Poller,

@@ -22,15 +22,15 @@ from emu.server.net.fabric.address import FabricListener
 from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.directory import TakenError, assign
 from emu.server.net.fabric.errors import FabricProtocolError
+from emu.server.net.fabric.hub_host import HubHost
 from emu.server.net.fabric.port_frames import MAX_PORTS
 from emu.server.net.fabric.protocol import FrameKind, Identity
-from emu.server.net.fabric.site import Site
 from emu.server.net.poller import READ
 
 log = logging.getLogger(__name__)
 
 MAX_MEMBERS = 64
-MAX_STRANGERS = 64
+MAX_UNGREETED = 64
 """Limit of connections that have not sent HELLO; one more makes us close the oldest of them."""
 NEWS_NS = 20_000_000
 """How often members are told of changed ports, at most."""
@@ -78,7 +78,7 @@ class Hub:
 
     def __init__(
         self,
-        site: Site,
+        site: HubHost,
         listener: FabricListener,
         requested: Sequence[Identity],
         former: Iterable[Identity] = (),
@@ -151,9 +151,9 @@ class Hub:
 
     def _make_room(self) -> None:
         """Connections that never send HELLO must not keep other processes out."""
-        strangers = [one for one, member in self._members.items() if not member.is_greeted]
-        if len(strangers) >= MAX_STRANGERS:
-            strangers[0].close("others wait to say HELLO")
+        ungreeted = [one for one, member in self._members.items() if not member.is_greeted]
+        if len(ungreeted) >= MAX_UNGREETED:
+            ungreeted[0].close("others wait to say HELLO")
 
     def _hurry(self, connection: FabricConnection) -> None:
         member = self._members.get(connection)

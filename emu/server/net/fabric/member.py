@@ -11,8 +11,8 @@ from emu.device.port.ib.endport import EndPort
 from emu.server.net.fabric import port_frames, protocol
 from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.errors import FabricProtocolError
+from emu.server.net.fabric.hub_host import HubHost
 from emu.server.net.fabric.protocol import FrameKind, Identity
-from emu.server.net.fabric.site import Site
 from emu.server.net.poller import READ
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Membership:
     """The connection to the hub, from the moment of connecting."""
 
     def __init__(
-        self, site: Site, owner: MembershipOwner, sock: socket, requested: Sequence[Identity]
+        self, site: HubHost, owner: MembershipOwner, sock: socket, requested: Sequence[Identity]
     ) -> None:
         self._site = site
         self._owner = owner

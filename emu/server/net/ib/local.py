@@ -27,8 +27,8 @@ from emu.device.port.ib.port import SM_LID
 from emu.device.port.packet import BadPacketError
 from emu.device.ports import Buffer, CarryTrain, Clock
 from emu.device.state.containment import ContainedClock, contain
+from emu.server.net.ib.link_packets import DatagramLinkPacket, IbLinkPacket
 from emu.server.net.ib.packet_queue import PacketQueue
-from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
 from emu.server.net.ib.sa import SubnetAdministrator
 from emu.server.net.link.direction import LinkDirection
 from layouts.wire.bth import PERMISSIVE_LID
@@ -124,7 +124,7 @@ class LocalFabric:
         link = self.tx_links.get(source.link.lid)
         if link is None or destination(frame) == source.link.lid:
             return self._forward(frame)
-        link.take(PacketParcel(frame, self._forward))
+        link.take(IbLinkPacket(frame, self._forward))
         return not link.is_pausing
 
     def _forward(self, frame: bytes) -> bool:
@@ -157,7 +157,7 @@ class LocalFabric:
         if link is None or source_of(frame) == lid:
             self._receive(frame)
         else:
-            link.take(PacketParcel(frame, self._receive))
+            link.take(IbLinkPacket(frame, self._receive))
 
     def _receive(self, frame: bytes) -> None:
         """A packet arrives at its function's port."""
@@ -185,7 +185,7 @@ class LocalFabric:
         elif link is None or packet.to.lid == source.link.lid:
             self._carry(packet, origin)
         else:
-            link.take(DatagramParcel(packet, partial(self._carry, origin=origin)))
+            link.take(DatagramLinkPacket(packet, partial(self._carry, origin=origin)))
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
         lid = packet.to.lid
@@ -213,7 +213,7 @@ class LocalFabric:
         if link is None or origin.lid == lid:
             self._enter(packet, lid, origin)
         else:
-            link.take(DatagramParcel(packet, partial(self._enter, lid=lid, origin=origin)))
+            link.take(DatagramLinkPacket(packet, partial(self._enter, lid=lid, origin=origin)))
 
     def _enter(self, packet: Datagram, lid: int, origin: Origin) -> None:
         """A datagram arrives at the port with this LID."""

@@ -33,9 +33,9 @@ from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.election import Election
 from emu.server.net.fabric.errors import FabricProtocolError
 from emu.server.net.fabric.hub import Hub
+from emu.server.net.fabric.hub_host import FrameCarrier
 from emu.server.net.fabric.member import Membership
 from emu.server.net.fabric.protocol import FrameKind, Identity
-from emu.server.net.fabric.site import FrameCarrier
 from emu.server.net.ib.local import LocalFabric, destination
 from emu.server.net.poller import Poller, Reactor
 from layouts.enums import PhysState, PortState

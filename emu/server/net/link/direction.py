@@ -19,8 +19,8 @@ from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.costs import STEPS_PER_LINK_PACKET
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PACKETS_PER_POLL
-from emu.server.net.link.fate import Dice
-from emu.server.net.link.parcel import Parcel
+from emu.server.net.link.link_packet import LinkPacket
+from emu.server.net.link.netem import NetemRandom
 
 if TYPE_CHECKING:
     from emu.device.faults.link import PlannedLink
@@ -46,7 +46,7 @@ def _logged(call: Callable[[], object]) -> None:
 class _OnTheWay(NamedTuple):
     due_ns: int
     order: int
-    parcel: Parcel
+    packet: LinkPacket
     octets: int
     ledger: Ledger
 
@@ -66,7 +66,7 @@ class LinkDirection:
         self._clock = clock
         self._ledger = ledger
         self.link = link
-        self._dice = Dice(name, seed)
+        self._netem = NetemRandom(name, seed)
         self._way: list[_OnTheWay] = []
         self._octets = 0
         self._line = Backlog(clock.budget, _logged)
@@ -107,66 +107,68 @@ class LinkDirection:
 
     # -- packets
 
-    def take(self, parcel: Parcel) -> None:
+    def take(self, packet: LinkPacket) -> None:
         """A packet comes. It goes on later, and never in this call."""
         if self._line.is_free:
-            self._take(parcel)
-        elif not self._line.keep(parcel.octets, self._take, parcel.keep()):
+            self._take(packet)
+        elif not self._line.keep(packet.octets, self._take, packet.keep()):
             self.counts["over the limit"] += 1
 
-    def take_all(self, parcels: Iterator[Parcel], octets: int) -> None:
+    def take_all(self, link_packets: Iterator[LinkPacket], octets: int) -> None:
         """Packets come that are made one by one; so many bytes are behind them in all."""
-        if not self._line.do(octets, self._begin, parcels, octets):
+        if not self._line.do(octets, self._begin, link_packets, octets):
             self.counts["over the limit"] += 1
 
-    def _begin(self, parcels: Iterator[Parcel], octets: int) -> None:
-        self._line.begin(self._each(parcels), octets)
+    def _begin(self, link_packets: Iterator[LinkPacket], octets: int) -> None:
+        self._line.begin(self._each(link_packets), octets)
 
-    def _each(self, parcels: Iterator[Parcel]) -> Portions[None]:
+    def _each(self, link_packets: Iterator[LinkPacket]) -> Portions[None]:
         budget = self._clock.budget
-        for parcel in parcels:
+        for packet in link_packets:
             while budget.exhausted(budget.limit):
                 yield
-            self._take(parcel)
+            self._take(packet)
 
-    def _take(self, parcel: Parcel, *, may_double: bool = True) -> None:
+    def _take(self, packet: LinkPacket, *, may_double: bool = True) -> None:
         link = self.link
         self._clock.budget.charge(STEPS_PER_LINK_PACKET)
-        fate = self._dice.throw(link)
+        decision = self._netem.decide(link)
         self.counts["packets"] += 1
-        arrives: Parcel | None = parcel
-        if fate.lost:
-            arrives = parcel.marked() if link.ecn else None
+        arrives: LinkPacket | None = packet
+        if decision.lost:
+            arrives = packet.marked() if link.ecn else None
             self.counts["lost" if arrives is None else "marked"] += 1
-        elif fate.corrupted:
-            arrives = parcel.corrupted(fate.draw)
+        elif decision.corrupted:
+            arrives = packet.corrupted(decision.draw)
             self.counts["corrupted"] += 1
         if arrives is not None:
-            if fate.overtakes:
+            if decision.overtakes:
                 self.counts["reordered"] += 1
-            self._enqueue(arrives, 0 if fate.overtakes else fate.delay_ns, marked=fate.marked)
-        if fate.duplicated and may_double:
+            self._enqueue(
+                arrives, 0 if decision.overtakes else decision.delay_ns, marked=decision.marked
+            )
+        if decision.duplicated and may_double:
             self.counts["duplicated"] += 1
-            self._take(parcel, may_double=False)
+            self._take(packet, may_double=False)
 
-    def _enqueue(self, parcel: Parcel, delay_ns: int, *, marked: bool) -> None:
+    def _enqueue(self, packet: LinkPacket, delay_ns: int, *, marked: bool) -> None:
         link, now = self.link, self._clock.now_ns()
-        octets = parcel.octets + PACKET_BYTES
+        octets = packet.octets + PACKET_BYTES
         if len(self._way) >= link.limit or self._octets + octets > MAX_BYTES:
             self.counts["over the limit"] += 1
             return
         leaves = now
         if link.rate is not None:
             begins = max(now, self._free_ns)
-            leaves = self._free_ns = begins + parcel.octets * 8 * _NS_PER_S // link.rate
+            leaves = self._free_ns = begins + packet.octets * 8 * _NS_PER_S // link.rate
             marked |= link.ce_threshold is not None and begins - now > link.ce_threshold
-        if marked and (with_mark := parcel.marked()) is not None:
+        if marked and (with_mark := packet.marked()) is not None:
             self.counts["marked"] += 1
-            parcel = with_mark
+            packet = with_mark
         ledger = self._ledger()
         ledger.hold(ACCOUNT, octets)
         self._octets += octets
-        entry = _OnTheWay(leaves + delay_ns, self._dice.number, parcel.keep(), octets, ledger)
+        entry = _OnTheWay(leaves + delay_ns, self._netem.number, packet.keep(), octets, ledger)
         heapq.heappush(self._way, entry)
         self._set_timer()
 
@@ -188,7 +190,7 @@ class LinkDirection:
             entry = heapq.heappop(self._way)
             self._octets -= entry.octets
             entry.ledger.give_back(ACCOUNT, entry.octets)
-            _logged(entry.parcel.go_on)
+            _logged(entry.packet.go_on)
         if self._way:
             self._set_timer()
         self._wake()

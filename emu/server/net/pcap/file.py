@@ -19,7 +19,7 @@ from pathlib import Path
 from emu.device.ports import Clock, Timer
 from emu.device.rounds.costs import LOG_BLOCK_BYTES_PER_STEP, STEPS_PER_BLOCK
 from emu.device.rounds.sizes import WRITTEN_PER_ROUND
-from emu.host.cut_short import LimitError
+from emu.host.truncated_output import LimitError
 from emu.host.userfiles import open_outfile
 from emu.server.net.pcap import blocks
 

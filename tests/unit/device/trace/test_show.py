@@ -15,7 +15,7 @@ from emu.cli.main import main
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import MAX_LINE_BYTES, EventChoice, StoredTextError, TraceReader
 from emu.device.trace.text import TextForm
-from emu.host.own_code import module_command
+from emu.host.process_identity import module_command
 
 START = 5_000_000_000
 

@@ -44,7 +44,7 @@ class Ports:
         self._by_number: dict[int, EndPort] = {}
         self._by_lid: dict[int, int] = {}
         self.queries = 0
-        """How often the manager has been asked for SMInfo."""
+        """How often the manager has been request for SMInfo."""
 
     def connect(self, ports: Sequence[EndPort], *, limit: int) -> None:
         """The ports that are up now. Those for which the switch has no port are left out."""
@@ -86,7 +86,7 @@ class Ports:
         return 0 if lid == self.own.lid else self._by_lid.get(lid, _NO_PORT)
 
 
-class Asked(NamedTuple):
+class SmpRequest(NamedTuple):
     """A request, and the port that it has come in by."""
 
     ports: Ports
@@ -98,29 +98,29 @@ class Asked(NamedTuple):
         return replace(self.ports.own, port_num=self.entry)
 
 
-def _own(fill: sma.Handler[EndPort]) -> sma.Handler[Asked]:
+def _own(fill: sma.Handler[EndPort]) -> sma.Handler[SmpRequest]:
     """What any port answers, of the management port as the one who asks sees it."""
-    return lambda asked, mad: fill(asked.own, mad)
+    return lambda request, mad: fill(request.own, mad)
 
 
-def _switch_info(asked: Asked, _mad: Smp) -> bytes | None:
+def _switch_info(request: SmpRequest, _mad: Smp) -> bytes | None:
     """SwitchInfo: any unicast LID may be given, and nothing has changed since the last sweep."""
     info = switch_info.new(
-        linear_fdb_cap=MULTICAST_LID, linear_fdb_top=asked.own.lid, life_time_value=_LIFE_TIME,
+        linear_fdb_cap=MULTICAST_LID, linear_fdb_top=request.own.lid, life_time_value=_LIFE_TIME,
         default_port=_NO_PORT, default_mcast_primary=_NO_PORT,
         default_mcast_not_primary=_NO_PORT,
     )  # fmt: skip
     return bytes(info)
 
 
-def _port_info(asked: Asked, mad: Smp) -> bytes | None:
+def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
     """PortInfo of one of the switch's ports: its link is that of the port behind it."""
-    own, number = asked.own, mad.attr_mod
+    own, number = request.own, mad.attr_mod
     if number > own.num_ports:
         return None
     if number == 0:
         return own.port_info()
-    behind = asked.ports.behind(number)
+    behind = request.ports.behind(number)
     if behind is None:
         own = replace(own, state=PortState.DOWN, phys_state=PhysState.POLLING)
     else:
@@ -128,35 +128,35 @@ def _port_info(asked: Asked, mad: Smp) -> bytes | None:
     return replace(own, lid=0, sm_lid=0, cap_mask=0).port_info()
 
 
-def _pkeys(asked: Asked, mad: Smp) -> bytes | None:
+def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
     """The P_Keys of port 0; the others enforce no partitions."""
     block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
-    own = asked.own
+    own = request.own
     if number > own.num_ports:
         return None
     return sma.port_pkeys(own if number == 0 else replace(own, pkeys=()), block)
 
 
-def _forwarding(asked: Asked, mad: Smp) -> bytes | None:
+def _forwarding(request: SmpRequest, mad: Smp) -> bytes | None:
     """A block of the linear forwarding table."""
     first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
         return None
     lids = range(first, first + LIDS_OF_A_BLOCK)
-    return bytes(linear_forw_table.new(port=[asked.ports.exit_to(lid) for lid in lids]))
+    return bytes(linear_forw_table.new(port=[request.ports.exit_to(lid) for lid in lids]))
 
 
-def _manager(asked: Asked, _mad: Smp) -> bytes | None:
+def _manager(request: SmpRequest, _mad: Smp) -> bytes | None:
     """SMInfo of the subnet's master."""
-    asked.ports.queries += 1
+    request.ports.queries += 1
     info = sm_info.new(
-        guid=asked.own.port_guid, sm_key=TRUSTED_SM_KEY, priority=HIGHEST_PRIORITY,
-        act_count=asked.ports.queries & 0xFFFF_FFFF, sm_state=SmState.MASTER,
+        guid=request.own.port_guid, sm_key=TRUSTED_SM_KEY, priority=HIGHEST_PRIORITY,
+        act_count=request.ports.queries & 0xFFFF_FFFF, sm_state=SmState.MASTER,
     )  # fmt: skip
     return bytes(info)
 
 
-ATTRIBUTES: Mapping[int, sma.Handler[Asked]] = {
+ATTRIBUTES: Mapping[int, sma.Handler[SmpRequest]] = {
     SmpAttr.NODE_DESC: _own(sma.node_description),
     SmpAttr.NODE_INFO: _own(sma.node_info),
     SmpAttr.SWITCH_INFO: _switch_info,

@@ -46,7 +46,7 @@ _SWITCH_FIELDS: Final = (
 """Those that a manager sets and that mean nothing else than their value."""
 
 
-class Asked(NamedTuple):
+class SmpRequest(NamedTuple):
     """A node that an SMP has come to, and the port by which it has."""
 
     cables: Cables
@@ -56,68 +56,68 @@ class Asked(NamedTuple):
     """ns."""
 
 
-def may(asked: Asked, mad: Smp) -> bool:
+def may(request: SmpRequest, mad: Smp) -> bool:
     """Whether the M_Key of a request, or of a TrapRepress, is right; see ``ManagedPort.may``."""
-    port = asked.node.end(asked.entry)
-    return port.may(mad.mkey, asked.now, is_set=mad.method != Method.GET)
+    port = request.node.end(request.entry)
+    return port.may(mad.mkey, request.now, is_set=mad.method != Method.GET)
 
 
-def answer(asked: Asked, data: bytes) -> bytes:
+def answer(request: SmpRequest, data: bytes) -> bytes:
     """The response to a request whose M_Key is right."""
-    if asked.node.is_switch:
-        return respond(_SWITCH, asked, data, _SETTABLE)
-    return respond(_ADAPTER, asked, data, SETTABLE)
+    if request.node.is_switch:
+        return respond(_SWITCH, request, data, _SETTABLE)
+    return respond(_ADAPTER, request, data, SETTABLE)
 
 
-def _node_description(asked: Asked, mad: Smp) -> bytes:
-    return asked.node.description
+def _node_description(request: SmpRequest, mad: Smp) -> bytes:
+    return request.node.description
 
 
-def _node_info(asked: Asked, mad: Smp) -> bytes:
-    node, line = asked.node, asked.node.line
+def _node_info(request: SmpRequest, mad: Smp) -> bytes:
+    node, line = request.node, request.node.line
     info = node_info.new(
         base_version=BASE_VERSION, class_version=NODE_INFO_CLASS_VERSION, node_type=line.kind,
         num_ports=node.num_ports, sys_guid=line.system_guid, node_guid=line.guid,
-        port_guid=node.port_guid(asked.entry), partition_cap=PKEY_TABLE_ENTRIES,
-        device_id=line.device_id, local_port_num=asked.entry,
+        port_guid=node.port_guid(request.entry), partition_cap=PKEY_TABLE_ENTRIES,
+        device_id=line.device_id, local_port_num=request.entry,
         vendor_id=line.vendor_id or VENDOR_ID,
     )  # fmt: skip
     return bytes(info)
 
 
-def _guids(asked: Asked, mad: Smp) -> bytes | None:
+def _guids(request: SmpRequest, mad: Smp) -> bytes | None:
     if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
         return None
-    first = asked.node.port_guid(asked.entry)
+    first = request.node.port_guid(request.entry)
     return bytes(guid_info.new(guid=[first] + [0] * (GUIDS_OF_A_BLOCK - 1)))
 
 
-def _port(asked: Asked, number: int) -> ManagedPort | None:
+def _port(request: SmpRequest, number: int) -> ManagedPort | None:
     """A port by its number; 0 of a channel adapter is the one that receives the SMP."""
-    node = asked.node
+    node = request.node
     if number > node.num_ports:
         return None
-    return node.ports[asked.entry if not (number or node.is_switch) else number]
+    return node.ports[request.entry if not (number or node.is_switch) else number]
 
 
-def _port_info(asked: Asked, mad: Smp) -> bytes | None:
+def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
     number = mad.attr_mod & ~EXTENDED_SPEEDS
-    port = _port(asked, number)
+    port = _port(request, number)
     if port is None:
         return None
-    number = number if number or asked.node.is_switch else asked.entry
-    is_end = not asked.node.is_switch or number == 0
-    port.info.local_port_num = asked.entry  # by which the request has come, not the one asked about
+    number = number if number or request.node.is_switch else request.entry
+    is_end = not request.node.is_switch or number == 0
+    port.info.local_port_num = request.entry  # the port of arrival, not the queried port
     before, was_disabled = port.info.port_state, port.is_disabled
     value = port_info_of(port, mad, is_end=is_end)
     if mad.method == Method.SET and value is not None:
-        _follow(asked, number, before, was_disabled)
+        _follow(request, number, before, was_disabled)
     return value
 
 
-def _follow(asked: Asked, number: int, before: int, was_disabled: bool) -> None:
+def _follow(request: SmpRequest, number: int, before: int, was_disabled: bool) -> None:
     """A manager has set a port: its link goes down and trains, and ways may be others."""
-    cables, node = asked.cables, asked.node
+    cables, node = request.cables, request.node
     port = node.ports[number]
     cables.generation += 1
     if node.is_switch and number == 0:
@@ -129,37 +129,37 @@ def _follow(asked: Asked, number: int, before: int, was_disabled: bool) -> None:
             cables.retrain(node.number, number)
 
 
-def _pkeys(asked: Asked, mad: Smp) -> bytes | None:
+def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
     """A switch's external ports enforce no partitions."""
     block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
-    if number and asked.node.is_switch:
+    if number and request.node.is_switch:
         return None
-    port = _port(asked, number)
+    port = _port(request, number)
     return None if port is None else pkeys_of(port, mad, block)
 
 
-def _sl_to_vl(asked: Asked, mad: Smp) -> bytes | None:
+def _sl_to_vl(request: SmpRequest, mad: Smp) -> bytes | None:
     """A switch has one for each pair of ports: by which a packet comes in, and goes out."""
     entry, number = mad.attr_mod >> 8 & 0xFF, mad.attr_mod & 0xFF
-    port = _port(asked, number)
-    if port is None or entry > asked.node.num_ports:
+    port = _port(request, number)
+    if port is None or entry > request.node.num_ports:
         return None
     return sl_to_vl_of(port, mad, entry)
 
 
-def _arbitration(asked: Asked, mad: Smp) -> bytes | None:
-    port = _port(asked, mad.attr_mod & 0xFFFF)
+def _arbitration(request: SmpRequest, mad: Smp) -> bytes | None:
+    port = _port(request, mad.attr_mod & 0xFFFF)
     return None if port is None else arbitration_of(port, mad, mad.attr_mod >> 16)
 
 
-def _tables(asked: Asked) -> SwitchTables:
-    tables = asked.node.tables
+def _tables(request: SmpRequest) -> SwitchTables:
+    tables = request.node.tables
     assert tables is not None
     return tables
 
 
-def _switch_info(asked: Asked, mad: Smp) -> bytes | None:
-    info = _tables(asked).info
+def _switch_info(request: SmpRequest, mad: Smp) -> bytes | None:
+    info = _tables(request).info
     if mad.method == Method.SET:
         given = switch_info.view(mad.data)
         if given.linear_fdb_top > info.linear_fdb_cap:
@@ -168,48 +168,48 @@ def _switch_info(asked: Asked, mad: Smp) -> bytes | None:
             setattr(info, name, getattr(given, name))
         if given.port_state_change:
             info.port_state_change = 0
-        asked.cables.generation += 1
+        request.cables.generation += 1
     return bytes(info)
 
 
-def _linear(asked: Asked, mad: Smp) -> bytes | None:
+def _linear(request: SmpRequest, mad: Smp) -> bytes | None:
     """A block of the linear forwarding table (14.2.5.10)."""
     first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
         return None
-    table = _tables(asked).linear
+    table = _tables(request).linear
     if mad.method == Method.SET:
         table.extend(bytes((NO_PORT,)) * (first + LIDS_OF_A_BLOCK - len(table)))
         table[first : first + LIDS_OF_A_BLOCK] = bytes(linear_forw_table.view(mad.data))
-        asked.cables.generation += 1
+        request.cables.generation += 1
     block = bytes(table[first : first + LIDS_OF_A_BLOCK])
     return block.ljust(LIDS_OF_A_BLOCK, bytes((NO_PORT,)))
 
 
-def _multicast(asked: Asked, mad: Smp) -> bytes | None:
+def _multicast(request: SmpRequest, mad: Smp) -> bytes | None:
     """32 multicast LIDs' masks of 16 of the ports (14.2.5.12)."""
     first = (mad.attr_mod & _MLID_BLOCK) * MLIDS_OF_A_BLOCK
     shift = (mad.attr_mod >> _POSITION_SHIFT) * PORTS_OF_A_MASK
-    if first >= MULTICAST_LIDS or shift > asked.node.num_ports:
+    if first >= MULTICAST_LIDS or shift > request.node.num_ports:
         return None
-    masks, part = _tables(asked).multicast, (1 << PORTS_OF_A_MASK) - 1
+    masks, part = _tables(request).multicast, (1 << PORTS_OF_A_MASK) - 1
     if mad.method == Method.SET:
         for at, given in enumerate(mcast_forw_table.view(mad.data).port_mask, first):
             if mask := masks.get(at, 0) & ~(part << shift) | given << shift:
                 masks[at] = mask
             else:
                 masks.pop(at, None)
-        asked.cables.generation += 1
+        request.cables.generation += 1
     block = [masks.get(at, 0) >> shift & part for at in range(first, first + MLIDS_OF_A_BLOCK)]
     return bytes(mcast_forw_table.new(port_mask=block))
 
 
-def _extended_port_info(asked: Asked, mad: Smp) -> bytes:
+def _extended_port_info(request: SmpRequest, mad: Smp) -> bytes:
     """NVIDIA's own attribute: no link runs at FDR10."""
     return b""
 
 
-_ADAPTER: Final[Mapping[int, Handler[Asked]]] = {
+_ADAPTER: Final[Mapping[int, Handler[SmpRequest]]] = {
     SmpAttr.NODE_DESC: _node_description,
     SmpAttr.NODE_INFO: _node_info,
     SmpAttr.GUID_INFO: _guids,
@@ -219,7 +219,7 @@ _ADAPTER: Final[Mapping[int, Handler[Asked]]] = {
     SmpAttr.VL_ARB_TABLE: _arbitration,
     SmpAttr.EXTENDED_PORT_INFO: _extended_port_info,
 }
-_SWITCH: Final[Mapping[int, Handler[Asked]]] = {
+_SWITCH: Final[Mapping[int, Handler[SmpRequest]]] = {
     **_ADAPTER,
     SmpAttr.SWITCH_INFO: _switch_info,
     SmpAttr.LINEAR_FORW_TABLE: _linear,

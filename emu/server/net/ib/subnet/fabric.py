@@ -21,9 +21,9 @@ from emu.device.ports import Clock
 from emu.server.net.ib.local import PacketWatcher
 from emu.server.net.ib.subnet.nodes import Place, SimNode, built
 from emu.server.net.ib.subnet.places import places_of
-from emu.server.net.ib.subnet.plug import Plug
 from emu.server.net.ib.subnet.pma import CounterAgents
-from emu.server.net.ib.subnet.routes import LINK_DOWNED, NOWHERE, Routes, Way
+from emu.server.net.ib.subnet.routes import LINK_DOWNED, NOWHERE, Path, Routes
+from emu.server.net.ib.subnet.subnet_port import SubnetPort
 from emu.server.net.ib.subnet.topology import Topology
 from emu.server.net.ib.subnet.traps import Traps
 from emu.server.net.ib.subnet.walk import Walk
@@ -56,7 +56,7 @@ class SubnetFabric:
         self._agents = CounterAgents(self.routes)
         self._traps = Traps(clock, self._smp_leaves)
         self._walk = Walk(clock, self.cables, self._smp_arrives, self._traps)
-        self.plugs = {guid: Plug(self, guid, number) for guid, number in places.items()}
+        self.plugs = {guid: SubnetPort(self, guid, number) for guid, number in places.items()}
         self._by_node = {plug.number: plug for plug in self.plugs.values()}
         self.cables.on_link = self._link_changed
         self.cables.wants_link = lambda guid: self.plugs[guid].wants_link
@@ -74,15 +74,15 @@ class SubnetFabric:
             self.routes.count(node.number, port, LINK_DOWNED)
         self._traps.link_changed(node)
 
-    def local_change(self, plug: Plug, change: LocalChange) -> None:
+    def local_change(self, plug: SubnetPort, change: LocalChange) -> None:
         """A function's node description, or its capabilities, are others: the manager hears it."""
         self._traps.port_changed(self.cables.nodes[plug.number], change)
 
-    def trap_repressed(self, plug: Plug, tid: int) -> None:
+    def trap_repressed(self, plug: SubnetPort, tid: int) -> None:
         """The manager has got a function's trap."""
         self._traps.repressed(plug.number, tid)
 
-    def bad_mkey(self, plug: Plug, mad: Smp, slid: int) -> None:
+    def bad_mkey(self, plug: SubnetPort, mad: Smp, slid: int) -> None:
         """A function has got an SMP with a wrong M_Key."""
         self._traps.bad_mkey(self.cables.nodes[plug.number], _PORT, mad, slid)
 
@@ -111,7 +111,7 @@ class SubnetFabric:
         origin = Origin(slid, QP0, DEFAULT_PKEY, 0, bytes(16))
         self.plugs[guid].arrive(Datagram(to, [memoryview(data)], MAD_BYTES, None, False), origin)
 
-    def send_smp(self, plug: Plug, packet: Datagram, origin: Origin) -> None:
+    def send_smp(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
         """A function sends to QP0 of another node: only its own QP0 does so on lane 15."""
         data = b"".join(packet.data)
         if origin.qpn != QP0 or not sma.is_smp(data):
@@ -123,17 +123,17 @@ class SubnetFabric:
 
     # -- packets
 
-    def way(self, plug: Plug, lid: int, octets: int, packets: int = 1) -> Plug | None:
+    def way(self, plug: SubnetPort, lid: int, octets: int, packets: int = 1) -> SubnetPort | None:
         """The function that gets packets for a LID, which are counted on their way."""
         way = self.routes.way((plug.number, _PORT), lid)
         self.routes.passes(way, octets, packets)
         return self._by_node.get(way.end)
 
-    def finds(self, plug: Plug, lid: int) -> Plug | None:
+    def finds(self, plug: SubnetPort, lid: int) -> SubnetPort | None:
         """The function that packets for a LID would come to."""
         return self._by_node.get(self.routes.way((plug.number, _PORT), lid).end)
 
-    def carry(self, plug: Plug, packet: Datagram, origin: Origin) -> None:
+    def carry(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
         """A datagram to other nodes' ports."""
         if packet.is_multicast:
             self._spread(plug, packet, origin)
@@ -145,14 +145,14 @@ class SubnetFabric:
         elif way.end != NOWHERE and packet.to.qpn == QP1:
             self._ask(self.cables.nodes[way.end], way, packet, origin)
 
-    def _spread(self, plug: Plug, packet: Datagram, origin: Origin) -> None:
+    def _spread(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
         tree = self.routes.tree(plug.number, packet.to.lid)
         self.routes.passes(tree, packet.octets)
         for node in tree.ends:
             if (to := self._by_node.get(node)) is not None and to is not plug:
                 to.arrive(packet, origin)
 
-    def _ask(self, node: SimNode, way: Way, packet: Datagram, origin: Origin) -> None:
+    def _ask(self, node: SimNode, way: Path, packet: Datagram, origin: Origin) -> None:
         """A simulated node's agent takes a datagram at QP1 (IBTA 10.2.5, 10.9.8)."""
         entry = way.received[-1][1]
         keys = node.end(entry).pkeys

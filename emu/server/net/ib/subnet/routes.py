@@ -51,7 +51,7 @@ _NAMES: Final = (_names("unicast"), _names("multicast"))
 
 
 @dataclass(slots=True)
-class Way:
+class Path:
     """Where a packet goes, and what has gone there."""
 
     end: int
@@ -84,16 +84,16 @@ class Routes:
         self._cables = cables
         self._round = round_
         self._generation = -1
-        self._ways: dict[tuple[Place, int], Way] = {}
+        self._ways: dict[tuple[Place, int], Path] = {}
         self._trees: dict[tuple[int, int], Tree] = {}
         self._kept = 0
-        self._owing: list[Way | Tree] = []
+        self._owing: list[Path | Tree] = []
         """Links that packets have passed since the links' counters were added up."""
         self._owed = 0
         self.counts: dict[Place, Counter[str]] = {}
         """By port, the counters of PortCounters and PortCountersExtended."""
 
-    def way(self, place: Place, lid: int) -> Way:
+    def way(self, place: Place, lid: int) -> Path:
         """The way of packets for a LID out of an adapter's port, or of a switch itself: port 0."""
         self._renew()
         way = self._ways.get((place, lid))
@@ -111,7 +111,7 @@ class Routes:
             self._keep(tree)
         return tree
 
-    def passes(self, way: Way | Tree, octets: int, packets: int = 1) -> None:
+    def passes(self, way: Path | Tree, octets: int, packets: int = 1) -> None:
         """Count packets that go by a way; ``octets`` are those of all of them."""
         if not way.packets:
             if self._owed > MAX_OWED:
@@ -121,7 +121,7 @@ class Routes:
         way.packets += packets
         way.octets += octets
 
-    def _keep(self, way: Way | Tree) -> None:
+    def _keep(self, way: Path | Tree) -> None:
         self._kept += len(way.sent) + 1
         self._round.charge(len(way.sent) * STEPS_PER_LINK_FOUND)
 
@@ -149,7 +149,7 @@ class Routes:
         """Add to a counter of a port."""
         self.counts.setdefault((node, port), Counter())[name] += by
 
-    def _add(self, places: tuple[Place, ...], names: _Names, way: Way | Tree) -> None:
+    def _add(self, places: tuple[Place, ...], names: _Names, way: Path | Tree) -> None:
         all_packets, packets, data = names
         for place in places:
             counts = self.counts.get(place)
@@ -159,7 +159,7 @@ class Routes:
             counts[packets] += way.packets
             counts[data] += way.octets // 4
 
-    def _walk(self, node: int, port: int, lid: int) -> Way:
+    def _walk(self, node: int, port: int, lid: int) -> Path:
         cables = self._cables
         sent: list[Place] = []
         received: list[Place] = []
@@ -167,20 +167,20 @@ class Routes:
         for _ in range(MAX_LINKS):
             if exit_ in (0, NO_PORT) or exit_ == entry:
                 why = (node, entry, RELAY_ERRORS)
-                return Way(NOWHERE, tuple(sent), tuple(received), why)
+                return Path(NOWHERE, tuple(sent), tuple(received), why)
             far = self._across(node, exit_)
             if far is None:
-                return Way(NOWHERE, tuple(sent), tuple(received), (node, exit_, DISCARDS))
+                return Path(NOWHERE, tuple(sent), tuple(received), (node, exit_, DISCARDS))
             sent.append(self._back(far))
             received.append(far)
             node, entry = far
             there = cables.nodes[node]
             if there.has_lid(entry, lid):
-                return Way(node, tuple(sent), tuple(received))
+                return Path(node, tuple(sent), tuple(received))
             if not there.is_switch:
-                return Way(NOWHERE, tuple(sent), tuple(received))
+                return Path(NOWHERE, tuple(sent), tuple(received))
             exit_ = self._exit(node, lid)
-        return Way(NOWHERE, tuple(sent), tuple(received), (node, entry, RELAY_ERRORS))
+        return Path(NOWHERE, tuple(sent), tuple(received), (node, entry, RELAY_ERRORS))
 
     def _exit(self, node: int, lid: int) -> int:
         tables = self._cables.nodes[node].tables

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.port.ib import sma
 from emu.device.ports import Clock
-from emu.server.net.ib.subnet.agent import Asked, answer, may
+from emu.server.net.ib.subnet.agent import SmpRequest, answer, may
 from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place, SimNode
 from emu.server.net.ib.subnet.traps import Traps
 from layouts.wire.bth import PERMISSIVE_LID
@@ -118,7 +118,7 @@ class Walk:
         return None
 
     def _take_back(self, node: SimNode, smp_: Smps) -> int | None:
-        """A directed response (C14-13); simulated nodes have asked nothing."""
+        """A directed response (C14-13); simulated nodes have request nothing."""
         mad = smp_.mad
         at = mad.hop_ptr
         if not node.is_switch or not 1 <= at <= mad.hop_cnt <= _MAX_HOPS:
@@ -140,15 +140,15 @@ class Walk:
         mad = smp_.mad
         if mad.method not in (Method.GET, Method.SET, Method.TRAP_REPRESS):
             return None
-        asked = Asked(self._cables, node, entry, self._clock.now_ns())
-        if not may(asked, mad):
+        request = SmpRequest(self._cables, node, entry, self._clock.now_ns())
+        if not may(request, mad):
             log.debug("SMP to %s with a wrong M_Key: not answered", node.line.name)
             self._traps.bad_mkey(node, entry, mad, smp_.slid)
             return None
         if mad.method == Method.TRAP_REPRESS:
             self._traps.repressed(node.number, mad.tid)
             return None
-        back = smp_.mad = smp.view(bytearray(answer(asked, bytes(mad))))
+        back = smp_.mad = smp.view(bytearray(answer(request, bytes(mad))))
         if back.mgmt_class == sma.DIRECTED:
             back.status |= DIRECTION
             if back.hop_cnt:

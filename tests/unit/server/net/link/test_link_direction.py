@@ -10,14 +10,14 @@ from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.driver.world.clock import HandClock
 from emu.server.net.link import direction
 from emu.server.net.link.direction import ACCOUNT, LinkDirection
-from emu.server.net.link.fate import Dice
+from emu.server.net.link.netem import NetemRandom
 
 MS = 1_000_000
 MANY = 8_000
 
 
 @dataclass(frozen=True)
-class Parcel:
+class LinkPacket:
     arrived: list
     clock: HandClock
     number: int
@@ -51,7 +51,7 @@ class World:
 
     def send(self, count=1, **about):
         for _ in range(count):
-            self.link.take(Parcel(self.arrived, self.clock, self.sent, **about))
+            self.link.take(LinkPacket(self.arrived, self.clock, self.sent, **about))
             self.sent += 1
 
     def settle(self):
@@ -67,7 +67,7 @@ class World:
 
     @property
     def numbers(self):
-        return [parcel.number for _, parcel in self.arrived]
+        return [packet.number for _, packet in self.arrived]
 
     @property
     def times(self):
@@ -144,7 +144,7 @@ def test_duplicates_and_corruption():
     world.run(1000)
     assert 1060 < len(world.arrived) < 1140
     assert world.link.counts["duplicated"] == len(world.arrived) - 1000
-    damaged = sum(parcel.damage for _, parcel in world.arrived)
+    damaged = sum(packet.damage for _, packet in world.arrived)
     assert 150 < damaged < 280
     assert world.link.counts["corrupted"] == damaged
 
@@ -162,14 +162,14 @@ def test_marks_instead_of_loss_where_the_sender_understands_them():
     world.send()
     world.send(is_capable=False)
     world.settle()
-    assert [(parcel.number, parcel.mark) for _, parcel in world.arrived] == [(0, True)]
+    assert [(packet.number, packet.mark) for _, packet in world.arrived] == [(0, True)]
     assert world.link.counts == {"packets": 2, "marked": 1, "lost": 1}
 
 
 def test_marks():
     world = World(mark=30)
     world.run(1000)
-    marked = sum(parcel.mark for _, parcel in world.arrived)
+    marked = sum(packet.mark for _, packet in world.arrived)
     assert 250 < marked < 350
     assert len(world.arrived) == 1000
 
@@ -178,7 +178,7 @@ def test_packets_that_wait_too_long_for_the_line_are_marked():
     world = World(rate="8mbit", ce_threshold="3ms")
     world.send(10)
     world.settle()
-    assert [parcel.mark for _, parcel in world.arrived] == [False] * 4 + [True] * 6
+    assert [packet.mark for _, packet in world.arrived] == [False] * 4 + [True] * 6
 
 
 def test_what_is_over_the_limit_is_lost():
@@ -252,15 +252,15 @@ def test_a_change_does_not_begin_the_dice_anew():
 
 def test_fates_of_another_link_are_others():
     link = PlannedLink(loss=50)
-    one, two = Dice("function 0 tx", 1), Dice("function 0 rx", 1)
-    fates = [(one.throw(link).lost, two.throw(link).lost) for _ in range(100)]
+    one, two = NetemRandom("function 0 tx", 1), NetemRandom("function 0 rx", 1)
+    fates = [(one.decide(link).lost, two.decide(link).lost) for _ in range(100)]
     assert 20 < sum(a != b for a, b in fates) < 80
 
 
 def test_a_packet_that_raises_does_not_stop_the_others(caplog):
     world = World()
 
-    class Broken(Parcel):
+    class Broken(LinkPacket):
         def go_on(self):
             raise RuntimeError
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.driver.world.clock import HandClock
-from emu.host.cut_short import complaint
+from emu.host.truncated_output import complaint
 from emu.server.net.pcap import blocks, file
 from emu.server.net.pcap.file import PcapFile
 

@@ -11,7 +11,7 @@ from emu.server.net.fabric import protocol
 from emu.server.net.fabric.protocol import HEADER, FrameKind
 
 
-class Stranger:
+class RawPeer:
     """A socket that says to a hub, or as a hub, whatever a test wants."""
 
     def __init__(self, lab: Fabric, sock: socket.socket) -> None:
@@ -32,13 +32,13 @@ class Stranger:
     @classmethod
     def member(cls, lab: Fabric, *requested: protocol.Identity) -> Self:
         """One that has been welcomed; ``identities`` are its numbers."""
-        stranger = cls.connected(lab)
+        peer = cls.connected(lab)
         requested = requested or (protocol.Identity(),)
-        stranger.say(FrameKind.HELLO, protocol.hello(requested))
-        kind, body = stranger.hear()
+        peer.say(FrameKind.HELLO, protocol.hello(requested))
+        kind, body = peer.hear()
         assert kind is FrameKind.WELCOME
-        stranger.identities = protocol.read_welcome(memoryview(body), requested)
-        return stranger
+        peer.identities = protocol.read_welcome(memoryview(body), requested)
+        return peer
 
     def say(self, kind: FrameKind, body: bytes) -> None:
         """A frame of the protocol."""

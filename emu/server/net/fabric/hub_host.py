@@ -28,7 +28,7 @@ class FrameCarrier(Protocol):
         """A FRAME_TRAIN; as above."""
 
 
-class Site(Protocol):
+class HubHost(Protocol):
     """The process around a hub or a membership."""
 
     @property

@@ -1,4 +1,4 @@
-"""What strangers say on a fabric: packets without a connection, and descriptions of ports."""
+"""What peers say on a fabric: packets without a connection, and descriptions of ports."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _ALL = 1 << 64
 _PER_PERCENT = _ALL / 100
 
 
-class Fate(NamedTuple):
+class NetemDecision(NamedTuple):
     """What becomes of a packet."""
 
     lost: bool = False
@@ -33,7 +33,7 @@ class Fate(NamedTuple):
     """A number that chooses the bit to invert."""
 
 
-class Dice:
+class NetemRandom:
     """Throws for one direction of a link, packet by packet."""
 
     def __init__(self, name: str, seed: int) -> None:
@@ -45,8 +45,8 @@ class Dice:
         """The state of the Gilbert-Elliott model."""
         self._since_overtaken = 0
 
-    def throw(self, link: PlannedLink) -> Fate:
-        """The fate of the next packet under these properties."""
+    def decide(self, link: PlannedLink) -> NetemDecision:
+        """The decision of the next packet under these properties."""
         self.number += 1
         text = f"{self._seed}/{self._name}/{self.number}".encode()
         (
@@ -56,7 +56,7 @@ class Dice:
         delay = link.delay
         if link.jitter:
             delay += jitter % (2 * link.jitter + 1) - link.jitter
-        return Fate(
+        return NetemDecision(
             lost,
             mark < link.mark * _PER_PERCENT,
             duplicate < link.duplicate * _PER_PERCENT,

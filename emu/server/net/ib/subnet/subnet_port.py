@@ -13,9 +13,9 @@ from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib import managed_sma
 from emu.device.port.ib.link_errors import LinkError
 from emu.device.ports import CarryTrain
+from emu.server.net.ib.link_packets import DatagramLinkPacket, IbLinkPacket
 from emu.server.net.ib.local import destination, source_of, take
 from emu.server.net.ib.packet_queue import PacketQueue
-from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
 from emu.server.net.ib.subnet.nodes import NoPlaceError, Place
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import LocalChange
@@ -33,7 +33,7 @@ _LINK_FIELDS: Final = (
 )  # fmt: skip
 
 
-class Plug:
+class SubnetPort:
     """Implements :class:`emu.device.port.ib.wire.IbWire` for one function."""
 
     def __init__(self, fabric: SubnetFabric, guid: int, number: int) -> None:
@@ -159,7 +159,7 @@ class Plug:
         link = fabric.tx_links.get(self.guid)
         if link is None:
             return self._forward(frame)
-        link.take(PacketParcel(frame, self._forward))
+        link.take(IbLinkPacket(frame, self._forward))
         return not link.is_pausing
 
     def _forward(self, frame: bytes) -> bool:
@@ -194,7 +194,7 @@ class Plug:
         if link is None:
             self._carry(packet, origin)
         else:
-            link.take(DatagramParcel(packet, partial(self._carry, origin=origin)))
+            link.take(DatagramLinkPacket(packet, partial(self._carry, origin=origin)))
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
         if packet.to.qpn == QP0:
@@ -213,7 +213,7 @@ class Plug:
         if link is None or source_of(frame) == destination(frame):
             self._receive(frame)
         else:
-            link.take(PacketParcel(frame, self._receive))
+            link.take(IbLinkPacket(frame, self._receive))
 
     def _receive(self, frame: bytes) -> None:
         if self._hca is None:
@@ -228,7 +228,7 @@ class Plug:
         if link is None:
             self._take_datagram(packet, origin)
         else:
-            link.take(DatagramParcel(packet, partial(self._take_datagram, origin=origin)))
+            link.take(DatagramLinkPacket(packet, partial(self._take_datagram, origin=origin)))
 
     def _take_datagram(self, packet: Datagram, origin: Origin) -> None:
         hca = self._hca

@@ -12,8 +12,8 @@ from emu.device.port.eth.plain import plain
 
 
 @dataclass(frozen=True, slots=True)
-class FrameParcel:
-    """Implements :class:`emu.server.net.link.parcel.Parcel`."""
+class FrameLinkPacket:
+    """Implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
 
     frame: Frame
     carry: Callable[[Frame], None]
@@ -23,16 +23,16 @@ class FrameParcel:
         """Bytes of the frame."""
         return len(self.frame.data)
 
-    def keep(self) -> FrameParcel:
+    def keep(self) -> FrameLinkPacket:
         """A frame has bytes of its own."""
         return self
 
-    def marked(self) -> FrameParcel | None:
+    def marked(self) -> FrameLinkPacket | None:
         """The frame with "congestion experienced" in its IP header."""
         data = with_mark(self.frame.data)
         return None if data is None else replace(self, frame=replace(self.frame, data=data))
 
-    def corrupted(self, draw: int) -> FrameParcel | None:
+    def corrupted(self, draw: int) -> FrameLinkPacket | None:
         """The frame with another bit behind its Ethernet header, for its checksums to find."""
         data = bytearray(plain(self.frame)[0])
         bit = draw % ((len(data) - ETHERNET_BYTES) * 8)
@@ -44,14 +44,14 @@ class FrameParcel:
         self.carry(self.frame)
 
 
-def parcels(frame: Frame, carry: Callable[[Frame], None]) -> Iterator[FrameParcel]:
+def link_packets(frame: Frame, carry: Callable[[Frame], None]) -> Iterator[FrameLinkPacket]:
     """A frame, or the frames that a super-frame stands for: a link deals with each of them."""
     if not frame.gso_size:
-        yield FrameParcel(frame, carry)
+        yield FrameLinkPacket(frame, carry)
         return
     try:
         pieces = plain(frame)
     except FrameError:
         return
     for data in pieces:
-        yield FrameParcel(Frame(data), carry)
+        yield FrameLinkPacket(Frame(data), carry)

@@ -13,8 +13,8 @@ from emu.device.port.ib.framing import with_fecn
 
 
 @dataclass(frozen=True, slots=True)
-class PacketParcel:
-    """A packet as its bytes; implements :class:`emu.server.net.link.parcel.Parcel`."""
+class IbLinkPacket:
+    """A packet as its bytes; implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
 
     frame: bytes
     carry: Callable[[bytes], object]
@@ -24,11 +24,11 @@ class PacketParcel:
         """Bytes of the packet."""
         return len(self.frame)
 
-    def keep(self) -> PacketParcel:
+    def keep(self) -> IbLinkPacket:
         """It has bytes of its own."""
         return self
 
-    def marked(self) -> PacketParcel:
+    def marked(self) -> IbLinkPacket:
         """The packet with its forward congestion notification (FECN)."""
         return replace(self, frame=with_fecn(self.frame))
 
@@ -41,8 +41,8 @@ class PacketParcel:
 
 
 @dataclass(frozen=True, slots=True)
-class DatagramParcel:
-    """An unreliable datagram; implements :class:`emu.server.net.link.parcel.Parcel`."""
+class DatagramLinkPacket:
+    """An unreliable datagram; implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
 
     datagram: Datagram
     carry: Callable[[Datagram], None]
@@ -52,7 +52,7 @@ class DatagramParcel:
         """Bytes of its packet."""
         return self.datagram.octets
 
-    def keep(self) -> DatagramParcel:
+    def keep(self) -> DatagramLinkPacket:
         """Its data are views of a guest's memory until they are copied."""
         data = memoryview(b"".join(self.datagram.data))
         return replace(self, datagram=replace(self.datagram, data=(data,)))
