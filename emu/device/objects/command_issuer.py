@@ -1,4 +1,4 @@
-"""Whose objects they are."""
+"""The sender of the running command, and the objects that the sender may use."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class CommandIssuer:
     def __init__(self) -> None:
         self.uid = DRIVER_UID
         self.owned: Counter[int] = Counter()
-        """How many objects each user context owns."""
+        """Number of objects by owner uid."""
 
     def owns(self, item: Object) -> bool:
-        """Whether the caller may destroy it: the driver may destroy all, a user only its own."""
+        """Return whether the sender may destroy ``item``: the driver any, a user only its own."""
         return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
 
     def may_use(self, item: Object) -> bool:
-        """Whether the caller may refer to it: its own objects, and those that the driver shares."""
+        """Return whether the sender may refer to ``item``: its own objects and the shared ones."""
         return item.uid == SHARED_UID or self.owns(item)

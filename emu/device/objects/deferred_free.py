@@ -1,4 +1,4 @@
-"""Objects that are still to be ended and freed."""
+"""Objects whose cleanup and freeing is deferred to later rounds."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from emu.device.rounds.costs import LOG_FREED_PER_STEP
 from emu.device.rounds.sizes import FREED_PER_ROUND
 
 _LOG_BYTES: Final = 14
-"""As many bytes of an object's own lists take as long to free as an object."""
+"""log2 of the bytes of an object's own lists that take as long to free as one object."""
 
 
 class DeferredFree:
-    """Objects that no longer exist for the guest but still have to be freed on the host.
+    """Objects that no handle names any more but that the host still has to free.
 
-    There may be a million of them when a function is reset, and freeing them takes a second.
+    A function that is reset may leave a million objects; freeing all of them takes a second.
     """
 
     def __init__(self) -> None:
         self.tables: deque[dict[int, Object]] = deque()
         """Contents of tables, none of them empty."""
         self.work: deque[Iterator[int]] = deque()
-        """Endings that come before them: each yields the cost of a share, in objects freed."""
+        """Cleanup that precedes the tables: each iterator yields a step's cost, in objects freed.
+        """
 
     def __len__(self) -> int:
         return len(self.work) + sum(map(len, self.tables))
 
     @property
     def is_left(self) -> bool:
-        """Whether anything is."""
+        """Whether cleanup or objects are left."""
         return bool(self.work or self.tables)
 
     def add(self, objects: dict[int, Object]) -> None:
@@ -40,17 +41,17 @@ class DeferredFree:
             self.tables.append(objects)
 
     def add_work(self, work: Iterator[int]) -> None:
-        """End something else first, a share at a time."""
+        """Queue cleanup that runs before the objects are freed, one step at a time."""
         self.work.append(work)
 
     def free_some(self) -> int:
-        """End and free as much as one round allows; returns what that counts among its steps."""
+        """Clean up and free as much as one round allows; return the cost in steps of the round."""
         cost = 0
         while self.work and cost < FREED_PER_ROUND:
-            share = next(self.work[0], 0)
-            if not share:
+            step_cost = next(self.work[0], 0)
+            if not step_cost:
                 self.work.popleft()
-            cost += share
+            cost += step_cost
         while self.tables and cost < FREED_PER_ROUND:
             objects = self.tables[0]
             while objects and cost < FREED_PER_ROUND:

@@ -11,7 +11,7 @@ from emu.device.objects.object import Object
 PAGE_BYTES: Final = 4096
 
 FIRST_UAR: Final = 8
-"""Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
+"""Pages 0 to 2 hold the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
 
 
 class Pd(Object):
@@ -40,27 +40,27 @@ class TransportDomain(Object):
     def __init__(self) -> None:
         super().__init__()
         self.senders = 0
-        """How many send queues it has had so far."""
+        """Number of send queues that the domain has had so far."""
 
     def add_sender(self) -> LoopbackSource:
-        """Return what TIRs know a new send queue of the domain by."""
+        """Return the identity by which TIRs recognize a new send queue of the domain."""
         self.senders += 1
         return LoopbackSource(self, self.senders)
 
 
 class LoopbackSource(NamedTuple):
-    """A send queue whose frames may come back to its function."""
+    """A send queue whose frames may be looped back to its function."""
 
     td: TransportDomain
     order: int
-    """Among the send queues of the domain, from 1 on."""
+    """Position among the send queues of the domain, from 1 on."""
 
 
 class Uar(Object):
-    """A user access region: one doorbell page of BAR 0. Its page index is its handle.
+    """A user access region: one doorbell page of BAR 0. The page index is the handle.
 
     Queues hold no reference to their UAR: when a process dies, mlx5_ib frees its UARs before it
-    destroys its queues. A doorbell in a page that is no longer allocated is ignored.
+    destroys its queues. The device ignores a doorbell in a page that is no longer allocated.
     """
 
     __slots__ = ("cq_arm", "gets_copies")
@@ -70,9 +70,9 @@ class Uar(Object):
     def __init__(self) -> None:
         super().__init__()
         self.cq_arm = 0
-        """The first half of a CQ's doorbell that comes in two halves."""
+        """The first half of a CQ doorbell that the guest writes in two halves."""
         self.gets_copies = True
-        """Whether requests may be copied behind its send doorbells (BlueFlame), as far as is known.
+        """Whether the guest may copy WQEs behind the send doorbells (BlueFlame); True until known.
         """
 
 
@@ -97,6 +97,6 @@ class Uctx(Object):
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_uctx)
 
     def __init__(self, cap: int = 0) -> None:
-        """``cap``: what the process may do besides, bits of uctx_cap."""
+        """Create a context with the extra permissions ``cap``: bits of uctx_cap."""
         super().__init__()
         self.cap = cap

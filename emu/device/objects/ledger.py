@@ -1,9 +1,8 @@
-"""Host memory that the device uses on behalf of a guest, in bytes, by kind, under one limit.
+"""Host memory that the device uses for a guest, in bytes by kind, under one limit.
 
-A guest may create hundreds of thousands of objects, each with a list of pages, and may use a single
-page of its own in all of these lists. What this costs the host is counted here before it is
-allocated, and refused with LIM_ERR when the limit is reached. The numbers are what Python needs,
-rounded up, not what a real adapter would need.
+A guest may create hundreds of thousands of objects with page lists, and name the same page of its
+memory in all of them. The ledger counts the cost on the host before the allocation and refuses with
+LIM_ERR above the limit. Costs are those of Python, rounded up, not of a real adapter.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from emu.device.errors import CmdError
 from layouts.enums import Status
 
 SUB_FUNCTIONS: Final = "sub-functions"
-"""The account of all that a function's sub-functions use."""
+"""The account of memory that a function's sub-functions use."""
 COMMAND: Final = "command"
-"""The account of commands in progress; it survives a teardown."""
+"""The account of commands in progress, which survives a teardown."""
 
 
 class Ledger:
     """The accounts of one function between two resets."""
 
     def __init__(self, limit: int, above: Ledger | None = None) -> None:
-        """``above`` are those of the function that this one is a part of: its limit holds, too."""
+        """Create empty accounts; the limit of the parent function's ledger ``above`` also holds."""
         self.limit = limit
         self._above = above
         self.used = 0
@@ -34,7 +33,7 @@ class Ledger:
 
     @property
     def accounts(self) -> Mapping[str, int]:
-        """Bytes by kind, without the kinds that are at zero."""
+        """Bytes by kind, without the kinds at zero."""
         return {kind: used for kind, used in self._accounts.items() if used}
 
     def check(self, kind: str, size: int) -> None:
@@ -49,12 +48,12 @@ class Ledger:
             self._above.check(SUB_FUNCTIONS, size)
 
     def has_room(self, size: int) -> bool:
-        """Whether ``size`` bytes are left."""
+        """Return whether ``size`` bytes are left."""
         above = self._above
         return self.used + size <= self.limit and (above is None or above.has_room(size))
 
     def take(self, kind: str, size: int) -> None:
-        """Charge bytes before they are allocated. Raises LIM_ERR and then charges nothing."""
+        """Charge bytes before their allocation. Raises LIM_ERR and then charges nothing."""
         if self.used + size > self.limit or self._above is not None:
             self.check(kind, size)
         self.used += size
@@ -63,7 +62,7 @@ class Ledger:
             self._above.hold(SUB_FUNCTIONS, size)
 
     def hold(self, kind: str, size: int) -> None:
-        """Charge bytes that cannot be refused; something else limits them."""
+        """Charge bytes that cannot be refused because another limit bounds them."""
         self.used += size
         self._accounts[kind] += size
         if self._above is not None:
@@ -80,7 +79,7 @@ class Ledger:
 
     @contextmanager
     def at_work(self, size: int) -> Iterator[None]:
-        """Charge ``size`` bytes while a command runs; only one long command runs at a time."""
+        """Charge ``size`` bytes while the body runs; only one long command runs at a time."""
         self.hold(COMMAND, size)
         try:
             yield

@@ -1,7 +1,7 @@
-"""How the objects of a kind are numbered, as their class declares it.
+"""The range of handles for each kind of object, as the class declares it.
 
 ``numbering = Numbering(lambda made: 1 << made.caps.general.log_max_pd)`` in the body of a class
-with a ``kind`` gives every function a table of such objects.
+with a ``kind`` adds a table of such objects to every function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Capabilities(Protocol):
-    """Those capabilities that bound numbers (``emu.device.state.caps.Caps``)."""
+    """The capabilities that bound handles (``emu.device.state.caps.Caps``)."""
 
     @property
     def general(self) -> CmdHcaCap: ...
@@ -37,34 +37,34 @@ class Capabilities(Protocol):
 
 
 class Limits(Protocol):
-    """What bounds the numbers of a function's objects."""
+    """The limits on the handles of a function's objects."""
 
     @property
     def caps(self) -> Capabilities:
-        """As the driver has set them."""
+        """The capabilities, as set by the driver."""
 
     @property
     def doorbell_end(self) -> int:
-        """Where the pages end in BAR 0 that may be doorbell pages, in bytes."""
+        """End of the pages in BAR 0 that may be doorbell pages, in bytes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Numbering:
-    """Handles run from ``first`` to below ``limit``, which depends on the function.
+    """Handles from ``first`` to below ``limit``, which depends on the function.
 
-    Classes that declare the same numbering share their numbers: no two objects have the same one.
+    Classes that declare the same numbering share their handles: no two objects have the same one.
     """
 
     limit: Callable[[Limits], int]
     first: int = 1
     within: Numbering | None = None
-    """The numbering that it shares, of which it has ``limit - first`` numbers at most."""
+    """The shared numbering, of which this one has at most ``limit - first`` handles."""
 
     def at_most(self, limit: Callable[[Limits], int]) -> Numbering:
-        """These numbers, shared, for a kind that has fewer objects: ``limit - first``."""
+        """Return a numbering that shares these handles, for at most ``limit - first`` objects."""
         return Numbering(limit, self.first, self.within or self)
 
     @property
     def space(self) -> Numbering:
-        """The numbering whose numbers these are."""
+        """The numbering that owns the handles."""
         return self.within or self

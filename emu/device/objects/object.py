@@ -1,4 +1,4 @@
-"""What all objects have in common, and the classes that have declared themselves."""
+"""The base class of all objects, and the classes that have declared themselves."""
 
 from __future__ import annotations
 
@@ -13,79 +13,79 @@ SHARED_UID: Final = 0xFFFF
 """Uids that are not user contexts: the driver's own, and that of objects for all users."""
 
 MAX_CHILDREN: Final = 64
-"""Maximum number of entries told of an object that has many: keys, receive queues."""
+"""Maximum number of listed children (keys, receive queues) in an object's description."""
 
 
 class Object:
-    """Something that has a handle, with the number of objects that refer to it.
+    """An object with a handle, and the number of objects that refer to it.
 
-    A subclass with a ``kind`` of its own and with a ``numbering`` is a kind of object that each
-    function has: nothing else declares it.
+    A subclass with its own ``kind`` and a ``numbering`` is a kind of object that each function has.
+    No other declaration is needed.
     """
 
     __slots__ = ("charge", "handle", "refs", "uid")
     kind: ClassVar[str] = "object"
-    """What refusals, counts and ``mlx5emu objects`` call it."""
+    """Name in refusals, counts and ``mlx5emu objects``."""
     numbering: ClassVar[Numbering | None] = None
-    """How its handles run; None for what no table holds."""
+    """The range of handles; None for classes without a table."""
     BASE_BYTES: ClassVar[int] = 256
-    """What one object costs the host by itself."""
+    """Cost of one object on the host, without its lists, in bytes."""
 
     def __init__(self) -> None:
         self.handle = 0
         self.refs = 0
         self.uid = DRIVER_UID
-        """The user context that owns it."""
+        """Uid of the owning user context."""
         self.charge = 0
-        """The cost that the ledger has been charged for it."""
+        """Bytes charged to the ledger for the object."""
 
     @property
     def host_bytes(self) -> int:
-        """What it costs the host now, including all of its own lists."""
+        """Current cost on the host, including all of its own lists, in bytes."""
         return self.BASE_BYTES
 
     def about(self) -> dict[str, object]:
-        """What ``mlx5emu objects`` tells of it besides its handle: plain values by name.
+        """Return the fields for ``mlx5emu objects`` besides the handle: plain values by name.
 
-        Of what may be a long list, the first :data:`MAX_CHILDREN`.
+        A long list is cut to the first :data:`MAX_CHILDREN` elements.
         """
         return {}
 
     def holds(self) -> tuple[Object, ...]:
-        """The objects that this one refers to as long as it exists."""
+        """Return the objects that this one refers to during its lifetime."""
         return ()
 
     def give_up(self) -> int:
-        """Take back all that waits: its function has stopped, and no timer of it acts any more.
+        """Cancel timers and drop pending work, as the function has stopped.
 
-        Returns what that costs, in objects freed.
+        Returns the cost in freed objects.
         """
         return 0
 
     def unlink(self) -> None:
-        """It has gone and is about to be freed: take apart what refers to itself."""
+        """Break the reference cycles of an object that is about to be freed."""
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.handle:#x}"
 
 
 def kinds_below(base: type[Object]) -> dict[str, type[Object]]:
-    """The classes that are a kind of object of their own, by kind. Each has a table.
+    """Return the classes below ``base`` that have their own table, by kind.
 
-    Raises ValueError when two classes have one kind.
+    Raises ValueError when two classes have the same kind.
     """
     kinds: dict[str, type[Object]] = {}
     for cls in base.__subclasses__():
         own = {cls.kind: cls} if "kind" in vars(cls) and cls.numbering is not None else {}
         for kind, of in [*own.items(), *kinds_below(cls).items()]:
             if kinds.setdefault(kind, of) is not of:
-                raise ValueError(f"{kinds[kind]} is a {kind} already, not {of}")
+                raise ValueError(f"two classes have the kind {kind!r}: {kinds[kind]} and {of}")
     return kinds
 
 
 @contextmanager
 def holding(*items: Object | None) -> Iterator[None]:
-    """Protect objects from being destroyed meanwhile, for a command that takes several turns."""
+    """Protect objects from destruction while the body runs, for commands with several steps."""
     there = [item for item in items if item is not None]
     for item in there:
         item.refs += 1

@@ -1,6 +1,6 @@
-"""The pins of a board for pulses: each takes them in or gives them out, once a second or so.
+"""The 1PPS pins of a board: each is an input or output of pulses.
 
-A short cable joins the two pins, so that the pulses of one come in at the other.
+A short cable joins the two pins, so that each pin receives the pulses of the other.
 
 Source: PRM "MTPPS", "MTPPSE"; core/lib/clock.c.
 """
@@ -33,7 +33,7 @@ class EventMode(IntEnum):
 
 @dataclass(slots=True)
 class Pin:
-    """A pin, as the driver has set it."""
+    """A pin with the driver's settings."""
 
     number: int
     is_on: bool = False
@@ -41,23 +41,23 @@ class Pin:
     pattern: int = 0
     """In: 0 the rising edge, 1 the falling one. Out: 0 one pulse, 1 periodic ones."""
     time_stamp: int = 0
-    """When the first pulse goes out, in the format of time stamps."""
+    """Time of the first output pulse, in the format of time stamps."""
     period_ns: int = 0
-    """0: one pulse; the driver says when the next one is."""
+    """Period of output pulses; 0 for one pulse, whose successor the driver schedules."""
     duration_ns: int = 0
     events: EventMode = EventMode.NEVER
     is_armed: bool = True
-    """Whether the next pulse is an event; false after the one of EventMode.ONCE."""
+    """Whether the next pulse raises an event; False after the event of EventMode.ONCE."""
     timer: Timer | None = None
-    """The next edge of what goes out."""
+    """Fires at the next output edge."""
 
     def stop(self) -> None:
-        """No pulse goes out any more."""
+        """Stop the output."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
 
 def pins() -> tuple[Pin, ...]:
-    """The pins of a board, as at power-on."""
+    """Return the pins of a board in their power-on state."""
     return tuple(Pin(number) for number in range(PINS))

@@ -1,8 +1,8 @@
 """Bounded tables of the device's objects by handle, which count references.
 
-Handles are the numbers that commands carry (pdn, cqn, qpn, mkey index, ...). A freed handle goes to
-the end of the queue, so that a stale one stays invalid for as long as possible. The tables are as
-large as the objects that exist, however many there may be.
+Handles are the numbers in commands (pdn, cqn, qpn, mkey index, ...). A freed handle goes to the end
+of a queue, so a stale handle stays invalid for as long as possible. The memory of a table grows
+with the number of existing objects, not with its limit.
 """
 
 from __future__ import annotations
@@ -20,60 +20,59 @@ from layouts.enums import Status
 T = TypeVar("T", bound=Object)
 
 MAX_QUEUED = 1 << 16
-"""Freed numbers that are kept in order."""
+"""Maximum number of freed handles that are kept in order."""
 MAX_SEARCHED_NUMBERS = 1 << 10
-"""Numbers that one search for free ones finds at most."""
+"""Maximum number of free handles that one search finds."""
 
 
 class Numbers:
-    """The numbers that one or more tables assign to objects: from ``first`` to ``limit - 1``.
+    """The handles that one or more tables assign to objects: from ``first`` to ``limit - 1``.
 
-    A number that is freed goes to the end of the queue. While MAX_QUEUED wait there, it is free
-    without being in the queue; when nothing else is left, such numbers are looked for in turn, from
-    the one behind the last that was found.
+    A freed handle goes to the end of the queue, unless MAX_QUEUED handles are there already. When
+    the queue is empty, a search finds the other free handles, starting behind the last one found.
     """
 
     def __init__(self, first: int, limit: int) -> None:
         self.first = first
         self.limit = limit
         self.holders: dict[int, Object] = {}
-        """The current holder of each number."""
+        """The current holder of each handle."""
         self._next = first
         self._freed: deque[int] = deque()
         self._unqueued = 0
-        """How many numbers have been given back and are not in the queue."""
-        self._looked_at = first
+        """Number of freed handles that are not in the queue."""
+        self._search_at = first
 
     @property
     def are_taken(self) -> bool:
-        """Whether no number is free."""
+        """Whether no handle is free."""
         return not self._freed and self._next >= self.limit and not self._unqueued
 
     def take(self, holder: Object) -> int:
-        """The next free number; there must be one."""
+        """Assign the next free handle to ``holder`` and return it; there must be one."""
         if self._next < self.limit:
             number = self._next
             self._next += 1
         else:
             if not self._freed:
-                self._look()
+                self._refill()
             number = self._freed.popleft()
         self.holders[number] = holder
         return number
 
-    def _look(self) -> None:
-        """Queue free numbers when the queue is empty and all numbers have been in use before."""
-        number, holders, free = self._looked_at, self.holders, self._freed
+    def _refill(self) -> None:
+        """Refill the empty queue with free handles, after all handles have been used once."""
+        number, holders, free = self._search_at, self.holders, self._freed
         count = min(MAX_SEARCHED_NUMBERS, self._unqueued)
         while len(free) < count:
             if number not in holders:
                 free.append(number)
             number = number + 1 if number + 1 < self.limit else self.first
-        self._looked_at = number
+        self._search_at = number
         self._unqueued -= count
 
     def give_back(self, number: int) -> None:
-        """Free a number; its holder is gone."""
+        """Free the handle of a removed object."""
         del self.holders[number]
         if len(self._freed) < MAX_QUEUED:
             self._freed.append(number)
@@ -84,10 +83,10 @@ class Numbers:
 class Table(Generic[T]):
     """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
 
-    If the table shares its numbers with others, they run as far as these do, and there are at most
-    ``limit - first`` objects.
+    Handles shared with other tables run to the end of the shared range. The table then holds at
+    most ``limit - first`` objects.
 
-    An object belongs to the ``caller`` that adds it and does not exist for other users. Its cost is
+    An object belongs to the ``caller`` that adds it; other uids cannot look it up. Its cost is
     charged to the ``ledger``.
     """
 
@@ -100,7 +99,7 @@ class Table(Generic[T]):
         caller: CommandIssuer | None = None,
         numbers: Numbers | None = None,
     ) -> None:
-        """``of`` is the objects' class, whose ``kind`` is in the table's refusals.
+        """Create an empty table of ``of``, whose ``kind`` appears in refusals.
 
         ``numbers`` are the handles, if the table shares them with tables of other kinds.
         """
@@ -111,11 +110,11 @@ class Table(Generic[T]):
         self.limit = limit
         self._hold({})
         self.added = 0
-        """How many objects were ever added. Handles are reused, this number is not."""
+        """Number of objects ever added. Handles are reused, this number is not."""
         self.removed = 0
-        """How many objects were ever removed."""
+        """Number of objects ever removed."""
         self.numbers = numbers or Numbers(first, limit)
-        """Its handles."""
+        """The handles of the table."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -126,24 +125,25 @@ class Table(Generic[T]):
     def _hold(self, objects: dict[int, T]) -> None:
         self._objects = objects
         self.get: Callable[[int], T | None] = objects.get
-        """``get(handle)`` is the object, or None if no existing object has this handle.
+        """``get(handle)`` returns the object, or None if no existing object has this handle.
 
-        The dictionary's own method: every message looks up four objects.
+        The dictionary's own method is used for speed: every message looks up four objects.
         """
 
     def need(self, handle: int) -> T:
-        """The object. Raises BAD_RES_ERR if the caller has no object with this handle."""
+        """Return the object. Raises BAD_RES_ERR if the caller has no object with this handle."""
         item = self._objects.get(handle)
         if item is None or not self._caller.may_use(item):
             raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
         return item
 
     def subject(self, handle: int) -> T:
-        """The object that a command changes or destroys, which names it by the handle.
+        """Return the object that a command changes or destroys.
 
-        Raises BAD_RES_STATE_ERR if the caller has no object with this handle: to the firmware it is
-        a context in the wrong state. That is known of 2RST_QP, DESTROY_QP and DESTROY_CQ, which a
-        virtual function sent after its objects had gone with a reset, and inferred for the others.
+        Raises BAD_RES_STATE_ERR if the caller has no object with this handle: the firmware reports
+        a context in the wrong state. Logs show the status for 2RST_QP, DESTROY_QP and DESTROY_CQ,
+        which a virtual function sent after a reset had removed its objects. For other commands the
+        status is inferred.
         """
         item = self.usable(handle)
         if item is None:
@@ -153,22 +153,22 @@ class Table(Generic[T]):
         return item
 
     def usable(self, handle: int) -> T | None:
-        """The object; None if the caller has no object with this handle."""
+        """Return the object; None if the caller has no object with this handle."""
         item = self._objects.get(handle)
         return item if item is not None and self._caller.may_use(item) else None
 
     def check_room(self) -> None:
-        """Raise LIM_ERR when every handle is taken, or the table has all that it may.
+        """Raise LIM_ERR when every handle is taken, or the table is full.
 
-        Public logs of ConnectX-6 have LIM_ERR for CREATE_QP beside 130,763 queue pairs, and for
-        CREATE_MKEY. Whatever a capability limits answers so here. NO_RES_ERR is for firmware that
-        lacks pages, and for a place in device memory that is taken.
+        Public logs of ConnectX-6 show LIM_ERR for CREATE_QP beside 130,763 queue pairs, and for
+        CREATE_MKEY. Every limit in a capability is therefore refused with LIM_ERR. NO_RES_ERR is
+        for firmware without pages, and for occupied device memory.
         """
         if len(self._objects) >= self.limit - self.first or self.numbers.are_taken:
             raise CmdError(Status.LIM_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:
-        """Give the object a handle and count its references.
+        """Assign a handle to the object and count its references; return the handle.
 
         Raises LIM_ERR when the table or the ledger is full.
         """
@@ -187,10 +187,12 @@ class Table(Generic[T]):
         return handle
 
     def removable(self, handle: int) -> T:
-        """The object, which may be removed. Raises as ``remove``."""
+        """Return the object if it may be removed. Raises as ``remove``."""
         item = self.subject(handle)
         if not self._caller.owns(item):
-            raise CmdError(Status.BAD_RES_STATE_ERR, f"{self.kind} is the driver's own", f"{item}")
+            raise CmdError(
+                Status.BAD_RES_STATE_ERR, f"{self.kind} is owned by the driver", f"{item}"
+            )
         if item.refs:
             raise CmdError(
                 Status.BAD_RES_STATE_ERR,
@@ -200,11 +202,12 @@ class Table(Generic[T]):
         return item
 
     def remove(self, handle: int) -> T:
-        """Remove the object. Raises BAD_RES_STATE_ERR for none, and while others refer to it.
+        """Remove and return the object.
 
-        The latter is known of DEALLOC_PD, DESTROY_FLOW_GROUP, DEALLOC_MODIFY_HEADER_CONTEXT and
-        DEALLOC_PACKET_REFORMAT_CONTEXT, which messages of kernel commits quote, and inferred for
-        the others: RES_BUSY is in no log.
+        Raises BAD_RES_STATE_ERR for no object, and while others refer to it. Messages of kernel
+        commits quote that status for DEALLOC_PD, DESTROY_FLOW_GROUP, DEALLOC_MODIFY_HEADER_CONTEXT
+        and DEALLOC_PACKET_REFORMAT_CONTEXT. For other commands the status is inferred: RES_BUSY is
+        in no log.
         """
         item = self.removable(handle)
         del self._objects[handle]
@@ -217,15 +220,15 @@ class Table(Generic[T]):
         return item
 
     def recharge(self, item: T) -> None:
-        """Charge the ledger for an object whose cost has changed; it has already been checked."""
+        """Charge the ledger for a changed cost, which has already been checked."""
         charge = item.host_bytes
         self._ledger.hold(self.kind, charge - item.charge)
         item.charge = charge
 
     def change(self, item: T, apply: Callable[[], None], cost: int = 0) -> None:
-        """Apply a change after which the object may refer to others, and cost ``cost`` bytes more.
+        """Apply a change to the object's references that costs up to ``cost`` more bytes.
 
-        Raises LIM_ERR when the ledger has no such room; then nothing changes.
+        Raises LIM_ERR without change if the ledger has too little space.
         """
         self._ledger.check(self.kind, cost)
         before = item.holds()
@@ -237,7 +240,10 @@ class Table(Generic[T]):
         self.recharge(item)
 
     def clear(self) -> dict[int, T]:
-        """Remove all objects, referenced or not; the caller takes care of counts and ledger."""
+        """Remove and return all objects, even referenced ones.
+
+        The caller updates reference counts and ledger.
+        """
         objects = self._objects
         self._hold({})
         return objects

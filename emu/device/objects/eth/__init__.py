@@ -1,1 +1,1 @@
-"""Ethernet: its queues, and what steers packets to them."""
+"""Ethernet queues, and the objects that steer packets to them."""

@@ -1,6 +1,6 @@
-"""Flexible parsers: what steering entries of software match of a packet, by the parser's number.
+"""Parser numbers (flex_parser_id_*) of the flexible parsers that steering entries match.
 
-Capabilities tell drivers the numbers (flex_parser_id_*).
+Capabilities report the numbers to drivers.
 """
 
 from __future__ import annotations

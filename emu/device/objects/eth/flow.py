@@ -1,8 +1,8 @@
-"""Flow tables, their groups and entries: what they hold, and which entry a packet finds.
+"""Flow tables, their groups and entries: the contents, and the entry that a packet matches.
 
-A table's indices are shared out to groups, which do not overlap; a packet finds the entry with the
-lowest index that it matches. All entries of a group match the same fields, so a group is a
-dictionary: tables are as large as drivers ask for (2**16 and more) and hold a few entries.
+Groups divide the indices of a table among themselves and do not overlap. A packet matches the entry
+with the lowest index. All entries of a group match the same fields, so a group is a dictionary.
+Tables have the size that drivers request (2**16 and more) and hold a few entries.
 
 Source: PRM "Flow steering"; core/fs_core.c and core/fs_cmd.c of Linux 6.12.
 """
@@ -33,50 +33,50 @@ if TYPE_CHECKING:
     from layouts.steering.flow_table import FlowTableContext
 
 Key = tuple[int, ...]
-"""The values of a group's fields, under its masks."""
+"""The values of a group's fields, under the group's masks."""
 
 
 class Matcher(Protocol):
-    """What all entries of a group match (``emu.device.engine.eth.steering.criteria``)."""
+    """The match criteria of a group (``emu.device.engine.eth.steering.criteria``)."""
 
     @property
     def masks(self) -> Mapping[str, int]:
-        """By the fields' names; an entry's key has the values in this order."""
+        """Mask by field name; the values in an entry's key have this order."""
 
     @property
     def cost(self) -> int:
-        """Cost of reading its fields of a packet, in outer fields."""
+        """Cost of reading the fields from a packet, in outer fields."""
 
     @property
     def parts(self) -> frozenset[Any]:
-        """The parts of a packet that decide its fields."""
+        """The packet fields that decide the match."""
 
     def key_of(self, values: Mapping[str, int]) -> Key:
-        """An entry's key."""
+        """Return the key of an entry with these values."""
 
     def key_at(self, place: int) -> Key | None:
-        """The key of an entry by its place in the group; None where its values decide."""
+        """Return the key of the entry at position ``place`` of the group; None if values decide."""
 
     def values_of(self, param: FteMatchParam) -> Mapping[str, int]:
-        """An entry's values, from its fte_match_param view."""
+        """Return an entry's values from its fte_match_param view."""
 
     def read(self, headers: Any) -> Key | None:
-        """A packet's key; None when it does not have one of the fields."""
+        """Return the key of a packet; None if the packet lacks one of the fields."""
 
 
 ACLS: Final = frozenset({FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS_ACL})
-"""Types of which each vPort has tables of its own."""
+"""Table types of which each vPort has its own tables."""
 SWITCHING: Final = ACLS | {FlowTableType.FDB}
-"""Types of tables that are a switch's."""
+"""Table types of the embedded switch."""
 SNIFFING: Final = frozenset({FlowTableType.SNIFFER_RX, FlowTableType.SNIFFER_TX})
-"""Types of tables that copies of packets go through."""
+"""Table types that copies of packets traverse."""
 
 
 MAX_SAMPLERS: Final = 1 << 12
 
 
 class FteVerdict(Enum):
-    """What an entry does with a packet."""
+    """The verdict of an entry on a packet."""
 
     FORWARD = "forward"
     DROP = "drop"
@@ -84,7 +84,7 @@ class FteVerdict(Enum):
 
 
 class Miss(Enum):
-    """What a table does with a packet that no entry matches, when it has no table to go on to."""
+    """The outcome of a packet that no entry matches, if the table has no next table."""
 
     DEFAULT = "default"
     SWITCH_DOMAIN = "switch domain"
@@ -92,22 +92,22 @@ class Miss(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FteAction:
-    """What is done with the packets of an entry."""
+    """The actions of an entry on its packets."""
 
     verdict: FteVerdict
     destinations: tuple[Object, ...] = ()
-    """For FORWARD: flow tables, and whatever else packets are delivered to. All get the packet."""
+    """For FORWARD: flow tables and other receivers. Each of them gets the packet."""
     tag: int = 0
-    """What the completion tells of a packet, if no entry after this one has a tag; 0 is none."""
+    """Flow tag for the completion, unless a later entry has a tag; 0 is none."""
     counters: tuple[FlowCounter, ...] = ()
     steps: tuple[Step, ...] = ()
-    """What is changed in a packet, in this order, before it goes to the destinations."""
+    """Changes to the packet, in this order, before its delivery to the destinations."""
     metering: Metering | None = None
-    """The meter that gives a packet its colour, after these steps."""
+    """The meter that colours the packet, after these steps."""
 
     @property
     def references(self) -> tuple[Object, ...]:
-        """All objects that it refers to."""
+        """All objects that the action refers to."""
         contexts = (step for step in self.steps if isinstance(step, Object))
         of_targets = (each for target in self.vports for each in target.holds())
         meters = () if self.metering is None else (self.metering.aso,)
@@ -130,15 +130,16 @@ class FteAction:
 
 
 class VportTarget(Object):
-    """A vPort as a destination of an entry in a switch's tables, the cable's included."""
+    """A vPort, the uplink included, as a destination of an entry in a switch's tables."""
 
     __slots__ = ("number", "port", "reformat")
     kind = "vPort"
 
     def __init__(self, number: int, port: int, reformat: PacketReformat | None = None) -> None:
-        """``port`` is the physical port, of those of the board, whose switch has the vPort.
+        """Create the destination for vPort ``number`` of a physical port's switch.
 
-        ``reformat`` is what is done with the packets of this destination alone.
+        ``port`` is the number of the physical port on the board. ``reformat`` changes only the
+        packets of this destination.
         """
         super().__init__()
         self.number = number
@@ -147,7 +148,7 @@ class VportTarget(Object):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The same as steps."""
+        """``reformat`` as a tuple of steps."""
         return () if self.reformat is None else (self.reformat,)
 
     def holds(self) -> tuple[Object, ...]:
@@ -159,7 +160,7 @@ class VportTarget(Object):
 
 
 class FlowTable(Object):
-    """A flow table; a miss leads to tables of higher levels only."""
+    """A flow table; a miss continues only in a table of a higher level."""
 
     __slots__ = (
         "ctx", "groups", "is_demux", "level", "miss", "roots", "size", "software", "table_type",
@@ -177,26 +178,27 @@ class FlowTable(Object):
         vport: int = 0,
         is_demux: bool = False,
     ) -> None:
-        """``vport`` is the number of the vPort whose packets it is for, if it is an ACL.
+        """Create an empty table.
 
-        ``is_demux``: the ports of a LAG are told apart there.
+        ``vport`` is the number of the vPort whose packets an ACL filters. ``is_demux``: the table
+        distinguishes the ports of a LAG.
         """
         super().__init__()
         self.is_demux = is_demux
         self.vport = vport
         self.level = ctx.level
         self.size = 1 << ctx.log_size
-        """The number of indices that its groups may share out."""
+        """Number of indices that the groups may divide among themselves."""
         self.miss = miss
         self.table_type = table_type
         self.ctx = ctx
         self.groups: list[FlowGroup] = []
-        """By index."""
+        """Groups, sorted by index."""
         self.software: Any = None
-        """What knows the entries of a table that software owns, and finds a packet's way there
-        (``emu.device.engine.eth.ste.walk.SteeringMemory``); None for one that firmware owns."""
+        """For a software-owned table: the memory that decodes its entries and walks them
+        (``emu.device.engine.eth.ste.walk.SteeringMemory``). None for a firmware-owned table."""
         self.roots: tuple[int, int] | None = None
-        """The addresses of its first entries then: the second one is for what vPorts send."""
+        """For a software-owned table: ICM addresses of its first entries, receive then transmit."""
 
     def about(self) -> dict[str, object]:
         about = {
@@ -210,17 +212,17 @@ class FlowTable(Object):
         return (self.miss,) if isinstance(self.miss, FlowTable) else ()
 
     def unlink(self) -> None:
-        """Drop the groups, which refer back to it, and what knows all tables."""
+        """Drop the groups, which refer back to the table, and the memory that knows all tables."""
         self.groups.clear()
         self.software = None
 
     def entry_at(self, index: int) -> FlowEntry | None:
-        """The entry with this index."""
+        """Return the entry with this index, or None."""
         after = bisect_right(self.groups, index, key=lambda group: group.first)
         return self.groups[after - 1].entries.get(index) if after else None
 
     def is_taken(self, first: int, last: int) -> bool:
-        """Whether a group has one of these indices."""
+        """Return whether a group has one of the indices ``first`` to ``last``."""
         after = bisect_left(self.groups, first, key=lambda group: group.first)
         before = self.groups[after - 1] if after else None
         if before is not None and before.last >= first:
@@ -229,7 +231,7 @@ class FlowTable(Object):
 
 
 class StcJump(Object):
-    """A destination within a table of software: where a packet goes on that has been metered."""
+    """A destination inside a software-owned table: the entry after a meter."""
 
     __slots__ = ("address", "table")
     kind = "steering entry"
@@ -241,7 +243,7 @@ class StcJump(Object):
 
 
 class Sampler(Object):
-    """A destination of entries: packets go to a table, each ``ratio``-th to another one as well."""
+    """A destination that sends packets to a table, each ``ratio``-th also to a second table."""
 
     __slots__ = ("_passed", "default", "level", "ratio", "sample")
     kind = "flow sampler"
@@ -249,7 +251,7 @@ class Sampler(Object):
     BASE_BYTES = 512
 
     def __init__(self, default: FlowTable, sample: FlowTable, ratio: int, level: int) -> None:
-        """``level`` is as of a table."""
+        """Create a sampler of ``level``, which counts like the level of a table."""
         super().__init__()
         self.default, self.sample = default, sample
         self.ratio, self.level = ratio, level
@@ -262,29 +264,29 @@ class Sampler(Object):
         return (self.default, self.sample)
 
     def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
-        """Whether a packet is a sample."""
+        """Return 1 if the packet is a sample, else 0."""
         self._passed = (self._passed + 1) % self.ratio
         return int(not self._passed)
 
     def tables(self, answer: int) -> tuple[FlowTable, ...]:
-        """Where a packet goes."""
+        """Return the tables that the packet is forwarded to."""
         return (self.default, self.sample) if answer else (self.default,)
 
 
 BySource = dict[FlowSource, "list[FlowEntry]"]
-"""Entries with one key by where their packets come from, the lowest index first: a packet finds the
-lowest one of those for its source, and of those for any."""
+"""Entries with one key, by source of their packets, each list sorted by index. A packet matches the
+lowest index among the entries for its own source and for any source."""
 _NONE: Final = (None,)
 
 
 class FlowGroup(Object):
-    """Some of a table's indices, ``first`` to ``last``, and what all entries there match."""
+    """The indices ``first`` to ``last`` of a table, and the match criteria of all entries there."""
 
     __slots__ = ("by_key", "criteria", "definer", "entries", "first", "last", "match", "table")
     kind = "flow group"
     numbering = Numbering(limit_of("log_max_flow"))
     BASE_BYTES = 6144
-    """With criteria of 20 fields, and the view that a query returns."""
+    """Cost with criteria of 20 fields and the view that a query returns."""
 
     def __init__(
         self,
@@ -293,7 +295,7 @@ class FlowGroup(Object):
         match: QueryFlowGroupOut,
         definer: MatchDefiner | None = None,
     ) -> None:
-        """``match`` is what a query returns; ``definer`` is what the criteria are from, if any."""
+        """Create a group; ``match`` is returned by queries, ``definer`` supplies the criteria."""
         super().__init__()
         self.table = table
         self.first = match.start_flow_index
@@ -302,7 +304,7 @@ class FlowGroup(Object):
         self.definer = definer
         self.match = match
         self.entries: dict[int, FlowEntry] = {}
-        """By index."""
+        """Entries by index."""
         self.by_key: dict[Key, BySource] = {}
 
     def about(self) -> dict[str, object]:
@@ -315,18 +317,18 @@ class FlowGroup(Object):
         return (self.table,) if self.definer is None else (self.table, self.definer)
 
     def key_of(self, index: int, param: FteMatchParam) -> Key:
-        """The key of an entry at this index with these values."""
+        """Return the key of an entry at this index with these values."""
         key = self.criteria.key_at(index - self.first)
         return self.criteria.key_of(self.criteria.values_of(param)) if key is None else key
 
     def add(self, entry: FlowEntry) -> None:
-        """Put an entry at its index, which must be free."""
+        """Store an entry at its index, which must be free."""
         self.entries[entry.index] = entry
         alike = self.by_key.setdefault(entry.key, {}).setdefault(entry.source, [])
         insort(alike, entry, key=lambda each: each.index)
 
     def discard(self, entry: FlowEntry) -> None:
-        """Take an entry out."""
+        """Remove an entry."""
         del self.entries[entry.index]
         alike = self.by_key[entry.key]
         of_source = alike[entry.source]
@@ -337,12 +339,12 @@ class FlowGroup(Object):
             del self.by_key[entry.key]
 
     def unlink(self) -> None:
-        """Drop the entries, which refer back to it."""
+        """Drop the entries, which refer back to the group."""
         self.entries.clear()
         self.by_key.clear()
 
     def find(self, headers: Any) -> FlowEntry | None:
-        """The packet's entry in this group."""
+        """Return the entry that the packet matches in this group, or None."""
         key = self.criteria.read(headers) if self.by_key else None
         alike = self.by_key.get(key) if key is not None else None
         if alike is None:
@@ -357,7 +359,7 @@ class FlowGroup(Object):
 
 
 class FlowEntry(Object):
-    """One flow table entry (FTE). Drivers name it by its table and index; the handle is ours."""
+    """A flow table entry (FTE). Drivers name it by table and index; the handle is internal."""
 
     __slots__ = ("action", "ctx", "group", "index", "key", "source")
     kind = "flow table entry"
@@ -374,9 +376,10 @@ class FlowEntry(Object):
         ctx: bytes = b"",
         source: FlowSource = FlowSource.ANY,
     ) -> None:
-        """``ctx`` is what a query returns: the flow_context with its lists.
+        """Create an entry.
 
-        ``source`` is where the packets in a switch come from that it is for.
+        ``ctx`` is the flow_context with its lists, for queries. ``source`` limits the match to
+        packets that enter the switch there.
         """
         super().__init__()
         self.source = source
@@ -408,72 +411,73 @@ class FlowEntry(Object):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What happens to a packet, and to all others with the same matched parts."""
+    """The outcome for a packet, and for all packets with the same matched fields."""
 
     deliveries: tuple[tuple[Object, int], ...]
-    """Destinations that are no tables, each with the tag of the last entry that had one."""
+    """Destinations other than tables, each with the last tag on the path."""
     counters: tuple[FlowCounter, ...]
     allowed: bool
-    """An entry let it pass; it goes on as in a domain without tables."""
+    """Whether an entry allowed the packet, which continues as if the domain had no tables."""
     switched: bool
-    """A table's miss hands it to the next domain."""
+    """Whether the miss of a table hands the packet to the next domain."""
     missed: bool
-    """It came to an end without an entry: by a default miss, too many steps, or without a root."""
+    """Whether the packet ended without an entry: a default miss, too many steps, or no root."""
     rewrites: tuple[Steps | None, ...] = ()
-    """For each delivery the steps that change the packet; empty when none of them does."""
+    """Steps that change the packet, for each delivery; empty if no delivery changes it."""
     allowed_rewrites: Steps | None = None
-    """Those that change the packet that has been let pass."""
+    """Steps that change an allowed packet."""
     asks: Metering | Sampler | None = None
-    """What decides how it goes on, besides the packet: nothing has happened to the packet yet."""
+    """The meter or sampler that decides how the packet continues; no action has been taken yet."""
     parts: frozenset[Any] | None = frozenset()
-    """The parts of a packet that entries of software have read. It is the same for the next packet
-    with the same ones, and the same parts that groups match; None: for no other one."""
+    """Packet fields that software steering entries have read. The decision also holds for the next
+    packet with equal values in these fields and in the fields that groups match. None: for no other
+    packet."""
 
 
 DECISIONS: Final = "flow table decisions"
-"""The ledger's account of decisions that are kept."""
+"""The ledger's account of cached decisions."""
 CACHED: Final = 4096
-"""Decisions that are kept in one domain."""
+"""Maximum number of cached decisions in one domain."""
 CACHED_ITEMS: Final = 1 << 16
-"""Deliveries, counters, changes, and parts of packets that are long, in all of these."""
+"""Maximum total of deliveries, counters, changes and long packet fields in these decisions."""
 _DECISION_BYTES: Final = 768
 _ITEM_BYTES: Final = 64
 _PART_BYTES: Final = 32
-"""Of a part of a packet that costs 1 to find."""
+"""Bytes for a packet field that costs 1 to read."""
 _LOG_PARTS_PER_ITEM: Final = 2
 
 
 class FlowDomain:
-    """The flow tables of one type as packets see them: the root, and the decisions so far."""
+    """The flow tables of one type from the packets' side: the root, and cached decisions."""
 
     def __init__(self, ledger: Ledger | None = None) -> None:
-        """``ledger`` has the accounts of the function whose tables they are."""
+        """Create a domain without tables; ``ledger`` has the accounts of the owning function."""
         self._ledger = ledger
         self.root: FlowTable | None = None
         self.demuxes = 0
-        """How many tables there are that tell the ports of a LAG apart."""
+        """Number of tables that distinguish the ports of a LAG."""
         self.underlays: dict[int, FlowTable] = {}
-        """Where the packets of underlay queue pairs begin, by their numbers."""
+        """Root tables for the packets of underlay queue pairs, by QP number."""
         self.users: dict[Any, int] = {}
-        """The parts of packets that groups match or entries copy, and how many of them each."""
+        """Packet fields that groups match or entries copy, with the number of their users."""
         self.key_cost = 0
-        """Cost of finding these parts of a packet, in fields that are read."""
+        """Cost of reading these fields from a packet, in fields."""
         self.decisions: dict[Hashable, Decision] = {}
         self._items = self._held = 0
         self.software: Any = None
-        """What knows the entries of tables that software owns, as :attr:`FlowTable.software`, if
-        there has been one."""
+        """The memory of software-owned tables (:attr:`FlowTable.software`), if there has been one.
+        """
         self.age = 0
-        """How old that was when it was asked last."""
+        """Generation of that memory at the last lookup."""
         self.learnt: set[Any] = set()
-        """The parts among ``users`` that its entries have read since."""
+        """The fields in ``users`` that software steering entries have read since."""
         self.steps = 0
-        """What packets have cost so far, in steps of a round."""
+        """Cost of all packets so far, in steps of a round."""
         self.parser = PARSER
-        """What the device looks for in packets."""
+        """The optional headers that the device parses."""
 
     def keep(self, key: Hashable, decision: Decision) -> None:
-        """Keep a decision, if the function may use as much memory; forget all others if need be."""
+        """Cache a decision if the ledger has space; flush the cache first if the cache is full."""
         items = len(decision.deliveries) + len(decision.counters)
         items += sum(len(steps.changes) for steps in decision.rewrites if steps is not None)
         size = _DECISION_BYTES + _ITEM_BYTES * items + _PART_BYTES * self.key_cost
@@ -489,7 +493,7 @@ class FlowDomain:
         self._held += size
 
     def flush(self) -> None:
-        """Forget all decisions."""
+        """Drop all cached decisions."""
         self.decisions.clear()
         if self._ledger is not None and self._held:
             self._ledger.give_back(DECISIONS, self._held)

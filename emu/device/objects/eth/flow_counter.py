@@ -1,8 +1,8 @@
-"""Counters of flow table entries, one by one or in bulks.
+"""Counters of flow table entries, allocated singly or in bulks.
 
-A bulk has as many counters as the capability flow_counter_bulk_alloc says, with numbers that follow
-each other; the driver has the counters of tc's rules out of bulks (core/fs_counters.c:
-mlx5_fc_bulk_create). Of the numbers that there are, the upper half is of bulks.
+The capability flow_counter_bulk_alloc sets the size of a bulk, whose numbers are consecutive. The
+driver allocates the counters of tc rules in bulks (core/fs_counters.c: mlx5_fc_bulk_create). Bulks
+occupy the upper half of the number space.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _COUNTER_BYTES: Final = 160
 
 
 def _counters(made: Limits) -> int:
-    """How many there are at most, from number 1 on."""
+    """Return the maximum number of counters; numbers start at 1."""
     general = made.caps.general
     counters: int = general.max_flow_counter_31_16 << 16 | general.max_flow_counter_15_0
     return counters
 
 
 def _counters_per_bulk(made: Limits) -> int:
-    """0 where the device has no bulks."""
+    """Return the size of a bulk; 0 if the device has no bulks."""
     return made.caps.general.flow_counter_bulk_alloc * COUNTERS_PER_UNIT
 
 
 def _bulks(made: Limits) -> int:
-    """How many bulks there are at most, in the upper half of the numbers."""
+    """Return the maximum number of bulks, in the upper half of the numbers."""
     size = _counters_per_bulk(made)
     return _counters(made) // (2 * size) if size else 0
 
 
 def _first_of_bulks(made: Limits) -> int:
-    """The number from which on they are of bulks; behind all where there are none."""
+    """Return the first number of the bulks; one above all numbers if there are no bulks."""
     counters, bulks = _counters(made), _bulks(made)
     return counters - bulks * _counters_per_bulk(made) if bulks else 1 + counters
 
@@ -61,7 +61,7 @@ class FlowCounter(Object):
 
 
 class FlowCounterBulk(Object):
-    """``size`` counters with numbers that follow each other."""
+    """``size`` counters with consecutive numbers."""
 
     __slots__ = ("counters",)
     kind = "flow counter bulk"
@@ -73,7 +73,7 @@ class FlowCounterBulk(Object):
 
     @property
     def host_bytes(self) -> int:
-        """What it costs the host, its counters included."""
+        """Cost on the host, counters included, in bytes."""
         return self.BASE_BYTES + len(self.counters) * _COUNTER_BYTES
 
     def about(self) -> dict[str, object]:
@@ -82,7 +82,7 @@ class FlowCounterBulk(Object):
 
 
 class FlowCounters:
-    """A function's counters by their numbers, whether they are of a bulk or not."""
+    """A function's counters by number, single ones and those in bulks."""
 
     def __init__(
         self, made: Limits, single: Table[FlowCounter], bulks: Table[FlowCounterBulk]
@@ -92,15 +92,15 @@ class FlowCounters:
 
     @property
     def removed(self) -> int:
-        """How often counters have gone."""
+        """Number of removals so far, of single counters and of bulks."""
         return self._single.removed + self._bulks.removed
 
     def add(self) -> int:
-        """Make one counter; returns its number. Raises as :meth:`Table.add`."""
+        """Create one counter and return its number. Raises as :meth:`Table.add`."""
         return self._single.add(FlowCounter())
 
     def add_bulk(self) -> int:
-        """Make a bulk; returns the number of its first counter. Raises as :meth:`Table.add`."""
+        """Create a bulk and return the number of its first counter. Raises as :meth:`Table.add`."""
         self._bulks.check_room()
         bulk = FlowCounterBulk(self._size)
         number = self._first + self._bulks.add(bulk) * self._size
@@ -109,9 +109,9 @@ class FlowCounters:
         return number
 
     def remove(self, number: int) -> None:
-        """Destroy a counter, or the bulk of which it is the first one.
+        """Destroy a counter, or the bulk that begins with this number.
 
-        Raises BAD_RES_STATE_ERR for none, and while an entry counts there.
+        Raises BAD_RES_STATE_ERR if there is no such counter or an entry uses it.
         """
         slot, at = self._place(number)
         if slot < 0 or at:
@@ -125,15 +125,15 @@ class FlowCounters:
         self._bulks.remove(slot)
 
     def get(self, number: int) -> FlowCounter | None:
-        """The counter, whoever made it; None if there is none."""
+        """Return the counter of any owner, or None."""
         return self._counter(number, self._single.get, self._bulks.get)
 
     def usable(self, number: int) -> FlowCounter | None:
-        """The counter; None if the caller has none with this number."""
+        """Return the counter; None if the sender has none with this number."""
         return self._counter(number, self._single.usable, self._bulks.usable)
 
     def need(self, number: int) -> FlowCounter:
-        """The counter. Raises BAD_RES_ERR if the caller has none with this number."""
+        """Return the counter. Raises BAD_RES_ERR if the sender has none with this number."""
         counter = self.usable(number)
         return self._single.need(number) if counter is None else counter
 
@@ -150,7 +150,7 @@ class FlowCounters:
         return None if bulk is None else bulk.counters[at]
 
     def _place(self, number: int) -> tuple[int, int]:
-        """The handle of its bulk, and its place there; (-1, 0) for numbers of no bulk."""
+        """Return the handle of the bulk and the position in it; (-1, 0) for single counters."""
         if number < self._first or not self._size:
             return -1, 0
         return divmod(number - self._first, self._size)

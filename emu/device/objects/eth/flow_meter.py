@@ -1,9 +1,8 @@
-"""Flow meters: they colour packets by the rate at which these come.
+"""Flow meters, which colour packets by their rate.
 
-A meter has two buckets of bytes. A packet for which there is enough in the committed one (CBS,
-filled at CIR) is green, one for which there is enough in the excess one (EBS, filled at EIR) is
-yellow, any other is red; what is done with each is up to the tables. Buckets are full when a meter
-is set.
+A meter has two buckets of bytes. A packet is green if the committed bucket (CBS, filled at CIR) has
+enough bytes. Otherwise the packet is yellow if the excess bucket (EBS, filled at EIR) has enough,
+else red. The flow tables decide the action for each colour. Buckets are full when a meter is set.
 
 Source: mlx5_ifc.h: flow_meter_parameters; core/en/tc/meter.c; RFC 2698, RFC 4115.
 """
@@ -23,21 +22,21 @@ if TYPE_CHECKING:
     from layouts.objects.flow_meter import FlowMeterParameters
 
 LOG_MOST_IN_RANGE: Final = 6
-"""Objects that one command makes, at most (log_meter_aso_max_alloc)."""
+"""log2 of the maximum number of objects that one command makes (log_meter_aso_max_alloc)."""
 METERS_PER_OBJECT: Final = 2
 PARAMETERS_BYTES: Final = flow_meter_parameters.size
 
 _LOG_UNIT: Final = 31
-"""Buckets are filled in units of a 2^31th of a byte: a rate is mantissa / 2^exponent bytes for each
-nanosecond (core/en/tc/meter.c: MLX5_CALC_CIR), and no exponent is larger."""
+"""Buckets are filled in units of 2^-31 byte. A rate is mantissa / 2^exponent bytes per nanosecond
+(core/en/tc/meter.c: MLX5_CALC_CIR), and no exponent is larger."""
 _PACKET_BYTES: Final = 128
-"""What each packet counts for when packets are metered (core/en/tc/meter.c)."""
+"""Bytes charged for each packet when the meter counts packets (core/en/tc/meter.c)."""
 _GAP_BYTES: Final = 20
-"""Preamble and gap between frames."""
+"""Bytes of preamble and inter-packet gap."""
 
 
 class _Bucket:
-    """Bytes that may pass, as many as its burst at most."""
+    """A token bucket of bytes, limited to its burst."""
 
     __slots__ = ("_at_ns", "_burst", "_rate", "left")
 
@@ -48,7 +47,7 @@ class _Bucket:
         self._at_ns: int | None = None
 
     def fill(self, now_ns: int) -> int:
-        """Add what its rate has given since the last time; what it has no room for."""
+        """Add the tokens earned since the last call; return the excess over the burst."""
         before, self._at_ns = self._at_ns, now_ns
         if before is None:
             return 0
@@ -57,11 +56,11 @@ class _Bucket:
         return full - self.left
 
     def add(self, units: int) -> None:
-        """Add what another bucket had no room for."""
+        """Add the excess of another bucket, up to the burst."""
         self.left = min(self.left + units, self._burst)
 
     def take(self, octets: int) -> bool:
-        """Take so many bytes out, if it has them."""
+        """Take ``octets`` bytes if available; return whether they were."""
         needed = octets << _LOG_UNIT
         if needed > self.left:
             return False
@@ -70,7 +69,7 @@ class _Bucket:
 
 
 class FlowMeter:
-    """One meter, as its parameters say."""
+    """A meter, configured by its parameters."""
 
     __slots__ = ("_committed", "_excess", "_mode", "_overflows", "_start", "_takes_both", "valid")
 
@@ -88,10 +87,10 @@ class FlowMeter:
         )
 
     def color(self, before: MeterColor, octets: int, l2_bytes: int, now_ns: int) -> MeterColor:
-        """The colour of a packet that had the colour ``before``, and takes what it needs.
+        """Return the colour of a packet that had the colour ``before``, and charge its bytes.
 
-        ``l2_bytes`` of its octets are before the network layer's header. A meter that is not valid
-        leaves colours alone. UNDEFINED is the colour that the meter begins with.
+        ``l2_bytes`` of its octets precede the network header. A meter that is not valid leaves
+        colours unchanged. UNDEFINED stands for the meter's start colour.
         """
         if before is MeterColor.UNDEFINED:
             before = self._start
@@ -119,7 +118,7 @@ class FlowMeter:
 
 
 class FlowMeterAso(Object):
-    """Objects with two meters each, whose numbers follow each other from ``first`` on."""
+    """A range of objects with two meters each and consecutive numbers from ``first`` on."""
 
     __slots__ = ("_data", "_meters", "log_range", "pd")
     kind = "flow meter aso"
@@ -130,9 +129,9 @@ class FlowMeterAso(Object):
     OBJECT_BYTES: ClassVar[int] = 2048
 
     def __init__(self, pd: Pd, log_range: int, parameters: bytes) -> None:
-        """``parameters`` of the two meters are what each object begins with.
+        """Create the range; ``parameters`` initialize both meters of each object.
 
-        ``pd`` is that of the send queues whose requests may change them.
+        ``pd`` is the protection domain of the send queues whose WQEs may change them.
         """
         super().__init__()
         self.pd = pd
@@ -142,7 +141,7 @@ class FlowMeterAso(Object):
 
     @property
     def first(self) -> int:
-        """The number of the first of them."""
+        """Number of the first object."""
         return self.handle << LOG_MOST_IN_RANGE
 
     @property
@@ -156,15 +155,15 @@ class FlowMeterAso(Object):
         return (self.pd,)
 
     def has(self, number: int) -> bool:
-        """Whether an object of the range has this number."""
+        """Return whether an object of the range has this number."""
         return 0 <= number - self.first < len(self._data)
 
     def data(self, number: int) -> bytes:
-        """The parameters of an object's meters."""
+        """Return the parameters of an object's meters."""
         return bytes(self._data[number - self.first])
 
     def write(self, number: int, data: bytes) -> None:
-        """Change parameters. A meter whose parameters are written begins anew."""
+        """Write parameters. A meter restarts when its parameters change."""
         index, old = number - self.first, self._data[number - self.first]
         for place in range(METERS_PER_OBJECT):
             first, end = place * PARAMETERS_BYTES, (place + 1) * PARAMETERS_BYTES
@@ -173,7 +172,7 @@ class FlowMeterAso(Object):
                 old[first:end] = data[first:end]
 
     def meter(self, number: int, place: int) -> FlowMeter:
-        """One of the two meters of an object."""
+        """Return meter ``place`` (0 or 1) of an object."""
         key = (number - self.first, place)
         meter = self._meters.get(key)
         if meter is None:
@@ -183,18 +182,18 @@ class FlowMeterAso(Object):
 
 
 class Metering(NamedTuple):
-    """What an entry of a flow table has a meter do."""
+    """The metering action of a flow table entry."""
 
     aso: FlowMeterAso
     number: int
-    """Of the object."""
+    """Number of the object."""
     place: int
-    """Which of its meters."""
+    """Index of the meter in the object."""
     before: MeterColor
     marks: tuple[Step, ...]
-    """By colour: what tells later tables of it."""
+    """By colour: the step that records the colour for later tables."""
 
     def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
-        """The colour of a packet."""
+        """Return the colour of a packet."""
         meter = self.aso.meter(self.number, self.place)
         return meter.color(self.before, octets, l2_bytes, now_ns)

@@ -1,6 +1,6 @@
-"""An option of Geneve's header (RFC 8926 3.5) that the device's parser looks for, for flow groups.
+"""The Geneve option (RFC 8926 3.5) that the device parses for flow groups.
 
-There is one at a time, whose first four bytes of data are ``geneve_tlv_option_0_data``.
+At most one option exists at a time; ``geneve_tlv_option_0_data`` is the first word of its data.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from emu.device.objects.object import Object
 
 MAX_OPTIONS: Final = 1
 MAX_WORDS: Final = 1
-"""Of four bytes, which an option's data has."""
+"""Maximum length of an option's data, in 4-byte words."""
 
 
 class GeneveOption(Object):
-    """An option with this class and type, whose data has so many words."""
+    """An option with this class, type and data length in words."""
 
     __slots__ = ("option_class", "option_type", "words")
     kind = "geneve option"
@@ -31,5 +31,5 @@ class GeneveOption(Object):
 
     @property
     def header(self) -> bytes:
-        """The four bytes in front of its data, with reserved bits of 0."""
+        """The four bytes in front of the option's data, with reserved bits of 0."""
         return bytes((*self.option_class.to_bytes(2, "big"), self.option_type, self.words))

@@ -1,8 +1,8 @@
-"""Hairpin queues: packets go from a receive queue to a send queue within the adapter.
+"""Hairpin queues: the adapter forwards packets from a receive queue to a send queue.
 
-No request is posted to either, and neither reports to a CQ. A pair is of one function or of two
-functions of a board. Each names the other by the vhca id of its function and its number, so that
-neither refers to the other: one may be destroyed, or its function reset, before the other.
+Neither queue has WQEs or a CQ. A pair belongs to one function or to two functions of a board. Each
+queue names its peer by vhca id and number and holds no reference to it. Either queue may be
+destroyed, or its function reset, before the other.
 
 Source: mlx5_ifc.h: rqc.hairpin, sqc.hairpin, wq.log_hairpin_data_sz; core/transobj.c:
 mlx5_core_hairpin_create; DPDK's mlx5_devx.c.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from emu.device.ports import GuestMemory
 
 _PACKET_BYTES: Final = 200
-"""What the host needs for a packet that waits, besides its bytes."""
+"""Bytes of host memory for a waiting packet, besides its data."""
 
 
 class Peer(NamedTuple):
@@ -35,26 +35,27 @@ class Peer(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A frame that waits to be sent on (``emu.device.port.eth.frame``), and what it stands for."""
+    """A frame that waits for the send queue (``emu.device.port.eth.frame``)."""
 
     data: bytes
     gso_size: int
     is_vouched: bool
-    """Whether its checksums need not be looked at."""
+    """Whether its checksums are known to be valid."""
     packets: int
     longest: int
     """Bytes of the longest packet."""
     octets: int
     """Bytes of all packets."""
     metadata: int = 0
-    """Register B of the receive queue's tables: the send queue's tables find it in register A."""
+    """Register B of the receive queue's tables, which the send queue's tables read as register A.
+    """
 
 
 class Hairpin(RecvQueue):
-    """What a hairpin receive queue has instead of requests: room for packets.
+    """A buffer for packets, which a hairpin receive queue has instead of WQEs.
 
-    An adapter sends while it receives. Here the send queue has its turn later, so there is room for
-    what comes in a turn beside the bytes that the driver has asked for.
+    An adapter sends while it receives. Here the send queue is polled later, so the buffer holds the
+    bytes that the driver requested plus those of one poll.
     """
 
     def __init__(self, memory: GuestMemory, log_data_bytes: int, log_packets: int) -> None:
@@ -70,33 +71,33 @@ class Hairpin(RecvQueue):
 
     @property
     def host_bytes(self) -> int:
-        """What its packets cost the host at most."""
+        """Maximum cost of its packets on the host, in bytes."""
         return self._most_bytes + self._most_packets * _PACKET_BYTES
 
     @property
     def size(self) -> int:
-        """It has no requests."""
+        """Zero, as the queue has no WQEs."""
         return 0
 
     @property
     def size_bytes(self) -> int:
-        """It has no ring."""
+        """Zero, as the queue has no ring."""
         return 0
 
     def produced(self) -> int:
-        """There is no doorbell record."""
+        """Return 0, as the queue has no doorbell record."""
         return 0
 
     def posted(self) -> int:
-        """Nothing is posted."""
+        """Return 0, as the queue has no WQEs."""
         return 0
 
     def take(self) -> RecvWqe | None:
-        """Nothing is posted."""
+        """Return None, as the queue has no WQEs."""
         return None
 
     def restart(self) -> None:
-        """The queue went to RST: what waits is dropped, and the pair is no more."""
+        """Drop the waiting packets and unpair the queue, which went to RST."""
         self.peer = None
         self._waiting.clear()
         self._octets = 0
@@ -105,7 +106,7 @@ class Hairpin(RecvQueue):
         return len(self._waiting)
 
     def put(self, one: Waiting) -> bool:
-        """Let a frame wait; False when there is no room for it."""
+        """Queue a frame; return False if the buffer is full."""
         octets = self._octets + len(one.data)
         if len(self._waiting) >= self._most_packets or octets > self._most_bytes:
             return False
@@ -114,17 +115,17 @@ class Hairpin(RecvQueue):
         return True
 
     def pop(self) -> Waiting:
-        """Take the frame that has waited longest; there is one."""
+        """Remove and return the oldest frame; the queue must not be empty."""
         one = self._waiting.popleft()
         self._octets -= len(one.data)
         return one
 
     def about(self) -> dict[str, object]:
-        """For ``mlx5emu objects``."""
+        """Return the fields for ``mlx5emu objects``."""
         return about(self.peer) | {"waiting": len(self._waiting)}
 
 
 def about(peer: Peer | None) -> dict[str, object]:
-    """What ``mlx5emu objects`` tells of a queue with this peer."""
+    """Return the fields of a queue with this peer, for ``mlx5emu objects``."""
     vhca, number = peer if peer is not None else (None, None)
     return {"hairpin": True, "peer_vhca": vhca, "peer": number}

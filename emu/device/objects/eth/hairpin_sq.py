@@ -23,7 +23,7 @@ class HairpinSq(AnySq):
         """The receive queue of the pair; None before the queue is in RDY."""
 
     def restart(self) -> None:
-        """It went to RST: the pair is no more."""
+        """Unpair the queue, which went to RST."""
         self.peer = None
 
     def about(self) -> dict[str, object]:

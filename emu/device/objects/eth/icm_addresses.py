@@ -1,7 +1,7 @@
-"""Where steering entries lead that do not lead to others: addresses of objects in ICM.
+"""ICM addresses of objects, which steering entries use as final destinations.
 
-The driver is told them with the objects, and asks for some among the capabilities. Only the device
-knows what they mean: here a kind and a number, in units of an entry, above all of software ICM.
+The device reports an address with its object, and some with the capabilities. Only the device
+interprets them: a kind and a number, in units of an entry, above all software ICM.
 
 Source: core/steering/dr_domain.c: dr_domain_caps_init; mlx5_ifc.h: create_tir_out,
 query_esw_vport_context_out, flow_table_nic_cap.
@@ -18,7 +18,7 @@ _VPORT_BITS: Final = 16
 
 
 class IcmKind(IntEnum):
-    """What an address is of."""
+    """Kind of object at an address."""
 
     RX_DROP = 0x40
     TX_DROP = 0x41
@@ -39,28 +39,28 @@ _KINDS: Final[dict[int, IcmKind]] = {kind.value: kind for kind in IcmKind}
 
 
 def icm_address(kind: IcmKind, number: int = 0) -> int:
-    """The address of an object, or of something of which there is one."""
+    """Return the address of an object; ``number`` is 0 for kinds with one object."""
     return kind << _KIND_SHIFT | number << _LOG_UNIT
 
 
 def place_at(address: int) -> tuple[IcmKind, int] | None:
-    """What is at an address; None for what no driver has been told."""
+    """Return the kind and number at an address; None if no driver got this address."""
     kind = _KINDS.get(address >> _KIND_SHIFT)
     return None if kind is None else (kind, (address & (1 << _KIND_SHIFT) - 1) >> _LOG_UNIT)
 
 
 def vport_address(kind: IcmKind, port: int, number: int) -> int:
-    """The address of a vPort of the switch behind a physical port of the board."""
+    """Return the address of a vPort of the switch behind a physical port of the board."""
     return icm_address(kind, port - 1 << _VPORT_BITS | number)
 
 
 def vport_of(number: int) -> tuple[int, int]:
-    """Port and number of the vPort that has this number among addresses."""
+    """Return the port and number of the vPort with this number in addresses."""
     return (number >> _VPORT_BITS) + 1, number & (1 << _VPORT_BITS) - 1
 
 
 def parts(address: int) -> dict[str, int]:
-    """The fields of an answer that tell an address; icm_address_63_40 stays 0."""
+    """Return an address as the fields of an output; icm_address_63_40 stays 0."""
     return {
         "icm_address_31_0": address & 0xFFFF_FFFF,
         "icm_address_39_32": address >> 32,

@@ -1,4 +1,4 @@
-"""Match definers: which fields of packets a flow group looks at, under which masks.
+"""Match definers: the packet fields that a flow group matches, with their masks.
 
 Source: core/fs_cmd.c: mlx5_cmd_create_match_definer; core/lag/port_sel.c.
 """
@@ -15,7 +15,7 @@ MAX_DEFINERS: Final = 1 << 8
 
 
 class MatchDefiner(Object):
-    """The masks of some fields, by their names in the format (layouts.steering.match_definer)."""
+    """Masks by field name of the format (layouts.steering.match_definer)."""
 
     __slots__ = ("format_id", "masks")
     kind = "match definer"

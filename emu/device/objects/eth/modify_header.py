@@ -1,4 +1,4 @@
-"""Modify header contexts: what entries of flow tables change in packets that they forward.
+"""Modify header contexts: changes that flow table entries make to forwarded packets.
 
 Source: PRM "Modify header"; core/fs_cmd.c: mlx5_cmd_modify_header_alloc.
 """
@@ -14,9 +14,9 @@ from layouts.eth_enums import FlowTableType
 
 
 def limit_of(field: str) -> Callable[[Limits], int]:
-    """How many there are of what a logarithm among the properties of flow tables bounds.
+    """Return a function that computes the limit given by log2 ``field`` of the table properties.
 
-    The tables of a switch come on top of those for received packets.
+    The tables of a switch add to those for received packets.
     """
 
     def limit(made: Limits) -> int:
@@ -35,7 +35,7 @@ def limit_of(field: str) -> Callable[[Limits], int]:
 
 
 class ModifyHeader(Object):
-    """A list of changes, made one after the other."""
+    """A list of changes, applied in order."""
 
     __slots__ = ("changes", "in_frame", "parts", "table_type")
     kind = "modify header context"
@@ -44,7 +44,7 @@ class ModifyHeader(Object):
     CHANGE_BYTES: ClassVar[int] = 512
     reshapes = False
     needs_whole = False
-    """No header moves."""
+    """The changes do not move headers."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ModifyHeader(Object):
         parts: frozenset[Any],
         in_frame: bool,
     ) -> None:
-        """``parts`` of a packet go into what is matched later; ``in_frame``: its bytes change."""
+        """Create the context; ``parts`` affect later matches, ``in_frame``: frame bytes change."""
         super().__init__()
         self.table_type = table_type
         self.changes = changes

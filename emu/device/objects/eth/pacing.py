@@ -1,10 +1,10 @@
-"""Rate limits of send queues: a rate of its own, and those of scheduling elements above it.
+"""Rate limits of send queues: their own rate, and those of scheduling elements above them.
 
-A limit lets a request through while what has been sent before fits its rate, give or take what
-timers are late by (``SLACK_NS``). Scheduling elements make a tree: a queue belongs to a leaf, a
-queue group, and its function's vPort is a leaf of the tree that the embedded switch has. What an
-element with a limit has to give is shared by those below it that want to send, in proportion to
-their ``bw_share`` (deficit weighted round robin, DWRR), and by a leaf's queues alike.
+A limit admits a WQE while the data sent before fits the rate, within the delay of timers
+(``SLACK_NS``). Scheduling elements form a tree. A queue belongs to a leaf, its queue group; the
+function's vPort is a leaf of the embedded switch's tree. Elements below a limited element share its
+bandwidth in proportion to ``bw_share`` (deficit weighted round robin, DWRR). Queues of a leaf share
+equally.
 
 Source: PRM "SET_PP_RATE_LIMIT", "Scheduling element"; core/rl.c, core/qos.c, core/esw/qos.c.
 """
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from layouts.objects.scheduling import SchedulingContext
 
 SLACK_NS: Final = 1_000_000
-"""How far a limit may be ahead: queues are not awake for every packet."""
+"""Nanoseconds that a limit may be ahead, as timers do not fire for every packet."""
 SHARE_SLACK: Final = 1 << 16
-"""Bytes by which the served of an element may differ, as a large send is not cut."""
+"""Bytes by which served amounts may differ, as a large send is not split."""
 MAX_DEPTH: Final = 10
-"""Elements above each other; the kernel's HTB has up to eight."""
+"""Maximum depth of the tree; the kernel's HTB has up to eight levels."""
 MAX_ESWITCH_ELEMENTS: Final = 1 << 10
-"""Elements in the tree of an embedded switch."""
+"""Maximum number of elements in the tree of an embedded switch."""
 MBPS: Final = 1_000_000
 _BPS_PER_KBPS: Final = 1000
 
@@ -36,20 +36,20 @@ _NS_PER_BIT_AT_1_BPS: Final = 1_000_000_000
 
 
 class RateLimit(NamedTuple):
-    """An entry of the table of packet pacing."""
+    """An entry of the packet pacing table."""
 
     kbps: int
     burst_bytes: int
-    """What may leave at once."""
+    """Bytes that may be sent at once."""
 
 
 class Limit:
-    """A rate in bits per second, and how far it is used up."""
+    """A rate in bits per second, and the time up to which it is used."""
 
     __slots__ = ("_bps", "_free_ns", "_slack_ns")
 
     def __init__(self, bps: int, burst_bytes: int = 0) -> None:
-        """``burst_bytes`` may leave at once, if they are more than SLACK_NS allows."""
+        """Limit to ``bps``; ``burst_bytes`` may be sent at once if they exceed SLACK_NS."""
         self._bps = bps
         self._slack_ns = max(SLACK_NS, self._time(burst_bytes))
         self._free_ns = 0
@@ -58,26 +58,26 @@ class Limit:
         return octets * 8 * _NS_PER_BIT_AT_1_BPS // self._bps
 
     def delay(self, now_ns: int) -> int:
-        """In how many nanoseconds the next request may leave; 0 for now."""
+        """Return the nanoseconds until the next WQE may be sent; 0 for now."""
         return max(self._free_ns - self._slack_ns - now_ns, 0)
 
     def charge(self, octets: int, now_ns: int) -> None:
-        """So much has left."""
+        """Charge ``octets`` bytes sent at ``now_ns``."""
         self._free_ns = max(self._free_ns, now_ns) + self._time(octets)
 
 
 def _most_elements(made: Limits) -> int:
-    """Of a function's own tree, and of that of the switch if it manages one."""
+    """Return the limit for the function's own tree plus that of a switch it manages."""
     qos = made.caps.qos
     own: int = 1 << qos.log_max_qos_nic_queue_group + 1
     return own + (MAX_ESWITCH_ELEMENTS if qos.esw_scheduling else 0)
 
 
 class Claim:
-    """A right to a share of what an element has to give: of another one below it, or of a queue.
+    """A claim on the bandwidth of a scheduling element, by an element below it or by a queue.
 
-    Whoever is held back by that element, or by one above it, has to get its share before those of
-    its neighbours who have had more of theirs.
+    A claimant that the element or one above it delays is served before neighbours that have
+    received more bandwidth.
     """
 
     __slots__ = ("_queues", "above", "served")
@@ -85,19 +85,20 @@ class Claim:
     def __init__(self, above: SchedulingElement | None) -> None:
         self.above = above
         self.served = 0
-        """Bytes by its share, of which those that its neighbours got while it did not want any."""
+        """Bytes served by weight, including those that neighbours received while this claim was
+        idle."""
         self._queues = 0
-        """How many queues want something by it."""
+        """Number of queues that wait by this claim."""
 
     def is_ahead(self) -> bool:
-        """Whether the neighbour that has waited longest has got less by its share."""
+        """Return whether the neighbour that has waited longest has been served less."""
         if self.above is None:
             return False
         first = next((one for one in self.above.wanting if one is not self), None)
         return first is not None and self.served > first.served + SHARE_SLACK
 
     def want(self) -> None:
-        """One more queue has to wait. What others got before does not count."""
+        """Add a waiting queue; an idle claim first catches up with its neighbours."""
         if self.above is None:
             return
         wanting = self.above.wanting
@@ -108,7 +109,7 @@ class Claim:
         self._queues += 1
 
     def rest(self) -> None:
-        """A queue that has had to wait has nothing to send any more, or is held back below."""
+        """Remove a waiting queue, which is idle or is now delayed by a lower element."""
         if self.above is None:
             return
         self._queues -= 1
@@ -116,7 +117,7 @@ class Claim:
             self.above.wanting.pop(self, None)
 
     def serve(self, octets: int, share: int = 0) -> None:
-        """So much of it has been sent; it is the last of those who wait now."""
+        """Record ``octets`` bytes sent; the claim becomes the last of those waiting."""
         self.served += octets * 100 // (share or 1)
         if self.above is not None and self._queues:
             wanting = self.above.wanting
@@ -124,7 +125,7 @@ class Claim:
 
 
 class SchedulingElement(Object):
-    """A node of a tree: a TSAR, which has others below it, a queue group, or a vPort."""
+    """A node of the tree: a TSAR with elements below it, a queue group, or a vPort."""
 
     __slots__ = ("claim", "ctx", "hierarchy", "limit", "parent", "wanting")
     kind = "scheduling_element"
@@ -134,40 +135,40 @@ class SchedulingElement(Object):
     def __init__(
         self, ctx: SchedulingContext, parent: SchedulingElement | None, hierarchy: int
     ) -> None:
-        """``hierarchy`` is the scheduling_hierarchy: which of the trees it is in."""
+        """Create an element in the tree ``hierarchy`` (scheduling_hierarchy)."""
         super().__init__()
         self.ctx = ctx
         self.hierarchy = hierarchy
         self.parent = parent
         self.claim = Claim(parent)
         self.wanting: dict[Claim, None] = {}
-        """Which of those below it have to wait for it; who has been served last is the last."""
+        """Claims that wait for this element, the most recently served last."""
         self.limit: Limit | None = None
         self.decode()
 
     def decode(self) -> None:
-        """Take over a changed context."""
+        """Apply a changed context."""
         self.limit = Limit(self.ctx.max_average_bw * MBPS) if self.ctx.max_average_bw else None
 
     def up(self) -> Iterator[SchedulingElement]:
-        """The element and those above it."""
+        """Yield the element and those above it."""
         element: SchedulingElement | None = self
         while element is not None:
             yield element
             element = element.parent
 
     def delay(self, now_ns: int) -> int:
-        """In how many nanoseconds its own limit lets the next request through; 0 for now."""
+        """Return the nanoseconds until the element's own limit admits the next WQE; 0 for now."""
         return 0 if self.limit is None else self.limit.delay(now_ns)
 
     def serve(self, octets: int, now_ns: int) -> None:
-        """So much of it has been sent."""
+        """Charge ``octets`` bytes sent."""
         self.claim.serve(octets, self.ctx.bw_share)
         if self.limit is not None:
             self.limit.charge(octets, now_ns)
 
     def unlink(self) -> None:
-        """Drop those below it, which refer back to it."""
+        """Drop the claims, which refer back to the element."""
         self.wanting.clear()
 
     def holds(self) -> tuple[Object, ...]:
@@ -175,66 +176,66 @@ class SchedulingElement(Object):
 
 
 class Terms(NamedTuple):
-    """What limits a send queue, as far as there are such limits."""
+    """The limits of a send queue; None or empty where it has none."""
 
     rate: RateLimit | None
-    """Of the queue itself."""
+    """Rate limit of the queue itself."""
     of_class: Limit | None
-    """Of its traffic class, which others use up as well."""
+    """Limit of the traffic class, shared with other queues."""
     leaves: tuple[SchedulingElement, ...]
-    """Its queue group and its vPort."""
+    """The queue group and the vPort."""
 
 
 class Pacing:
-    """What a send queue has to keep to."""
+    """Applies all rate limits of a send queue."""
 
-    __slots__ = ("_limits", "_requested", "_ways", "terms")
+    __slots__ = ("_limits", "_paths", "_requested", "terms")
 
     def __init__(self, terms: Terms) -> None:
         rate, of_class, leaves = self.terms = terms
         own = Limit(rate.kbps * _BPS_PER_KBPS, rate.burst_bytes) if rate is not None else None
         self._limits = tuple(limit for limit in (own, of_class) if limit is not None)
-        self._ways = tuple(_way(leaf) for leaf in leaves)
-        """For each leaf: the claims from the queue's own up, with the elements that they are on."""
+        self._paths = tuple(_path(leaf) for leaf in leaves)
+        """For each leaf: the claims from the queue up, with the elements that they claim."""
         self._requested: set[Claim] = set()
-        """The claims by which the queue has had to wait since it last had nothing to send."""
+        """Claims by which the queue has waited since it was last idle."""
 
     def delay(self, now_ns: int, *, wants: bool = True) -> int:
-        """In how many nanoseconds the next request may leave; 0 for now.
+        """Return the nanoseconds until the next WQE may be sent; 0 for now.
 
-        If there ``wants`` to be one it waits in line then, before others that had more, until it
-        leaves or :meth:`rest`.
+        With ``wants``, the queue then waits ahead of others that were served more, until it sends
+        or calls :meth:`rest`.
         """
         own = max((limit.delay(now_ns) for limit in self._limits), default=0)
-        if not self._ways:
+        if not self._paths:
             return own
         longest, claims = own, set()
-        for way in self._ways:
-            delays = [element.delay(now_ns) for _, element in way]
+        for path in self._paths:
+            delays = [element.delay(now_ns) for _, element in path]
             longest = max(longest, *delays)
-            claims |= _held_back(way, own, delays)
+            claims |= _held_back(path, own, delays)
         if longest:
             if wants:
                 self._want(claims)
-        elif any(claim.is_ahead() for way in self._ways for claim, _ in way):
+        elif any(claim.is_ahead() for path in self._paths for claim, _ in path):
             return SLACK_NS
         return longest
 
     def charge(self, octets: int, now_ns: int) -> None:
-        """So much has left."""
+        """Charge ``octets`` bytes sent."""
         for limit in self._limits:
             limit.charge(octets, now_ns)
-        for way in self._ways:
-            way[0][0].serve(octets)
-            for _, element in way:
+        for path in self._paths:
+            path[0][0].serve(octets)
+            for _, element in path:
                 element.serve(octets, now_ns)
 
     def rest(self) -> None:
-        """The queue has nothing to send."""
+        """Stop waiting: the queue has no data to send."""
         self._want(set())
 
     def _want(self, claims: set[Claim]) -> None:
-        """Wait by these claims, and by no others any more."""
+        """Wait by exactly these claims."""
         if claims != self._requested:
             for claim in self._requested - claims:
                 claim.rest()
@@ -246,18 +247,18 @@ class Pacing:
 Way = tuple[tuple[Claim, SchedulingElement], ...]
 
 
-def _way(leaf: SchedulingElement) -> Way:
+def _path(leaf: SchedulingElement) -> Way:
     elements = [*leaf.up()]
     claims = [Claim(leaf), *(element.claim for element in elements)]
     return tuple(zip(claims, elements))
 
 
-def _held_back(way: Way, own: int, delays: list[int]) -> set[Claim]:
-    """The claims on elements that make the queue wait, they or those above them.
+def _held_back(path: Way, own: int, delays: list[int]) -> set[Claim]:
+    """Return the claims on elements that delay the queue, themselves or by an element above.
 
-    Not those by which it waits for its own limit or for one below: its neighbours there need not
-    wait for it.
+    Claims below the limit that delays the queue are excluded: neighbours there need not wait for
+    it.
     """
     below = accumulate(delays, max, initial=own)
     above = [*accumulate(reversed(delays), max)][::-1]
-    return {claim for (claim, _), low, high in zip(way, below, above) if high and high >= low}
+    return {claim for (claim, _), low, high in zip(path, below, above) if high and high >= low}

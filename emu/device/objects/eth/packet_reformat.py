@@ -1,4 +1,4 @@
-"""Packet reformat contexts: headers that entries of flow tables put before a packet, or take away.
+"""Packet reformat contexts: headers that flow table entries insert or remove.
 
 Source: PRM "Packet reformat"; core/fs_cmd.c: mlx5_cmd_packet_reformat_alloc.
 """
@@ -13,11 +13,11 @@ from emu.device.objects.object import Object
 from layouts.eth_enums import ReformatType
 
 MAX_MOVED = 64
-"""Headers that are inserted or removed have at most so many bytes, and begin no later."""
+"""Maximum size and maximum offset of inserted or removed headers, in bytes."""
 
 
 def _most(made: Limits) -> int:
-    """Those of tables of the function come on top of a switch's."""
+    """Return the limit of the function's tables plus that of a switch's tables."""
     caps = made.caps
     number: int = 1 << caps.flow_table.log_max_packet_reformat_context
     if caps.general.eswitch_manager:
@@ -26,7 +26,7 @@ def _most(made: Limits) -> int:
 
 
 class PacketReformat(Object):
-    """A step of entries (``emu.device.objects.eth.reshape``) with a number of its own."""
+    """A step of entries (``emu.device.objects.eth.reshape``) with its own number."""
 
     __slots__ = ("changes", "ctx", "parts", "reformat_type")
     kind = "packet reformat context"
@@ -42,7 +42,7 @@ class PacketReformat(Object):
         parts: frozenset[Any],
         ctx: bytes,
     ) -> None:
-        """``change`` and ``parts`` as in ``Reshape``; ``ctx`` is what a query returns."""
+        """Create a context; ``change`` and ``parts`` as in ``Reshape``, ``ctx`` for queries."""
         super().__init__()
         self.reformat_type = reformat_type
         self.changes = (change,)
@@ -51,7 +51,7 @@ class PacketReformat(Object):
 
     @property
     def needs_whole(self) -> bool:
-        """Whether lengths and checksums of the packet have to be right before."""
+        """Whether lengths and checksums of the packet must be valid first."""
         return self.reformat_type in TUNNELS
 
     def about(self) -> dict[str, Any]:
@@ -61,5 +61,5 @@ class PacketReformat(Object):
 BEGINNINGS: Final = frozenset(
     {ReformatType.L2_TO_VXLAN, ReformatType.L2_TO_NVGRE, ReformatType.L2_TO_L2_TUNNEL}
 )
-"""Types that put a frame into a tunnel."""
+"""Types that encapsulate a frame in a tunnel."""
 TUNNELS: Final = BEGINNINGS | {ReformatType.L2_TO_L3_TUNNEL, ReformatType.L3_TUNNEL_TO_L2}

@@ -1,4 +1,4 @@
-"""What a device looks for in packets besides the headers that all have: its driver says it."""
+"""Optional headers that a device parses, as configured by its driver."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from layouts.eth_enums import VXLAN_PORTS
 
 
 class Parser(NamedTuple):
-    """What the device that steers a frame looks for behind UDP's header."""
+    """Headers behind UDP that the device parses when it steers a frame."""
 
     vxlan_ports: frozenset[int] = VXLAN_PORTS
-    """UDP ports behind which VXLAN is."""
+    """UDP ports of VXLAN."""
     geneve_option: bytes | None = None
-    """The four bytes in front of the data of Geneve's option that it knows: class, type, length."""
+    """The four bytes in front of the known Geneve option's data: class, type, length."""
     mpls_port: int = 0
-    """The UDP port behind which MPLS is; 0: it is looked for nowhere."""
+    """UDP port of MPLS; 0: MPLS is not parsed."""
 
 
 PARSER: Final = Parser()
-"""As long as its driver has told it of nothing else."""
+"""The defaults, until the driver configures others."""

@@ -1,16 +1,15 @@
-"""Header split and merging of data (SHAMPO): where packets of a queue come to lie.
+"""Header split and data merging (SHAMPO): placement of a queue's packets.
 
-The memory of a striding queue's request is cut into reservations. Data of packets that belong
-together follow each other without a gap in one of them, those of other packets begin where the
-queue's alignment says. A reservation takes so many packets at most; what is left of it when the
-next one does not fit is filled, as at a request's end. Headers have a buffer of their own, an entry
-for each, which is used as a ring.
+Each striding WQE's memory is divided into reservations. Data of one flow's packets is contiguous
+within a reservation; data of other packets starts at the queue's alignment. A reservation takes a
+limited number of packets. Filler completes a reservation that the next packet does not fit, as at a
+WQE's end. Headers go to a separate ring buffer, one entry each.
 
-The driver maps as many entries as all reservations can take packets, and frees a request when the
-strides that its completions name are all that it has (core/en/params.c: mlx5e_shampo_hd_per_wqe;
+The driver maps one entry for each packet that all reservations can take. The driver frees a WQE
+when its completions have named all strides (core/en/params.c: mlx5e_shampo_hd_per_wqe;
 core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq_shampo).
 
-Source: PRM "SHAMPO"; mlx5_ifc.h: wq.shampo_enable and what follows it.
+Source: PRM "SHAMPO"; mlx5_ifc.h: wq.shampo_enable and the fields after it.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from emu.device.objects.eth.strides import Strides
 
 
 class Flow(NamedTuple):
-    """What the last packet of a queue was, if the next one may belong to it."""
+    """The state of the last packet, to decide whether the next one continues its flow."""
 
     constant: bytes
-    """Headers without what may differ from packet to packet."""
+    """Headers without the fields that may differ from packet to packet."""
     flags: int
-    """TCP's, without those that only the last packet may have."""
+    """TCP flags, without those that only the last packet may have."""
     sequence: int
-    """Of the next packet."""
+    """Sequence number of the next packet."""
     size: int
     """Bytes of data of the first packet, and of all but the last one."""
     identifier: int
-    """Of the last packet (IPv4)."""
+    """IPv4 identification of the last packet."""
     step: int | None
-    """How much the identifiers grow; None as long as there is one packet."""
+    """Increment of the identification; None while there is only one packet."""
 
 
 class Reservations:
-    """How far the packets of a queue have got in its requests, and in its buffer for headers."""
+    """Position of a queue's packets in its WQEs and in its header buffer."""
 
     __slots__ = (
         "_align",
@@ -61,46 +60,46 @@ class Reservations:
         self, strides: Strides, *, size: int, limit: int, align: int, headers_key: int,
         entry_bytes: int, entries: int, merges: bool, timeout_ns: int = 0,
     ) -> None:  # fmt: skip
-        """A packet that does not belong to the last one begins at a multiple of ``align``."""
+        """Create the state; a packet of a new flow starts at a multiple of ``align`` bytes."""
         self._strides = strides
         self._align = align
         self.size = size
         """Bytes of a reservation."""
         self.limit = limit
-        """Packets of one."""
+        """Maximum number of packets in a reservation."""
         self.headers_key, self.entry_bytes, self.entries = headers_key, entry_bytes, entries
-        """The buffer for headers."""
+        """The header buffer: memory key, bytes of an entry, number of entries."""
         self.merges = merges
-        """Whether packets can belong together."""
+        """Whether packets of a flow are merged."""
         self.timeout_ns = timeout_ns
-        """How long packets are held for others that belong to them; 0: not at all."""
+        """Nanoseconds that packets are held for merging; 0: not at all."""
         self.restart()
 
     def restart(self) -> None:
-        """The queue is in RST: both sides count from 0."""
+        """Reset the counters of a queue in RST."""
         self.index = 0
-        """The entry of the next header."""
+        """Index of the next header's entry."""
         self.begin()
 
     def begin(self) -> None:
-        """The next packets go into a new request, or nowhere for now."""
+        """Start at the beginning of a WQE."""
         self._enter(0)
 
     def _enter(self, base: int) -> None:
         self._base = self.position = base
-        """Where the reservation in use begins, and where the data of its last packet end."""
+        """Start of the current reservation, and end of the last packet's data in it."""
         self._packets = 0
         self.flow: Flow | None = None
 
     @property
     def is_last(self) -> bool:
-        """Whether the reservation in use is the last one of its request."""
+        """Whether the current reservation is the last one of its WQE."""
         return self._base + self.size >= self._strides.count << self._strides.log_size
 
     def place(self, length: int, *, follows: bool) -> int | None:
-        """Where so many bytes of data would begin in the request, in the reservation in use.
+        """Return the offset in the WQE for ``length`` bytes of data, in the current reservation.
 
-        ``follows``: right behind the last packet. None if there is no room for them.
+        ``follows``: directly behind the last packet. Returns None if the bytes do not fit.
         """
         start = self.position if follows else -(-self.position // self._align) * self._align
         if self._packets >= self.limit or start + length > self._base + self.size:
@@ -108,16 +107,16 @@ class Reservations:
         return start
 
     def leave(self) -> None:
-        """The next packets go into the next reservation of the request, what is left is filled."""
+        """Move to the next reservation of the WQE; the caller completes the rest with filler."""
         self._enter(self._base + self.size)
 
     @property
     def end(self) -> int:
-        """The stride with which the next reservation begins."""
+        """First stride of the next reservation."""
         return self._base + self.size >> self._strides.log_size
 
     def take(self, start: int, length: int) -> tuple[int, int]:
-        """A packet's data are there: the first stride, and how many the packet is the first in."""
+        """Record a packet's data; return its first stride and the number of strides it opens."""
         strides = self._strides
         used = strides.used
         self._packets += 1

@@ -1,4 +1,4 @@
-"""Changes that move the headers of a packet: what stands behind them is found anew.
+"""Changes that move the headers of a packet, which is then parsed again.
 
 Source: PRM "Flow steering"; core/fs_cmd.c: mlx5_cmd_set_fte (push_vlan).
 """
@@ -13,7 +13,7 @@ from emu.device.objects.eth.packet_reformat import PacketReformat
 
 
 class Reshape:
-    """One such change of an entry of a flow table."""
+    """A header-moving change of a flow table entry."""
 
     __slots__ = ("changes", "in_frame", "name", "needs_whole", "parts", "reshapes")
 
@@ -25,9 +25,9 @@ class Reshape:
         *,
         needs_whole: bool = False,
     ) -> None:
-        """``change`` makes the frame of a packet anew; ``parts`` as in :class:`ModifyHeader`.
+        """Create the change; ``change`` rebuilds the frame, ``parts`` as in :class:`ModifyHeader`.
 
-        ``needs_whole``: lengths and checksums of the packet have to be right before.
+        ``needs_whole``: lengths and checksums of the packet must be valid first.
         """
         self.name = name
         self.changes = (change,)
@@ -40,13 +40,13 @@ class Reshape:
 
 
 Step = ModifyHeader | PacketReformat | Reshape
-"""What an entry does with a packet before the packet goes to its destinations."""
+"""A change that an entry makes to a packet before its delivery."""
 
 
 class Steps:
-    """Steps one after the other, and what is true of all of them together.
+    """A sequence of steps, and the properties of the whole sequence.
 
-    That is found once, when it is decided what becomes of a packet and of all packets like it.
+    The properties are computed once, with the decision for a packet and all equal packets.
     """
 
     __slots__ = ("changes", "in_frame", "needs_whole", "reshapes", "steps")
@@ -54,10 +54,10 @@ class Steps:
     def __init__(self, steps: tuple[Step, ...]) -> None:
         self.steps = steps
         self.changes = [change for step in steps for change in step.changes]
-        """Of all of them, one after the other."""
+        """Changes of all steps, in order."""
         self.in_frame = any(step.in_frame for step in steps)
         self.reshapes = sum(step.reshapes for step in steps)
-        """How many of them make the frame anew."""
+        """Number of steps that rebuild the frame."""
         self.needs_whole = any(step.needs_whole for step in steps)
 
     def __repr__(self) -> str:
@@ -65,5 +65,5 @@ class Steps:
 
 
 def together(steps: tuple[Step, ...]) -> Steps | None:
-    """These steps, None when there is none."""
+    """Return the steps as one object; None for an empty tuple."""
     return Steps(steps) if steps else None

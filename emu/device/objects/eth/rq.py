@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Rq(Queue):
-    """A receive queue, with WQEs of its own or those of an RMP.
+    """A receive queue, with its own WQEs or those of an RMP.
 
-    No doorbell names it: the driver only advances the counter in the doorbell record. Its turns are
-    for what it flushes in ERR.
+    No doorbell names an RQ: the driver only advances the counter in the doorbell record. Polls of
+    the queue serve flushing in ERR.
     """
 
     __slots__ = (
@@ -68,10 +68,10 @@ class Rq(Queue):
         reservations: Reservations | None = None,
         hairpin: Hairpin | None = None,
     ) -> None:
-        """``host_bytes`` is what lists of its own cost the host.
+        """Create a queue in RST; ``host_bytes`` is the cost of its own lists on the host.
 
-        Only a ``hairpin`` reports to no ``cq``, and is its ``queue`` as well. A queue that only
-        drops has no protection domain: mlx5e creates one without.
+        Only a ``hairpin`` has no ``cq``; the hairpin is also the ``queue``. A queue that only drops
+        has no protection domain: mlx5e creates one without.
         """
         super().__init__()
         self.ctx = ctx
@@ -82,24 +82,24 @@ class Rq(Queue):
         self.counter = counter
         self.queue = queue
         self.strides = strides
-        """How its requests are cut; None for a queue with a request for each packet."""
+        """Layout of the strides of a WQE; None for a queue with a WQE for each packet."""
         self.reservations = reservations
-        """Where headers and data go; None for a queue that keeps packets whole."""
+        """Placement of headers and data; None for a queue that keeps packets whole."""
         self.hairpin = hairpin
-        """Where packets wait for a send queue of the adapter; None for a queue of requests."""
+        """Packets that wait for a send queue of the adapter; None for a queue of WQEs."""
         self.session_packets = 0
-        """Packets that wait for others to be merged with."""
+        """Number of packets that are held for merging."""
         self.most_merged = 0
-        """Bytes of the longest packet that they may become."""
+        """Maximum bytes of the packet that they are merged into."""
         self.state = RqState.RST
         self.strips = False
-        """Whether it takes the VLAN tag off each frame and puts it into the completion."""
+        """Whether the queue strips the VLAN tag of each frame into the completion."""
         self.scatters_fcs = False
-        """Whether each packet has its frame check sequence behind it."""
+        """Whether the frame check sequence follows each packet's data."""
         self.timer: Timer | None = None
-        """In ERR: when it looks again for requests to flush."""
+        """In ERR: the next poll for WQEs to flush."""
         self.look_ns = 0
-        """In ERR: how long after the last look that is."""
+        """In ERR: nanoseconds between the last poll and the next."""
         self._list_bytes = host_bytes
         self.decode()
 
@@ -109,7 +109,7 @@ class Rq(Queue):
 
     def decode(self) -> None:
         """Extract the values from the context after a command has changed it."""
-        receives = self.hairpin is None  # a hairpin sends packets on as they are
+        receives = self.hairpin is None  # a hairpin forwards packets unchanged
         self.strips = receives and not self.ctx.vsd
         self.scatters_fcs = receives and bool(self.ctx.scatter_fcs)
 
@@ -125,13 +125,13 @@ class Rq(Queue):
 
     @property
     def size_frames(self) -> int:
-        """How many short packets it has room for when all requests are posted."""
+        """Number of short packets that fit when all WQEs are posted."""
         return self.queue.size * (1 if self.strides is None else self.strides.count)
 
     def frames(self, longest: int) -> int:
-        """How many packets of ``longest`` bytes it has receive requests for, and none to put there.
+        """Return the number of packets of ``longest`` bytes that the posted WQEs can take.
 
-        Raises DmaError.
+        Held packets reduce the number. Raises DmaError.
         """
         posted = self.queue.posted()
         if self.strides is None:
@@ -142,7 +142,7 @@ class Rq(Queue):
         return {} if self.hairpin is None else self.hairpin.about()
 
     def stop_waiting(self) -> None:
-        """Forget the timer."""
+        """Cancel the timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

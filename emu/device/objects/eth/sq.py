@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from layouts.objects.sq import Sqc
 
 ETHERNET_HEADER_BYTES: Final = 14
-"""What inline mode L2 wants at least: mlx5e gives 18 when there is a VLAN tag."""
+"""Minimum bytes of inline mode L2; mlx5e posts 18 when there is a VLAN tag."""
 
 
 class AnySq(Queue):
-    """A send queue of either kind: for the driver's requests, or for packets of a hairpin.
+    """A send queue of either kind: for the driver's WQEs, or for packets of a hairpin.
 
-    ``tis`` is what its frames leave through; a queue for the driver's own requests has none.
+    ``tis`` carries the frames; a queue that sends no frames has none.
     """
 
     __slots__ = ("ctx", "group", "pacing", "source", "state", "timer", "tis")
@@ -39,24 +39,24 @@ class AnySq(Queue):
         self.ctx = ctx
         self.tis = tis
         self.source: LoopbackSource | None = None
-        """Whose frames they are if they come back to the function; None: none do."""
+        """Identity of the frames when they are looped back to the function; None: no loopback."""
         self.state = SqState.RST
         self.group: SchedulingElement | None = None
-        """The queue group that it belongs to."""
+        """The queue group of this queue."""
         self.pacing: Pacing | None = None
-        """The rates that it goes by; None for as fast as it can."""
+        """The rate limits; None for unlimited."""
         self.timer: Timer | None = None
-        """When it goes on, while it waits for its time."""
+        """Fires when pacing admits the next WQE."""
 
     def restart(self) -> None:
-        """It went to RST."""
+        """Reset the queue, which went to RST."""
 
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""
         self.ctx.state = self.state
 
     def stop_waiting(self) -> None:
-        """Forget the timer."""
+        """Cancel the timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -71,7 +71,7 @@ class AnySq(Queue):
         return 2
 
     def join(self, group: SchedulingElement | None) -> None:
-        """Belong to another queue group from now on, or to none; the queue is in a table."""
+        """Move the queue, which is in a table, to another queue group or to none."""
         if group is not None:
             group.refs += 1
         if self.group is not None:
@@ -83,7 +83,7 @@ class AnySq(Queue):
 
 
 class Sq(AnySq):
-    """A queue of requests. Its WQEs, doorbell and doorbell record are those of a queue pair's."""
+    """A queue of WQEs. WQEs, doorbell and doorbell record are those of a queue pair."""
 
     __slots__ = (
         "buffer",
@@ -116,22 +116,22 @@ class Sq(AnySq):
         self.buffer = buffer
         self.umems = umems
         self.ts_cq = ts_cq
-        """Where it is told that a packet has left by the port."""
+        """The CQ for time stamps of packets that have left the port."""
         self.is_ipoib = tis is not None and tis.underlay is not None
-        """Whether its requests are datagrams of IP over InfiniBand."""
+        """Whether its WQEs are datagrams of IP over InfiniBand."""
         self.min_inline = ETHERNET_HEADER_BYTES if ctx.min_wqe_inline_mode else 0
-        """Bytes of headers that a frame's request must have inline. Modes for more than the
-        Ethernet header want more only of packets that have it (core/en_tx.c:
-        mlx5e_calc_min_inline), so they are not checked."""
+        """Minimum bytes of inline headers in a frame's WQE. Inline modes beyond L2 require more
+        only for packets with those headers (core/en_tx.c: mlx5e_calc_min_inline), so the device
+        does not check them."""
         self.registers = bool(ctx.reg_umr or ctx.fre)
-        """Whether its requests may change memory keys, also those over physical addresses."""
+        """Whether its WQEs may change memory keys, also those over physical addresses."""
 
     @property
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.buffer.host_bytes
 
     def restart(self) -> None:
-        """It went to RST: the driver counts from 0 again."""
+        """Reset the ring, which the driver counts from 0 again."""
         self.ring.restart()
 
     def encode(self) -> None:

@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 
 class FlowHash(Protocol):
-    """How a TIR hashes (``emu.device.port.eth.toeplitz.Hasher``)."""
+    """The hash function of a TIR (``emu.device.port.eth.toeplitz.Hasher``)."""
 
     def __call__(self, headers: Any) -> tuple[int, int]:
-        """A packet's rss_hash_result and rss_hash_type, from its parsed headers."""
+        """Return a packet's rss_hash_result and rss_hash_type from its parsed headers."""
 
 
 class Merging(NamedTuple):
-    """Which packets a TIR lets be merged (LRO)."""
+    """The packets that a TIR allows to be merged (LRO)."""
 
     versions: tuple[int, ...]
-    """Of IP."""
+    """IP versions."""
     most_ip_payload: int
-    """Bytes behind the IP header of the merged packet."""
+    """Maximum bytes behind the IP header of the merged packet."""
     timeout_ns: int
-    """How long packets are held for others that belong to them; 0: not at all."""
+    """Nanoseconds that packets are held for merging; 0: not at all."""
 
 
 _LOG_IP_PAYLOAD_UNIT: Final = 8
-"""lro_max_ip_payload_size counts so many bytes (core/en/params.c: 64 KiB less 256, >> 8)."""
+"""Unit of lro_max_ip_payload_size (core/en/params.c: 64 KiB less 256, >> 8)."""
 
 
 def _merging(ctx: Tirc) -> Merging | None:
-    """Whether and how packets on the way through a TIR may be merged."""
+    """Return the merging rules of a TIR; None if packets must not be merged."""
     if not ctx.packet_merge_mask:
         return None
     pairs = ((PacketMerge.IPV4_LRO, 4), (PacketMerge.IPV6_LRO, 6))
@@ -65,18 +65,18 @@ class Tis(Object):
         self.ctx = ctx
         self.td = td
         self.underlay = underlay
-        """The queue pair in whose name its queues send; None for frames."""
+        """The queue pair that its queues send as; None for frames."""
         self.affinity = 0
-        """The port of a LAG that its frames are for; 0 for the function's own."""
+        """The LAG port of its frames; 0 for the function's own."""
         self.decode()
 
     def decode(self) -> None:
-        """The context has changed."""
+        """Apply a changed context."""
         self.affinity = int(self.ctx.lag_tx_port_affinity)
 
     @property
     def prio(self) -> int:
-        """The priority of its packets; mlx5e writes twice the traffic class."""
+        """Priority of its packets; mlx5e writes twice the traffic class."""
         return int(self.ctx.prio)
 
     def about(self) -> dict[str, object]:
@@ -88,10 +88,9 @@ class Tis(Object):
 
 
 class Rqt(Object):
-    """The receive queues of an indirect TIR; a queue may be there several times.
+    """The receive queues of an indirect TIR; a queue may appear several times.
 
-    The table is as long as rqt_actual_size says: rqt_max_size only bounds what MODIFY_RQT may make
-    of it.
+    The table has rqt_actual_size entries; rqt_max_size only bounds later MODIFY_RQT commands.
     """
 
     __slots__ = ("ctx", "rqs")
@@ -103,7 +102,7 @@ class Rqt(Object):
     def __init__(self, ctx: Rqtc, rqs: tuple[Rq, ...]) -> None:
         super().__init__()
         self.ctx = ctx
-        """The fixed part of the rqtc."""
+        """The rqtc without its list."""
         self.rqs = rqs
 
     @property
@@ -121,14 +120,14 @@ class Rqt(Object):
 
 
 class Tir(Object):
-    """Where received packets go: to one receive queue, or to one of a table's by their hash."""
+    """A destination of received packets: one receive queue, or one of a table's by hash."""
 
     __slots__ = ("ctx", "hasher", "known_senders", "looks_inside", "merging", "target", "td")
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
     HASHER_BYTES: ClassVar[int] = 800 << 10
-    """The tables of a Toeplitz key, and the flows whose hash is kept."""
+    """Bytes of a Toeplitz key's tables and of the cached flow hashes."""
 
     def __init__(
         self,
@@ -137,42 +136,42 @@ class Tir(Object):
         target: Rq | Rqt,
         hasher: FlowHash | None = None,
     ) -> None:
-        """An indirect TIR, whose target is an RQT, may hash.
+        """Create a TIR; an indirect TIR, whose target is an RQT, may have a hasher.
 
-        Without a transport domain it takes the packets of all.
+        Without a transport domain the TIR takes the packets of all domains.
         """
         super().__init__()
         self.td = td
         self.target = target
         self.known_senders = 0
-        """Up to which send queue of its domain it tells own frames from others."""
+        """Number of send queues of the domain whose frames the TIR recognizes as its own."""
         self.change(ctx, hasher)
         self.refresh()
 
     def change(self, ctx: Tirc, hasher: FlowHash | None) -> None:
-        """Take another context, with the same target, and what follows from it."""
+        """Apply another context with the same target."""
         self.ctx = ctx
         self.hasher = hasher
         self.merging = _merging(ctx)
         self.looks_inside = bool(ctx.tunneled_offload_en)
-        """Whether completions are about the packets inside of tunnels."""
+        """Whether completions describe the inner packets of tunnels."""
 
     @property
     def host_bytes(self) -> int:
         return self.BASE_BYTES + (self.HASHER_BYTES if self.hasher is not None else 0)
 
     def refresh(self) -> None:
-        """Know the send queues that its transport domain has now.
+        """Recognize the send queues that the transport domain has now.
 
-        Those that are made later are others' to it until the driver refreshes it, which mlx5e does
-        each time that it has opened channels (core/en_common.c: mlx5e_refresh_tirs).
+        Frames of later send queues count as foreign until the driver refreshes the TIR. mlx5e
+        refreshes its TIRs each time it has opened channels (core/en_common.c: mlx5e_refresh_tirs).
         """
         self.known_senders = self.td.senders if self.td is not None else 0
 
     def takes(self, source: LoopbackSource, *, is_multicast: bool) -> bool:
-        """Whether it takes a frame that a send queue of its function has sent.
+        """Return whether the TIR takes a frame that a send queue of its function has sent.
 
-        From the known ones of its own transport domain only if its self_lb_block says so.
+        Frames of recognized queues of its own transport domain need permission from self_lb_block.
         """
         if source.td is not self.td or source.order > self.known_senders:
             return True
@@ -180,7 +179,7 @@ class Tir(Object):
         return bool(self.ctx.self_lb_block & allowed)
 
     def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
-        """The receive queue of a packet, and its rss_hash_result and rss_hash_type."""
+        """Return the receive queue of a packet, its rss_hash_result and rss_hash_type."""
         target = self.target
         if isinstance(target, Rq):
             return target, 0, 0

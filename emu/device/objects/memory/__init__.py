@@ -1,1 +1,1 @@
-"""Guest memory as the device knows it: pages, views, keys."""
+"""Guest memory from the device's side: pages, views, keys."""

@@ -1,10 +1,10 @@
-"""AES in XTS mode (IEEE Std 1619-2007), from any block of a data unit on; keys wrapped by AES.
+"""AES in XTS mode (IEEE Std 1619-2007) from any block of a data unit on, and AES key wrap.
 
-A data unit has a tweak, a number of 128 bits. Its blocks of 16 bytes are encrypted independently of
-each other, but for the last two of a unit that is no multiple of 16 bytes long (ciphertext
-stealing). Blocks and tweaks are numbers with the least byte first, as in the standard.
+A data unit has a tweak, a number of 128 bits. Blocks of 16 bytes are encrypted independently of
+each other. The exception is ciphertext stealing: the last two blocks of a unit whose length is not
+a multiple of 16. Blocks and tweaks are little-endian numbers, as in the standard.
 
-AES itself is OpenSSL's, by the package cryptography, which is an extra.
+OpenSSL provides AES, through the package cryptography, which is an extra.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ class AesXts:
     __slots__ = ("_decryptor", "_encryptor", "_tweaks")
 
     def __init__(self, key1: bytes, key2: bytes) -> None:
-        """Each key has 16 or 32 bytes."""
+        """Set up the ciphers; each key has 16 or 32 bytes."""
         blocks = Cipher(algorithms.AES(key1), modes.ECB())
         self._encryptor, self._decryptor = blocks.encryptor(), blocks.decryptor()
         self._tweaks = Cipher(algorithms.AES(key2), modes.ECB()).encryptor()
 
     def apply(self, data: bytes, tweak: int, first: int, *, encrypts: bool) -> bytes:
-        """Encrypt or decrypt part of a data unit, from block ``first`` on.
+        """Encrypt or decrypt ``data`` of a data unit, from block ``first`` on.
 
-        Data that are no multiple of 16 bytes long, of one block at least, end with the unit.
+        ``data`` has at least one block. Data whose length is not a multiple of 16 ends with the
+        unit.
         """
         mask = _times(self._mask(tweak), first)
         whole = len(data) // BLOCK
@@ -55,7 +56,7 @@ class AesXts:
         return int.from_bytes(self._tweaks.update(tweak.to_bytes(BLOCK, "little")), "little")
 
     def _blocks(self, data: bytes, mask: int, encrypts: bool) -> tuple[bytes, int]:
-        """Whole blocks; also returns the mask of the block behind them."""
+        """Encrypt or decrypt whole blocks; return the result and the mask of the next block."""
         masks = bytearray()
         for _ in range(len(data) // BLOCK):
             masks += mask.to_bytes(BLOCK, "little")
@@ -64,7 +65,7 @@ class AesXts:
         return _xor(cipher.update(_xor(data, masks)), masks), mask
 
     def _steal(self, data: bytes, mask: int, encrypts: bool) -> bytes:
-        """A whole block and the shorter one behind it (IEEE 1619, 5.3.2 and 5.4.2)."""
+        """Process a whole block and the shorter one behind it (IEEE 1619, 5.3.2 and 5.4.2)."""
         whole, last = data[:BLOCK], data[BLOCK:]
         masks = (mask, _times(mask, 1)) if encrypts else (_times(mask, 1), mask)
         made = self._blocks(whole, masks[0], encrypts)[0]
@@ -72,13 +73,13 @@ class AesXts:
 
 
 def wrap_key(kek: bytes, key: bytes) -> bytes:
-    """Wrap a key (RFC 3394): eight bytes more."""
+    """Return the wrapped key (RFC 3394), eight bytes longer than ``key``."""
     wrapped: bytes = aes_key_wrap(kek, key)
     return wrapped
 
 
 def unwrap_key(kek: bytes, wrapped: bytes) -> bytes | None:
-    """What has been wrapped; None if it was not, or by another key."""
+    """Return the unwrapped key; None if ``wrapped`` is invalid or has another KEK."""
     try:
         key: bytes = aes_key_unwrap(kek, wrapped)
     except (InvalidUnwrap, ValueError):
@@ -87,10 +88,10 @@ def unwrap_key(kek: bytes, wrapped: bytes) -> bytes | None:
 
 
 def _times(mask: int, power: int) -> int:
-    """The mask so many blocks further on: multiplied by x to that power.
+    """Return the mask ``power`` blocks further on: multiplied by x to that power.
 
     Squaring is linear, so x**(128 * n) is x**(7 * n) + x**(2 * n) + x**n + 1 where n is a power of
-    two: the product is reduced from its top in halves, not bit by bit.
+    two. The product is therefore reduced in halves from the top, not bit by bit.
     """
     mask <<= power
     n = 1 << max(mask.bit_length() // _BITS, 1).bit_length() - 1

@@ -1,4 +1,4 @@
-"""Data encryption keys (DEKs), and the logins of those who bring them wrapped.
+"""Data encryption keys (DEKs), and the logins of users that import wrapped keys.
 
 Source: mlx5dv_dek_create(3), mlx5dv_crypto_login_create(3).
 """
@@ -12,7 +12,7 @@ from emu.device.objects.object import Object
 
 
 class Dek(Object):
-    """A key for AES-XTS. What it is cannot be read back."""
+    """A key for AES-XTS. Queries never return the key itself."""
 
     __slots__ = ("key_size", "keytag", "opaque", "pd", "xts")
     kind = "encryption key"
@@ -20,18 +20,18 @@ class Dek(Object):
     BASE_BYTES = 2048
 
     def __init__(self, pd: Pd, key_size: int, keys: bytes, keytag: bytes, opaque: bytes) -> None:
-        """``keys`` are the key for data and the one for tweaks, one behind the other.
+        """Create a DEK; ``keys`` is the data key followed by the tweak key.
 
-        ``keytag`` has eight bytes, or none for a key without one.
+        ``keytag`` has eight bytes, or none for a key without a tag.
         """
         super().__init__()
         self.pd = pd
         self.key_size = key_size
-        """As the command has given it (encryption_key_obj.key_size)."""
+        """Size code from the command (encryption_key_obj.key_size)."""
         self.xts = AesXts(keys[: len(keys) // 2], keys[len(keys) // 2 :])
         self.keytag = keytag
         self.opaque = opaque
-        """What its owner has written on it."""
+        """Opaque data of the owner."""
 
     def about(self) -> dict[str, object]:
         return {"pd": self.pd.handle, "key_size": self.key_size, "keytag": bool(self.keytag)}
@@ -41,7 +41,7 @@ class Dek(Object):
 
 
 class CryptoLogin(Object):
-    """Somebody who has shown the credential: its user context may bring wrapped keys."""
+    """A login with the right credential: its user context may import wrapped keys."""
 
     __slots__ = ()
     kind = "crypto login"

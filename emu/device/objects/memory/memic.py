@@ -1,8 +1,8 @@
-"""Device memory (MEMIC): memory on the adapter, at the end of BAR 0, handed out in pages.
+"""Device memory (MEMIC): memory on the adapter, at the end of BAR 0, allocated in pages.
 
-Processes map their pages and reach them by loads and stores; queue pairs reach them through memory
-keys whose access mode is MEMIC. Before the memory itself lie as many bytes for each atomic
-operation: a store to, or a load from, an address there acts on the byte at the same distance.
+Processes map their pages and access them by loads and stores. Queue pairs use memory keys with
+access mode MEMIC. An area of the same size for each atomic operation precedes the memory. A load or
+store in such an area acts on the byte at the same offset in the memory.
 
 Sources: PRM "Device memory"; hw/dm.c of mlx5_ib; rdma-core's tests/test_mlx5_dm_ops.py.
 """
@@ -18,7 +18,7 @@ from emu.device.ports import Buffer
 
 MEMIC_PAGE: Final = 4096
 MEMIC_BYTES: Final = 128 << 10
-"""What ConnectX-5 and later have (ibv_query_device_ex: max_dm_size)."""
+"""Size of ConnectX-5 and later (ibv_query_device_ex: max_dm_size)."""
 
 
 class MemicOperation(IntEnum):
@@ -27,45 +27,45 @@ class MemicOperation(IntEnum):
     INCREMENT = 0
     """A store adds its value."""
     TEST_AND_SET = 1
-    """A load leaves 1 behind."""
+    """A load sets the byte to 1."""
 
 
 AREA_BYTES: Final = MEMIC_BYTES * (1 + len(MemicOperation))
-"""What the end of BAR 0 needs for operations and memory."""
+"""Bytes at the end of BAR 0 for operations and memory."""
 
 
 class Memic(Object):
-    """Some pages of device memory that belong together."""
+    """Contiguous pages of device memory with one owner."""
 
     __slots__ = ("length", "operations", "start")
     kind = "device memory"
     numbering = Numbering(lambda _made: 1 << 16)
 
     def __init__(self, start: int, length: int) -> None:
-        """``start`` is an offset in device memory, ``length`` in bytes; both are whole pages."""
+        """Cover ``length`` bytes from offset ``start`` in device memory, both whole pages."""
         super().__init__()
         self.start = start
         self.length = length
         self.operations: set[MemicOperation] = set()
-        """The atomic operations that have been asked for."""
+        """The atomic operations that the driver has enabled."""
 
 
 class MemicArea:
-    """All device memory of a function. Offsets in BAR 0 are checked, whoever names them."""
+    """All device memory of a function. Every access by BAR 0 offset is range-checked."""
 
     def __init__(self, bar_end: int) -> None:
-        """``bar_end`` is the size of BAR 0, in bytes."""
+        """Place the area at the end of BAR 0, which has ``bar_end`` bytes."""
         self.first = bar_end - AREA_BYTES
-        """Where the area begins in BAR 0: with the first operation."""
+        """Offset of the area in BAR 0, where the first operation begins."""
         self.start = bar_end - MEMIC_BYTES
-        """Where memory begins in BAR 0."""
+        """Offset of the memory in BAR 0."""
         self._bytes = bytearray(MEMIC_BYTES)
         self._owners: list[Memic | None] = [None] * (MEMIC_BYTES // MEMIC_PAGE)
         self.is_used = self.was_used = False
-        """Whether anybody has pages; whether anybody has or had some."""
+        """Whether any page has an owner; whether any page has had one."""
 
     def is_free(self, start: int, length: int) -> bool:
-        """Whether these pages exist and nobody has them; ``start`` is an offset in BAR 0."""
+        """Return whether these pages exist and are free; ``start`` is an offset in BAR 0."""
         first = start - self.start
         if first < 0 or first + length > MEMIC_BYTES:
             return False
@@ -73,11 +73,11 @@ class MemicArea:
         return not any(owners)
 
     def take(self, memic: Memic) -> None:
-        """Give free pages to their owner."""
+        """Assign free pages to their owner."""
         self._own(memic, memic)
 
     def give_back(self, memic: Memic) -> None:
-        """Clear the pages and free them."""
+        """Clear and free the pages."""
         self._own(memic, None)
         self._bytes[memic.start : memic.start + memic.length] = bytes(memic.length)
 
@@ -88,7 +88,7 @@ class MemicArea:
         self.was_used = True
 
     def owner(self, start: int, length: int) -> Memic | None:
-        """Who has all of this range; ``start`` is an offset in BAR 0."""
+        """Return the owner of the whole range, or None; ``start`` is an offset in BAR 0."""
         first = start - self.start
         if not 0 <= first < MEMIC_BYTES:
             return None
@@ -98,16 +98,16 @@ class MemicArea:
         return owner
 
     def view(self, start: int, length: int) -> memoryview:
-        """The bytes of a range that has an owner."""
+        """Return a view of a range that has an owner."""
         first = start - self.start
         return memoryview(self._bytes)[first : first + length]
 
     def operation_address(self, memic: Memic, operation: MemicOperation) -> int:
-        """Where in BAR 0 an operation on the pages' first byte is."""
+        """Return the BAR 0 offset at which an operation acts on the first byte of the pages."""
         return self.first + operation * MEMIC_BYTES + memic.start
 
     def read(self, offset: int, length: int) -> bytes:
-        """A load from BAR 0; zeros where nobody has memory."""
+        """Load from BAR 0; memory without an owner reads as zeros."""
         operation, place = self._place(offset)
         memic = self.owner(place, length)
         if memic is None or not (operation is None or operation in memic.operations):
@@ -118,7 +118,7 @@ class MemicArea:
         return data
 
     def write(self, offset: int, data: Buffer) -> None:
-        """A store to BAR 0; nothing happens where nobody has memory."""
+        """Store to BAR 0; memory without an owner ignores the store."""
         operation, place = self._place(offset)
         memic = self.owner(place, len(data))
         if memic is None:
@@ -129,13 +129,13 @@ class MemicArea:
             self._increment(place, data)
 
     def _increment(self, place: int, data: Buffer) -> None:
-        """Only single bytes are added (device_mem_cap.increment_sizes)."""
+        """Add a single byte (device_mem_cap.increment_sizes); other sizes have no effect."""
         if len(data) == 1:
             byte = self.view(place, 1)
             byte[0] = byte[0] + data[0] & 0xFF
 
     def _place(self, offset: int) -> tuple[MemicOperation | None, int]:
-        """The operation that an offset in BAR 0 means, if any, and the memory it is about."""
+        """Return the operation at an offset in BAR 0, if any, and the address in memory."""
         index, within = divmod(offset - self.first, MEMIC_BYTES)
         operation = MemicOperation(index) if index < len(MemicOperation) else None
         return operation, self.start + within

@@ -35,7 +35,7 @@ ANY_QPN: Final = 0xFFFFFF
 """The qpn of a key that any queue pair of its protection domain may use."""
 
 OCTWORD: Final = 16
-"""The unit in which the room for translations is counted, in bytes."""
+"""Unit of the translation space, in bytes."""
 
 FIRST_MKEY_INDEX: Final = 0x100
 """Lower indices are the device's own keys (``emu.device.engine.mr.special_keys``).
@@ -44,13 +44,13 @@ Index 1 must stay unused, because key 0x100 is the end mark of a scatter list.
 """
 
 _COPIES: Final[dict[int, int]] = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
-"""How many copies of a list the host holds: a list of ranges is also kept laid out."""
+"""Number of copies of a list on the host: a list of ranges is also kept laid out."""
 
 MAX_RESERVED: Final = 1 << 17
-"""Largest KSM key, in octwords, whose room the ledger is charged for in full at creation.
+"""Largest KSM key, in octwords, whose full translation space is charged at creation.
 
-This is the size that implicit on-demand paging with four-level page tables uses. A larger key is
-charged chunk by chunk as it is written: nearly all of its chunks only contain "absent" entries.
+Implicit on-demand paging with four-level page tables uses this size. A larger key is charged chunk
+by chunk on write: nearly all of its chunks contain only "absent" entries.
 """
 
 SIGNATURE_BYTES: Final = 2048
@@ -61,9 +61,9 @@ _ZERO_BASED: Final = frozenset({AccessMode.MEMIC, AccessMode.SW_ICM})
 
 
 def room_bytes(mode: int, octwords: int) -> int:
-    """What the room for a key's translations costs the host, even if it is never filled.
+    """Return the cost on the host of a key's full translation space, in bytes.
 
-    Includes the sixteenth that Python allocates in excess.
+    The result includes the sixteenth that Python over-allocates.
     """
     if mode == _KSM and octwords > MAX_RESERVED:
         return DENSE_BYTES
@@ -71,20 +71,20 @@ def room_bytes(mode: int, octwords: int) -> int:
 
 
 _RIGHTS: Final = mkc.together("a", "rw", "rr", "lw", "lr")
-"""A key's rights as one number (``emu.device.engine.mr.rights``)."""
+"""Reads a key's rights as one number (``emu.device.engine.mr.rights``)."""
 _NAMES: Final = ("lr", "lw", "rr", "rw", "a")
-"""Of these rights, from bit 0 on."""
+"""Names of these rights, from bit 0 on."""
 _MODES: Final[dict[int, AccessMode]] = {mode.value: mode for mode in AccessMode}
 
 
 class KeySignature(Protocol):
-    """Block signatures of a key's data, as the code that translates the key sees them.
+    """Block signatures of a key's data, as the translation code uses them.
 
-    ``emu.device.engine.mr.signature`` implements it.
+    ``emu.device.engine.mr.signature`` implements the protocol.
     """
 
     def wire_length(self, length: int) -> int:
-        """Length on the wire, in bytes, of ``length`` bytes of the memory domain."""
+        """Return the bytes on the wire for ``length`` bytes of the memory domain."""
 
     @property
     def encrypts(self) -> bool:
@@ -95,26 +95,26 @@ class KeySignature(Protocol):
         """Whether the wire domain has signatures that segments do not count."""
 
     def rearm(self) -> None:
-        """Report the next error, even if one has been reported already."""
+        """Enable the report of the next error, after one has been reported."""
 
     def views(
         self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int, limit: int | None = None
     ) -> Views:
-        """A span of the wire domain's data; ``limit`` bounds its steps as in ``access``."""
+        """Return views of a span in the wire domain; ``limit`` bounds the steps (``access``)."""
 
 
 _LONG_LIST: Final = 1024
-"""Size in bytes from which a list of keys is laid out when it is written, not at its first use.
+"""Bytes from which a list of keys is laid out on write instead of on first use.
 
-A single access may go through as many keys as a work request has segments.
+A single access may use one key for each segment of a WQE.
 """
 
 
 class Mkey(Object):
     """A memory key. The handle is the mkey index; the key is the index and the variant byte.
 
-    ``ctx`` is the context. The other attributes are the values of it that every access needs;
-    ``decode`` updates them after each change.
+    ``ctx`` is the context. The other attributes are values that every access needs; ``decode``
+    updates them after each change.
     """
 
     __slots__ = (
@@ -139,9 +139,9 @@ class Mkey(Object):
         memic: Memic | None = None,
         icm: SwIcm | None = None,
     ) -> None:
-        """``xlt`` holds translation entries in the driver's format: 8 bytes each (MTT) or 16.
+        """Create a key; ``xlt`` holds entries in the driver's format: 8 bytes each (MTT) or 16.
 
-        Alternatively ``pages`` already contains them.
+        Alternatively, ``pages`` holds the entries.
         """
         super().__init__()
         self.umem = umem
@@ -152,21 +152,21 @@ class Mkey(Object):
         self.ctx = ctx
         self.pd = pd
         self.pg_access = pg_access
-        """Whether rights came in the low bits of MTT entries (bit 0 read, bit 1 write)."""
+        """Whether MTT entries carry rights in their low bits (bit 0 read, bit 1 write)."""
         self._xlt = bytearray()
         """The list of a KLM key."""
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
-        """Cached translations: (va, length, rights) to the memory's generation and the bytes."""
+        """Cached translations: (va, length, rights) to the memory's generation and views."""
         self.page_views: dict[int, memoryview] = {}
         self.scattered: dict[int, list[memoryview]] = {}
         """Cached views of whole pages, single and in lists (``emu.device.engine.mr.cache``)."""
         self.views_generation = 0
-        """The memory's generation when these were taken."""
+        """The memory's generation when the views were taken."""
         self.qp_serial = 0
-        """Which of the queue pairs numbered ``qpn`` may use the key (its serial); 0 is none."""
+        """Serial of the only queue pair numbered ``qpn`` that may use the key; 0 is none."""
         self.signature: KeySignature | None = None
-        """Block signatures, if a UMR has set some up."""
+        """Block signatures, if a UMR has set them up."""
         self.decode()
         self._take_over(xlt, pages)
 
@@ -190,11 +190,11 @@ class Mkey(Object):
         self.mode = _MODES[ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0]
         self.rights: int = _RIGHTS(ctx)
         if ctx.crypto_en and (self.signature is None or not self.signature.encrypts):
-            self.rights = 0  # a key made for encryption gives no plaintext away
-        self.qpn: int = ANY_QPN if ctx.qpn == ANY_QPN else ctx.qpn  # one object for nearly all
+            self.rights = 0  # a key for encryption exposes no plaintext
+        self.qpn: int = ANY_QPN if ctx.qpn == ANY_QPN else ctx.qpn  # one object for nearly all keys
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size: int = ctx.log_page_size
-        # Addresses in the adapter's memory count from the start of the key: it is zero-based.
+        # Addresses in the adapter's memory count from the start of the key, which is zero-based.
         self.start: int = 0 if self.mode in _ZERO_BASED else ctx.start_addr
         length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
         self.end: int = 1 << 64 if ctx.length64 else self.start + length
@@ -210,7 +210,7 @@ class Mkey(Object):
 
     @property
     def host_bytes(self) -> int:
-        """The room for translations counts as filled, unless the list is held sparsely."""
+        """Cost in bytes; the translation space counts as filled unless the list is sparse."""
         octwords, signature = self.octwords, SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
         if self.mode is _KSM and octwords > MAX_RESERVED:
             return self.BASE_BYTES + signature + self.blocks.host_bytes
@@ -218,16 +218,16 @@ class Mkey(Object):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether chunks are charged when written, as the room was too large to charge in full."""
+        """Whether chunks are charged on write, as the full space was too large to charge."""
         return self.mode is _KSM and self.octwords > MAX_RESERVED
 
     @property
     def octwords(self) -> int:
-        """The room for translations that the key was created with; a UMR does not change it."""
+        """Translation space of the key at creation, in octwords; a UMR does not change it."""
         return int(self.ctx.translations_octword_size)
 
     def write_translations(self, at: int, xlt: bytes) -> int:
-        """Replace entries from byte ``at`` on. Returns how many bytes had to be processed.
+        """Replace entries from byte ``at`` on; return the number of bytes processed.
 
         Entries written by a UMR carry access rights, even if those of the create command did not.
         """
@@ -245,7 +245,7 @@ class Mkey(Object):
         return len(self._xlt)
 
     def translations(self, limit: int) -> bytes:
-        """The entries in the driver's format, at most ``limit`` bytes of them."""
+        """Return the entries in the driver's format, at most ``limit`` bytes."""
         if self.mode is _KSM:
             return self.blocks.to_bytes(limit)
         if self.mode is not _MTT:
@@ -266,7 +266,7 @@ class Mkey(Object):
         return self.pages.read(0, self.pages.count)
 
     def below(self, limit: int) -> Iterator[tuple[int, int, int]]:
-        """Byte count, key and address of a list of keys' first ``limit`` entries.
+        """Yield byte count, key and address of a list's first ``limit`` entries.
 
         Repetitions may be left out.
         """
@@ -292,7 +292,7 @@ class Mkey(Object):
         return self.handle << 8 | self.variant
 
     def invalidate(self) -> None:
-        """Free the key: it allows no access until it is registered again."""
+        """Free the key, which allows no access until a new registration."""
         self.ctx.free = 1
         self.decode()
 

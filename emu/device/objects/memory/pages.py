@@ -2,7 +2,7 @@
 
 Source: the pas[] lists of CREATE_EQ, CREATE_CQ, CREATE_QP and CREATE_RMP, with the fields
 log_page_size (pages of ``4096 << n`` bytes) and page_offset of their contexts. The offset counts in
-64ths of a page, whatever the page size (hw/mem.c: mlx5_umem_find_best_quantized_pgoff).
+64ths of a page for every page size (hw/mem.c: mlx5_umem_find_best_quantized_pgoff).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from layouts.enums import Status
 
 ADAPTER_PAGE_SHIFT: Final = 12
 _JOINED_COST: Final = 16
-"""This many adjacent pages take as long to check as one page that is not adjacent."""
+"""Number of adjacent pages that take as long to check as one separate page."""
 _MAX_JOINED = PAGES_PER_PORTION * _JOINED_COST
 LOG_OFFSETS_PER_PAGE: Final = 6
 
@@ -41,11 +41,11 @@ class PageList:
         self._offset = offset
         self.length = length
         self.host_bytes = sys.getsizeof(pages)
-        """What the page list costs the host; 0 when it belongs to another buffer."""
+        """Cost of the page list on the host, in bytes; 0 if the list belongs to another buffer."""
 
     @property
     def pages(self) -> array[int]:
-        """The page addresses, as the command gave them."""
+        """The page addresses from the command."""
         return self._pages
 
     @property
@@ -59,7 +59,7 @@ class PageList:
         within = start & self._mask
         if within + length <= self._mask + 1:  # most entries lie in one page
             return self._memory.read(self._pages[start >> self._shift] + within, length)
-        return b"".join(self._memory.read(iova, size) for iova, size in self._pieces(at, length))
+        return b"".join(self._memory.read(iova, size) for iova, size in self._segments(at, length))
 
     def write(self, at: int, data: Buffer) -> None:
         """Copy bytes into the buffer."""
@@ -69,41 +69,41 @@ class PageList:
             self._memory.write(self._pages[start >> self._shift] + within, data)
             return
         done = 0
-        for iova, size in self._pieces(at, len(data)):
+        for iova, size in self._segments(at, len(data)):
             self._memory.write(iova, data[done : done + size])
             done += size
 
     def address(self, at: int) -> int:
-        """The IOVA of one byte of the buffer."""
+        """Return the IOVA of one byte of the buffer."""
         at += self._offset
         return self._pages[at >> self._shift] + (at & self._mask)
 
     def part(self, at: int, length: int) -> PageList:
-        """A part of the buffer, as a buffer of its own; ``at + length`` lies within it."""
+        """Return a sub-range as a buffer; ``at + length`` lies within this buffer."""
         part = PageList(self._memory, self._pages, self._shift, self._offset + at, length)
         part.host_bytes = 0
         return part
 
     def split(self, at: int, count: int, shift: int) -> Iterator[array[int]]:
-        """The addresses of ``count`` pages of ``1 << shift`` bytes, in portions of thousands.
+        """Yield the addresses of ``count`` pages of ``1 << shift`` bytes, thousands at a time.
 
         The first page begins ``at`` bytes into the buffer; ``at`` may be negative. The pages are no
         larger than the buffer's own pages and lie within them.
         """
         at += self._offset
-        share = array("Q")
+        addresses = array("Q")
         while count:
             page, within = self._pages[at >> self._shift], at & self._mask
             size = min(count, self._mask + 1 - within >> shift, PAGES_PER_PORTION)
             first = page + within
-            share.extend(range(first, first + (size << shift), 1 << shift))
+            addresses.extend(range(first, first + (size << shift), 1 << shift))
             at += size << shift
             count -= size
-            if len(share) >= PAGES_PER_PORTION or not count:
-                yield share
-                share = array("Q")
+            if len(addresses) >= PAGES_PER_PORTION or not count:
+                yield addresses
+                addresses = array("Q")
 
-    def _pieces(self, at: int, length: int) -> Iterator[tuple[int, int]]:
+    def _segments(self, at: int, length: int) -> Iterator[tuple[int, int]]:
         at += self._offset
         while length:
             within = at & self._mask
@@ -114,17 +114,17 @@ class PageList:
 
 
 def no_pages(memory: GuestMemory) -> PageList:
-    """The buffer of a queue pair without rings."""
+    """Return the buffer of a queue pair without rings."""
     return PageList(memory, array("Q"), ADAPTER_PAGE_SHIFT, 0, 0)
 
 
 def queue_buffer(
     memory: GuestMemory, pas: ArrayView[int], log_page_size: int, page_offset: int, length: int
 ) -> Portions[PageList]:
-    """The buffer that a create command describes.
+    """Return the buffer that a create command describes.
 
-    Raises BAD_PARAM_ERR if the list is too short for ``length`` bytes, or if a page is not aligned
-    to 4096 bytes or is not guest memory.
+    Raises BAD_PARAM_ERR if the list is too short for ``length`` bytes, or if a page is not
+    4096-byte aligned or not guest memory.
     """
     shift = log_page_size + ADAPTER_PAGE_SHIFT
     offset = page_offset << shift - LOG_OFFSETS_PER_PAGE
@@ -137,30 +137,29 @@ def queue_buffer(
 
 
 def low_bytes(words: array[int]) -> memoryview:
-    """A view of the lowest byte of each number, in place, to test or set all of them at once."""
+    """Return a view of the lowest byte of each number, to test or set all in place at once."""
     first = 0 if sys.byteorder == "little" else words.itemsize - 1
     return memoryview(words).cast("B")[first :: words.itemsize]
 
 
 def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) -> Portions[None]:
-    """Check that each page is aligned and that its used part is writable guest memory.
+    """Check that each page is aligned and that its used bytes are writable guest memory.
 
-    ``pages`` have ``size`` bytes each; ``used`` is the number of bytes used in all of them
-    together. Raises BAD_PARAM_ERR.
+    Each page has ``size`` bytes; ``used`` is the total of used bytes. Raises BAD_PARAM_ERR.
     """
-    looked_at = 0
+    checked = 0
     for start, length, count in _runs(pages, size, used):
         try:
-            looked_at += len(memory.segments(start, length)) + count // _JOINED_COST
+            checked += len(memory.segments(start, length)) + count // _JOINED_COST
         except DmaError as error:
             raise CmdError(Status.BAD_PARAM_ERR, "page is not guest memory", str(error)) from None
-        if looked_at >= PAGES_PER_PORTION:
-            looked_at = 0
+        if checked >= PAGES_PER_PORTION:
+            checked = 0
             yield
 
 
 def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, int]]:
-    """Address, bytes and page count of each run of adjacent pages. Raises BAD_PARAM_ERR."""
+    """Yield address, bytes and page count of each adjacent run. Raises BAD_PARAM_ERR."""
     start, following, since = -1, -1, 0
     for index, page in enumerate(pages):
         if page == following and index - since < _MAX_JOINED:
@@ -180,7 +179,7 @@ DOORBELL_RECORD_BYTES: Final = 8
 
 
 def check_record(memory: GuestMemory, address: int) -> None:
-    """Check that a doorbell record is two words in guest memory. Raises BAD_PARAM_ERR otherwise."""
+    """Check that a doorbell record is two words in guest memory; else raise BAD_PARAM_ERR."""
     if address % DOORBELL_RECORD_BYTES:
         raise CmdError(Status.BAD_PARAM_ERR, "doorbell record not aligned", f"{address:#x}")
     try:

@@ -1,9 +1,9 @@
 """The list of a KLM key, laid out as a sequence of ranges of other keys.
 
-An entry is 16 bytes: byte count, key, address. An entry whose key is ``REPEAT_BLOCK`` is not a
-range but the head of a block: a number of entries after it form a cycle, and the cycle is repeated;
-with each repetition every entry's address advances by its ``stride`` (qp.h:
-mlx5_stride_block_ctrl_seg, mlx5_stride_block_entry; rdma-core: mlx5_wqe_umr_repeat_block_seg).
+An entry is 16 bytes: byte count, key, address. An entry with key ``REPEAT_BLOCK`` is the head of a
+block, not a range. The entries after the head form a cycle, which repeats. Each repetition advances
+every entry's address by its ``stride`` (qp.h: mlx5_stride_block_ctrl_seg, mlx5_stride_block_entry;
+rdma-core: mlx5_wqe_umr_repeat_block_seg).
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from typing import Final
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 MAX_BLOCKS: Final = 4096
-"""Most repeat blocks in a list. Drivers use one; each costs as much as hundreds of entries."""
+"""Maximum number of repeat blocks in a list.
+
+Drivers use one; each costs as much time as hundreds of entries.
+"""
 
 _ADDRESS_SPACE: Final = 1 << 64
 
@@ -27,10 +30,10 @@ Piece = tuple[int, int, int]
 
 
 class Ranges:
-    """The ranges of one list, found by their offset. A range is an entry, or a whole block.
+    """The ranges of one list, found by offset. A range is an entry or a whole block.
 
     A list ends before the first repeat block that is invalid or exceeds ``MAX_BLOCKS``. Entries
-    stay in the list and are read on demand: a list may be long, and a host has many of them. Empty
+    stay in the list and are read on demand: a list may be long, and a host has many lists. Empty
     entries are left out, so each step through the list covers at least one byte.
     """
 
@@ -40,7 +43,7 @@ class Ranges:
         self._xlt = xlt
         self._starts = array("Q")
         self._rows = array("I")
-        """For each range, the offset at which it begins and the number of its entry in the list."""
+        """For each range: its start offset, and the index of its entry in the list."""
         self._blocks: _RepeatBlocks | None = None
         self.length = 0
         """Bytes that the list covers."""
@@ -65,7 +68,7 @@ class Ranges:
             row = stop
 
     def _add_plain(self, counts: array[int], row: int, stop: int) -> None:
-        """Add the entries up to ``stop``, which are ranges by themselves."""
+        """Add the entries up to ``stop``, which are plain ranges."""
         part = counts[row:stop]
         starts = list(accumulate(filter(None, part), initial=self.length))
         self.length = starts.pop()
@@ -74,11 +77,11 @@ class Ranges:
         self._rows.extend(compress(range(row, stop), part))
 
     def _add_block(self, counts: array[int], row: int, end: int) -> int:
-        """Add the repeat block at ``row``. Returns the row after it; ``end`` if it is invalid."""
+        """Add the repeat block at ``row``; return the row after it, or ``end`` if invalid."""
         count: int
         cycle, _, repeat, count = REPEAT.unpack_from(self._xlt, row * KLM.size)
         first, stop = row + 1, row + 1 + count
-        sizes = [word & 0xFFFF for word in counts[first:stop]]  # the other half is the stride
+        sizes = [word & 0xFFFF for word in counts[first:stop]]  # the upper half is the stride
         is_good = stop <= end and cycle and sum(sizes) == cycle
         if self._blocks is None:
             self._blocks = _RepeatBlocks()
@@ -92,9 +95,9 @@ class Ranges:
         return stop
 
     def pieces(self, skip: int, length: int) -> Iterator[Piece]:
-        """The ranges that make up ``length`` bytes from offset ``skip`` on; none is empty.
+        """Yield the ranges of ``length`` bytes from offset ``skip`` on; none is empty.
 
-        Raises IndexError when the list ends before that.
+        Raises IndexError if the list ends before the last byte.
         """
         if skip + length > self.length:
             raise IndexError("list ends before the range")
@@ -113,22 +116,22 @@ class Ranges:
             skip, length, index = end, length - size, index + 1
 
     def _in_block(self, row: int, cycle: int, skip: int, length: int) -> Iterator[Piece]:
-        """The ranges for ``length`` bytes, from ``skip`` bytes into the block at ``row`` on."""
+        """Yield the ranges of ``length`` bytes from offset ``skip`` in the block at ``row`` on."""
         blocks = self._blocks
         assert blocks is not None
         starts, rows = blocks.starts, blocks.rows
         first, last = blocks.span(row)
-        turn, within = divmod(skip, cycle)
+        repetition, within = divmod(skip, cycle)
         index = bisect_right(starts, within, first, last) - 1
         into = within - starts[index]
         while length:
             stride, size, key, va = REPEAT_ENTRY.unpack_from(self._xlt, rows[index] * KLM.size)
             size = min(size - into, length)
-            yield key, va + turn * stride + into, size
+            yield key, va + repetition * stride + into, size
             length -= size
             into, index = 0, index + 1
             if index == last:
-                turn, index = turn + 1, first
+                repetition, index = repetition + 1, first
 
 
 class _RepeatBlocks:
@@ -139,19 +142,19 @@ class _RepeatBlocks:
     def __init__(self) -> None:
         self.heads = array("I")
         self.ends = array("I", (0,))
-        """For each block, the number of its first entry and where its cycle ends in ``rows``."""
+        """For each block: the index of its head, and the end of its cycle in ``rows``."""
         self.starts = array("I")
         self.rows = array("I")
-        """For each entry of a cycle, its offset in the cycle and its number in the list."""
+        """For each entry of a cycle: its offset in the cycle, and its index in the list."""
 
     def add(self, head: int, sizes: list[int]) -> None:
-        """Add the block that entry ``head`` begins; ``sizes`` are those of its cycle's entries."""
+        """Add the block with head entry ``head``; ``sizes`` are those of its cycle's entries."""
         self.starts.extend(list(accumulate(filter(None, sizes), initial=0))[:-1])
         self.rows.extend(compress(range(head + 1, head + 1 + len(sizes)), sizes))
         self.heads.append(head)
         self.ends.append(len(self.rows))
 
     def span(self, head: int) -> tuple[int, int]:
-        """Where the cycle of the block at this entry begins and ends."""
+        """Return the start and the end in ``rows`` of the cycle of the block at ``head``."""
         block = bisect_left(self.heads, head)
         return self.ends[block], self.ends[block + 1]

@@ -1,8 +1,8 @@
-"""Software ICM: memory of the adapter that drivers write flow tables into, by queue pairs.
+"""Software ICM: adapter memory into which drivers write flow tables by queue pairs.
 
-A driver takes ranges of the areas that the capabilities describe, covers them with memory keys, and
-writes steering entries (STEs) and lists of actions there. Pages are held from their first write on;
-what has not been written reads as zeros.
+A driver allocates ranges of the areas that the capabilities describe and covers them with memory
+keys. RDMA writes then store steering entries (STEs) and action lists there. A page is allocated on
+its first write; unwritten memory reads as zeros.
 
 Sources: PRM "SW ICM"; mlx5_ifc.h: sw_icm, device_mem_cap; core/lib/dm.c;
 core/steering/dr_icm_pool.c.
@@ -19,45 +19,45 @@ from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
 LOG_BLOCK: Final = 12
-"""Ranges are whole blocks of this size (log_sw_icm_alloc_granularity)."""
+"""log2 of the allocation granularity, in bytes (log_sw_icm_alloc_granularity)."""
 LOG_PAGE: Final = 12
 PAGE_BYTES: Final = 1 << LOG_PAGE
 STE_BYTES: Final = 64
 _HELD_BYTES: Final = PAGE_BYTES + 256
-"""What a page costs the host."""
+"""Cost of a page on the host, in bytes."""
 _NOTHING: Final = memoryview(bytes(PAGE_BYTES))
 MAX_DECODED: Final = 1 << 12
-"""Entries that are kept decoded."""
+"""Maximum number of cached decoded entries."""
 MAX_DECODED_BYTES: Final = 16 << 20
-"""Bytes that all of them take on the host, at most."""
+"""Maximum bytes of all cached decoded entries on the host."""
 DECODED: Final = "decoded steering entries"
-"""The ledger's account of them."""
+"""The ledger's account of cached decoded entries."""
 MAX_INVALIDATED_ENTRIES: Final = 1 << 6
-"""Entries that a write may change without all being forgotten."""
+"""Maximum number of entries that a write may invalidate one by one."""
 
 
 class Area(NamedTuple):
-    """Where memory of one kind is."""
+    """Address range of one kind of memory."""
 
     start: int
     log_size: int
 
     def has(self, start: int, length: int) -> bool:
-        """Whether all of a range lies in it."""
+        """Return whether the whole range lies in the area."""
         return self.start <= start and start + length <= self.start + (1 << self.log_size)
 
 
 STEERING: Final = Area(0x10_0000_0000, 30)
 """Steering entries."""
 HEADER_MODIFY: Final = Area(0x20_0000_0000, 22)
-"""Lists of actions. An entry points to one by 16 bits, in units of 64 bytes."""
+"""Action lists. An entry points to one by 16 bits, in units of 64 bytes."""
 HEADER_MODIFY_PATTERN: Final = Area(0x30_0000_0000, 22)
-"""Lists of actions whose data are arguments of their own."""
+"""Action lists with separate arguments."""
 AREAS: Final = (STEERING, HEADER_MODIFY, HEADER_MODIFY_PATTERN)
 
 
 class SwIcm(Object):
-    """A range of software ICM that a driver has taken."""
+    """A range of software ICM that a driver has allocated."""
 
     __slots__ = ("log_size", "pages", "start")
     kind = "software icm"
@@ -68,11 +68,11 @@ class SwIcm(Object):
         self.start = start
         self.log_size = log_size
         self.pages = 0
-        """How many of its pages have been written."""
+        """Number of written pages."""
 
     @property
     def length(self) -> int:
-        """Bytes."""
+        """Length in bytes."""
         return 1 << self.log_size
 
     @property
@@ -81,7 +81,7 @@ class SwIcm(Object):
 
     @staticmethod
     def page_cost(pages: int) -> int:
-        """What so many pages more cost the host, in bytes."""
+        """Return the cost of ``pages`` pages on the host, in bytes."""
         return pages * _HELD_BYTES
 
     def about(self) -> dict[str, object]:
@@ -93,7 +93,7 @@ class Decoded(Protocol):
 
     @property
     def host_bytes(self) -> int:
-        """Bytes that it takes on the host."""
+        """Bytes of the entry on the host."""
 
 
 class IcmMemory:
@@ -102,28 +102,28 @@ class IcmMemory:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._pages: dict[int, bytearray] = {}
-        """By their addresses, in pages."""
+        """Pages by page number."""
         self._ranges: dict[int, SwIcm] = {}
-        """By where they begin."""
+        """Ranges by start address."""
         self.decoded: dict[int, Decoded] = {}
-        """What has been made of entries, by address; nothing of what may have changed since."""
+        """Valid decoded entries by address."""
         self._decoded_bytes = 0
         self.changes = 0
-        """How often any of it was forgotten."""
+        """Number of invalidations so far."""
 
     def is_free(self, start: int, length: int) -> bool:
-        """Whether nobody has any of this range."""
+        """Return whether no allocated range overlaps this one."""
         return all(
             held.start + held.length <= start or start + length <= held.start
             for held in self._ranges.values()
         )
 
     def take(self, icm: SwIcm) -> None:
-        """Give a free range to its owner."""
+        """Record a free range as allocated."""
         self._ranges[icm.start] = icm
 
     def give_back(self, icm: SwIcm) -> None:
-        """Free a range, and forget what is in it."""
+        """Free a range and its contents."""
         del self._ranges[icm.start]
         first, count = icm.start >> LOG_PAGE, icm.length >> LOG_PAGE
         if count < len(self._pages):
@@ -135,14 +135,14 @@ class IcmMemory:
         self.changed()
 
     def owner(self, start: int, length: int) -> SwIcm | None:
-        """Who has all of this range."""
+        """Return the allocated range that contains all of this one, or None."""
         for held in self._ranges.values():
             if held.start <= start and start + length <= held.start + held.length:
                 return held
         return None
 
     def changed(self) -> None:
-        """Forget what has been made of entries."""
+        """Invalidate all decoded entries."""
         self._forget()
         self.changes += 1
 
@@ -155,11 +155,11 @@ class IcmMemory:
         self._ledger.hold(DECODED, size)
 
     def missing(self, start: int, length: int) -> int:
-        """How many pages of a range have not been written yet."""
+        """Return the number of unwritten pages in a range."""
         return sum(page not in self._pages for page in _pages_of(start, length))
 
     def hold(self, icm: SwIcm, start: int, length: int) -> None:
-        """Hold all pages of a range of ``icm`` that is about to be written."""
+        """Allocate the pages of a range of ``icm`` before a write to it."""
         for page in _pages_of(start, length):
             if page not in self._pages:
                 self._pages[page] = bytearray(PAGE_BYTES)
@@ -174,27 +174,27 @@ class IcmMemory:
             self.changed()
 
     def views(self, start: int, length: int) -> Views:
-        """The bytes of a range; those of pages that are not held are zeros, and read-only."""
-        return [self._view(*piece) for piece in _pieces(start, length)]
+        """Return views of a range; unwritten pages are read-only zeros."""
+        return [self._view(*segment) for segment in _segments(start, length)]
 
     def _view(self, page: int, at: int, size: int) -> memoryview:
         held = self._pages.get(page)
         return (_NOTHING if held is None else memoryview(held))[at : at + size]
 
     def read(self, address: int, length: int) -> bytes:
-        """A copy of a range within one page; zeros where nothing has been written."""
+        """Return a copy of a range within one page; unwritten memory reads as zeros."""
         held = self._pages.get(address >> LOG_PAGE)
         at = address & PAGE_BYTES - 1
         return bytes(length) if held is None else bytes(held[at : at + length])
 
     def is_held(self, address: int) -> bool:
-        """Whether the page at an address has been written."""
+        """Return whether the page at an address has been written."""
         return address >> LOG_PAGE in self._pages
 
     def keep(self, address: int, made: Decoded) -> None:
-        """Keep what has been made of an entry, as long as nothing is written there.
+        """Cache a decoded entry until a write changes it.
 
-        Not without memory for it; when there would be too many, all others are forgotten.
+        The entry is not cached if the ledger has no space. A full cache is flushed first.
         """
         size = made.host_bytes
         if len(self.decoded) >= MAX_DECODED or self._decoded_bytes + size > MAX_DECODED_BYTES:
@@ -208,8 +208,8 @@ def _pages_of(start: int, length: int) -> range:
     return range(start >> LOG_PAGE, (start + length - 1 >> LOG_PAGE) + 1)
 
 
-def _pieces(start: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """Page, offset and size of each part of a range."""
+def _segments(start: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """Yield page, offset and size of each segment of a range."""
     end = start + length
     while start < end:
         at = start & PAGE_BYTES - 1

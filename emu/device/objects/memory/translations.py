@@ -1,10 +1,9 @@
 """The translation entries of a memory key, held sparsely.
 
-A key has room for far more entries than are ever written: implicit on-demand paging creates a key
-over the whole address space, with 2^17 entries or, with five-level page tables, 2^26 (hw/odp.c:
-mlx5_imr_ksm_entries), and fills it with "absent" entries. So lists are held in chunks. Chunks that
-were never written are not stored, and a chunk of a KSM list whose entries follow one rule is stored
-as that rule.
+A key has space for far more entries than are ever written. Implicit on-demand paging creates a key
+over the whole address space, filled with "absent" entries: 2^17, or 2^26 with five-level page
+tables (hw/odp.c: mlx5_imr_ksm_entries). Lists are therefore held in chunks. Chunks that were never
+written are not stored. A KSM chunk whose entries follow one rule is stored as that rule.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from layouts.rings.wqe import KLM
 
 LOG_CHUNK: Final = 12
 CHUNK = 1 << LOG_CHUNK
-"""Entries of a chunk."""
+"""Number of entries in a chunk."""
 
 MTT_BYTES: Final = 8
 KSM_BYTES: Final = KLM.size
@@ -27,12 +26,12 @@ MTT_WRITE: Final = 2
 """Rights in the low bits of an MTT entry; neither means "not present"."""
 
 DENSE_BYTES: Final = CHUNK * KSM_BYTES * 17 // 16
-"""What a chunk of a KSM list costs the host when its entries are stored individually."""
+"""Cost on the host of a KSM chunk with individually stored entries, in bytes."""
 RULE_BYTES: Final = 512
-"""What a chunk costs the host when it is stored as a rule."""
+"""Cost on the host of a chunk stored as a rule, in bytes."""
 
 WITHOUT_RIGHTS: Final = bytes(low & ~(MTT_READ | MTT_WRITE) for low in range(256))
-"""Maps the lowest byte of an entry; applied to all entries at once, as there may be millions."""
+"""Maps the lowest byte of an entry; applied to all entries at once, perhaps millions."""
 _WITH_ALL_RIGHTS: Final = bytes(low | MTT_READ | MTT_WRITE for low in range(256))
 _SWAP: Final = sys.byteorder == "little"
 _ABSENT: Final = array("Q", (0,))
@@ -40,7 +39,7 @@ _NOTHING: Final = array("Q")
 
 
 def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool = True) -> array[int]:
-    """Page entries as numbers; without ``pg_access`` all of them allow reading and writing."""
+    """Return page entries as numbers; without ``pg_access`` all allow reading and writing."""
     if not pg_access:
         xlt = bytearray(xlt)
         xlt[7::8] = xlt[7::8].translate(_WITH_ALL_RIGHTS)
@@ -54,8 +53,8 @@ def _swapped(numbers: array[int]) -> array[int]:
     return numbers
 
 
-def _shares(index: int, count: int) -> Iterator[tuple[int, int, int, int]]:
-    """Split entries from ``index`` on by chunk: chunk number, slot in it, offset and size."""
+def _by_chunk(index: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+    """Split entries by chunk; yield chunk number, slot in it, offset and size."""
     done = 0
     while done < count:
         slot = (index + done) & CHUNK - 1
@@ -65,23 +64,23 @@ def _shares(index: int, count: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 class PageEntries:
-    """The list of an MTT key: page addresses with access rights in the low bits, as numbers.
+    """The list of an MTT key: page addresses with access rights in the low bits.
 
-    An entry that was never written is absent, just like an entry of zero. ``count`` covers the
-    entries up to the last one that was written.
+    An entry that was never written is absent, like an entry of zero. ``count`` covers the entries
+    up to the last written one.
     """
 
     __slots__ = ("_first", "_more", "count")
 
     def __init__(self) -> None:
         self._first = _NOTHING
-        """The first chunk: most keys have no other."""
+        """The first chunk; most keys have no other."""
         self._more: dict[int, array[int]] = {}
         self.count = 0
 
     def write(self, index: int, entries: array[int]) -> None:
         """Replace entries from ``index`` on."""
-        for number, slot, at, size in _shares(index, len(entries)):
+        for number, slot, at, size in _by_chunk(index, len(entries)):
             part = entries if size == len(entries) else entries[at : at + size]
             self._put(number, slot, part)
         self.count = max(self.count, index + len(entries))
@@ -110,7 +109,7 @@ class PageEntries:
             self._more[number] = chunk
 
     def part(self, index: int, limit: int) -> array[int]:
-        """One or more entries from ``index`` on, at most ``limit``; IndexError beyond the end."""
+        """Return 1 to ``limit`` entries from ``index`` on. Raises IndexError beyond the end."""
         if index >= self.count:
             raise IndexError("list ends before the range")
         slot = index & CHUNK - 1
@@ -118,7 +117,7 @@ class PageEntries:
         return chunk[slot : slot + limit] or _ABSENT
 
     def one(self, index: int) -> int:
-        """The entry at ``index``; IndexError beyond the end."""
+        """Return the entry at ``index``. Raises IndexError beyond the end."""
         if index >= self.count:
             raise IndexError("list ends before the range")
         slot = index & CHUNK - 1
@@ -126,16 +125,16 @@ class PageEntries:
         return chunk[slot] if slot < len(chunk) else 0
 
     def read(self, index: int, count: int) -> array[int]:
-        """Entries from ``index`` on, at most ``count``, and none beyond the end."""
+        """Return at most ``count`` entries from ``index`` on, and none beyond the end."""
         entries = array("Q")
-        for number, slot, _, size in _shares(index, max(min(count, self.count - index), 0)):
+        for number, slot, _, size in _by_chunk(index, max(min(count, self.count - index), 0)):
             part = self._chunk(number)[slot : slot + size]
             entries += part
             entries.frombytes(bytes(MTT_BYTES * (size - len(part))))
         return entries
 
     def to_bytes(self, limit: int) -> bytes:
-        """The list in the driver's byte order, at most ``limit`` bytes of it."""
+        """Return the list in the driver's byte order, at most ``limit`` bytes."""
         return _swapped(self.read(0, -(-limit // MTT_BYTES))).tobytes()[:limit]
 
 
@@ -143,7 +142,7 @@ class _EntryRule(NamedTuple):
     """Entries of a chunk whose addresses differ by a constant and that are otherwise equal."""
 
     word: int
-    """The word where a KLM entry has its byte count; KSM entries do not use it."""
+    """The word with a KLM entry's byte count; KSM entries do not use it."""
     key: int
     va: int
     stride: int
@@ -158,7 +157,7 @@ class _EntryRule(NamedTuple):
 
 
 def _rule_of(chunk: bytes | bytearray) -> _EntryRule | None:
-    """The rule that a whole chunk follows, or None."""
+    """Return the rule that a whole chunk follows, or None."""
     (word, key, va), (_, _, following) = KLM.unpack_from(chunk), KLM.unpack_from(chunk, KLM.size)
     rule = _EntryRule(word, key, va, following - va)
     if bytes(chunk[-KLM.size :]) != _packed(rule, CHUNK - 1):
@@ -173,7 +172,7 @@ def _rule_of(chunk: bytes | bytearray) -> _EntryRule | None:
 
 
 def _packed(rule: _EntryRule, slot: int) -> bytes | None:
-    """An entry computed from the rule; None when its address is out of range."""
+    """Return the rule's entry for a slot; None if its address is out of range."""
     word, key, va = rule.entry(slot)
     return KLM.pack(word, key, va) if 0 <= va < 1 << 64 else None
 
@@ -188,17 +187,17 @@ class KeyEntries:
 
     def __init__(self) -> None:
         self.first = bytearray()
-        """The first chunk, while stored as individual entries: ``near`` of them."""
+        """The first chunk while its ``near`` entries are stored individually."""
         self.near = 0
         self._more: dict[int, bytearray | _EntryRule] = {}
-        """The other chunks, and the first one when it is stored as a rule."""
+        """The other chunks, and the first one when stored as a rule."""
         self._dense = 0
         self.count = 0
 
     def write(self, index: int, xlt: bytes | bytearray) -> None:
         """Replace entries from ``index`` on."""
         count = len(xlt) // KSM_BYTES
-        for number, slot, at, size in _shares(index, count):
+        for number, slot, at, size in _by_chunk(index, count):
             self._put(number, slot, xlt[at * KSM_BYTES : (at + size) * KSM_BYTES])
         self.count = max(self.count, index + count)
 
@@ -226,7 +225,7 @@ class KeyEntries:
             self._dense += type(chunk) is bytearray
 
     def entry(self, index: int) -> tuple[int, int, int]:
-        """Count, key and address of an entry. Raises IndexError beyond the end."""
+        """Return count, key and address of an entry. Raises IndexError beyond the end."""
         if index >= self.count:
             raise IndexError("list ends before the range")
         chunk = self._more.get(index >> LOG_CHUNK)
@@ -241,7 +240,7 @@ class KeyEntries:
         return word, key, va
 
     def given(self) -> Iterator[tuple[int, int, int]]:
-        """The entries of all chunks that are stored; for a rule only the first entry."""
+        """Yield the entries of all stored chunks; for a rule only the first entry."""
         chunks = [self.first, *(chunk for _, chunk in sorted(self._more.items()))]
         for chunk in chunks:
             if isinstance(chunk, _EntryRule):
@@ -250,11 +249,11 @@ class KeyEntries:
                 yield from KLM.iter_unpack(chunk)
 
     def to_bytes(self, limit: int) -> bytes:
-        """The list, at most ``limit`` bytes of it."""
+        """Return the list, at most ``limit`` bytes."""
         count = min(self.count, -(-limit // KSM_BYTES))
         return b"".join(KLM.pack(*self.entry(index)) for index in range(count))[:limit]
 
     @property
     def host_bytes(self) -> int:
-        """What the chunks cost the host; the first one always counts as individual entries."""
+        """Cost of the chunks in bytes; the first one always counts as individual entries."""
         return DENSE_BYTES * (1 + self._dense) + RULE_BYTES * (len(self._more) - self._dense)

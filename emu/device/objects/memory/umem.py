@@ -1,4 +1,4 @@
-"""Memory of processes that commands name (DEVX)."""
+"""User memory that commands refer to by number (DEVX)."""
 
 from __future__ import annotations
 

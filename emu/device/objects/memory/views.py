@@ -1,4 +1,4 @@
-"""Guest memory as the engine handles it: an ordered list of views of the guest's own bytes."""
+"""Guest memory as the engine handles it: an ordered list of views of the guest's bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 Views = Sequence[memoryview]
 
 Span = tuple[int, int, int]
-"""A range of a key's addresses and what is to be done there: va, bytes, set of rights."""
+"""A range of a key's addresses and the access to it: va, bytes, set of rights."""
 
 
 _FULL: Final = memoryview(b"")
 
 
 def copy(target: Views, source: Views) -> None:
-    """Copy all bytes of ``source`` into ``target``, which has room for them."""
+    """Copy all bytes of ``source`` into ``target``, which has space for them."""
     if len(target) == 1 and len(source) == 1:
         whole = source[0]
         target[0][: len(whole)] = whole
@@ -40,9 +40,9 @@ def copy(target: Views, source: Views) -> None:
 
 
 def _fill(space: memoryview, view: memoryview, following: Iterator[memoryview]) -> memoryview:
-    """Copy all that there is room for into a place that computes what is put there, in one go.
+    """Fill a computing target with as many bytes as fit, in one assignment.
 
-    Return what is left of the last view.
+    Returns the rest of the last view.
     """
     octets = bytearray(view)
     view = _FULL
@@ -57,12 +57,12 @@ def _fill(space: memoryview, view: memoryview, following: Iterator[memoryview]) 
 
 
 def length_of(views: Views) -> int:
-    """Bytes in all views."""
+    """Return the total bytes of the views."""
     return sum(map(len, views))
 
 
 def part(views: Views, start: int, length: int) -> list[memoryview]:
-    """``length`` bytes from ``start`` on, still as views."""
+    """Return views of ``length`` bytes from ``start`` on."""
     parts: list[memoryview] = []
     for view in views:
         if start >= len(view):

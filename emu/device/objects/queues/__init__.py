@@ -1,1 +1,1 @@
-"""Queues, and what waits in them."""
+"""Queues, and the entries in them."""

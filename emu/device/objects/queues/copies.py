@@ -1,4 +1,4 @@
-"""Work requests that programs copy behind send doorbells (BlueFlame), as far as they have come."""
+"""WQEs that programs copy behind send doorbells (BlueFlame), received so far."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from emu.device.ports import Timer
 
 
 class Copy:
-    """One of them."""
+    """A partially received WQE."""
 
     __slots__ = ("data", "number", "requested", "timer")
 
     def __init__(self, number: int, requested: int) -> None:
         self.number = number
-        """The queue's."""
+        """Number of the queue."""
         self.requested = requested
-        """Bytes of the request."""
+        """Bytes of the WQE."""
         self.data = bytearray()
         self.timer: Timer | None = None
-        """When nobody waits for the rest any more."""
+        """Discards an incomplete copy."""
 
     def stop_waiting(self) -> None:
-        """Cancel the timer, if it runs."""
+        """Cancel the timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Compression(NamedTuple):
-    """How a queue's completions may be compressed."""
+    """The compression mode of a CQ."""
 
     form: MiniCqeFormat
     is_enhanced: bool
     limit: int
-    """Packets of a session (cqe_compression_max_num)."""
+    """Maximum number of packets in a session (cqe_compression_max_num)."""
 
 
 class Cq(Object):
@@ -76,24 +76,24 @@ class Cq(Object):
         self.stride = stride
         """Bytes from one entry to the next."""
         self.last_half = stride - CQE_BYTES
-        """Where the CQE begins in an entry: it is the last 64 bytes."""
+        """Offset of the CQE in an entry: the CQE is the last 64 bytes."""
         self.dbr_addr = dbr_addr
         self.uar_page = int(ctx.uar_page)
-        """The doorbell page that it is armed in."""
+        """The doorbell page in which the CQ is armed."""
         self.ignores_overrun = bool(ctx.oi)
         self.is_collapsed = bool(ctx.cc)
-        """Whether each CQE is written over the one before, into the first entry."""
+        """Whether each CQE overwrites the previous one, in the first entry."""
         self.is_enhanced = ctx.cqe_compression_layout == CompressionLayout.ENHANCED
-        """Whether the driver finds valid entries by the count of laps."""
+        """Whether the driver detects valid entries by an iteration count."""
         self.compression = compression
         self.waiting: list[bytes] = []
-        """Packets that have no entries yet, as more may come for their session."""
+        """Packets of an open compression session, which have no entries yet."""
         self.moderation: Moderation | None = None
         self.status = CqStatus.OK
         self.notification = CqNotification.FIRED
         self.pi = 0
         self.ci = 0
-        """The last known consumer index; the record is read again only when room runs out."""
+        """Last known consumer index; the record is read again only when the ring seems full."""
         self.solicited_pi = 0
         """Producer index after the newest solicited completion."""
         self.notified_pi = 0
@@ -105,15 +105,15 @@ class Cq(Object):
         return self.BASE_BYTES + self.buffer.host_bytes
 
     def move(self, buffer: PageList, log_size: int) -> None:
-        """Continue in this buffer with the next entry."""
+        """Switch to this buffer for the next entry."""
         self.buffer = buffer
         self.log_size = log_size
         self.entries = 1 << log_size
         self.mask = 0 if self.is_collapsed else self.entries - 1
-        """What a producer index is masked with for its place in the ring."""
+        """Masks a producer index to its slot in the ring."""
 
     def stop_waiting(self) -> None:
-        """Forget an event that moderation is holding back."""
+        """Cancel an event that moderation is delaying."""
         if self.moderation is not None:
             self.moderation.restart()
 
@@ -141,21 +141,21 @@ class Cq(Object):
 
 @dataclass(slots=True)
 class Moderation:
-    """Holds events back until ``max_count`` entries or ``period_ns`` have accumulated."""
+    """Delays events until ``max_count`` entries or ``period_ns`` have accumulated."""
 
     max_count: int
     period_ns: int
     starts_from_cqe: bool = False
-    """Whether each entry starts the period anew (cq_period_mode START_FROM_CQE)."""
+    """Whether each entry restarts the period (cq_period_mode START_FROM_CQE)."""
     entries: int = 0
-    """Entries since the last event."""
+    """Number of entries since the last event."""
     timer: Timer | None = None
     """Runs from the first of these entries on."""
     due_ns: int = 0
-    """When the period of the newest entry ends, if each one starts it."""
+    """End of the newest entry's period, if each entry restarts the period."""
 
     def restart(self) -> None:
-        """Start over: an event has been sent, or none will be."""
+        """Reset the count and the timer, after an event or without one."""
         self.entries = 0
         if self.timer is not None:
             self.timer.cancel()

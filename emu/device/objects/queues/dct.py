@@ -1,7 +1,7 @@
-"""DC targets (DCT): what any initiator that knows number and access key may send to.
+"""DC targets (DCT), which receive from any initiator that knows number and access key.
 
-A target has no connection of its own. What receives for one initiator is made when the initiator
-turns to the target (``emu.device.engine.rc.dynamic``).
+A target has no connection of its own. The device creates a responder for an initiator when the
+initiator first sends to the target (``emu.device.engine.rc.dynamic``).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DRAINED: Final = 2
 
 
 class Responder(Protocol):
-    """What receives for a DC initiator at its target (``emu.device.engine.rc.dynamic``)."""
+    """The responder for a DC initiator at its target (``emu.device.engine.rc.dynamic``)."""
 
     def leave(self) -> None:
-        """The initiator or the target stops, or the initiator turns to another target.
+        """Detach from the initiator, which then has no responder.
 
-        The initiator has no responder then.
+        The initiator or the target stops, or the initiator addresses another target.
         """
 
 
@@ -43,7 +43,7 @@ class Dct(Object):
     BASE_BYTES = 1024
 
     def __init__(self, ctx: Dctc, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:
-        """``ctx`` is a view of dctc."""
+        """Create a target; ``ctx`` is a view of dctc."""
         super().__init__()
         self.ctx = ctx
         self.pd = pd
@@ -53,18 +53,18 @@ class Dct(Object):
         self.access_key = int(ctx.dc_access_key)
         self.pkey_index = int(ctx.pkey_index)
         self.uidx: int | None = None
-        """What its completions call it (user_index); None: nothing but its number."""
+        """user_index for its completions; None: only the target's number."""
         self.cs_res = 0
-        """Bytes of a SEND that may go into its completion, as a queue pair's."""
+        """Maximum bytes of a SEND in its completion, as for a queue pair."""
         self.is_drained = False
-        """The driver is about to destroy it: it takes no more messages."""
+        """Whether the driver has drained the target before its destruction."""
         self.key_violations = 0
-        """Messages with another key than its own."""
+        """Number of messages with a wrong access key."""
         self.responders: dict[Responder, None] = {}
-        """What receives for it; the oldest first."""
+        """Responders of the target, the oldest first."""
 
     def encode(self) -> None:
-        """Write the values that have changed since the creation into the context, for a query."""
+        """Write the values that have changed since creation into the context, for a query."""
         self.ctx.state = DRAINED if self.is_drained else 0
         self.ctx.dc_access_key_violation_count = self.key_violations & 0xFFFFFFFF
 

@@ -33,16 +33,16 @@ class Eq(Object):
         self.log_size = int(ctx.log_eq_size)
         self.vector = int(ctx.intr)
         self.uar_page = int(ctx.uar_page)
-        """The doorbell page that it is rung in."""
+        """The doorbell page for its doorbells."""
         self.armed = False
         self.pi = 0
         self.ci = 0
         self.overruns = 0
-        """Events that were lost because the ring was full."""
+        """Number of events lost because the ring was full."""
         self.is_losing = False
-        """The last event was one of them."""
+        """Whether the last event was lost."""
         self.has_write_failed = False
-        """An event was lost because its page was not the guest's memory."""
+        """Whether an event was lost because its page was not guest memory."""
 
     @property
     def host_bytes(self) -> int:
@@ -56,5 +56,5 @@ class Eq(Object):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another entry."""
+        """Whether the ring has no free entry."""
         return self.pi - self.ci >= 1 << self.log_size

@@ -1,4 +1,4 @@
-"""Where the WQEs of a receive queue lie in its buffer."""
+"""Layout of the WQEs of a receive queue in its buffer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RqGeometry:
-    """Where the WQEs of a receive queue lie, whichever kind of context described it."""
+    """Layout of a receive queue's WQEs, independent of the context that described it."""
 
     log_size: int
     """log2 of the number of WQEs."""

@@ -1,8 +1,8 @@
-"""A whole request from a requester to a responder: what both sides and the direct path exchange.
+"""A whole request from a requester to a responder, used by packets and by the direct path.
 
-A message is the sum of its packets (IBTA 9.4). Loopback and functions of the same process pass it
-on as one object; a wire cuts it into packets and the other end reassembles them. The responder
-processes it in the same steps either way.
+A message is the sum of its packets (IBTA 9.4). Loopback and functions of the same process forward
+the message as one object. A wire cuts the message into packets, and the other end reassembles them.
+The responder processes the message in the same steps either way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MsgOp(IntEnum):
-    """The operation requested."""
+    """The requested operation."""
 
     SEND = 0
     WRITE = 1
@@ -40,69 +40,69 @@ WITH_RESPONSE_DATA: Final = ATOMICS | {MsgOp.READ}
 """Requests whose responses carry data."""
 
 MASKED_ATOMIC_SIZES: Final = frozenset({4, 8})
-"""Bytes that the operand of a masked atomic may have, as atomic_size_qp and atomic_size_dc say."""
+"""Operand sizes of masked atomics in bytes, as in atomic_size_qp and atomic_size_dc."""
 
 
 class Message:
-    """One request of a connected transport.
+    """A request of a connected transport.
 
     ``data`` is the payload for the responder (SEND, WRITE). For a READ or an atomic, ``reply``
     holds the requester's views that the response is written to.
     """
 
-    # Most messages leave most of these at their defaults, which cost nothing as class attributes.
+    # Most messages keep most of these defaults, which cost no memory as class attributes.
     reply: Views = ()
     misplaced: LocalAccessFailed | None = None
-    """What becomes of a READ or an atomic that names no memory for its answer, once it has come."""
+    """The failure to report after the response to a READ or atomic without a valid local buffer."""
     segments: Sequence[Segment] = ()
-    """The data segments of the WQE that the message was read from."""
+    """The data segments of the WQE from which the message was read."""
     va = 0
     rkey = 0
     immediate: int | None = None
-    """Immediate data, in a SEND or a WRITE that carries it."""
+    """Immediate data of a SEND or WRITE; None without."""
     inv_rkey: int | None = None
     """The key to invalidate, in a SEND with invalidate."""
     solicited = False
     srqn = 0
     """Number of the shared receive queue, for XRC."""
     address = 0
-    """The address of the target's port, for DC (``emu.device.port.base.Link``)."""
+    """For DC: the address of the target's port (``emu.device.port.base.Link``)."""
     dctn = 0
-    """Number of the target, for DC."""
+    """For DC: number of the target."""
     route: tuple[bytes, bytes] | None = None
-    """Source and destination GID of the global route header, for DC; None without one."""
+    """For DC: source and destination GID of the global route header; None without one."""
     access_key = 0
-    """The key that the target has to have, for DC."""
+    """For DC: the access key that the target must have."""
     limit = 0
-    """Bytes to move in one turn, for a message that is too long for one turn (see ``shares``)."""
+    """Bytes per step, for a message too long for one step (``emu.device.engine.rc.segments``)."""
     done = 0
-    """Bytes moved so far, for such a message."""
+    """Bytes moved so far, for a message in several steps."""
     counted = 0
-    """Bytes of the packets that need not be sent again after an RNR NAK; they have been counted."""
+    """Bytes of packets already counted, which are not sent again after an RNR NAK."""
     wqe: Wqe | None = None
-    """The work request that it was read from."""
+    """The WQE from which the message was read."""
     begun: object | None = None
-    """What the responder that has begun it knows it by; for such a message."""
+    """Token of the responder that has started the message, for a message in several steps."""
     receive: ReceiveRequest | None = None
-    """The receive WQE that it has taken at the responder, None before."""
+    """The receive WQE taken at the responder; None before."""
     head: memoryview | bytes = b""
-    """The first bytes of a SEND to a queue that matches tags, if ``data`` are not all of it."""
+    """First bytes of a SEND to a tag-matching queue, if ``data`` does not begin with them."""
     has_more_packets = False
-    """Its first packet was not its only one."""
+    """Whether more packets followed the first one."""
     scattered: bytes | None = None
-    """Its data, if the responder puts them into the completion instead of the receive WQE's memory.
+    """Data that the responder writes to the CQE instead of the receive WQE's memory.
 
-    As many bytes as the completion has room for.
+    The length is limited by the space in the CQE.
     """
     target: Views = ()
-    """The responder's views of all of a WRITE's range, if they were mapped at once."""
+    """The responder's views of a WRITE's whole range, if they were mapped at once."""
     swap_add = 0
     compare = 0
-    """Of an atomic; in a FETCH_ADD, the top bits of fields that are added separately."""
+    """Operands of an atomic; in a FETCH_ADD, the top bits of separately added fields."""
     swap_add_mask = 0xFFFF_FFFF_FFFF_FFFF
     compare_mask = 0xFFFF_FFFF_FFFF_FFFF
     old_value: Struct = Struct(">Q")
-    """How the requester gets the value that an atomic found."""
+    """Format in which the requester gets the original value of an atomic."""
 
     def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
         self.op = op
@@ -111,5 +111,5 @@ class Message:
 
     @property
     def has_wqe(self) -> bool:
-        """Whether it holds a receive WQE; not any more once that is completed or destroyed."""
+        """Whether the message holds a receive WQE that is neither completed nor destroyed."""
         return self.receive is not None and self.receive.wqe is not None

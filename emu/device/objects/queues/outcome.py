@@ -1,9 +1,9 @@
-"""How a step of the data path ends when it does not go on.
+"""Outcomes of a data path step that does not continue.
 
-A step returns what it is about, or None, when the next one may follow; otherwise it returns one of
-the cases here, or ``page_fault.PageFaultPending``. Whoever is responsible for the request has one
-table from case to what is done (``emu.device.engine.qp_poll``,
-``emu.device.engine.rc.packets.responder``); all others pass the case on.
+A step returns its result or None if the next step may follow. Otherwise a step returns one of the
+outcomes here, or ``page_fault.PageFaultPending``. The owner of the request has one table from
+outcome to action (``emu.device.engine.qp_poll``, ``emu.device.engine.rc.packets.responder``). All
+other code forwards the outcome.
 
 Source: IBTA 9.7.5.2.8 (AETH syndromes), 9.9.3 (no responses on unreliable connections).
 """
@@ -18,7 +18,7 @@ from layouts.enums import CqeSyndrome
 
 
 class NakCode(IntEnum):
-    """Why a responder sends a NAK (IBTA 9.7.5.2.8, AETH NAK codes)."""
+    """The reason of a NAK (IBTA 9.7.5.2.8, AETH NAK codes)."""
 
     PSN_SEQUENCE_ERROR = 0
     INVALID_REQUEST = 1
@@ -33,11 +33,11 @@ SYNDROMES: Final[Mapping[NakCode, CqeSyndrome]] = {
     NakCode.REMOTE_OPERATIONAL_ERROR: CqeSyndrome.REMOTE_OP_ERR,
     NakCode.PSN_SEQUENCE_ERROR: CqeSyndrome.TRANSPORT_RETRY_EXC_ERR,
 }
-"""The error that a request completes with, by NAK code (IBTA table 61)."""
+"""Completion syndrome of the request by NAK code (IBTA table 61)."""
 
 
 class Outcome:
-    """One of the cases; they are told apart by their class."""
+    """Base class of the outcomes, which are distinguished by class."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class Nak(Outcome):
 
 
 class RnrNak(Outcome):
-    """The responder has no receive request now; ``timer`` is its min_rnr_nak code."""
+    """The responder has no receive WQE now; ``timer`` is its min_rnr_nak code."""
 
     __slots__ = ("timer",)
 
@@ -62,7 +62,7 @@ class RnrNak(Outcome):
 
 
 class Dropped(Outcome):
-    """No response: no such node or queue pair, or its state does not allow it to receive."""
+    """No response: the node or queue pair does not exist, or its state forbids receiving."""
 
     __slots__ = ("why",)
 
@@ -71,7 +71,7 @@ class Dropped(Outcome):
 
 
 class TooFragmented(Outcome):
-    """It is too much for one call: ``limit`` bytes at a time are not. Nothing has happened."""
+    """The access exceeds one call; retry with ``limit`` bytes. The call had no effect."""
 
     __slots__ = ("limit", "why")
 
@@ -81,15 +81,15 @@ class TooFragmented(Outcome):
 
 
 class InProgress(Outcome):
-    """Only part of a message has been moved; it goes on in the next turn."""
+    """The message has been moved partly; the next poll continues."""
 
     __slots__ = ()
 
 
 class LocalAccessFailed(Outcome):
-    """The answer to a READ or an atomic cannot be written where its request says: ``error``.
+    """The response to a READ or atomic cannot be written to the requester's buffer: ``error``.
 
-    The peer has done its part by then.
+    The peer has already executed the request.
     """
 
     __slots__ = ("error",)
@@ -99,7 +99,7 @@ class LocalAccessFailed(Outcome):
 
 
 class NeedsPackets(Outcome):
-    """The message cannot be handed to its peer: it has to go as packets, and all after it."""
+    """The direct path is not possible: this message and all later ones need packets."""
 
     __slots__ = ()
 

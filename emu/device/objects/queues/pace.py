@@ -1,4 +1,4 @@
-"""The rate that one side of a queue pair keeps to."""
+"""The rate limit of one side of a queue pair."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ if TYPE_CHECKING:
 
 
 class Rate(Protocol):
-    """What the rate allows (``emu.device.objects.eth.pacing.Pacing``)."""
+    """A rate limiter (``emu.device.objects.eth.pacing.Pacing``)."""
 
     def delay(self, now_ns: int, *, wants: bool = True) -> int:
-        """In how many nanoseconds the next request may leave; 0 for now."""
+        """Return the nanoseconds until the next WQE may be sent; 0 for now."""
 
     def charge(self, octets: int, now_ns: int) -> None:
-        """So much has left."""
+        """Charge ``octets`` bytes sent at ``now_ns``."""
 
     def rest(self) -> None:
-        """There is nothing to send."""
+        """Stop waiting: there is no data to send."""
 
 
 class Pace:
-    """A queue group's rate, and the timer of the side that waits for it."""
+    """A queue group's rate limit, and the timer of the side that waits for it."""
 
     __slots__ = ("group", "pacing", "timer")
 
     def __init__(self, group: Object, pacing: Rate) -> None:
         self.group = group
-        """The scheduling element, which is held as long as the queue pair keeps to it."""
+        """The scheduling element, referenced while the limit applies."""
         self.pacing = pacing
         self.timer: Timer | None = None
 
     def sent(self, octets: int, now_ns: int) -> None:
-        """So much has left."""
+        """Charge ``octets`` bytes sent."""
         self.pacing.charge(octets, now_ns)
 
     def may_go_on(self, now_ns: int) -> bool:
-        """Whether more may leave at once."""
+        """Return whether more data may be sent now."""
         return not self.pacing.delay(now_ns, wants=False)
 
     def stop(self) -> None:
-        """Wait no longer, and let the neighbours go on."""
+        """Cancel the wait, so that neighbours in the tree may send."""
         self.pacing.rest()
         if self.timer is not None:
             self.timer.cancel()

@@ -1,12 +1,11 @@
 """On-demand paging: page faults, the contents of their events, and the table of open ones.
 
-When a queue pair accesses an absent page, the side that accessed it waits. The driver is told by an
-event and ends the wait with PAGE_FAULT_RESUME, which carries the event's token. The transport
-scheme tells the driver which work request or RDMA operation was affected, the memory scheme which
-key and which pages (PRM "On-demand paging"; include/linux/mlx5/device.h: mlx5_eqe_page_fault;
-hw/odp.c).
+When a queue pair accesses an absent page, the side that accessed the page waits. An event notifies
+the driver, and PAGE_FAULT_RESUME with the event's token ends the wait. The transport scheme reports
+the affected WQE or RDMA operation, the memory scheme the key and the pages (PRM "On-demand paging";
+include/linux/mlx5/device.h: mlx5_eqe_page_fault; hw/odp.c).
 
-Nothing here depends on a device; ``emu.device.engine.mr.page_faults`` applies it to one.
+The module does not depend on a device; ``emu.device.engine.mr.page_faults`` is its user.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ if TYPE_CHECKING:
 TRANSPORT_TOKEN_BITS: Final = 24
 MEMORY_TOKEN_BITS: Final = 48
 PAGE_FAULT_BYTES: Final = 1024
-"""What an open page fault costs the host."""
+"""Cost of an open page fault on the host, in bytes."""
 
 _ACCOUNT: Final = "page fault"
 
 MAX_LAPSED_FAULTS: Final = 4096
-"""Lapsed page faults (their queue pair stopped) remembered, in case the driver resumes late."""
+"""Maximum number of remembered lapsed faults (of stopped queue pairs), for late resumes."""
 
 PAGE_BYTES: Final = 4096
-"""The page size of the memory scheme (hw/odp.c: MEMORY_SCHEME_PAGE_FAULT_GRANULARITY)."""
+"""Page size of the memory scheme (hw/odp.c: MEMORY_SCHEME_PAGE_FAULT_GRANULARITY)."""
 
 _WQE: Final = eqe_page_fault_wqe.packer(
     "bytes_committed", "wqe_index", "packet_length", "token", "pftype_wq"
@@ -53,7 +52,7 @@ _MAX_PACKET: Final = 0xFFFF
 
 
 class Side(Enum):
-    """Which half of a queue pair waits."""
+    """The half of a queue pair that waits."""
 
     REQUESTER = "requester"
     RESPONDER = "responder"
@@ -62,8 +61,8 @@ class Side(Enum):
 class PageFaultType(IntEnum):
     """page_fault_type: bit 0 requester, bit 1 write, bit 2 RDMA.
 
-    The first four concern a work request, and the event names its queue (device.h:
-    MLX5_WQE_PF_TYPE_*); the others concern an incoming RDMA operation.
+    The first four concern a WQE, and the event names its queue (device.h: MLX5_WQE_PF_TYPE_*). The
+    others concern an incoming RDMA operation.
     """
 
     SHARED_RECEIVE = 0
@@ -76,7 +75,7 @@ class PageFaultType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The absent page that an AccessError named, which may itself hold on to views."""
+    """The absent page of an AccessError, without the error, which may hold views."""
 
     key: int
     va: int
@@ -88,20 +87,20 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class FaultedAccess:
-    """The operation during which a page was found absent."""
+    """The operation that hit an absent page."""
 
     kind: PageFaultType
     packet_length: int
-    """Size in bytes of the packet concerned, at a responder."""
+    """Bytes of the affected packet, at a responder."""
     number: int = 0
-    """For a work request: the number of its queue pair or shared receive queue, and its index."""
+    """For a WQE: number of the queue pair or shared receive queue, and index of the WQE."""
     wqe_index: int = 0
     r_key: int = 0
-    """For an RDMA: key, address and length of the whole operation."""
+    """For an RDMA operation: key, address and length of the whole operation."""
     va: int = 0
     length: int = 0
     committed: int = 0
-    """Bytes of the request or operation that have been transferred and will not be again.
+    """Bytes of the WQE or operation that are transferred and will not be repeated.
 
     The driver makes the pages after them present (hw/odp.c: pagefault_data_segments).
     """
@@ -117,9 +116,9 @@ class FaultedAccess:
 class PageFault:
     """A page fault: one side of a queue pair waits for its driver.
 
-    ``refuse`` is called with the reason when the driver gives up: it fails the operation that hit
-    the page fault and returns the answer for the waiting peer, if any. ``go_on`` is called when the
-    wait is over, with that answer, or with None for "try again".
+    ``refuse`` is called with the reason when the driver gives up. The call fails the operation that
+    hit the page fault and returns the response for the waiting peer, if any. ``go_on`` is called
+    when the wait ends, with that response, or with None for "try again".
     """
 
     __slots__ = (
@@ -142,9 +141,9 @@ class PageFault:
         self.refuse = refuse
         self.go_on: Callable[[Outcome | None], None] | None = None
         self.table: PageFaultTable | None = None
-        """Where it is open."""
+        """The table in which the page fault is open."""
         self.peer: Qp | None = None
-        """The queue pair that ``go_on`` belongs to, if it is the waiting one's peer."""
+        """The queue pair of ``go_on``, if it is the peer of the waiting one."""
         self.is_memory = False
         self.is_open = False
         self.token = 0
@@ -154,27 +153,27 @@ class PageFault:
         return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
 
     def refusal(self, took_ns: int) -> str:
-        """The reason when it is refused: how long that took, the request, where a page is absent.
+        """Return the reason for a refusal: the elapsed time, the request, the absent page.
 
-        In the transport scheme the driver looks at all of the request; the absent page is where the
-        device stopped. The time tells a driver that found no memory from one that has tried for as
-        long as it does (HMM_RANGE_DEFAULT_TIMEOUT, a second).
+        In the transport scheme the driver checks the whole request, while the device stopped at the
+        absent page. The time distinguishes a driver without memory from one that retried until its
+        timeout (HMM_RANGE_DEFAULT_TIMEOUT, a second).
         """
         after = f"page fault {self.token:#x} refused after {took_ns / 1e6:.1f} ms"
         return f"{after}: {self.access}; absent: {self.page}"
 
     def hold(self, qp: Qp, go_on: Callable[[Outcome | None], None]) -> None:
-        """The requests of a queue pair in this process, perhaps of another function, wait, too."""
+        """Block the requests of a queue pair in this process, perhaps of another function."""
         qp.held_by, self.peer, self.go_on = self, qp, go_on
 
     def release(self, qp: Qp) -> None:
-        """This queue pair does not wait any more."""
+        """Unblock this queue pair."""
         qp.held_by = None
         if self.peer is qp:
             self.peer = self.go_on = None
 
     def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
-        """Sub-type and data of the event, with the page fault's own token or another one."""
+        """Return sub-type and data of the event, with the fault's own token or another one."""
         access, page = self.access, self.page
         if token is None:
             token = self.token
@@ -198,9 +197,9 @@ class PageFault:
         )
 
     def is_named_by(self, kind: int, number: int) -> bool:
-        """Whether a resume with this type and number refers to this page fault.
+        """Return whether a resume with this type and number refers to this page fault.
 
-        The number is the queue's, or for an RDMA the token again (hw/odp.c).
+        The number is the queue's, or for an RDMA operation the token again (hw/odp.c).
         """
         access = self.access
         if access.kind in (PageFaultType.RDMA_READ, PageFaultType.RDMA_WRITE):
@@ -209,7 +208,7 @@ class PageFault:
 
 
 def _typed(kind: PageFaultType, number: int) -> bytes:
-    """pftype_wq or pftype_token: the kind, followed by a 24-bit number."""
+    """Return pftype_wq or pftype_token: the kind, followed by a 24-bit number."""
     return (kind << 24 | number).to_bytes(4, "big")
 
 
@@ -223,7 +222,7 @@ class PageFaultPending(Outcome):
 
 
 class PageFaultTable:
-    """Open page faults by token, and the tokens of those whose queue pair has stopped since."""
+    """Open page faults by token, and the tokens of lapsed ones, whose queue pair has stopped."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -231,21 +230,21 @@ class PageFaultTable:
         self._lapsed: dict[int, None] = {}
         self._last = 0
         self.raised = 0
-        """How many page faults there were."""
+        """Number of page faults so far."""
         self.untold: OrderedDict[int, PageFault] = OrderedDict()
         """Open page faults whose event did not fit into the event queue, the oldest first."""
         self.timer: Timer | None = None
-        """Runs until that event queue is checked again."""
+        """Fires when the event queue is to be checked again."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self) -> list[PageFault]:
-        """All open page faults."""
+        """Return all open page faults."""
         return list(self._open.values())
 
     def add(self, fault: PageFault) -> None:
-        """Open a page fault under a token that no other one has."""
+        """Open a page fault under a unique token."""
         bits = MEMORY_TOKEN_BITS if fault.is_memory else TRANSPORT_TOKEN_BITS
         token = self._last
         while True:
@@ -256,15 +255,15 @@ class PageFaultTable:
         fault.is_open, fault.table = True, self
         self._open[token] = fault
         self.raised += 1
-        # Each side of a queue pair has at most one, so there is no need for a limit here.
+        # Each side of a queue pair has at most one, so this code needs no limit.
         self._ledger.hold(_ACCOUNT, PAGE_FAULT_BYTES)
 
     def find(self, token: int) -> PageFault | None:
-        """The open page fault with this token."""
+        """Return the open page fault with this token, or None."""
         return self._open.get(token)
 
     def close(self, fault: PageFault) -> None:
-        """Close a page fault that is over."""
+        """Close a finished page fault."""
         fault.is_open, fault.table = False, None
         del self._open[fault.token]
         self._ledger.give_back(_ACCOUNT, PAGE_FAULT_BYTES)
@@ -278,13 +277,13 @@ class PageFaultTable:
             del self._lapsed[next(iter(self._lapsed))]
 
     def renewed(self) -> PageFaultTable:
-        """An empty table for when the function has stopped. Tokens go on from here."""
+        """Return an empty table for a stopped function, which continues the token sequence."""
         table = PageFaultTable(self._ledger)
         table._last, table.raised = self._last, self.raised
         return table
 
     def forget(self, token: int) -> bool:
-        """Whether the token is that of a lapsed page fault, which is then forgotten."""
+        """Return whether the token is that of a lapsed page fault, and forget that fault."""
         if token not in self._lapsed:
             return False
         del self._lapsed[token]

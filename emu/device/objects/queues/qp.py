@@ -34,14 +34,14 @@ _MTU_BYTES: Final = {code: 128 << code for code in range(1, 6)}
 
 _SMALLEST_MTU: Final = 256
 _LARGEST_MTU: Final = 4096
-"""What another code means, 0 among them: iPXE's golan.c sets none for its datagrams."""
+"""MTU for other codes, 0 among them: iPXE's golan.c sets none for datagrams."""
 
 
 _MIGRATED: Final = PmState.MIGRATED
 _MAY_MIGRATE: Final = {int(state): state for state in (PmState.ARMED, PmState.REARM)}
 
 _SILENT: Final = (QpState.RST, QpState.INIT, QpState.ERR)
-"""States in which nothing is received."""
+"""States in which the queue pair receives no messages."""
 
 _revisions = count(1)
 
@@ -50,30 +50,30 @@ class ConnectionEnd(Protocol):
     """The requester or the responder of a queue pair that sends packets."""
 
     def poll(self) -> bool:
-        """Do a share of its work; True when there is more."""
+        """Do a bounded amount of work; return whether more work is left."""
 
 
 class Connection(Protocol):
-    """The part of a connected queue pair that only packets need (``engine.rc.packets``)."""
+    """The state of a connected queue pair that only packets need (``engine.rc.packets``)."""
 
     def reload(self) -> None:
-        """A command has changed the context."""
+        """Apply a context that a command has changed."""
 
     def dissolve(self) -> None:
-        """The queue pair does not need it any more."""
+        """Break reference cycles; the queue pair does not need the connection any more."""
 
     def pause(self) -> None:
         """Stop all timers: the queue pair changes state or is destroyed."""
 
     def stop(self) -> None:
-        """SQER or ERR: requests in progress will be flushed from the ring."""
+        """Abandon requests in flight, which SQER or ERR flushes from the ring."""
 
     def unfinished(self) -> Sequence[ReceiveRequest]:
-        """Receive WQEs that a message has taken and not filled yet."""
+        """Return receive WQEs that a message has taken and not filled yet."""
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether any requests still wait for a response that completes them."""
+        """Whether any request is outstanding."""
 
     @property
     def requester(self) -> ConnectionEnd:
@@ -85,24 +85,24 @@ class Connection(Protocol):
 
 
 class Steer(Protocol):
-    """What takes an underlay's datagrams (``emu.device.engine.eth.ipoib.receive``)."""
+    """The receiver of an underlay's datagrams (``emu.device.engine.eth.ipoib.receive``)."""
 
     def __call__(self, hca: Any, qp: Qp, datagram: Any, origin: Any, /) -> bool:
-        """Take one; False when it is dropped."""
+        """Receive a datagram; return False if it is dropped."""
 
 
 class Marks(NamedTuple):
-    """What the headers of packets say about their priority."""
+    """Priority markings in the headers of packets."""
 
     sent: int
-    """The priority by which their sender counts them."""
+    """The priority under which the sender counts the packets."""
     received: int
-    """That in their VLAN tag, 0 without one: all that their receiver sees."""
+    """The priority in the VLAN tag, 0 without one: the only one that the receiver sees."""
     dscp: int
 
 
 class GlobalRoute(NamedTuple):
-    """The ends of a path whose packets have a global route header."""
+    """Source and destination GID of a path whose packets have a global route header."""
 
     own: bytes
     peer: bytes
@@ -111,9 +111,9 @@ class GlobalRoute(NamedTuple):
 class Qp(Queue):
     """A queue pair.
 
-    ``ctx`` is the context as set by commands; ``decode`` extracts what the engine needs for every
-    message. State, PSNs and retry counts live here and are written back into the context when it is
-    queried.
+    ``ctx`` is the context as set by commands; ``decode`` extracts the values that the engine needs
+    for every message. State, PSNs and retry counts are attributes and are written back into the
+    context for a query.
     """
 
     __slots__ = (
@@ -183,7 +183,7 @@ class Qp(Queue):
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
-    """Includes what packets need, and one receive request in progress on each side."""
+    """Includes the state for packets, and one receive WQE in progress on each side."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Qp(Queue):
         counter: QCounter | None = None,
         umems: tuple[Umem, ...] = (),
     ) -> None:
-        """The rings lie in ``buffer``; the others are what it refers to as long as it exists."""
+        """Create a queue pair in RST, with its rings in ``buffer``."""
         super().__init__(sq)
         self.ctx = ctx
         self.buffer = buffer
@@ -217,84 +217,83 @@ class Qp(Queue):
         self.serial = 0
         """Unique among all queue pairs that have or had this number; starts at 1."""
         self.mcgs: dict[bytes, None] = {}
-        """Multicast GIDs that it is attached to; an empty set takes three times an empty dict."""
+        """Multicast GIDs of the queue pair; an empty set needs three times the memory of a dict."""
         self.is_draining = False
-        """It changes to SQD once its current requests are complete, after a signature error."""
+        """Whether a signature error moves the queue pair to SQD after its current requests."""
         self.is_established = False
-        """A request has come since it has been in RTR."""
+        """Whether a request has arrived since the transition to RTR."""
         self.timer: Timer | None = None
-        """Runs until a retry, or until the receive queue is checked again."""
+        """Fires at a retry, or at the next check of the receive queue."""
         self.retries = self.rnr_retries = 0
         self.connection: Connection | None = None
         """State that only packets need; None while the peer is in this process."""
         self.page_faults: dict[Side, PageFault] = {}
         """The page faults that its sides wait for."""
         self.repeated_page_faults: dict[Side, tuple[Page, int]] = {}
-        """The page that a side last waited for, and how many times in a row."""
+        """The page that a side last waited for, and the number of consecutive waits."""
         self.held_by: PageFault | None = None
-        """The page fault of a peer in this process that blocks its requests."""
+        """The page fault of a peer in this process that blocks the requests."""
         self.waiting_receive: ReceiveRequest | None = None
         """The receive WQE of a message that waits for a page and will be delivered again."""
         self.moving: Message | None = None
-        """A message that takes several turns, and has had some of them."""
+        """A message in several steps, of which some have been done."""
         self.begun: object | None = None
-        """What a sender in this process knows by that such a message has begun here.
+        """Token by which a sender in this process recognizes a started message of several steps.
 
-        It is the message's as well, so that neither end has to know the other's objects.
+        The message has the same token, so neither end refers to the other's objects.
         """
         self.responder: Responder | None = None
-        """For a DC initiator: what receives for it at the target that it has sent to last."""
+        """For a DC initiator: the responder at the target of its last message."""
         self.streams = DciStreams.of(ctx) if self.st is QpType.DCI else None
-        """The streams of a DC initiator; None when it has none."""
+        """The streams of a DC initiator; None without streams."""
         self.cs_req = self.cs_res = 0
-        """Bytes of an answer to a request, and of a SEND that comes, that may go into the
-        completion instead of memory: none, 32 or 64 (scatter to CQE)."""
+        """Maximum bytes of a response, and of a received SEND, that go to the CQE instead of
+        memory: 0, 32 or 64 (scatter to CQE)."""
         self.has_alternate = False
-        """The driver has loaded an alternate path, to which it has not migrated yet."""
+        """Whether the driver has loaded an alternate path that is not in use yet."""
         self.path_state = PmState.MIGRATED
-        """Whether it may migrate (``emu.device.engine.qp.migration``)."""
+        """Path migration state (``emu.device.engine.qp.migration``)."""
         self.has_refused_path = False
-        """An event has told that its peer has migrated to some other path."""
+        """Whether an event has reported the peer's migration to an unknown path."""
         self.has_mmo = False
-        """It does memory-to-memory operations."""
+        """Whether the queue pair supports memory-to-memory operations."""
         self.pace: Pace | None = None
-        """The rate of its queue group, if it is in one."""
+        """Rate limit of its queue group; None without a group."""
         self.response_pace: Pace | None = None
-        """That of the group whose rate the data keep to that it answers READs with."""
+        """Rate limit of the queue group for READ response data."""
         self.is_ipoib = False
-        """It sends and receives packets of IP over InfiniBand, whose checksums it knows
+        """Whether the queue pair carries IP over InfiniBand, with checksum offload
         (ulp_stateless_offload_mode)."""
         self.adapter_requests = None if srq is None or srq.tags is None else AdapterRequests()
-        """What the adapter sends for it by itself; None without a queue that matches tags."""
+        """Requests that the adapter itself sends; None without a tag-matching queue."""
         self.steer: Steer | None = None
-        """What takes its datagrams instead of receive requests, for an underlay."""
+        """For an underlay: the receiver of its datagrams instead of receive WQEs."""
         self.error_syndrome: bytes | None = None
-        """The error that has stopped it, for a query (mlx5_ifc: cqe_error_syndrome)."""
+        """The error that stopped the queue pair, for a query (mlx5_ifc: cqe_error_syndrome)."""
         self.state = QpState.RST
         self.revision = 0
-        """A number that no other context, of any queue pair in this process, has or had."""
+        """Number of this context, unique among all queue pairs of the process."""
         self.destination = 0
-        """The address that the link layer finds in the context's path
-        (``emu.device.port.base.Link``).
+        """Destination address of the context's path (``emu.device.port.base.Link``).
 
         0 for datagram services.
         """
         self.route: GlobalRoute | None = None
-        """What the global route header of the path's packets says, if they must have one."""
+        """The global route header's GIDs for the path; None if the packets need no such header."""
         self.agreed: tuple[int, object, object] | None = None
-        """With what its peer and both ports have been found to agree with this queue pair, so that
-        messages need no packets (``emu.device.engine.rc.agreement``); None for nothing yet."""
+        """The peer's and both ports' state with which the direct path has been agreed
+        (``emu.device.engine.rc.agreement``); None before."""
         self.reads_ahead = False
-        """It may send more READs and atomics at once than that peer takes."""
+        """Whether it may send more READs and atomics at once than the peer accepts."""
         self.header_bytes = 0
-        """Bytes of the link layer's headers in front of each packet to it."""
+        """Bytes of the link layer's headers in front of each packet on the path."""
         self.marks: Marks | None = None
-        """What these headers say about the packets' priority, if they are counted by it."""
+        """Priority markings of these headers, on ports that count by priority."""
         self.decode()
 
     @property
     def host_bytes(self) -> int:
-        ends = 2 if self.st is QpType.DCI else 1  # its responder at a target is in no table
+        ends = 2 if self.st is QpType.DCI else 1  # a DC initiator's responder is in no table
         return self.BASE_BYTES * ends + self.buffer.host_bytes
 
     def decode(self) -> None:
@@ -309,7 +308,7 @@ class Qp(Queue):
             self.path_state = _MAY_MIGRATE.get(ctx.pm_state, _MIGRATED)
         self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)
         self.is_looped = bool(path.fl)
-        """Its path leads back to its own function, whatever the port is like."""
+        """Whether the path leads back to its own function, on any port type."""
         self.remote_qpn = int(ctx.remote_qpn)
         self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
         self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)
@@ -321,7 +320,7 @@ class Qp(Queue):
             self.connection.reload()
 
     def arm(self) -> None:
-        """The peer may migrate as well: the next failure makes this queue pair do so."""
+        """Enter ARMED, as the peer may migrate too: the next failure migrates this queue pair."""
         self.ctx.pm_state = self.path_state = PmState.ARMED
 
     def encode(self) -> None:
@@ -332,12 +331,12 @@ class Qp(Queue):
             self.ctx.hw_sq_wqebb_counter = self.sq.ci
 
     def note_error(self, syndrome: bytes) -> None:
-        """Keep the first error until a command takes the queue pair out of its error state."""
+        """Record the first error until a command ends the error state."""
         if self.error_syndrome is None:
             self.error_syndrome = syndrome
 
     def stop_waiting(self) -> None:
-        """Forget the timer, the retries that led to it, and a message that is only partly moved."""
+        """Cancel the timer, its retries, and a partly moved message."""
         self.moving = None
         if self.adapter_requests is not None:
             self.adapter_requests.is_ring_first = False
@@ -355,7 +354,7 @@ class Qp(Queue):
         self.retries = self.rnr_retries = 0
 
     def begun_receives(self) -> list[ReceiveRequest]:
-        """The receive requests that messages have taken and not filled yet."""
+        """Return the receive WQEs that messages have taken and not filled yet."""
         unfinished = self.connection.unfinished() if self.connection is not None else ()
         begun = [
             one
@@ -365,7 +364,7 @@ class Qp(Queue):
         return list({id(one): one for one in begun}.values())
 
     def forget_receives(self) -> None:
-        """Receive requests that no message has filled are the driver's again."""
+        """Return unfilled receive WQEs to the driver."""
         for receive in self.begun_receives():
             receive.forget()
         self.waiting_receive = self.begun = None
@@ -389,13 +388,13 @@ class Qp(Queue):
         return COST_OF_ENDING
 
     def unlink(self) -> None:
-        """Drop the state that only packets need. Everything that waits for it has been notified."""
+        """Drop the state for packets, whose waiters have been notified."""
         if self.connection is not None:
             self.connection.dissolve()
             self.connection = None
 
     def restart(self) -> None:
-        """State RST: the driver starts counting at 0 again."""
+        """Reset to state RST: the driver counts from 0 again."""
         self.unlink()
         self.is_draining = self.is_established = False
         self.has_alternate, self.path_state = False, _MIGRATED
@@ -420,13 +419,13 @@ class Qp(Queue):
         }  # fmt: skip
 
     def keep_to(self, pace: Pace | None, response_pace: Pace | None) -> None:
-        """Keep to the rates of other queue groups from now on, or to none."""
+        """Apply the rate limits of other queue groups, or none."""
         for before in self.paces():
             before.stop()
         self.pace, self.response_pace = pace, response_pace
 
     def paces(self) -> tuple[Pace, ...]:
-        """The rates that its sides keep to."""
+        """Return the rate limits of both sides."""
         both = (self.pace, self.response_pace)
         return tuple(pace for pace in both if pace is not None)
 

@@ -1,4 +1,4 @@
-"""What all queues that a doorbell names have in common, whatever kind of work they hold."""
+"""The base class of all queues that a doorbell names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.send_queue import SendRing
 
 FIRST_QPN: Final = 0x40
-"""Numbers 0 and 1 mean the SMI and the GSI on the wire."""
+"""Number of the first queue pair; 0 and 1 mean the SMI and the GSI on the wire."""
 
 MIN_LOG_MAX_QP: Final = 7
-"""There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
+"""log2 of the minimum number of queue pairs, even if SET_HCA_CAP sets a lower log_max_qp.
 
-iPXE's golan.c asks for 2^0 and makes a few.
+iPXE's golan.c sets 2^0 and creates a few.
 """
 
 
@@ -25,19 +25,19 @@ def _log_numbers(made: Limits) -> int:
 
 
 QUEUE_NUMBERS: Final = Numbering(lambda made: 1 << _log_numbers(made), first=FIRST_QPN)
-"""Queue pairs share their numbers with everything that a send doorbell can name, and with receive
-queues: a dump of a queue has nothing else to tell them apart."""
+"""Numbers shared by queue pairs, other queues with send doorbells, and receive queues: a queue dump
+distinguishes them by number only."""
 
 QP_NUMBERS: Final = QUEUE_NUMBERS.at_most(
     lambda made: 1 << max(made.caps.general.log_max_qp, MIN_LOG_MAX_QP)
 )
-"""Those of queue pairs, and of what is like one."""
+"""Numbers of queue pairs and similar objects."""
 
 
 class Queue(Object):
-    """A queue that a doorbell names by its number, and that is then scheduled for turns.
+    """A queue that a doorbell names by its number and that is then scheduled for polls.
 
-    The subclass determines what a turn does (``emu.device.state.polls``).
+    The subclass determines the work of a poll (``emu.device.state.polls``).
     """
 
     __slots__ = ("counter", "has_failed", "has_real_time", "is_ready", "send_ring", "uidx")
@@ -46,20 +46,20 @@ class Queue(Object):
     def __init__(self, send_ring: SendRing | None = None) -> None:
         super().__init__()
         self.send_ring = send_ring
-        """Where its send requests are, if it has any."""
+        """The ring of send WQEs, if any."""
         self.is_ready = False
-        """Whether it is in the device's ready list."""
+        """Whether the queue is in the device's ready list."""
         self.has_failed = False
-        """Whether the device has stopped it because of an error, not a command."""
+        """Whether an error, not a command, has stopped the queue."""
         self.counter: QCounter | None = None
-        """The counter set that it adds to."""
+        """The counter set of the queue."""
         self.has_real_time = False
-        """Whether its completions tell the time of day instead of the counter."""
+        """Whether its completions carry the time of day instead of the counter."""
         self.uidx: int | None = None
-        """What its completions call it (user_index); None: nothing but its number."""
+        """user_index for its completions; None: only the queue's number."""
 
     def count_into(self, counter: QCounter | None) -> None:
-        """Refer to another counter set from now on, or to none; the queue is in a table."""
+        """Switch to another counter set, or to none; the queue is in a table."""
         if counter is not None:
             counter.refs += 1
         if self.counter is not None:
@@ -67,13 +67,13 @@ class Queue(Object):
         self.counter = counter
 
     def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter of the queue's set."""
+        """Add ``by`` to a counter of the queue's set."""
         if self.counter is not None:
             self.counter.values[name] += by
 
 
 class ReservedQpn(Object):
-    """A queue pair number that no queue pair gets; it is the handle."""
+    """A queue pair number that no queue pair gets; the number is the handle."""
 
     __slots__ = ()
     kind = "reserved qpn"

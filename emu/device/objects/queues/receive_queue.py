@@ -1,11 +1,11 @@
-"""Receive queues: where an incoming message gets its buffers from.
+"""Receive queues, which provide the buffers of incoming messages.
 
-A receive WQE is a scatter list; a list shorter than the stride ends with the key 0x100 (device.h:
+A receive WQE is a scatter list; a list shorter than the stride ends with key 0x100 (device.h:
 MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is used in order. A shared receive queue
-is either such a ring as well (an RMP over a cyclic work queue), or a linked list. The driver may
-relink the list in any order, so the device follows ``next_wqe_index`` and relies on nothing else.
-There is no doorbell: the driver only advances the counter in the doorbell record, which the device
-reads when a message needs a WQE.
+is either also a ring (an RMP over a cyclic work queue) or a linked list. The driver may relink the
+list in any order, so the device relies only on ``next_wqe_index``. Receive queues have no doorbell:
+the driver only advances the counter in the doorbell record, which the device reads when a message
+needs a WQE.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Segment = tuple[int, int, int]
 
 
 class RecvWqe:
-    """A receive request that a message is about to fill."""
+    """A receive WQE that a message is about to fill."""
 
     __slots__ = ("index", "pd", "segments")
 
     def __init__(self, index: int, segments: Sequence[Segment], pd: Pd | None) -> None:
         self.index = index
-        """The CQE's wqe_counter: the position in the ring, or in the shared queue."""
+        """wqe_counter of the CQE: the position in the ring, or in the shared queue."""
         self.segments = segments
         self.pd = pd
 
@@ -49,12 +49,12 @@ class ListBrokenError(Exception):
 
 
 class RecvQueue:
-    """Common to all kinds: the buffer for WQEs and the counter of those that were posted."""
+    """Base class of all kinds: the buffer for WQEs and the counter of posted ones."""
 
     def __init__(
         self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
     ) -> None:
-        """Without ``pd`` no key is in the queue's domain, so that no request can be filled."""
+        """Create a queue; without ``pd`` no key is valid, so no WQE can be filled."""
         self._memory = memory
         self._buffer = buffer
         self._pd = pd
@@ -63,34 +63,34 @@ class RecvQueue:
         self._dbr_addr = geometry.dbr_addr
         self._consumed = 0
         self.read_ahead = 0
-        """Segments that have been read of requests which are taken later."""
+        """Number of segments read ahead, of WQEs that are taken later."""
 
     @property
     def size(self) -> int:
-        """Number of requests that it has room for."""
+        """Number of WQEs that fit."""
         return self._size
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the ring, or of all that a shared queue can hold."""
+        """Bytes of the ring, or of all WQEs of a shared queue."""
         return self._size * self._stride
 
     def raw(self, at: int, length: int) -> bytes:
-        """Copy bytes out of the ring, from where it begins in memory. Raises DmaError."""
+        """Copy bytes out of the ring, from its start in memory. Raises DmaError."""
         return self._buffer.read(at, length)
 
     @property
     def consumed(self) -> int:
-        """The next request of a ring, modulo 65536."""
+        """Index of the next WQE of a ring, modulo 65536."""
         return self._consumed
 
     @property
     def is_used(self) -> bool:
-        """Whether a request has been taken since RST; once in many it seems not so."""
+        """Whether a WQE has been taken since RST; wrong each time the counter wraps to 0."""
         return self._consumed != 0
 
     def produced(self) -> int:
-        """The driver's counter in the doorbell record; the device's own if that is gone."""
+        """Return the driver's counter from the doorbell record; the device's own if unreadable."""
         try:
             counter: int
             (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
@@ -99,7 +99,7 @@ class RecvQueue:
         return counter & _COUNTER_MASK
 
     def posted(self) -> int:
-        """Number of posted requests; a counter further ahead than the ring's size means "full".
+        """Return the number of posted WQEs; a counter beyond the ring's size means "full".
 
         Raises DmaError.
         """
@@ -108,18 +108,18 @@ class RecvQueue:
         return min((counter - self._consumed) & _COUNTER_MASK, self._size)
 
     def take(self) -> RecvWqe | None:
-        """Consume and return the next request; None when the driver has posted none.
+        """Consume and return the next WQE; None when the driver has posted none.
 
-        Raises DmaError, and ListBrokenError for an impossible link.
+        Raises DmaError, and ListBrokenError for an invalid link.
         """
         raise NotImplementedError
 
     def give_back(self, wqe: RecvWqe) -> None:
-        """Return a request that has been taken and that nothing has filled; it is used next."""
+        """Return an unfilled WQE to the queue, which uses it next."""
         raise NotImplementedError
 
     def restart(self) -> None:
-        """The queue went to RST: the driver counts from 0 again."""
+        """Reset the counter of a queue in RST: the driver counts from 0 again."""
         self._consumed = 0
 
 
@@ -139,15 +139,15 @@ class RecvRing(RecvQueue):
 
 
 class PacketRing(RecvQueue):
-    """The receive queue of packets, used in order. It reads several requests at once.
+    """The receive queue of packets, used in order, which reads several WQEs at once.
 
-    The driver does not touch a request any more that its counter has passed.
+    The driver does not touch a WQE after its counter has advanced beyond the WQE.
     """
 
     FETCHED: ClassVar[int] = 32
-    """Requests that are read at once, at most; the first time it is one."""
+    """Maximum number of WQEs read at once; the first read takes one."""
     FETCHED_SEGMENTS: ClassVar[int] = 256
-    """Data segments of these requests, unless one request has more."""
+    """Maximum number of data segments read at once, unless one WQE has more."""
 
     def __init__(
         self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
@@ -173,7 +173,7 @@ class PacketRing(RecvQueue):
         self._at_once = 1
 
     def _fetch(self) -> bool:
-        """Read what is posted, up to the ring's end; False when that is nothing."""
+        """Read posted WQEs up to the ring's end; return whether there were any."""
         first = self._consumed & self._size - 1
         stride, pd, index = self._stride, self._pd, self._consumed
         limit = min(self._at_once, max(self.FETCHED_SEGMENTS * DS // stride, 1))
@@ -199,7 +199,7 @@ class SharedRecvQueue(RecvQueue):
     ) -> None:
         super().__init__(memory, buffer, pd, geometry)
         self.host_bytes = buffer.host_bytes
-        """What its lists cost the host."""
+        """Cost of the queue's lists on the host, in bytes."""
         self._returned: deque[RecvWqe] = deque()
 
     def posted(self) -> int:
@@ -212,9 +212,8 @@ class SharedRecvQueue(RecvQueue):
 class SharedRecvRing(SharedRecvQueue):
     """The WQEs of an RMP over a cyclic work queue, used in order.
 
-    The WQEs have links, but these mean nothing. As with a queue pair's own ring, the index of a
-    request is the number of requests before it, not its position (UCX:
-    rc_mlx5.inl:uct_rc_mlx5_iface_release_srq_seg).
+    Links in the WQEs are ignored. A WQE's index is the number of WQEs before it, not its position,
+    as in a queue pair's own ring (UCX: rc_mlx5.inl:uct_rc_mlx5_iface_release_srq_seg).
     """
 
     def take(self) -> RecvWqe | None:
@@ -231,9 +230,9 @@ class SharedRecvRing(SharedRecvQueue):
 class SharedRecvList(SharedRecvQueue):
     """The linked WQEs of an SRQ, XRC SRQ or RMP, and of an RQ over a linked list.
 
-    All posted requests are distinct, because none is posted again before its completion has been
-    written. So the links form a loop if a request comes up again before all requests that were
-    posted when it was taken have been used.
+    All posted WQEs are distinct, because a WQE is posted again only after its completion. The links
+    therefore form a loop if a WQE reappears before all WQEs that were posted at its last use are
+    taken.
     """
 
     def __init__(
@@ -245,11 +244,11 @@ class SharedRecvList(SharedRecvQueue):
 
     def _begin(self) -> None:
         self.is_broken = False
-        """A link could not be followed: the queue provides no more requests."""
+        """Whether a link was invalid: the queue then provides no more WQEs."""
         self._head = 0
-        self._turns = 0
+        self._taken = 0
         self._not_before = array("Q", bytes(8 * self._size))
-        """By index: the earliest turn in which the request can come up again."""
+        """By index: the earliest count of taken WQEs at which the WQE can reappear."""
 
     def restart(self) -> None:
         super().restart()
@@ -264,18 +263,18 @@ class SharedRecvList(SharedRecvQueue):
         index = self._head
         wqe = self._buffer.read(index * self._stride, self._stride)
         (following,) = NEXT.unpack_from(wqe)
-        self.is_broken |= following >= self._size or self._turns < self._not_before[index]
+        self.is_broken |= following >= self._size or self._taken < self._not_before[index]
         if self.is_broken:
             raise ListBrokenError(f"wqe {index} of {self._size}, next_wqe_index {following}")
-        self._not_before[index] = self._turns + posted
-        self._turns += 1
+        self._not_before[index] = self._taken + posted
+        self._taken += 1
         self._head = following
         self._consumed = (self._consumed + 1) & _COUNTER_MASK
         return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
 
 
 def scatter_list(wqe: bytes) -> list[Segment]:
-    """The data segments of a receive WQE, up to its end mark; a link segment is not among them."""
+    """Return the data segments of a receive WQE without link segment, up to its end mark."""
     segments: list[Segment] = []
     for segment in DATA.iter_unpack(wqe):
         if segment[1] == END_OF_LIST_LKEY and not segment[0]:

@@ -1,6 +1,7 @@
-"""A receive request between its queue and its completion.
+"""A receive WQE between its queue and its completion.
 
-A shared queue refers weakly to those that are under way, which no class that mypyc compiles allows.
+A shared queue holds weak references to those in flight, which classes compiled by mypyc do not
+allow.
 """
 
 from __future__ import annotations
@@ -14,23 +15,24 @@ if TYPE_CHECKING:
 
 
 class ReceiveRequest:
-    """A receive WQE that a message has taken from its queue, and where its completion goes."""
+    """A receive WQE that a message has taken from its queue, and its CQ."""
 
     __slots__ = ("__weakref__", "arrival", "cq", "srqn", "wqe")
 
     def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int, arrival: Arrival | None = None) -> None:
         self.wqe: RecvWqe | None = wqe
-        """None once it is completed, or its queue destroyed."""
+        """None after completion or destruction of the queue."""
         self.cq = cq
         self.srqn = srqn
-        """The shared queue's number; 0 for the queue pair's own receive queue."""
+        """Number of the shared queue; 0 for the queue pair's own receive queue."""
         self.arrival = arrival
-        """What a queue that matches tags has made of the message; None for any other queue."""
+        """Match result of a tag-matching queue; None for any other queue."""
 
     def forget(self) -> None:
-        """The responder stops: a sender in another function may still know this, and nothing else.
+        """Drop the WQE and the CQ, as the responder stops.
 
-        The CQ may be destroyed next, and its memory is the driver's then.
+        A sender in another function may still hold this object. The driver may destroy the CQ next
+        and reuse its memory.
         """
         self.wqe = None
         del self.cq

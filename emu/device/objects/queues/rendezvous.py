@@ -1,7 +1,7 @@
-"""What an adapter sends itself for a queue pair: the READ of a rendezvous, the word of its end.
+"""Requests that the adapter itself sends for a queue pair: rendezvous READs and FINs.
 
-Such a request stands in no ring. All else about it is as about a request of the driver's: it waits
-its turn, is sent again, and has the queue pair fail with it.
+The request is not in a ring. Otherwise the device treats it like a request of the driver: it is
+scheduled, retransmitted, and its failure fails the queue pair.
 
 Source: rdma-core, Documentation/tag_matching.md.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Rendezvous:
-    """A message whose data the adapter fetches from its sender."""
+    """A message whose data the adapter reads from the sender."""
 
     __slots__ = ("arrival", "length", "slid", "solicited")
 
@@ -30,7 +30,7 @@ class Rendezvous:
 
 
 class AdapterWqe(Wqe):
-    """A request of the adapter's own: it takes no room in the ring and asks for no completion."""
+    """A WQE of the adapter itself, without ring space and without completion."""
 
     __slots__ = ("rendezvous",)
 
@@ -38,27 +38,27 @@ class AdapterWqe(Wqe):
         super().__init__(buf)
         self.blocks = 0
         self.rendezvous = rendezvous
-        """That whose data it fetches; None for the word of its end."""
+        """The rendezvous whose data this WQE reads; None for the FIN."""
 
 
 class AdapterRequests:
-    """Those of one queue pair."""
+    """The adapter's own requests of one queue pair."""
 
     __slots__ = ("is_ring_first", "running", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[AdapterWqe] = deque()
-        """Requests that have not been sent yet; or the first of them is the current one."""
+        """Unsent requests; the first one may be the current one."""
         self.running: list[Rendezvous] = []
-        """Messages whose data have not come yet."""
+        """Messages whose data has not arrived yet."""
         self.is_ring_first = False
-        """A request of the ring has begun and has to be tried again before anything else."""
+        """Whether a WQE of the ring has started and must be retried first."""
 
     def next(self) -> AdapterWqe | None:
-        """The request to send before those of the ring; None when there is none."""
+        """Return the request to send before those of the ring, or None."""
         return self.waiting[0] if self.waiting and not self.is_ring_first else None
 
     def done(self, wqe: Wqe) -> None:
-        """A request is done, or other hands have it now."""
+        """Remove a request that is complete or handed over."""
         if self.waiting and self.waiting[0] is wqe:
             self.waiting.popleft()

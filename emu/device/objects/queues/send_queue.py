@@ -1,8 +1,8 @@
 """Send queues: from a doorbell to the individual WQEs.
 
-The ring is counted in basic blocks (WQEBBs of 64 bytes). A WQE takes as many as its ``ds`` requires
-and may wrap around from the ring's end to its start (hw/wr.h: handle_post_send_edge). The doorbell
-only says "look"; how far the driver has posted is in the second word of the doorbell record.
+The ring is counted in basic blocks (WQEBBs of 64 bytes). A WQE takes the blocks that its ``ds``
+requires and may wrap around from the ring's end to its start (hw/wr.h: handle_post_send_edge). The
+doorbell only triggers a poll; the second word of the doorbell record has the producer index.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _COUNTER_MASK: Final = 0xFFFF
 
 
 class BadWqeError(Exception):
-    """A work request that cannot be executed: LOCAL_QP_OP_ERR."""
+    """A WQE that cannot be executed: LOCAL_QP_OP_ERR."""
 
 
 class Wqe:
-    """One work request: its bytes and the words of its control segment."""
+    """A WQE: its bytes and the words of its control segment."""
 
     __slots__ = ("blocks", "buf", "ds", "fm_ce_se", "imm", "index", "opcode", "qpn", "scattered")
 
@@ -38,16 +38,16 @@ class Wqe:
         self.buf = buf
         self.opcode = ctrl & 0xFF
         self.index = ctrl >> 8 & 0xFFFF
-        """The number that the driver gave the request; its CQE returns it."""
+        """The number that the driver gave the WQE; its CQE returns the number."""
         self.qpn = qpn_ds >> 8
         self.ds = ds = qpn_ds & 0x3F
         self.blocks = -(-ds * DS // WQEBB)
         self.scattered: bytearray | None = None
-        """The answer, if it goes into the completion; None: into the memory that the WQE names."""
+        """The response data for the CQE; None if the response goes to the WQE's memory."""
 
     @property
     def opmod(self) -> int:
-        """What some opcodes have to tell their forms apart."""
+        """Modifier that selects the form of some opcodes."""
         return self.buf[0]
 
 
@@ -66,27 +66,27 @@ class SendRing:
         self.ci = 0
         """The next block to execute, modulo 65536."""
         self.posted: int | None = None
-        """The block behind the last posted request, where not the doorbell record says so (None).
+        """The producer index; None if the doorbell record has it.
 
-        After a reset nothing is posted until a doorbell comes: mlx5e and UCX leave the counter of
-        before in the record (core/en/reporter_tx.c: mlx5e_reset_txqsq_cc_pc; UCX's
+        After a reset the ring is empty until a doorbell arrives: mlx5e and UCX leave the old
+        counter in the record (core/en/reporter_tx.c: mlx5e_reset_txqsq_cc_pc; UCX's
         uct_ib_mlx5_txwq_reset).
         """
         self.rung: int | None = None
-        """The block behind the request whose doorbell came last: nothing is executed from there on.
+        """The block behind the WQE of the last doorbell, where execution stops.
 
         None: only the doorbell record counts. See ``emu.device.function.doorbells``.
         """
 
         self._copied: Wqe | None = None
-        """A request that a program has copied behind its doorbell (BlueFlame)."""
+        """A WQE that a program has copied behind its doorbell (BlueFlame)."""
 
     def follow_record(self) -> None:
-        """A doorbell has come: from now on the record says how far the driver has posted."""
+        """Use the producer index in the doorbell record, as a doorbell has arrived."""
         self.posted = None
 
     def produced(self) -> int:
-        """How far the driver has posted; as far as was executed if its counter is gone."""
+        """Return the producer index; the consumer index if the record is unreadable."""
         producer: int | None = self.posted
         if producer is None:
             try:
@@ -96,9 +96,10 @@ class SendRing:
         return producer & _COUNTER_MASK
 
     def waiting(self) -> int:
-        """Number of blocks that are posted and not executed yet. Raises DmaError.
+        """Return the number of blocks that are posted and not executed. Raises DmaError.
 
-        Raises BadWqeError if it exceeds the ring's size, because the driver's counter has jumped.
+        Raises BadWqeError if the number exceeds the ring's size, because the driver's counter has
+        jumped.
         """
         producer: int | None = self.posted
         if producer is None:
@@ -106,23 +107,24 @@ class SendRing:
         count = (producer - self.ci) & _COUNTER_MASK
         if count > self._size:
             raise BadWqeError(
-                f"producer counter {producer & _COUNTER_MASK:#x} jumps {count} blocks"
+                f"producer counter {producer & _COUNTER_MASK:#x} is {count} blocks ahead of the"
+                f" consumer in a ring of {self._size}"
             )
         if self.rung is not None:
-            # A doorbell about blocks behind ``ci`` limits nothing: the difference is a large one.
+            # A doorbell for blocks behind ``ci`` is no limit, as the difference is large.
             return min(count, (self.rung - self.ci) & _COUNTER_MASK)
         return count
 
     def fetch(self, waiting: int, ahead: int = 0) -> Wqe:
-        """The request ``ahead`` blocks after ``ci``, without consuming it. Raises DmaError.
+        """Return the WQE ``ahead`` blocks after ``ci`` without consuming it. Raises DmaError.
 
-        A request with an impossible length (none, or more than is posted) is returned with ``ds``
-        0 and fails; it takes up one block, or everything that is posted.
+        A WQE with an impossible length (none, or more than is posted) is returned with ``ds`` 0 and
+        fails. Its ``blocks`` is 1, or all that are posted.
         """
         at = self.ci + ahead
         copied = self._copied
         if copied is not None and copied.index == at & _COUNTER_MASK:
-            self._copied = None  # it counts once
+            self._copied = None  # used only once
             if copied.blocks <= waiting:
                 return copied
         buf = self._buffer.read(self._offset + (at & self._size - 1) * WQEBB, WQEBB)
@@ -135,14 +137,14 @@ class SendRing:
         return wqe
 
     def take_copy(self, buf: bytes) -> None:
-        """Have a request that a program has copied; the one that is nearer to its turn counts."""
+        """Store a WQE that a program has copied; keep the one that is due first."""
         wqe = Wqe(buf)
         nearest = self._size if self._copied is None else self._ahead(self._copied)
         if self._ahead(wqe) < nearest or nearest >= self._size:
             self._copied = wqe
 
     def _ahead(self, wqe: Wqe) -> int:
-        """Blocks from ``ci`` to a request; many for one that has been executed."""
+        """Return the blocks from ``ci`` to a WQE; a large number for an executed one."""
         return (wqe.index - self.ci) & _COUNTER_MASK
 
     @property
@@ -151,15 +153,15 @@ class SendRing:
         return self._bytes
 
     def raw(self, at: int, length: int) -> bytes:
-        """Copy bytes out of the ring, from where it begins in memory. Raises DmaError."""
+        """Copy bytes out of the ring, from its start in memory. Raises DmaError."""
         return self._buffer.read(self._offset + at, length)
 
     def consume(self, blocks: int) -> None:
-        """The request is finished, or is on its way."""
+        """Advance ``ci`` past a WQE that is complete or in flight."""
         self.ci = (self.ci + blocks) & _COUNTER_MASK
 
     def drain(self) -> Iterator[int]:
-        """Consume everything that is posted; yields the first control word of each request."""
+        """Consume all posted WQEs; yield the first control word of each."""
         try:
             waiting = self.waiting()
         except BadWqeError:
@@ -174,7 +176,7 @@ class SendRing:
             yield ctrl
 
     def restart(self) -> None:
-        """The queue pair went to RST: the driver counts from 0 again."""
+        """Reset the ring of a queue pair in RST: the driver counts from 0 again."""
         self.ci = self.posted = 0
         self.rung = self._copied = None
 
@@ -189,9 +191,9 @@ class SendRing:
 
 
 class DoorbellRing(SendRing):
-    """A send queue without doorbell record (send_dbr_mode NO_DBR_EXT): doorbells bring the index.
+    """A send queue without doorbell record (send_dbr_mode NO_DBR_EXT).
 
-    They come to a register of their own (``emu.device.function.doorbells``).
+    Doorbells carry the producer index to a separate register (``emu.device.function.doorbells``).
     """
 
     def __init__(
@@ -201,11 +203,11 @@ class DoorbellRing(SendRing):
         self.posted = 0
 
     def follow_record(self) -> None:
-        """There is none."""
+        """Do nothing, as there is no record."""
 
 
 class NoSendRing(SendRing):
-    """That of a queue pair whose driver has none, though the adapter sends requests of its own."""
+    """The ring of a queue pair without send queue, for which the adapter sends requests."""
 
     def waiting(self) -> int:
         return 0

@@ -66,16 +66,16 @@ class Srq(Object):
         self.lwm = 0
         """Limit water mark; 0 means disarmed."""
         self.tags = tags
-        """The tags that it matches, for an XRQ."""
+        """The tag list of an XRQ."""
         self.uidx: int | None = None
-        """What completions call an XRC SRQ or an XRQ (user_index); None: its number."""
+        """user_index of an XRC SRQ or an XRQ for completions; None: the queue's number."""
         self.is_in_error = False
-        """The driver has been told that the queue cannot provide requests any more."""
+        """Whether the driver has been notified that the queue provides no more WQEs."""
         self._begun: WeakSet[ReceiveRequest] | None = None
         """WQEs of messages in progress on queue pairs that do not refer to this queue (XRC)."""
 
     def encode(self) -> None:
-        """Write the values that have changed since the creation into the context, for a query."""
+        """Write the values that have changed since creation into the context, for a query."""
         if self.form in (SrqForm.RMP, SrqForm.XRQ):
             cast("Rmpc | Xrqc", self.ctx).wq.lwm = self.lwm
         else:
@@ -89,17 +89,17 @@ class Srq(Object):
             context.hw_phase_cnt = self.tags.hw_phase
 
     def track_in_flight(self, wqe: ReceiveRequest) -> None:
-        """Remember a WQE that a message has taken and will fill later.
+        """Track a WQE that a message has taken and will fill later.
 
-        An XRC message names its queue by number, which does not count as a reference: a driver may
-        destroy the queue, and then the CQ, while the message is in progress.
+        An XRC message names its queue by number, which is not a reference. A driver may destroy the
+        queue, and then the CQ, while the message is in progress.
         """
         if self._begun is None:
             self._begun = WeakSet()
         self._begun.add(wqe)
 
     def take_back(self) -> None:
-        """The queue is destroyed: messages in progress lose their WQE and complete nothing."""
+        """Detach the WQEs of messages in progress, as the queue is destroyed; none completes."""
         for wqe in self._begun or ():
             wqe.wqe = None
 

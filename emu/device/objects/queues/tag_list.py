@@ -1,10 +1,10 @@
-"""The tags of a shared receive queue that matches them: which message goes to which buffer.
+"""The tag list of a shared receive queue, which matches messages to buffers.
 
-Entries stand in the order in which they were added, and a message takes the first one that its tag
-matches. A message that no entry matches is unexpected: the driver's software looks for its buffer,
-perhaps among entries that it has added in the meantime. So each side counts unexpected messages,
-and an entry is open only once the software has handled as many as have come: until then no message
-may pass by an unexpected one. Both counts are modulo 65536.
+A message takes the first entry, in the order of addition, that its tag matches. A message without a
+match is unexpected: the driver's software searches its buffer, perhaps among entries added in the
+meantime. Both sides therefore count unexpected messages. An entry is open only when software has
+handled as many as have arrived; until then no message may overtake an unexpected one. Both counts
+are modulo 65536.
 
 Source: rdma-core, Documentation/tag_matching.md, ibv_post_srq_ops(3); mlx5_ifc.h:
 tag_matching_topology_context.
@@ -26,20 +26,20 @@ _LENGTH: Final = _SEGMENT_2GIB - 1
 
 
 class TagEntry:
-    """A buffer that waits for a message with a tag."""
+    """A buffer for a message with a matching tag."""
 
     __slots__ = ("index", "mask", "segments", "tag")
 
     def __init__(self, tag: int, mask: int, segments: Sequence[Segment]) -> None:
         self.index = 0
-        """What the driver calls it."""
+        """The driver's index of the entry."""
         self.tag = tag
         self.mask = mask
         self.segments = segments
 
     @property
     def capacity(self) -> int:
-        """Bytes that it has room for."""
+        """Capacity in bytes."""
         return sum([segment[0] & _LENGTH or _SEGMENT_2GIB for segment in self.segments])
 
 
@@ -47,21 +47,21 @@ class TagList:
     """The entries of one queue, and the two counts of unexpected messages."""
 
     ENTRY_BYTES: Final = 512
-    """What an entry costs the host."""
+    """Cost of an entry on the host, in bytes."""
 
     def __init__(self, log_size: int, *, has_rendezvous: bool = False) -> None:
-        """``has_rendezvous``: the adapter carries out what it can of a rendezvous."""
+        """Create an empty list; ``has_rendezvous``: the adapter offloads rendezvous."""
         self.size = 1 << log_size
         self.has_rendezvous = has_rendezvous
         self.next_index = 0
-        """The index of the entry that is added next (append_next_index)."""
+        """The index of the next added entry (append_next_index)."""
         self.sw_phase = 0
-        """Unexpected messages that the software has handled."""
+        """Number of unexpected messages that software has handled."""
         self.hw_phase = 0
-        """Unexpected messages that have come."""
+        """Number of unexpected messages that have arrived."""
         self._open: dict[int, TagEntry] = {}
         self._closed: dict[int, TagEntry] = {}
-        """Entries that were added while the counts differed; they come after the open ones."""
+        """Entries added while the counts differed; they follow the open ones."""
         self._matched: set[int] = set()
         """Indices of entries that a message has taken and not filled yet."""
 
@@ -71,31 +71,31 @@ class TagList:
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether the software has handled all unexpected messages."""
+        """Whether software has handled all unexpected messages."""
         return self.sw_phase == self.hw_phase
 
     def is_used(self, index: int) -> bool:
-        """Whether an entry has this index, or a message is about to fill one that had it."""
+        """Return whether an entry, or a message being delivered, uses this index."""
         return index in self._open or index in self._closed or index in self._matched
 
     def synchronize(self, count: int) -> None:
-        """The software has handled so many unexpected messages."""
+        """Set the number of unexpected messages that software has handled."""
         self.sw_phase = count & _COUNT_MASK
         self._open_up()
 
     def append(self, entry: TagEntry, following: int) -> None:
-        """Add an entry under ``next_index``, which is not used; ``following`` comes after it."""
+        """Add an entry under the free ``next_index``; ``following`` is the index after it."""
         entry.index, self.next_index = self.next_index, following
         entries = self._open if self.is_synchronous else self._closed
         entries[entry.index] = entry
 
     def remove(self, index: int) -> bool:
-        """Remove an entry; False when there is none, or a message has taken it."""
+        """Remove an entry; return False if there is none or a message has taken it."""
         entries = self._open if index in self._open else self._closed
         return entries.pop(index, None) is not None
 
     def match(self, tag: int) -> TagEntry | None:
-        """Take the first open entry that a tag matches; None when there is none."""
+        """Remove and return the first open entry that a tag matches, or None."""
         for index, entry in self._open.items():
             if tag & entry.mask == entry.tag:
                 del self._open[index]
@@ -104,11 +104,11 @@ class TagList:
         return None
 
     def release(self, entry: TagEntry) -> None:
-        """The driver knows that the message which has taken an entry is over."""
+        """Release the index of a taken entry whose outcome the driver knows."""
         self._matched.discard(entry.index)
 
     def count_unexpected(self, by: int = 1) -> None:
-        """An unexpected message has come, or with -1 one has failed and is not reported."""
+        """Count an unexpected message; -1 uncounts a failed one that is not reported."""
         self.hw_phase = (self.hw_phase + by) & _COUNT_MASK
         self._open_up()
 
@@ -119,12 +119,12 @@ class TagList:
 
     @property
     def count(self) -> int:
-        """How many entries wait for a message."""
+        """Number of entries that wait for a message."""
         return len(self._open) + len(self._closed)
 
 
 class Arrival:
-    """What a queue has made of a message."""
+    """The match result for a message."""
 
     __slots__ = ("app_op", "entry", "header", "skipped")
 
@@ -132,10 +132,10 @@ class Arrival:
         self, app_op: TmAppOp, entry: TagEntry | None = None, header: bytes = b"", skipped: int = 0
     ) -> None:
         self.app_op = app_op
-        """What its last completion tells; of a rendezvous, what its first one does."""
+        """app_op of the last completion; of a rendezvous, of the first one."""
         self.entry = entry
-        """The buffer that it has taken; None for a message that goes to the receive queue."""
+        """The matched buffer; None for a message to the receive queue."""
         self.header = header
-        """The headers of a message that has taken a buffer."""
+        """The headers of a matched message."""
         self.skipped = skipped
-        """How many of its first bytes are not placed."""
+        """Number of leading bytes that are not placed."""

@@ -1,4 +1,4 @@
-"""How often a vector's interrupts may come, and the one that waits."""
+"""Interrupt moderation of a vector, and its delayed interrupt."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from emu.device.ports import Timer
 
 @dataclass(slots=True)
 class VectorModeration:
-    """What is set for a vector, and what waits."""
+    """The setting of a vector, and its delayed interrupt."""
 
     delay_ns: int
     ready_ns: int = 0
-    """When the next interrupt may come."""
+    """Earliest time of the next interrupt."""
     timer: Timer | None = None
-    """Runs while one is held back."""
+    """Runs while an interrupt is delayed."""
 
     def stop(self) -> None:
-        """Hold nothing back any more: what waits does not come."""
+        """Cancel the delayed interrupt."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

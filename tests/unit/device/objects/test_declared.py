@@ -47,7 +47,7 @@ def test_a_kind_is_one_class():
         kind = "pd"
         numbering = Numbering(lambda _made: 9)
 
-    with pytest.raises(ValueError, match="is a pd already"):
+    with pytest.raises(ValueError, match="two classes have the kind 'pd'"):
         kinds()
     assert Pd.kind == "pd"
 
