@@ -1,1 +1,1 @@
-"""Ports: the link layers' side of a function, and the packets that all link layers carry."""
+"""Ports: the link layers of a function, and the packets that all link layers carry."""

@@ -1,10 +1,10 @@
-"""A link layer, as the rest of the device sees it.
+"""The link layer interface, as used by the rest of the device.
 
 An adapter has a :class:`Port`, whose cable can be pulled. A function has a :class:`Vport`, whose
-state and counters its driver asks for, and a :class:`Link`, by which its transport services address
-their peers and put headers in front of their packets. What carries the frames is a wire
-(``emu.device.ports.Wire``). InfiniBand is the first link layer (``emu.device.port.ib``): there one
-object is all three. On Ethernet (``emu.device.port.eth``) RoCE is the link.
+state and counters the driver queries. A function also has a :class:`Link`, by which transport
+services address peers and build link layer headers. A wire carries the frames
+(``emu.device.ports.Wire``). On InfiniBand (``emu.device.port.ib``) one object implements all three.
+On Ethernet (``emu.device.port.eth``) RoCE is the link.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ class Count(Protocol):
 
     @property
     def octets(self) -> int:
-        """All their bytes, as far as the link layer counts them."""
+        """Number of bytes, as the link layer counts them."""
 
 
 NODE_DESCRIPTION_BYTES: Final = 64
 
 
 class Port(Protocol):
-    """What the physical ports of all link layers have."""
+    """The physical port of any link layer."""
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a link."""
+        """Whether the link is up."""
 
     @property
     def admin_up(self) -> bool:
-        """Whether the driver wants one."""
+        """Whether the driver has enabled the port."""
 
     @property
     def has_cable(self) -> bool:
         """Whether the cable is plugged in."""
 
     def set_link(self, *, up: bool) -> None:
-        """SubnetPort the cable in, or pull it."""
+        """Plug the cable in, or pull it."""
 
     def set_admin(self, *, up: bool) -> None:
-        """Enable or disable the port as the driver asks."""
+        """Enable or disable the port for the driver."""
 
     @property
     def link_state(self) -> str:
-        """The link's state, for people."""
+        """The link's state, as text."""
 
 
 class Vport(Counting, Protocol):
-    """What the virtual ports of all link layers have."""
+    """The virtual port of any link layer."""
 
     node_description: bytes
-    """NODE_DESCRIPTION_BYTES, of which the driver sets the text."""
+    """NODE_DESCRIPTION_BYTES bytes; the driver sets the text."""
 
     @property
     def guid(self) -> int:
@@ -77,161 +77,162 @@ class Vport(Counting, Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether anything can pass."""
+        """Whether packets can be sent and received."""
 
     @property
     def address(self) -> str:
-        """Its address, for people."""
+        """The port's address, as text."""
 
     def totals(self) -> tuple[Count, Count]:
-        """What has been sent and received since power-on."""
+        """Return the sent and received traffic since power-on."""
 
     def count_discard(self) -> None:
-        """Count a received packet that there was no way to take."""
+        """Count a received packet that was dropped for lack of a receiver."""
 
     def count_too_small(self) -> None:
-        """Count one that was longer than the request at its receive queue."""
+        """Count a packet longer than the receive WQE."""
 
 
 class Route(Protocol):
-    """What the packets of a connection share: where they go, and their link layer headers."""
+    """The destination and link layer headers that packets of a connection share."""
 
     @property
     def address(self) -> int:
-        """The peer, as the wire knows it."""
+        """The peer's address on the wire."""
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """The packet with its headers and ``length`` bytes of ``payload``."""
+        """Return the packet as a frame with headers and ``length`` bytes of ``payload``."""
 
 
 class Link(Protocol):
-    """How transport services reach their peers. A path is a view of a QP context's ads.
+    """The access of transport services to their peers. A path is a view of a QP context's ads.
 
-    An address is what ``emu.device.ports.Wire`` knows a node by: on InfiniBand its LID, on RoCE a
-    number made of the source GID's index, the peer's MAC address and its GID.
+    An address identifies a node on ``emu.device.ports.Wire``. On InfiniBand the address is the LID.
+    On RoCE the address is a number made of the source GID's index, the peer's MAC address and its
+    GID.
     """
 
     @property
     def is_up(self) -> bool:
-        """Whether packets can pass."""
+        """Whether packets can be sent and received."""
 
     dropped: Counter[str]
-    """Packets that were dropped, by what is wrong with them, in fixed words."""
+    """Number of dropped packets by error, in fixed words."""
 
     @property
     def congestion(self) -> Congestion | None:
-        """Congestion control; None on a link layer where nobody switches it on."""
+        """Congestion control; None on a link layer without it."""
 
     @property
     def recovery(self) -> LossRecovery:
-        """What connections do about lost packets."""
+        """Loss recovery of connections."""
 
     @property
     def lid(self) -> int:
-        """The LID that receivers are told; 0 on a link layer that has none."""
+        """The LID that receivers get; 0 on a link layer without LIDs."""
 
     def check_source(self, index: int) -> None:
-        """Raise BAD_PARAM_ERR for the index of a source GID that a DC target cannot have.
+        """Raise BAD_PARAM_ERR for a source GID index that a DC target cannot have.
 
-        On InfiniBand it need not lead to a GID, as messages may come without a global route.
+        On InfiniBand the index need not name a GID, as messages may arrive without a global route.
         """
 
     def check_path(self, path: Ads) -> None:
-        """Raise BAD_PARAM_ERR for a path that no packet can take, whatever the subnet is like."""
+        """Raise BAD_PARAM_ERR for a path that is invalid on every subnet."""
 
     def destination(self, path: Ads) -> int:
-        """The address that a path leads to."""
+        """Return the destination address of a path."""
 
     @property
     def attributes(self) -> object:
-        """What decides which packets are taken, and how long they may be.
+        """A value that changes with the filter and the maximum length of received packets.
 
-        Equal as long as the GID and P_Key tables and the MTU are, however they are changed.
+        Equal while the contents of the GID and P_Key tables and the MTU are equal.
         """
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
-        """Bytes of the link layer's headers in front of each packet to an address.
+        """Return the bytes of link layer headers in front of each packet to an address.
 
-        ``is_global``: the path wants a global route header, which RoCE always has.
+        ``is_global``: the path has a global route header, which RoCE always has.
         """
 
     @property
     def most_payload(self) -> int:
-        """Payload that a packet of any opcode may have on this port's link."""
+        """Maximum payload of a packet with any opcode on this port's link, in bytes."""
 
     def global_route(self, path: Ads) -> GlobalRoute | None:
-        """The GIDs of a path's two ends, if its packets must have a global route header.
+        """Return the GIDs of a path whose packets must have a global route header, else None.
 
-        None as well on a link layer whose addresses have them.
+        None also on a link layer whose addresses contain the GIDs.
         """
 
     def marks(self, path: Ads) -> Marks | None:
-        """How a path's packets are marked, for counters by priority; None where there are none."""
+        """Return the priority markings of a path, or None where ports do not count by priority."""
 
     def route(self, path: Ads) -> Route:
-        """The route along a path."""
+        """Return the route along a path."""
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
-        """The packet in a frame, and where its base transport header begins.
+        """Return the packet in a frame, and the offset of its base transport header.
 
         Its payload is a view of ``frame``. Raises BadPacketError.
         """
 
     def seal(self, frame: bytearray) -> None:
-        """The packet in a frame has been changed: put its invariant CRC right."""
+        """Update the invariant CRC of a changed packet in a frame."""
 
     def about(self, address: int) -> int | str:
-        """An address for people."""
+        """Return an address as text, or as a LID."""
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
-        """Why a packet does not come by a queue pair's path, in fixed words; empty when it does.
+        """Return the reason that a packet does not belong to a path, in fixed words, or "".
 
-        ``peer`` is where the path leads, ``route`` its :meth:`global_route`.
+        ``peer`` is the address at the end of the path, ``route`` its :meth:`global_route`.
         """
 
     def misrouted(self, sgid: bytes, dgid: bytes) -> str:
-        """Why a packet with these GIDs in its header is none for the port; empty when it is one.
+        """Return the reason that a packet with these GIDs is not for the port, or "".
 
-        In fixed words. For services without a path that says what they have to be.
+        The reason is in fixed words. For services without a path that fixes the GIDs.
         """
 
     def violated_pkey(self) -> None:
-        """A packet has come with a P_Key that does not match (PortInfo.P_KeyViolations)."""
+        """Count a packet with a P_Key that does not match (PortInfo.P_KeyViolations)."""
 
     def violated_qkey(self) -> None:
-        """A datagram has come with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
+        """Count a datagram with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
 
     def vector(self, raw: bytes) -> Destination:
-        """An address vector (48 bytes, device.h: mlx5_av; the second half may be zeros)."""
+        """Return an address vector (48 bytes, device.h: mlx5_av; the second half may be zeros)."""
 
     def address_to(self, to: Destination) -> int:
-        """The address that an address vector leads to."""
+        """Return the address that an address vector leads to."""
 
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> Origin:
-        """What the headers of a datagram that is sent from here say about its sender."""
+        """Return the sender's fields in the headers of a datagram sent from this port."""
 
     def has_sent(self, origin: Origin) -> bool:
-        """Whether a received datagram was sent from this port."""
+        """Return whether a received datagram was sent from this port."""
 
     def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
-        """What a receive request gets with a datagram.
+        """Return the link layer data that a receive WQE gets with a datagram.
 
-        The GRH_BYTES in front of the payload; cqe64.flags_rqpn without the QPN; the TCI of a VLAN
-        tag, None without one.
+        The values are the GRH_BYTES in front of the payload, cqe64.flags_rqpn without the QPN, and
+        the TCI of a VLAN tag (None without one).
         """
 
     def gid(self, index: int) -> bytes:
-        """Entry of the GID table, 16 bytes."""
+        """Return a GID table entry, 16 bytes."""
 
     def pkey(self, index: int) -> int:
-        """Entry of the P_Key table, 0 where it is empty."""
+        """Return a P_Key table entry, 0 if empty."""
 
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count packets, and all their octets from the first header on.
+        """Count sent packets, and all their octets from the first header on.
 
-        ``marks`` is what :meth:`marks` says of their path, if they count by priority.
+        ``marks`` is the path's :meth:`marks`, on ports that count by priority.
         """
 
     def count_received(
@@ -242,17 +243,18 @@ class Link(Protocol):
     def count_exchange(
         self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
     ) -> None:
-        """Count the packets that a message to a queue pair in this process would have had."""
+        """Count the packets of a message to a queue pair in this process, which sends none."""
 
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
     ) -> None:
-        """Count the same of a message between queue pairs of this port: packets, and those back."""
+        """Count a message between queue pairs of this port: its packets, and the responses."""
 
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Of what counts as received, these packets have come from the port itself.
+        """Count received packets that this port itself has sent.
 
-        They have not passed the physical port. Those to a group have passed it when they were sent.
+        The packets did not use the physical port, except multicast packets, which used it when
+        sent.
         """

@@ -1,7 +1,7 @@
-"""What a vPort has carried: since power-on, and since its driver last cleared the counters.
+"""Traffic counters of a vPort: since power-on, and since its driver last cleared them.
 
-A vPort counts upwards for ever. That the driver clears its counters (PRM "QUERY_VPORT_COUNTER")
-changes only what they are read against.
+A vPort's counters only grow. When the driver clears them (PRM "QUERY_VPORT_COUNTER"), only the base
+for reads changes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 MAX_VIOLATIONS: Final = 0xFFFF
-"""Where counters of wrong keys stay (IBTA 14.2.5.6)."""
+"""Value at which counters of wrong keys stop (IBTA 14.2.5.6)."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Packets or frames of one kind, and their bytes as far as the link layer counts them.
+    """Packets or frames of one kind, and their bytes, as the link layer counts them.
 
     InfiniBand counts from the first header to the invariant CRC, Ethernet without the frame check
     sequence.
@@ -32,11 +32,11 @@ class Counting(Protocol):
     """The counters' values when the driver last cleared them."""
 
     def counters(self) -> dict[str, Traffic]:
-        """A copy of the counters since power-on, by the names in query_vport_counter_out."""
+        """Return a copy of the counters since power-on, by names in query_vport_counter_out."""
 
 
 def since_cleared(vport: Counting) -> dict[str, Traffic]:
-    """The traffic since the driver last cleared the vPort's counters: what the driver reads."""
+    """Return the traffic since the driver last cleared the counters, for its query."""
     return {
         name: Traffic(now.packets - before.packets, now.octets - before.octets)
         for name, now in vport.counters().items()
@@ -45,5 +45,5 @@ def since_cleared(vport: Counting) -> dict[str, Traffic]:
 
 
 def clear(vport: Counting) -> None:
-    """From now on the driver reads only the traffic that follows."""
+    """Clear the counters for the driver."""
     vport.cleared = vport.counters()

@@ -1,7 +1,7 @@
-"""Unreliable datagrams: where one goes, what it carries, and where it comes from.
+"""Unreliable datagrams: destination, contents and origin.
 
 Source: IBTA volume 1, 9.8.3 (unreliable datagram), 10.2.5 and 10.9.8 (Q_Keys). The addresses here
-are InfiniBand's; another link layer has subclasses with its own.
+are those of InfiniBand; other link layers have subclasses.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from layouts.wire.bth import ICRC_BYTES as _ICRC_BYTES
 from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh, lrh
 
 GRH_BYTES: Final = grh.size
-"""What is reserved in front of the payload in a receive buffer, on every link layer."""
+"""Bytes reserved in front of the payload in a receive buffer, on every link layer."""
 GSI_QKEY: Final = 0x8001_0000
 PRIVILEGED_QKEY: Final = 1 << 31
 
 _IMMEDIATE_BYTES: Final = 4
 TRANSPORT_BYTES: Final = bth.size + deth.size + _ICRC_BYTES
-"""BTH, DETH and the invariant CRC."""
+"""Bytes of BTH, DETH and the invariant CRC."""
 
 
 @dataclass(slots=True)
 class Destination:
-    """An address vector, decoded."""
+    """A decoded address vector."""
 
     qpn: int
     qkey: int
@@ -33,7 +33,7 @@ class Destination:
     sl: int
     path_bits: int
     gid: bytes | None = None
-    """Set when the packet carries a GRH."""
+    """The destination GID if the packet carries a GRH, else None."""
     sgid_index: int = 0
     tclass: int = 0
     flow_label: int = 0
@@ -41,7 +41,7 @@ class Destination:
 
     @property
     def is_multicast(self) -> bool:
-        """Whether this is a multicast group."""
+        """Whether the destination is a multicast group."""
         return MULTICAST_LID <= self.lid < PERMISSIVE_LID
 
     @property
@@ -52,7 +52,7 @@ class Destination:
 
 @dataclass(slots=True)
 class Datagram:
-    """One packet on its way."""
+    """A packet to send or just received."""
 
     to: Destination
     data: Sequence[memoryview]
@@ -68,16 +68,16 @@ class Datagram:
 
     @property
     def is_multicast(self) -> bool:
-        """Whether it goes to a multicast group."""
+        """Whether the destination is a multicast group."""
         return self.to.is_multicast
 
     def copied(self) -> Datagram:
-        """The same with bytes of its own, which last."""
+        """Return a copy whose data does not depend on guest memory or a frame."""
         return replace(self, data=[memoryview(b"".join(self.data))])
 
 
 class LargeSend:
-    """The datagrams of one large send, in their order; the first one is the longest."""
+    """The datagrams of one large send in order; the first one is the longest."""
 
     __slots__ = ("datagrams",)
 
@@ -86,13 +86,13 @@ class LargeSend:
 
     @property
     def length(self) -> int:
-        """Bytes in the longest."""
+        """Bytes of payload in the longest datagram."""
         return self.datagrams[0].length
 
 
 @dataclass(slots=True)
 class Origin:
-    """Where a datagram comes from, as its headers say."""
+    """The sender of a datagram, from its headers."""
 
     lid: int
     qpn: int

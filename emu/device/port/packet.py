@@ -1,7 +1,7 @@
 """Packets of the InfiniBand transport as the engine handles them, for every link layer.
 
 A packet begins with its base transport header and ends with its invariant CRC; the headers in front
-of it belong to the link layer (``emu.device.port.ib.framing``). ``parse_transport`` checks that the
+belong to the link layer (``emu.device.port.ib.framing``). ``parse_transport`` checks that the
 transport's headers are consistent: version, opcode, lengths (IBTA 9.6.1.1, 9.6.1.2). The engine
 checks them against the queue pair.
 """
@@ -21,15 +21,15 @@ from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD, PacketOp
 
 MAX_PAYLOAD: Final = 4096
 _ECN_MASK = _CONGESTION_EXPERIENCED = 3
-"""IP header (RFC 3168)."""
+"""ECN field of the IP header (RFC 3168)."""
 
 SMALLEST_BYTES: Final = wire.bth.size + wire.ICRC_BYTES
 MAX_HEADER_BYTES: Final = SMALLEST_BYTES + max(
     op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
 )
-"""The longest headers of the transport around a payload, with the invariant CRC."""
+"""Maximum bytes of transport headers around a payload, with the invariant CRC."""
 MAX_BYTES: Final = MAX_HEADER_BYTES + MAX_PAYLOAD
-"""The longest possible packet, without the link layer's headers."""
+"""Maximum bytes of a packet, without the link layer's headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GlobalHeader:
     flow_label: int = 0
     hop_limit: int = 0
     is_ip: bool = False
-    """Whether it is an IP header in the place of one (RoCE v2)."""
+    """Whether the header is an IP header (RoCE v2)."""
 
 
 SERVICES: Final = {
@@ -53,20 +53,20 @@ SERVICES: Final = {
     QpType.QP0: Service.UD,
     QpType.QP1: Service.UD,
 }
-"""The service whose packets each type of queue pair takes."""
+"""The transport service by queue pair type."""
 
 
 class BadPacketError(ValueError):
-    """Bytes that are no packet; the text says why."""
+    """Bytes that are not a valid packet; the text gives the reason."""
 
 
 def precedes(psn: int, other: int) -> bool:
-    """Whether a PSN comes before another one: it is behind by less than half of all PSNs."""
+    """Return whether a PSN precedes another, by less than half of the PSN space."""
     return 0 < (other - psn & wire.PSN_MASK) < wire.PSN_HALF
 
 
 class Packet:
-    """One packet. The fields of an extension header are there when the opcode has the header."""
+    """A packet. Fields of an extension header exist when the opcode has the header."""
 
     __slots__ = (
         "ack_request", "compare", "compare_mask", "dlid", "grh", "immediate", "inv_rkey",
@@ -102,7 +102,7 @@ class Packet:
         self.psn = psn
         self.ack_request = self.solicited = False
         self.is_migrated = True
-        """Its sender's path is not to change; not so while the sender may migrate."""
+        """MigReq: False while the sender may migrate to its alternate path."""
         self.srqn = 0
         self.immediate: int | None = None
         self.inv_rkey: int | None = None
@@ -114,7 +114,7 @@ class Packet:
 
     @property
     def is_marked(self) -> bool:
-        """Whether a received packet of RoCE v2 has met congestion on its way."""
+        """Whether a received packet of RoCE v2 has a congestion mark."""
         header = self.grh
         return (
             header is not None
@@ -127,10 +127,10 @@ class Packet:
 
 
 def parse_transport(frame: memoryview, at: int) -> Packet:
-    """The packet whose base transport header begins at byte ``at``, to the invariant CRC.
+    """Return the packet from the base transport header at ``at`` to the invariant CRC.
 
-    Its payload stays a view of ``frame``, which must be long enough for that header and the CRC.
-    The caller fills in the link layer's own fields. Raises BadPacketError.
+    Its payload is a view of ``frame``, which must be long enough for that header and the CRC. The
+    caller sets the link layer's fields. Raises BadPacketError.
     """
     flags: int
     dest_qp: int
@@ -159,7 +159,7 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
 def build_transport(
     packet: Packet, pkey: int, payload: Sequence[memoryview] | Sequence[bytes] = (), length: int = 0
 ) -> tuple[int, list[Buffer]]:
-    """From the base transport header to the invariant CRC: how many bytes, and the pieces."""
+    """Return length and buffers from the base transport header to the invariant CRC."""
     op = packet.op
     pad = -length & wire.PAD_MASK
     flags = pad << wire.PAD_SHIFT | (wire.SOLICITED if packet.solicited else 0)
@@ -225,7 +225,7 @@ def _get_deth(packet: Packet, frame: memoryview, at: int) -> None:
 
 
 def _get_cnp(packet: Packet, frame: memoryview, at: int) -> None:
-    """All of it is reserved."""
+    """Ignore the header, which is reserved."""
 
 
 _DECODERS: Final[dict[Prm, Callable[[Packet, memoryview, int], None]]] = {
@@ -258,7 +258,7 @@ _ENCODERS: Final[dict[Prm, Callable[[Packet], bytes]]] = {
 
 
 def _ending(op: PacketOp) -> Prm | None:
-    """The header of immediate data or of a key to invalidate."""
+    """Return the header of immediate data or of a key to invalidate, or None."""
     last = op.headers[-1] if op.headers else None
     return last if last in (wire.imm_dt, wire.ieth) else None
 
@@ -266,5 +266,7 @@ def _ending(op: PacketOp) -> Prm | None:
 OPS: Final[dict[tuple[Service, PacketKind, bool, bool, Prm | None], PacketOp]] = {
     (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op for op in PACKET_OPS.values()
 }
-"""Opcodes by meaning: service, kind, whether it begins and whether it ends its message, and the
-header of immediate data or of a key to invalidate, or None."""
+"""Opcodes by service, kind, whether first and last in the message, and ending header.
+
+The ending header is that of immediate data or of a key to invalidate, or None.
+"""

@@ -1,7 +1,7 @@
-"""How connections of a port find out about lost packets and send them again.
+"""Detection and retransmission of lost packets by a port's connections.
 
-Sources: register ROCE_ACCL (its fields stand in NVIDIA's "Adaptive Retransmission: Parameters
-Control"); IBTA 9.7.5.1 for what is done without either.
+Sources: register ROCE_ACCL (fields described in NVIDIA's "Adaptive Retransmission: Parameters
+Control"); IBTA 9.7.5.1 for the behaviour without either.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class LossRecovery:
     """The port's settings, since power-on."""
 
     adaptive_retransmission: bool = True
-    """Requesters ask what has arrived when a response is late, long before the ACK timeout."""
+    """Whether a requester probes for a late response well before the ACK timeout."""
     selective_repeat: bool = False
-    """Responders keep the data that come after a gap, and requesters send only what was lost again;
-    connections whose first packet comes later."""
+    """Whether responders keep data behind a gap, and requesters retransmit only lost packets; for
+    connections whose first packet is sent after the change."""

@@ -1,9 +1,9 @@
-"""Trains: middle packets of one message that travel together between processes of ours.
+"""Trains: middle packets of one message in one frame between mlx5emu processes.
 
-The packets of a long message differ by PSN and payload only, except for its first and its last one.
-Where both ends of a way are ours, many of them go as one frame: the headers of the first of them,
-then the payloads of all. Who takes a train does for each packet what it would have done, at once
-where nothing is in the way, else packet by packet. No hardware knows trains.
+The packets of a long message differ only in PSN and payload, except the first and the last one.
+Between mlx5emu processes, many packets are sent as one frame: the headers of the first packet, then
+the payloads of all. The receiver processes a train at once where possible, else packet by packet,
+with the same result. No hardware supports trains.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from layouts.wire.bth import ICRC_BYTES, PSN_MASK
 from layouts.wire.packet_ops import WITH_PAYLOAD, Position
 
 MAX_PACKETS: Final = 64
-"""Packets of a train that is taken."""
+"""Maximum packets of a received train."""
 TRAIN_PACKETS: Final = 32
-"""Of one that is sent: of those in a requester's window, some arrive while others are sent."""
+"""Maximum packets of a sent train, so that several trains of a window can be in flight."""
 _MTUS: Final = (256, 512, 1024, 2048, 4096)
 
 
 class Train:
-    """Packets of one message in a row, each with a whole MTU of payload.
+    """Consecutive packets of one message, each with a whole MTU of payload.
 
-    Another process may change the frame of a train while it is read. Headers are therefore read
-    from ``head``, a copy that is made once; only ``payload`` is a view of the frame.
+    Another process may change the frame of a train during parsing. Headers are therefore read from
+    ``head``, a copy that is made once; only ``payload`` is a view of the frame.
     """
 
     __slots__ = ("count", "first", "head", "mtu", "payload")
 
     def __init__(self, first: Packet, head: bytes, payload: memoryview) -> None:
-        """``payload`` is that of all packets. If ``first`` wants an ACK, the last one does."""
+        """Create a train with all packets' ``payload``; the last packet has the ACK request."""
         self.first = first
         self.head = head
         """All headers of the first packet, from the link layer's on."""
@@ -43,12 +43,12 @@ class Train:
 
     @property
     def length(self) -> int:
-        """Bytes of the frame of each packet."""
+        """Bytes of each packet's frame."""
         return len(self.head) + self.mtu + ICRC_BYTES
 
     @property
     def pieces(self) -> tuple[Buffer, ...]:
-        """The frame of the train, with the headers that were read."""
+        """The frame of the train, with the headers that were parsed."""
         return self.head, self.payload, bytes(ICRC_BYTES)
 
     @property
@@ -57,7 +57,7 @@ class Train:
         return (self.first.psn + self.count) & PSN_MASK
 
     def packets(self) -> Iterator[Packet]:
-        """Each by itself; their payloads are views of the train's."""
+        """Yield each packet; payloads are views of the train's."""
         first, mtu = self.first, self.mtu
         for number in range(self.count):
             packet = Packet(first.op, first.qpn, (first.psn + number) & PSN_MASK)
@@ -70,15 +70,15 @@ class Train:
 
 
 def front_of(head: bytes, length: int) -> memoryview:
-    """Return a frame of ``length`` bytes that begins with ``head``, for a parser of its headers."""
+    """Return a frame of ``length`` bytes that begins with ``head``, for a header parser."""
     return memoryview(head.ljust(length, b"\0"))[:length]
 
 
 def train_of(first: Packet, frame: memoryview, head: bytes, length: int) -> Train:
-    """Return the train in a frame, whose first packet alone would have ``length`` bytes.
+    """Return the train in a frame, whose first packet alone has ``length`` bytes.
 
-    ``head`` is the copy of the frame's front that ``first`` was parsed from, and has all headers.
-    Raise BadPacketError unless ``first`` is a middle packet of a message, with others behind it.
+    ``head`` is the copy of the frame's front from which ``first`` was parsed, with all headers.
+    Raises BadPacketError unless ``first`` is a middle packet of a message, with others behind it.
     """
     mtu, others = len(first.payload), len(frame) - length
     if first.op.position is not Position.MIDDLE or first.op.kind not in WITH_PAYLOAD:

@@ -119,7 +119,7 @@ def test_large_sends_want_both_packets(where):
     headers = parse(frame)
     both = [headers, inner_of(headers, PARSER)]
     both[where == "inside"] = parse(frame[:12] + b"\x08\x06" + bytes(28))
-    with pytest.raises(FrameError, match="without an IP packet in one"):
+    with pytest.raises(FrameError, match="without outer or inner IP header"):
         cut(frame[:-40], frame[-40:], 20, *both)
 
 

@@ -245,7 +245,7 @@ class TestVersionsOfOneConnection:
         assert failed.opcode == CqeOpcode.REQ_ERR
         assert failed.syndrome == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
         assert not peer.cq.drain()
-        why = "not of the queue pair's version of RoCE"
+        why = "not of the queue pair's RoCE version"
         assert right.hca.roce.dropped[why]
 
     def test_an_entry_that_changes_its_version_takes_its_connections_along(self, ends, clock):

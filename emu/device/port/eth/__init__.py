@@ -1,5 +1,5 @@
-"""Ethernet frames as values, with headers, checksums, segments and hashes; the port and its wire.
+"""Ethernet frames: headers, checksums, segmentation, hashes; the Ethernet port and its wire.
 
-Functions of bytes, independent of the device. Their input comes from a wire or from a guest, and
-the only error they raise for bad input is :class:`emu.device.port.eth.headers.FrameError`.
+The functions work on bytes and do not depend on the device. Their input is received from a wire or
+a guest. For bad input they raise only :class:`emu.device.port.eth.headers.FrameError`.
 """

@@ -1,8 +1,8 @@
-"""The receive buffers of an Ethernet port: which priority fills which, and how large they are.
+"""The receive buffers of an Ethernet port: their sizes, and the priorities of each.
 
-The driver sets them for ``dcb buffer``, and with flow control for each priority. They are kept as
-it sets them: no frame waits in them, as the link partner waits instead
-(``emu.device.port.eth.flow_control``), so none is ever full.
+The driver sets them for ``dcb buffer``, and with flow control by priority. The device only stores
+the settings. No frame waits in a buffer, as the link partner waits instead
+(``emu.device.port.eth.flow_control``); a buffer is therefore never full.
 
 Source: PRM "PPTB", "PBMC", "SBCAM", "SBPR", "SBCM"; core/en/port_buffer.c.
 """
@@ -15,19 +15,19 @@ from typing import Final
 from emu.device.port.eth.qos import PRIORITIES
 
 NETWORK_BUFFERS: Final = 8
-"""Buffers for frames from the cable."""
+"""Number of buffers for frames from the cable."""
 BUFFERS: Final = 10
-"""With those for frames of the adapter itself, which have no room here."""
+"""Number of buffers, including those for the adapter's own frames, which have size 0 here."""
 CELL_BYTES: Final = 144
-"""The unit of all sizes."""
+"""Unit of all sizes, in bytes."""
 CELLS: Final = 7282
-"""Of all buffers of the port: 1 MiB."""
+"""Cells of all buffers of the port: 1 MiB."""
 _FIRST_CELLS: Final = 1820
-"""The first buffer's at power-on; every priority fills it."""
+"""Cells of the first buffer at power-on, which all priorities use."""
 POOLS: Final = 2
-"""In each direction, shared by the buffers: one for those that lose frames, one for the others."""
+"""Number of pools in each direction: one for lossy buffers, one for lossless ones."""
 DIRECTIONS: Final = 2
-"""0 received frames, 1 sent ones."""
+"""Number of directions: 0 is receive, 1 is send."""
 _LOSSY: Final = 0
 _LOSSLESS: Final = 1
 _INGRESS: Final = 0
@@ -40,10 +40,10 @@ class Buffer:
 
     size: int = 0
     lossy: bool = True
-    """Whether it loses frames when it is full, and sends no pause frames before."""
+    """Whether the buffer drops frames when full, instead of sending pause frames."""
     xoff: int = 0
     xon: int = 0
-    """How full it is when it asks the link partner to stop, and to go on."""
+    """Fill levels at which the link partner is asked to stop, and to continue."""
 
 
 @dataclass(slots=True)
@@ -53,18 +53,18 @@ class Pool:
     size: int = 0
     infinite: bool = False
     mode: int = 1
-    """1: limits of its users are shares of it (dynamic)."""
+    """1: the limits of its users are fractions of the pool (dynamic)."""
 
 
 @dataclass(slots=True)
 class Share:
-    """What a buffer gets of a pool (sbcm_reg)."""
+    """The limits of a buffer in a pool (sbcm_reg)."""
 
     pool: int = _LOSSY
     least: int = 0
     most: int = 0
     infinite: bool = False
-    """Whether it has no limit; ``most`` is 0 then."""
+    """Whether there is no limit; ``most`` is then 0."""
 
 
 def _buffers() -> list[Buffer]:
@@ -72,7 +72,7 @@ def _buffers() -> list[Buffer]:
 
 
 def _pools() -> dict[tuple[int, int], Pool]:
-    """By direction and number: what is left of the port's cells, three to one."""
+    """Return the pools by direction and number, which divide the remaining cells three to one."""
     rest = CELLS - _FIRST_CELLS
     pools = {(way, number): Pool() for way in range(DIRECTIONS) for number in range(POOLS)}
     pools[_INGRESS, _LOSSLESS].size = rest // 4
@@ -82,12 +82,12 @@ def _pools() -> dict[tuple[int, int], Pool]:
 
 @dataclass(slots=True)
 class PortBuffers:
-    """What the driver has chosen, from power-on."""
+    """The driver's settings, defaults at power-on."""
 
     of_priority: bytearray = field(default_factory=lambda: bytearray(PRIORITIES))
     """The network buffer of each priority."""
     buffers: list[Buffer] = field(default_factory=_buffers)
     pools: dict[tuple[int, int], Pool] = field(default_factory=_pools)
-    """By direction and number."""
+    """Pools by direction and number."""
     shares: dict[tuple[int, int], Share] = field(default_factory=dict)
-    """By direction and buffer; what is not there is as at power-on."""
+    """Limits by direction and buffer; missing ones have the power-on values."""

@@ -1,7 +1,8 @@
-"""Internet checksums (RFC 1071): those sent, those received, those reported in completions.
+"""Internet checksums (RFC 1071): for sent frames, received frames and completions.
 
-Sums are kept modulo 65535, where ones-complement addition is plain addition: as 2**16 is 1 there, a
-number made of all the bytes is already the sum of its 16-bit words. 0 and 0xffff are the same sum.
+Sums are kept modulo 65535, where ones-complement addition is plain addition. Because 2**16 is 1
+there, the number formed by all bytes is congruent to the sum of its 16-bit words. 0 and 0xffff are
+the same sum.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers
 
 MODULUS: Final = 0xFFFF
 CHECKSUM_AT: Final = {TCP: 16, UDP: 6}
-"""Where the checksum is in the headers of the transports that have one to offload."""
+"""Offset of the checksum in the headers of transports with checksum offload."""
 
 _SHORT: Final = 256
-"""Up to so many bytes become one number; more are summed in pieces, as division costs most."""
+"""Maximum bytes summed as one number; longer data is split, as division is expensive."""
 
 _SMALL_BITS: Final = 4096
 
@@ -26,9 +27,9 @@ _put_u16: Final = Struct(">H").pack_into
 
 
 def total(data: bytes) -> int:
-    """A number congruent, modulo 65535, to the sum of the big-endian 16-bit words.
+    """Return a number congruent, modulo 65535, to the sum of the big-endian 16-bit words.
 
-    An odd byte at the end counts as the upper one of a word, as if a zero byte followed.
+    An odd byte at the end is the upper byte of a word, as if a zero byte followed.
     """
     size = len(data)
     if size & 1:
@@ -51,7 +52,7 @@ def total(data: bytes) -> int:
 
 
 def totals(pieces: list[bytes]) -> list[int]:
-    """:func:`total` of each piece, when all but the last one are of one size."""
+    """Return :func:`total` of each piece; all but the last one must have the same size."""
     size = len(pieces[0])
     if size & 1 or size <= _SHORT or size * 2 > _SMALL_BITS or len(pieces) == 1:
         return [total(piece) for piece in pieces]
@@ -69,15 +70,16 @@ def totals(pieces: list[bytes]) -> list[int]:
 
 
 def pseudo_header(headers: Headers, length: int) -> int:
-    """The pseudo-header's sum for ``length`` bytes of transport (RFC 9293 3.1, RFC 8200 8.1)."""
+    """Return the pseudo-header's sum for ``length`` bytes (RFC 9293 3.1, RFC 8200 8.1)."""
     return _from_bytes(headers.addresses, "big") + headers.protocol + length
 
 
 def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
-    """The frame with the requested checksums filled in.
+    """Return the frame with the requested checksums filled in.
 
-    ``l3`` is the IPv4 header's, ``l4`` TCP's or UDP's over the whole packet, whatever the field
-    contains. A packet without such a header is not changed (wqe_eth_seg.cs_flags).
+    ``l3`` requests the IPv4 header's checksum, ``l4`` TCP's or UDP's over the whole packet; the old
+    field contents do not matter. A packet without such a header is unchanged
+    (wqe_eth_seg.cs_flags).
     """
     frame = bytearray(headers.frame)
     if l3 and headers.version == 4:
@@ -89,15 +91,15 @@ def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
         number = total(headers.frame[headers.l4 : stop]) - _u16(frame, at)[0]
         value = -(number + pseudo_header(headers, stop - headers.l4)) % MODULUS
         if headers.protocol == UDP and not value:
-            value = 0xFFFF  # 0 would mean that there is no checksum
+            value = 0xFFFF  # 0 would mean no checksum
         _put_u16(frame, at, value)
     return bytes(frame)
 
 
 def complete(headers: Headers) -> None:
-    """Fill in both checksums of a frame, and remember what :func:`trusted` would find then.
+    """Fill in both checksums of a frame, and cache the result of :func:`trusted`.
 
-    Parts with the right checksum in them add up to 0, so nothing needs to be summed up again.
+    A header or segment with a right checksum sums up to 0, so no data is summed again.
     """
     headers.frame = frame = insert(headers, l3=True, l4=True)
     stop = _transport_end(headers)
@@ -107,11 +109,11 @@ def complete(headers: Headers) -> None:
 
 
 def adjust(headers: Headers, frame: bytearray) -> None:
-    """Update the checksums of a changed frame by what has changed (RFC 1624).
+    """Update the checksums of a changed frame incrementally (RFC 1624).
 
-    ``headers`` are those of the frame before; they are where they were. So a right checksum stays
-    right and a wrong one wrong. Fragments have no transport header, and keep what they carry; a
-    UDP datagram without a checksum, which tunnels over IPv6 may have, too (RFC 6935), stays so.
+    ``headers`` are those of the old frame, at the same offsets. A right checksum stays right and a
+    wrong one wrong. Fragments have no transport header, so their checksum field is unchanged. A UDP
+    datagram without checksum stays without; tunnels over IPv6 may have none, too (RFC 6935).
     """
     old, start = headers.frame, headers.l3
     if headers.version == 4:
@@ -129,7 +131,7 @@ def adjust(headers: Headers, frame: bytearray) -> None:
     )
     _add_to(frame, headers.l4 + at, change)
     if headers.protocol == UDP and change % MODULUS and not _u16(frame, headers.l4 + at)[0]:
-        _put_u16(frame, headers.l4 + at, 0xFFFF)  # 0 would mean that there is no checksum
+        _put_u16(frame, headers.l4 + at, 0xFFFF)  # 0 would mean no checksum
 
 
 def _add_to(frame: bytearray, at: int, change: int) -> None:
@@ -138,25 +140,25 @@ def _add_to(frame: bytearray, at: int, change: int) -> None:
 
 
 class Received(NamedTuple):
-    """What a receive completion says of a frame's checksums."""
+    """The checksum results of a receive completion."""
 
     check_sum: int
-    """cqe64.check_sum: the sum, not inverted, of all that follows the Ethernet header."""
+    """cqe64.check_sum: the sum, not inverted, of all bytes after the Ethernet header."""
     l3_ok: bool
-    """There is an IP header and its checksum, if it has one, is right."""
+    """Whether there is an IP header whose checksum, if it has one, is right."""
     l4_ok: bool
-    """There is a whole TCP segment or UDP datagram with the right checksum (IPv4: or none)."""
+    """Whether a whole TCP segment or UDP datagram has the right checksum (IPv4: or none)."""
 
 
 _new: Final = tuple.__new__
-"""Makes a named tuple in a fifth of the time."""
+"""Creates a named tuple five times faster than the constructor."""
 
 
 def verify(headers: Headers) -> Received:
-    """Sum up a frame as it is delivered, and check which of its checksums are right.
+    """Sum up a delivered frame, and check its checksums.
 
-    The sum covers a tag that is left in the frame and padding, as the capability cqe_checksum_full
-    promises (core/en_rx.c: mlx5e_handle_csum).
+    The sum covers a tag left in the frame and padding, as the capability cqe_checksum_full requires
+    (core/en_rx.c: mlx5e_handle_csum).
     """
     frame = headers.frame
     stop = _transport_end(headers)
@@ -165,7 +167,7 @@ def verify(headers: Headers) -> Received:
         return _new(Received, sums)
     start = headers.l4
     if stop == len(frame):
-        number = total(frame[ETHERNET_BYTES:]) % MODULUS  # divided once, as that costs most
+        number = total(frame[ETHERNET_BYTES:]) % MODULUS  # divided once, as division is expensive
         transport = number - _from_bytes(frame[ETHERNET_BYTES:start], "big")
     else:
         transport = total(frame[start:stop])
@@ -175,19 +177,19 @@ def verify(headers: Headers) -> Received:
         number = (_from_bytes(frame[ETHERNET_BYTES:start], "big") + transport + rest) % MODULUS
     l3, version, protocol = headers.l3, headers.version, headers.protocol
     addresses = frame[l3 + 12 : l3 + 20] if version == 4 else frame[l3 + 8 : l3 + 40]
-    transport += _from_bytes(addresses, "big") + protocol + stop - start  # pseudo_header
+    transport += _from_bytes(addresses, "big") + protocol + stop - start  # as pseudo_header
     right = not transport % MODULUS
     if protocol == UDP and _zero(headers):
         right = version == 4
-    # The bytes are not all zero, as there is an IP header: their sum is 0xffff, not 0.
+    # With an IP header not all bytes are zero: their sum is 0xffff, not 0.
     return _new(Received, (number or MODULUS, version == 6 or _header_ok(headers), right))
 
 
 def trusted(headers: Headers) -> Received:
-    """:func:`verify` for a frame whose transport checksum is known to be right.
+    """Return :func:`verify` for a frame whose transport checksum is known to be right.
 
-    Such a segment and its pseudo-header add up to 0, so the payload need not be read. Other frames
-    (fragment, absent checksum, other protocol, padding) are summed up all the same.
+    The segment and its pseudo-header sum up to 0, so the payload is not read. Other frames
+    (fragment, absent checksum, other protocol, padding) are summed up.
     """
     frame, start = headers.frame, headers.l4
     stop = _transport_end(headers)
@@ -198,16 +200,16 @@ def trusted(headers: Headers) -> Received:
 
 
 def _folded(number: int) -> int:
-    """The 16-bit sum of bytes that make ``number``: of bytes other than zero it is never 0.
+    """Return the 16-bit sum of bytes that form ``number``, which is 0 only for zero bytes.
 
-    Linux finds a packet wrong whose sum is 0 instead of 0xffff (net/core/skbuff.c:
+    Linux rejects a packet whose sum is 0 instead of 0xffff (net/core/skbuff.c:
     __skb_checksum_complete).
     """
     return number and (number % MODULUS or MODULUS)
 
 
 def _transport_end(headers: Headers) -> int:
-    """Where a TCP segment or UDP datagram ends; 0 when there is no well-formed one."""
+    """Return the end of a TCP segment or UDP datagram; 0 without a well-formed one."""
     if not headers.l4:
         return 0
     if headers.protocol == TCP:
@@ -230,5 +232,5 @@ def _header_ok(headers: Headers) -> bool:
 
 
 def _zero(headers: Headers) -> bool:
-    """Whether the checksum field says that a UDP datagram has none."""
+    """Return whether the checksum field marks a UDP datagram without checksum."""
     return headers.protocol == UDP and not _u16(headers.frame, headers.l4 + 6)[0]

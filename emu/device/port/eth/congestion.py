@@ -14,12 +14,12 @@ NOT_CAPABLE: Final = 0
 
 _IPV4_CHECKSUM_AT: Final = 10
 _IPV6_ECN_SHIFT: Final = 4
-"""Its traffic class begins in the middle of the first byte."""
+"""The IPv6 traffic class begins in the middle of the first byte."""
 _put_u16: Final = Struct(">H").pack_into
 
 
 def with_mark(data: bytes) -> bytes | None:
-    """The frame with "congestion experienced"; None when its sender is not capable of ECN."""
+    """Return the frame with "congestion experienced"; None if its sender lacks ECN."""
     try:
         headers = parse(data, whole=False)
     except FrameError:

@@ -1,4 +1,4 @@
-"""The counter groups of PPCNT: what the port has counted, by the names of the standards.
+"""The counter groups of PPCNT: the port's counters, by the names of the standards.
 
 Octets of the physical port include the frame check sequence. A frame's priority is that of its VLAN
 tag or its DSCP (``emu.device.port.eth.qos``); RoCE's datagrams count as priority 0. MAC control
@@ -32,7 +32,7 @@ _SIZES: Final = (
 
 
 Ways = tuple[Direction, Direction]
-"""What has passed the physical port, sent and received."""
+"""Traffic of the physical port, sent and received."""
 
 
 def _octets(way: Direction) -> int:
@@ -135,25 +135,25 @@ def _physical(port: EthPort, ways: Ways) -> dict[str, int]:
 
 
 def _physical_statistical(_port: EthPort, _ways: Ways) -> dict[str, int]:
-    """Bits are never in error, nor corrected."""
+    """Return no counters, as bits are never in error nor corrected."""
     return {}
 
 
 def _of_buffers(_port: EthPort, _ways: Ways) -> dict[str, int]:
-    """No receive buffer ever fills (``emu.device.port.eth.buffers``)."""
+    """Return no counters, as no receive buffer ever fills (``emu.device.port.eth.buffers``)."""
     return {}
 
 
 def _infiniband(port: EthPort, ways: Ways) -> dict[str, int]:
-    """What ``ports/1/counters`` of a RoCE port shows beside its traffic (hw/mad.c: pma_cnt_assign).
+    """Return counters of ``ports/1/counters`` besides the traffic (hw/mad.c: pma_cnt_assign).
 
-    The port has no virtual lanes and no InfiniBand link whose errors could be counted.
+    A RoCE port has no virtual lanes and no InfiniBand link errors.
     """
     return {"link_downed_counter": port.link_downed}
 
 
 class CounterGroup(NamedTuple):
-    """A group: its layout, and the counters in it that can be other than 0."""
+    """A group: its layout, and a function that returns the counters that may differ from 0."""
 
     layout: Prm
     values: Callable[[EthPort, Ways], dict[str, int]]
@@ -180,11 +180,11 @@ GROUPS: Final[Mapping[int, CounterGroup]] = {
     ),
     CountersGroup.INFINIBAND_PORT: CounterGroup(ib_port_cntrs_grp_data_layout, _infiniband),
 }
-"""The groups that a port has, by ppcnt_reg.grp."""
+"""The supported groups by ppcnt_reg.grp."""
 
 
 def read(port: EthPort, ways: Ways, group: int, priority: int, *, clear: bool) -> bytes:
-    """A group's counters since they were last cleared; ``clear`` starts them again from zero.
+    """Return a group's counters since the last clear; ``clear`` resets them.
 
     ``group`` is one of GROUPS, ``priority`` below ``emu.device.port.eth.qos.PRIORITIES``.
     """
@@ -205,7 +205,7 @@ def read(port: EthPort, ways: Ways, group: int, priority: int, *, clear: bool) -
 
 
 def _put(view: object, name: str, value: int) -> None:
-    """A counter of 64 bits is two fields; one of 32 wraps. Shorter ones stop (IBTA 16.1.3.5)."""
+    """Store a counter: 64 bits in two fields, 32 bits wrapped, or shorter (IBTA 16.1.3.5)."""
     if hasattr(view, name):
         setattr(view, name, value & 0xFFFFFFFF)
     else:

@@ -1,7 +1,8 @@
 """The frame check sequence: the CRC32 at the end of a frame on a cable (IEEE 802.3 3.2.9).
 
-Frames here do not carry it. It is computed for receive queues that want it behind each packet
-(rqc.scatter_fcs); a frame that was damaged on its way has the one that it left with.
+Frames in this process do not carry it. The device computes the sequence for receive queues that
+request it behind each packet (rqc.scatter_fcs). A frame damaged in transit has the sequence of the
+original frame.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _HeadersT = TypeVar("_HeadersT", bound=Headers)
 
 
 def fcs_of(data: bytes) -> bytes:
-    """The 4 bytes that follow a frame on the cable."""
+    """Return the 4 bytes that follow a frame on the cable."""
     return crc32(data).to_bytes(4, "little")
 
 
 @dataclass(slots=True)
 class Damaged(Frame):
-    """A frame whose bytes are not those that its check sequence was made for."""
+    """A frame whose bytes differ from those that the check sequence covers."""
 
     fcs: bytes = b""
 
@@ -37,14 +38,14 @@ class Wrong(Headers):
 
     @classmethod
     def of(cls, headers: Headers, fcs: bytes) -> Wrong:
-        """The same headers, with the check sequence that came."""
+        """Return the same headers with the received check sequence."""
         wrong = _copy(cls, headers, headers.frame)
         wrong.fcs = fcs
         return wrong
 
 
 def with_fcs(headers: Headers) -> Headers:
-    """The packet with its check sequence behind it, where its end does not reach."""
+    """Return the packet with its check sequence appended, outside its ``end``."""
     fcs = headers.fcs if isinstance(headers, Wrong) else fcs_of(headers.frame)
     return _copy(Headers, headers, headers.frame + fcs)
 

@@ -1,14 +1,15 @@
 """Flow control of an Ethernet port: pause frames for all traffic (PAUSE) or by priority (PFC).
 
-The port asks its link partner to wait while the driver has no receive requests. The frames that it
-sends for that never take the form of bytes: whoever feeds the port and can wait asks it directly
-(uplinks do, and functions of this process: ``emu.device.engine.eth.rx_credits``), and the frames
-are only counted at both ends. MAC control frames that come by the wire end here, as the MAC is
-their receiver. How long they ask the port to wait is counted; at most it is 65,535 times 512 bits,
-a third of a millisecond at 100 Gb/s, and nothing that is sent waits for that.
+The port pauses its link partner while the driver has no receive WQEs. The pause frames that the
+port sends are never built as bytes. Senders that can wait query the port directly: uplinks, and
+functions of this process (``emu.device.engine.eth.rx_credits``). Both ends only count the frames.
 
-A port that has asked for so long that it must be stuck gives up (``critical_ms``): what comes then
-is lost, and the others go on.
+MAC control frames from the wire end here, as the MAC is their receiver. The requested pause time is
+counted: at most 65,535 times 512 bits, a third of a millisecond at 100 Gb/s. Transmission does not
+wait for that time.
+
+A port that has paused its partner for ``critical_ms`` must be stuck and gives up. Frames that
+arrive then are lost, and the partners continue.
 
 Source: IEEE 802.3 31 and 31B (PAUSE), IEEE 802.1Q 36 (PFC); PRM "PFCC", "Per priority counters".
 """
@@ -22,9 +23,9 @@ from typing import Final
 from emu.device.port.eth.qos import PRIORITIES
 
 CONTROL_ADDRESS: Final = bytes.fromhex("0180c2000001")
-"""Where MAC control frames go. No bridge forwards it (IEEE 802.1Q table 8-1)."""
+"""Destination address of MAC control frames, which no bridge forwards (IEEE 802.1Q table 8-1)."""
 MAC_CONTROL: Final = b"\x88\x08"
-"""Their Ethernet type."""
+"""Ethertype of MAC control frames."""
 
 _TYPE_AT: Final = 12
 _PAUSE: Final = 0x0001
@@ -35,17 +36,17 @@ _HEADER: Final = Struct(">HH")
 """The opcode, then PAUSE's time or PFC's vector of priorities."""
 _TIMES: Final = Struct(f">{PRIORITIES}H")
 MAX_CRITICAL_MS: Final = 8000
-"""The longest time that the driver sets (en_ethtool.c: MLX5E_PFC_PREVEN_TOUT_MAX_MSEC). A port
-whose driver sets none gives up after it, lest it stop others for ever."""
+"""Maximum time that the driver sets (en_ethtool.c: MLX5E_PFC_PREVEN_TOUT_MAX_MSEC). A port without
+a setting also gives up after it, so that no partner is stopped for ever."""
 _NS_PER_MS: Final = 1_000_000
 _QUANTUM_BITS: Final = 512
 _NS_PER_BIT_AT_1_MBPS: Final = 1000
 
 
 def is_control(frame: bytes) -> bool:
-    """Whether a frame is for the MAC of the port, as pause frames are: by its type alone.
+    """Return whether the Ethertype marks a MAC control frame, such as a pause frame.
 
-    Its client does not get such a frame, whatever the address (IEEE 802.3 31.5.2, 30.3.4).
+    The MAC's client does not get such a frame, for any address (IEEE 802.3 31.5.2, 30.3.4).
     """
     return frame.startswith(MAC_CONTROL, _TYPE_AT)
 
@@ -56,19 +57,19 @@ def _zeros() -> list[int]:
 
 @dataclass(slots=True)
 class Pauses:
-    """What was counted one way since power-on."""
+    """Counters of one direction since power-on."""
 
     control: int = 0
-    """MAC control frames."""
+    """Number of MAC control frames."""
     global_: int = 0
-    """PAUSE frames among them."""
+    """Number of PAUSE frames among them."""
     frames: list[int] = field(default_factory=_zeros)
-    """Frames by the priority that they are about; PAUSE is about all."""
+    """Frames by affected priority; PAUSE affects all."""
     duration_ns: list[int] = field(default_factory=_zeros)
-    """For how long each priority had to wait."""
+    """Total pause time of each priority."""
 
     def count(self, *, is_pause: bool, pfc: int, waited_ns: int) -> None:
-        """Count a frame that stops priorities or lets them go on: PAUSE, or PFC for ``pfc``."""
+        """Count a frame that pauses or resumes priorities: PAUSE, or PFC for ``pfc``."""
         self.control += 1
         self.global_ += is_pause
         for priority in _priorities(_ALL if is_pause else pfc):
@@ -78,17 +79,17 @@ class Pauses:
 
 @dataclass(slots=True)
 class ReceivedPauses(Pauses):
-    """What has come, and what it does to the port."""
+    """Counters of received frames, and the pause state of the port."""
 
     unknown: int = 0
-    """MAC control frames with another opcode than PAUSE and PFC, or for another address."""
+    """Number of MAC control frames with an unknown opcode or another address."""
     transitions: list[int] = field(default_factory=_zeros)
-    """How often a priority that might send was stopped."""
+    """Number of transitions of each priority from running to paused."""
     until_ns: list[int] = field(default_factory=_zeros)
-    """Until when a priority is stopped."""
+    """End of each priority's pause."""
 
     def stop(self, priority: int, now_ns: int, time_ns: int) -> None:
-        """A frame stops a priority for so long from now on; 0 lets it go on."""
+        """Pause a priority for ``time_ns`` from now on; 0 resumes it."""
         until = self.until_ns[priority]
         if time_ns and until <= now_ns:
             self.transitions[priority] += 1
@@ -98,59 +99,59 @@ class ReceivedPauses(Pauses):
 
 @dataclass(slots=True)
 class FlowControl:
-    """What the driver has chosen (PFCC), and what was counted."""
+    """The driver's settings (PFCC), and the counters."""
 
     pause_tx: bool = True
     pause_rx: bool = True
-    """Whether PAUSE frames are sent, and obeyed: both, as the firmware's default is."""
+    """Whether PAUSE frames are sent, and obeyed: both, as in the firmware's defaults."""
     pfc_tx: int = 0
     pfc_rx: int = 0
-    """The same for PFC frames, a bit for each priority."""
+    """PFC frames that are sent, and obeyed, with a bit for each priority."""
     critical_ms: int = 1000
-    """For how long the port asks others to wait at most (device_stall_critical_watermark). Real
-    adapters begin with eight times as long."""
+    """Maximum time that the port pauses others (device_stall_critical_watermark). Real adapters
+    default to eight times as long."""
     minor_ms: int = 800
-    """What is longer than that is counted as a warning (device_stall_minor_watermark)."""
+    """Pause time above which a warning is counted (device_stall_minor_watermark)."""
     warnings: int = 0
-    """How often it has asked for longer than that."""
+    """Number of pauses above ``minor_ms``."""
     storms: int = 0
-    """How often it has given up."""
+    """Number of pauses that reached ``critical_ms``."""
     sent: Pauses = field(default_factory=Pauses)
     received: ReceivedPauses = field(default_factory=ReceivedPauses)
 
     @property
     def holds_up(self) -> bool:
-        """Whether the link partner waits when the driver has no receive requests."""
+        """Whether the link partner waits when the driver has no receive WQEs."""
         return self.pause_tx or bool(self.pfc_tx)
 
     @property
     def patience_ns(self) -> int:
-        """For how long others wait."""
+        """Maximum time that others wait."""
         return (self.critical_ms or MAX_CRITICAL_MS) * _NS_PER_MS
 
     def waits_for(self, partner: FlowControl, priority: int) -> bool:
-        """Whether what is sent with a priority waits when the partner's port asks for it."""
+        """Return whether transmission with a priority waits when the partner's port requests it."""
         if self.pause_rx and partner.pause_tx:
             return True
         return bool(self.pfc_rx & partner.pfc_tx & 1 << priority)
 
     def take(self, frame: bytes, now_ns: int, speed: int) -> None:
-        """Count a MAC control frame that has come in; ``speed`` of the link in Mb/s."""
-        came = self.received
-        came.control += 1
+        """Count a received MAC control frame; ``speed`` of the link in Mb/s."""
+        received = self.received
+        received.control += 1
         is_for_us = frame.startswith(CONTROL_ADDRESS)
         if not is_for_us or len(frame) < _OPCODE_AT + _HEADER.size + _TIMES.size:
-            came.unknown += 1
+            received.unknown += 1
             return
         opcode, value = _HEADER.unpack_from(frame, _OPCODE_AT)
         if opcode == _PAUSE:
-            came.global_ += 1
+            received.global_ += 1
             self._stop(_ALL, _ALL * self.pause_rx, (value,) * PRIORITIES, now_ns, speed)
         elif opcode == _PFC:
             times = _TIMES.unpack_from(frame, _OPCODE_AT + _HEADER.size)
             self._stop(value & _ALL, self.pfc_rx, times, now_ns, speed)
         else:
-            came.unknown += 1
+            received.unknown += 1
 
     def _stop(
         self, about: int, obeyed: int, times: tuple[int, ...], now_ns: int, speed: int
@@ -162,27 +163,27 @@ class FlowControl:
                 self.received.stop(priority, now_ns, time_ns)
 
     def ask_to_wait(self) -> None:
-        """Count the frame that stops the link partner."""
+        """Count the frame that pauses the link partner."""
         self._count_sent(0)
 
     def let_go_on(self, waited_ns: int) -> None:
-        """Count the frame by which it may go on, after so long."""
+        """Count the frame that resumes the link partner after ``waited_ns``."""
         self._count_sent(waited_ns)
         self.warnings += waited_ns > self.minor_ms * _NS_PER_MS
 
     def give_up(self, waited_ns: int) -> None:
-        """Count that the port has asked for too long: the partner goes on, and frames are lost."""
+        """Count a pause that lasted too long: the partner resumes, and frames are lost."""
         self.let_go_on(waited_ns)
         self.storms += 1
 
     def pause_received(self) -> None:
-        """Count the frame by which the partner stops the port."""
+        """Count the frame by which the partner pauses the port."""
         self._count_received(0)
         for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
             self.received.transitions[priority] += 1
 
     def resume_received(self, waited_ns: int) -> None:
-        """Count the frame by which the port may go on, after so long."""
+        """Count the frame that resumes the port after ``waited_ns``."""
         self._count_received(waited_ns)
 
     def _count_sent(self, waited_ns: int) -> None:

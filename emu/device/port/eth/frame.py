@@ -1,4 +1,4 @@
-"""A frame on its way between Ethernet ports."""
+"""A frame in transit between Ethernet ports."""
 
 from __future__ import annotations
 
@@ -11,32 +11,31 @@ from emu.device.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES, UPL
 MIN_BYTES: Final = 60
 """Length of the shortest frame, without frame check sequence (IEEE 802.3 3.2.8)."""
 MAX_BYTES: Final = ETHERNET_BYTES + MAX_TAGS * TAG_BYTES + 0xFFFF
-"""Length of the longest one: the longest IP packet behind its VLAN tags."""
+"""Length of the longest frame: the longest IP packet behind its VLAN tags."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """One frame, or a TCP or UDP super-frame that stands for several.
+    """A frame, or a TCP or UDP super-frame that stands for several.
 
-    Whoever hands a frame to a peer that cannot take ``gso_size`` or ``checked`` cuts the frame or
-    fills in the checksums first (``emu.device.port.eth.segment``,
-    ``emu.device.port.eth.checksum``).
+    For a peer that does not support ``gso_size`` or ``checked``, the sender first cuts the frame or
+    fills in the checksums (``emu.device.port.eth.segment``, ``emu.device.port.eth.checksum``).
     """
 
     data: bytes
-    """From the destination MAC address on, without frame check sequence, 60 bytes or more."""
+    """Bytes from the destination MAC address on, without frame check sequence, at least 60."""
     gso_size: int = 0
-    """When not 0, the payload of the TCP or UDP packet is to be cut into frames of this many bytes
-    each, the last of the rest. ``data`` then has the headers once, in front of the whole payload;
-    the IP length covers all of it, or is 0 when that is more than 16 bits can hold."""
+    """If not 0, the TCP or UDP payload is to be cut into frames of this many bytes; the last may be
+    shorter. ``data`` then has the headers once, in front of the whole payload. The IP length covers
+    the whole payload, or is 0 if 16 bits are too few."""
     checked: bool = False
-    """The sender vouches for the IPv4 header's and the transport's checksum, whatever the fields
-    say: they may not have been computed."""
+    """Whether the sender vouches for the IPv4 and transport checksums; the fields may not have been
+    computed."""
     filled: bool = False
-    """What the sender vouches for has been computed; the fields have it."""
+    """Whether the checksum fields of a ``checked`` frame have been computed."""
     sqn: int = 0
-    """The queue that has sent it, as long as it is in its own adapter's switch; 0: not known."""
+    """Number of the sending queue while the frame is in its own adapter's switch; 0: unknown."""
     source_port: int = UPLINK
-    """The vPort that it comes from, as long as it is in its own adapter."""
+    """Number of the source vPort while the frame is in its own adapter."""
     registers: Mapping[int, int] | None = None
-    """What comes with it from its own adapter's switch (``emu.device.port.eth.headers.Marked``)."""
+    """Metadata registers from its own adapter's switch (``emu.device.port.eth.headers.Marked``)."""

@@ -1,9 +1,9 @@
-"""Where the headers of an Ethernet frame are: VLAN tags, IPv4 or IPv6, and the transport's header.
+"""Parsing of an Ethernet frame: VLAN tags, IPv4 or IPv6, and the transport header.
 
-A frame is taken as it comes from the wire, without the frame check sequence. Parsing stops at the
-first malformed header: after a malformed IP header the frame counts as having no IP packet, after a
-malformed or fragmented transport header as having no ports. A TIR's hash, a flow group's fields
-and the checksums are then those of a packet without them.
+A frame is parsed as received from the wire, without frame check sequence. Parsing stops at the
+first malformed header. After a malformed IP header the frame counts as having no IP packet. After a
+malformed or fragmented transport header the frame counts as having no ports. A TIR's hash, a flow
+group's fields and the checksums are then those of a packet without them.
 
 Sources: IEEE 802.1Q 9 (tags), RFC 791, RFC 8200 4 (extension headers), RFC 9293, RFC 768.
 """
@@ -17,15 +17,15 @@ from emu.device.objects.eth.parser import PARSER
 from layouts.eth_enums import FlowSource
 
 UPLINK: Final = 0xFFFF
-"""The number of the vPort that is the cable of the physical port (MLX5_VPORT_UPLINK)."""
+"""The number of the uplink vPort, which is the cable of the physical port (MLX5_VPORT_UPLINK)."""
 
 ETHERNET_BYTES: Final = 14
 TAG_BYTES: Final = 4
 MAX_TAGS: Final = 2
-"""Tags that a flow group can match; a third one's TPID counts as the packet's Ethertype."""
+"""Maximum number of tags that a flow group matches; a third TPID counts as the Ethertype."""
 
 MAX_EXTENSIONS: Final = 16
-"""Limit of IPv6 extension headers; after more of them no transport header is found."""
+"""Maximum number of IPv6 extension headers; behind more, no transport header is found."""
 
 ETH_IPV4: Final = 0x0800
 ETH_CTAG: Final = 0x8100
@@ -45,8 +45,8 @@ ICMPV6: Final = 58
 ROCE_PORT: Final = 4791
 
 REG_A: Final = 0x49
-"""The number of register A beside a packet that leaves (METADATA_REG_A; Linux names no such field
-of a modify header context). Only tables that software writes match it."""
+"""The number of metadata register A of a sent packet (METADATA_REG_A; Linux has no such modify
+header field). Only software steering tables match it."""
 
 _TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
 _HOP_BY_HOP: Final = 0
@@ -69,11 +69,11 @@ _fragment: Final = Struct(">BxH").unpack_from
 
 
 class FrameError(ValueError):
-    """The bytes are no Ethernet frame, or a frame that the operation cannot work on."""
+    """The bytes are no Ethernet frame, or a frame that the operation does not support."""
 
 
 class Headers:
-    """What :func:`parse` found in a frame; offsets are in bytes from the frame's start."""
+    """Headers found by :func:`parse`; offsets are in bytes from the frame's start."""
 
     __slots__ = (
         "end", "ethertype", "fragment", "frame", "l3", "l4", "parser", "protocol", "sqn", "sums",
@@ -95,27 +95,27 @@ class Headers:
         self.ethertype = ethertype
         """The last Ethertype, after the tags."""
         self.l3 = l3
-        """Where the Ethernet header with its tags ends."""
+        """End of the Ethernet header with its tags."""
         self.version = version
         """4 or 6; 0 when there is no well-formed IP header."""
         self.protocol = protocol
         """IP protocol after the extension headers; 0 without an IP header."""
         self.l4 = l4
-        """Where a complete transport header begins; 0 when there is none, as in a fragment."""
+        """Offset of a complete transport header; 0 without one, as in a fragment."""
         self.end = end
-        """Where the IP packet ends, before the frame's padding; 0 without an IP header."""
+        """End of the IP packet, before the frame's padding; 0 without an IP header."""
         self.fragment = fragment
-        """Whether the IP packet is a part of a larger one, the first part included."""
+        """Whether the IP packet is a fragment, first fragments included."""
         self.sqn = 0
-        """The queue that sends the frame, which only its own device knows; 0: not known."""
+        """Number of the sending queue, which only its own device knows; 0: unknown."""
         self.sums: tuple[int, bool, bool] | None = None
-        """What there is to say of its checksums (``emu.device.port.eth.checksum.Received``), where
-        whoever has made the packet knows it."""
+        """Known checksum results (``emu.device.port.eth.checksum.Received``), set by the creator of
+        the packet; else None."""
         self.parser = PARSER
-        """Of the device that steers the frame."""
+        """Parser settings of the device that steers the frame."""
 
     def belong_with(self, other: Headers) -> None:
-        """It is of the same packet on its way through a device: what only that device knows."""
+        """Copy device-internal state from other headers of the same packet."""
         self.sqn, self.parser = other.sqn, other.parser
 
     @property
@@ -142,44 +142,44 @@ _VPORT_BITS: Final = 16
 
 
 def source_of(vport: int, owner: int) -> int:
-    """A vPort as the source of packets; ``owner`` is the vhca id of its switch's manager."""
+    """Return the source key of a vPort; ``owner`` is the vhca id of its switch's manager."""
     return owner << _VPORT_BITS | vport
 
 
 class Marked(Headers):
-    """A packet that flow table entries have changed, with the metadata registers beside it."""
+    """A packet that flow table entries have changed, with its metadata registers."""
 
     __slots__ = ("gvmi", "registers", "source")
 
     registers: dict[int, int]
-    """By their numbers (ModifyField); those that are not there are 0."""
+    """Registers by number (ModifyField); missing ones are 0."""
     source: int
-    """Where a packet in a switch comes from (:func:`source_of`)."""
+    """Source of a packet in a switch (:func:`source_of`)."""
     gvmi: int
-    """The vhca id of that vPort's function, where flow tables of software are asked; else 0."""
+    """The vhca id of the source vPort's function, for software steering tables; else 0."""
 
     @property
     def source_port(self) -> int:
-        """The vPort that it comes from."""
+        """The source vPort."""
         return self.source & 0xFFFF
 
     @property
     def source_owner(self) -> int:
-        """The vhca id of the function that manages the switch which that vPort is of."""
+        """The vhca id of the function that manages the source vPort's switch."""
         return self.source >> _VPORT_BITS
 
     @property
     def flow_source(self) -> FlowSource:
-        """Which packets of a switch it is among."""
+        """Source class of the packet in its switch."""
         return FlowSource.UPLINK if self.source_port == UPLINK else FlowSource.LOCAL_VPORT
 
 
 def parse(frame: bytes, whole: bool = True) -> Headers:
     """Find the headers of ``frame``.
 
-    With ``whole`` false the bytes are only the frame's beginning: they are not checked against the
-    lengths in the IP header, and ``end`` is where the bytes end. Raises :class:`FrameError` for
-    less than an Ethernet header.
+    With ``whole`` false the bytes are only the frame's beginning. Lengths in the IP header are then
+    not checked, and ``end`` is the end of the bytes. Raises :class:`FrameError` for less than an
+    Ethernet header.
     """
     size = len(frame)
     if size < ETHERNET_BYTES:
@@ -198,7 +198,7 @@ def parse(frame: bytes, whole: bool = True) -> Headers:
 
 
 def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Headers | None:
-    """As :func:`parse`, of an IP packet that begins at ``at``; None for another Ethertype."""
+    """Parse an IP packet that begins at ``at``; return None for another Ethertype."""
     size = len(frame)
     if ethertype == ETH_IPV4:
         return _parse_ipv4(frame, at, size, whole)
@@ -244,8 +244,8 @@ def _parse_ipv6(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
 def _extensions(frame: bytes, protocol: int, at: int, end: int) -> tuple[int, int, bool]:
     """Walk the IPv6 extension headers.
 
-    Returns the protocol after them, its offset (0: not found), and whether it is a fragment. AH
-    counts as a protocol, not as an extension header, because flow tables match it so.
+    Returns the protocol after them, its offset (0: not found), and whether the packet is a
+    fragment. AH counts as a protocol, not as an extension header, as in flow tables.
     """
     for _ in range(MAX_EXTENSIONS):
         if protocol not in _EXTENSIONS:
@@ -263,7 +263,7 @@ def _extensions(frame: bytes, protocol: int, at: int, end: int) -> tuple[int, in
 
 
 def _has_transport(frame: bytes, protocol: int, l4: int, end: int) -> bool:
-    """Whether the whole transport header is there, TCP's by its data offset."""
+    """Return whether the whole transport header is present, TCP's by its data offset."""
     if l4 + _L4_BYTES.get(protocol, 0) > end:
         return False
     return protocol != TCP or 20 <= (frame[l4 + 12] >> 4) * 4 <= end - l4

@@ -1,4 +1,4 @@
-"""What a function knows of the port at the other end of its cable (engine.eth.room)."""
+"""A function's state about the port at the other end of its cable (engine.eth.rx_credits)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LinkPartner:
-    """How much the function may send until it asks again whether it should wait."""
+    """The number of packets that the function may send before it checks for a pause again."""
 
     address: bytes = b""
-    """Where its last frame went; empty before the first one."""
+    """Destination of the last frame; empty before the first one."""
     credit: int = 0
-    """Packets."""
+    """Number of packets."""
     largest: int = 64
-    """The most packets that came at once: as one super-frame, or by one request."""
+    """Maximum number of packets sent at once, in a super-frame or by one WQE."""
     since_ns: int = 0
-    """Since when it has been waiting; 0 while it does not."""
+    """Start of the current wait; 0 while not waiting."""

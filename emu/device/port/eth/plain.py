@@ -13,7 +13,7 @@ _UDP_BYTES: Final = 8
 
 
 def plain(frame: Frame) -> list[bytes]:
-    """The frames that this one stands for, with all their checksums.
+    """Return the frames that ``frame`` stands for, with all their checksums.
 
     Raises :class:`FrameError` for a super-frame that cannot be cut.
     """
@@ -25,14 +25,14 @@ def plain(frame: Frame) -> list[bytes]:
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
-    """A super-frame as frames with ``size`` bytes of payload each. Raises :class:`FrameError`."""
+    """Cut a super-frame into frames with ``size`` bytes of payload. Raises :class:`FrameError`."""
     headers = parse(data, whole=False)
     at = header_bytes(headers)
     return segment(data[:at], data[at:], size)
 
 
 def is_sound(frame: Frame) -> bool:
-    """Whether a super-frame from outside can be cut; any other frame is sound."""
+    """Return whether an external super-frame can be cut; any other frame is sound."""
     size, data = frame.gso_size, frame.data
     if not size:
         return True
@@ -41,12 +41,12 @@ def is_sound(frame: Frame) -> bool:
 
 
 def header_bytes(headers: Headers) -> int:
-    """How long all headers of a super-frame are. Raises FrameError unless it is TCP or UDP."""
+    """Return the bytes of all super-frame headers. Raises FrameError unless TCP or UDP."""
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
         raise FrameError("super-frame of a packet that is neither TCP nor UDP")
     return headers.l4 + transport_bytes(headers)
 
 
 def transport_bytes(headers: Headers) -> int:
-    """How long the TCP or UDP header is."""
+    """Return the bytes of the TCP or UDP header."""
     return (headers.frame[headers.l4 + 12] >> 4) * 4 if headers.protocol == TCP else _UDP_BYTES

@@ -1,7 +1,7 @@
 """The physical Ethernet port of an adapter: its link, its MTU, its flow control.
 
-The driver configures it by registers (PAOS, PMTU, PTYS, PFCC, PPLM, PCMR). The functions of the
-adapter send and receive by their vPorts (``emu.device.port.eth.vport``).
+The driver configures the port by registers (PAOS, PMTU, PTYS, PFCC, PPLM, PCMR). The functions of
+the adapter send and receive by their vPorts (``emu.device.port.eth.vport``).
 
 Source: PRM "Port registers"; mlx5_ifc.h: paos_reg, pmtu_reg.
 """
@@ -29,13 +29,13 @@ class EthPort:
     """Its link modes, and the one in use (PTYS)."""
     max_mtu: int = MAX_MTU
     admin_mtu: int = DEFAULT_MTU
-    """Hardware MTU, as the driver has set it (PMTU)."""
+    """Hardware MTU set by the driver (PMTU)."""
     admin_up: bool = True
-    """What the driver wants (PAOS)."""
+    """Whether the driver has enabled the port (PAOS)."""
     has_cable: bool = True
-    """Whether something is plugged in."""
+    """Whether a cable is plugged in."""
     an_disabled: bool = False
-    """The driver wants the speed without autonegotiation."""
+    """Whether the driver has disabled autonegotiation."""
     flow: FlowControl = field(default_factory=FlowControl)
     """Pause frames (PFCC)."""
     qos: Qos = field(default_factory=Qos)
@@ -45,33 +45,33 @@ class EthPort:
     checks_fcs: bool = True
     """Whether frames with a wrong check sequence are dropped (PCMR)."""
     fec_admin: dict[str, int] = field(default_factory=dict)
-    """The error correction that the driver has chosen, by mode (``port.eth.fec``); 0 lets the
-    port choose."""
+    """The driver's error correction by mode (``emu.device.port.eth.physical.fec``); 0 lets the port
+    choose."""
     ppcnt_base: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     """The counters of a PPCNT group when the driver last cleared it, by group and priority."""
     beacon_end_ns: int | None = 0
-    """When the LED that shows somebody the port stops blinking (MLCR); None for never."""
+    """End of the port LED's identification blinking (MLCR); None for never."""
     link_downed: int = 0
-    """How often the link has failed: phys_layer_cntrs.link_down_events."""
+    """Number of link failures: phys_layer_cntrs.link_down_events."""
 
     @property
     def speed(self) -> int:
-        """Mb/s of the link."""
+        """Speed of the link in Mb/s."""
         return self.modes.mode.speed
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a link."""
+        """Whether the link is up."""
         return self.admin_up and self.has_cable
 
     def set_link(self, *, up: bool) -> None:
-        """SubnetPort the cable in, or pull it."""
+        """Plug the cable in, or pull it."""
         was_up = self.is_up
         self.has_cable = up
         self._count_down(was_up)
 
     def set_admin(self, *, up: bool) -> None:
-        """Enable or disable the port as the driver asks."""
+        """Enable or disable the port for the driver."""
         was_up = self.is_up
         self.admin_up = up
         self._count_down(was_up)
@@ -82,7 +82,7 @@ class EthPort:
 
     @property
     def link_state(self) -> str:
-        """Whether there is a link, and if not, why."""
+        """The link's state, with the reason if down."""
         if not self.has_cable:
             return "NO CABLE"
         return "UP" if self.admin_up else "DISABLED"

@@ -1,9 +1,9 @@
-"""Quality of service of an Ethernet port: which priority a frame has, which class a priority.
+"""Quality of service of an Ethernet port: priorities of frames, traffic classes of priorities.
 
 The driver sets it for ``dcb``, ``lldptool`` and ``mlnx_qos`` (core/en_dcbnl.c). A frame's priority
-is that of its VLAN tag or, when the port trusts DSCP, what the table says of its IP header; the
-counters by priority follow it. Traffic classes have the rate limits that the driver gives them;
-their shares are kept and change nothing, as no rate limits the port as a whole.
+is that of its VLAN tag. If the port trusts DSCP, a table maps the DSCP of the IP header to the
+priority. The counters by priority use it. Traffic classes have the driver's rate limits. Their
+bandwidth allocations are stored without effect, as no rate limits the port as a whole.
 
 Source: PRM "QPTS", "QPDPM", "QTCT", "QETCR"; IEEE 802.1Q 8.6.8 (classes, ETS), RFC 2474 (DSCP).
 """
@@ -20,7 +20,7 @@ CLASSES: Final = 8
 DSCPS: Final = 64
 
 ALL_OF_IT: Final = 100
-"""Percent: what a traffic class may use that shares with nobody."""
+"""Bandwidth allocation of a traffic class that does not share, in percent."""
 
 _DSCPS_PER_CLASS_SELECTOR: Final = 8
 
@@ -34,13 +34,13 @@ class TrafficClass:
     """A traffic class of ETS (ets_tcn_config_reg)."""
 
     group: int = CLASSES - 1
-    """Its group; higher ones go first."""
+    """Its group; groups with higher numbers have priority."""
     bw_allocation: int = ALL_OF_IT
-    """Its share of what the group gets, in percent."""
+    """Its fraction of the group's bandwidth, in percent."""
     max_bw: tuple[int, int] = (0, 0)
-    """Its limit as QETCR has it: units (BwUnit), and how many of them."""
+    """Its limit as in QETCR: unit (BwUnit) and value."""
     limit: Limit | None = None
-    """The same limit, which all that is sent in the class uses up."""
+    """The same limit as a rate limiter, shared by all traffic of the class."""
 
 
 def _classes() -> tuple[TrafficClass, ...]:
@@ -49,7 +49,7 @@ def _classes() -> tuple[TrafficClass, ...]:
 
 @dataclass(slots=True)
 class Qos:
-    """What the driver has chosen, from power-on."""
+    """The driver's settings, defaults at power-on."""
 
     dscp_to_priority: bytearray = field(default_factory=_by_class_selector)
     priority_to_class: bytearray = field(default_factory=lambda: bytearray(range(PRIORITIES)))
@@ -58,7 +58,7 @@ class Qos:
     """``dscp_to_priority`` while the port trusts DSCP; None while it trusts VLAN tags."""
 
     def limit_of(self, priority: int) -> Limit | None:
-        """The rate limit of what send queues of a priority (tisc.prio) send, if there is one.
+        """Return the rate limit of send queues with this priority (tisc.prio), or None.
 
         The driver writes twice the priority (core/en_common.c: mlx5e_create_tises).
         """
@@ -66,9 +66,9 @@ class Qos:
 
     @property
     def trusts_dscp(self) -> bool:
-        """Whether frames have their priorities by DSCP, not by VLAN tag."""
+        """Whether the DSCP, not the VLAN tag, determines a frame's priority."""
         return self.trusted is not None
 
     def trust(self, *, dscp: bool) -> None:
-        """Take frames' priorities from their DSCP, or from their VLAN tags."""
+        """Trust the DSCP or the VLAN tag for the priority of frames."""
         self.trusted = self.dscp_to_priority if dscp else None

@@ -1,8 +1,8 @@
-"""Large send: splits a piece of TCP stream or UDP payload into packets with the same headers.
+"""Large send: splits TCP or UDP payload into packets with the same headers.
 
-The driver gives the headers once, inline, and the payload; each packet takes ``mss`` bytes of it,
-the last one the rest. The packets differ in the IP length, the IPv4 identifier,
-the sequence number, the flags that belong to the first or the last packet, and the checksums.
+The driver passes the headers once, inline, and the payload. Each packet takes ``mss`` bytes, the
+last one the rest. The packets differ in the IP length, the IPv4 identification, the sequence
+number, the flags of the first or last packet, and the checksums.
 
 Sources: PRM "Large send offload"; core/en_tx.c (mlx5e_tx_get_gso_ihs, mlx5e_udp_gso_handle_tx_skb);
 Linux's own segmentation, net/ipv4/tcp_offload.c: tcp_gso_segment.
@@ -18,7 +18,7 @@ from emu.device.port.eth.headers import TCP, FrameError, Headers, parse
 
 MAX_IP_BYTES: Final = 0xFFFF
 MAX_SEGMENTS: Final = 2048
-"""Packets of one large send: Linux sends no less than 48 bytes of TCP payload in each."""
+"""Maximum packets of one large send: Linux sends at least 48 bytes of TCP payload in each."""
 
 _CWR: Final = 0x80
 _FIN_PSH: Final = 0x09
@@ -31,13 +31,12 @@ _u32: Final = Struct(">I").unpack_from
 
 
 def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
-    """The packets of one large send, in order, with all their checksums.
+    """Return the packets of one large send, in order, with all their checksums.
 
-    ``header`` is everything in front of the payload, from the Ethernet header on, with VLAN tags
-    and extension headers if there are any. Its IP length and its checksums are ignored (Linux
-    leaves the length 0 in a packet of more than 64 KiB). Raises :class:`FrameError` when it is not
-    exactly the header of a TCP or UDP packet, or when packets with ``mss`` bytes of payload are
-    impossible.
+    ``header`` is all bytes in front of the payload, from the Ethernet header on, with VLAN tags and
+    extension headers if any. Its IP length and its checksums are ignored (Linux leaves the length 0
+    in a packet of more than 64 KiB). Raises :class:`FrameError` unless it is exactly the header of
+    a TCP or UDP packet, or if packets with ``mss`` bytes of payload are impossible.
     """
     headers = parse(header, whole=False)
     check(headers, payload, mss)
@@ -49,9 +48,9 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
 
 
 def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
-    """The packets of one large send as one packet, with its IP length and without its checksums.
+    """Return a large send as one packet, with its IP length and without checksums.
 
-    Takes and refuses what :func:`segment` does. None when IP has no length for all of it.
+    Refuses the same input as :func:`segment`. Returns None if the IP length field is too small.
     """
     headers = parse(header, whole=False)
     check(headers, payload, mss)
@@ -65,12 +64,12 @@ def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
 
 
 def check(headers: Headers, payload: bytes, mss: int) -> None:
-    """Raise :class:`FrameError` for what :func:`segment` refuses; ``headers`` are the first."""
+    """Raise :class:`FrameError` for input that :func:`segment` refuses."""
     size = len(headers.frame)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
         raise FrameError("large send of a packet that is neither TCP nor UDP")
     if headers.l4 + _transport_bytes(headers) != size:
-        raise FrameError("large send whose inline headers do not end with the transport's")
+        raise FrameError("inline headers of a large send do not end with the transport header")
     if mss <= 0 or not payload:
         raise FrameError("large send without payload or segment size")
     if len(payload) > mss * MAX_SEGMENTS:
@@ -84,7 +83,7 @@ def _transport_bytes(headers: Headers) -> int:
 
 
 def _ipv4(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """Everything before each packet's transport header, with length, identifier and checksum."""
+    """Return the headers before each TCP or UDP header: length, identification, checksum."""
     frame, l3, l4 = headers.frame, headers.l3, headers.l4
     fixed = len(frame) - l3
     identifier: int = _u16(frame, l3 + 4)[0]
@@ -101,7 +100,7 @@ def _ipv4(headers: Headers, pieces: list[bytes]) -> list[bytes]:
 
 
 def _ipv6(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """Everything before each packet's transport header, with the payload length."""
+    """Return the headers before each TCP or UDP header, with the payload length."""
     frame, l3, l4 = headers.frame, headers.l3, headers.l4
     fixed = len(frame) - l3 - _IPV6_BYTES
     start, end = frame[: l3 + 4], frame[l3 + 6 : l4]
@@ -109,7 +108,7 @@ def _ipv6(headers: Headers, pieces: list[bytes]) -> list[bytes]:
 
 
 def _tcp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """The TCP header of each packet: sequence number, flags and checksum."""
+    """Return the TCP header of each packet: sequence number, flags and checksum."""
     frame, l4 = headers.frame, headers.l4
     fixed, mss = len(frame) - l4, len(pieces[0])
     sequence, flags = _u32(frame, l4 + 4)[0], _u16(frame, l4 + 12)[0]
@@ -135,7 +134,7 @@ def _tcp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
 
 
 def _udp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """The UDP header of each packet: length and checksum."""
+    """Return the UDP header of each packet: length and checksum."""
     ports = headers.ports
     constant = total(ports) + pseudo_header(headers, _UDP_BYTES) + _UDP_BYTES
     middles = []

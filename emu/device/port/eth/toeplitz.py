@@ -1,11 +1,11 @@
-"""Receive-side scaling: the hash of a packet's flow, by which an indirect TIR picks a queue.
+"""Receive-side scaling: the flow hash by which an indirect TIR selects a queue.
 
-The Toeplitz hash of Microsoft's RSS specification is the exclusive or, over all set bits of the
-input, of the 32 key bits that begin at the bit's position. A table for each byte of the input
-reduces this to one step per byte.
+The Toeplitz hash of Microsoft's RSS specification is an exclusive or over all set bits of the
+input. Each set bit contributes the 32 key bits that begin at its position. A table for each byte of
+the input reduces the work to one step per byte.
 
-Source: PRM "Receive-side scaling"; core/en/tir.c (mlx5e_tir_builder_build_rss); uapi/linux/
-ethtool.h (RXH_XFRM_SYM_OR_XOR).
+Source: PRM "Receive-side scaling"; core/en/tir.c (mlx5e_tir_builder_build_rss);
+uapi/linux/ethtool.h (RXH_XFRM_SYM_OR_XOR).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, Rx
 
 KEY_BYTES: Final = 40
 INPUT_BYTES: Final = KEY_BYTES - 4
-"""The longest input: two IPv6 addresses and two ports."""
+"""Bytes of the longest input: two IPv6 addresses and two ports."""
 
 Tables = tuple[tuple[int, ...], ...]
 
@@ -32,12 +32,12 @@ _L4_TYPE: Final = {TCP: CqeHashType.L4_TCP, UDP: CqeHashType.L4_UDP}
 
 @lru_cache(maxsize=16)
 def tables(key: bytes) -> Tables:
-    """For each byte of the input the contributions of its 256 values to the hash.
+    """Return, for each byte of the input, the hash contributions of its 256 values.
 
-    Raises ValueError for a key that is not KEY_BYTES long. A driver gives all its TIRs one key.
+    Raises ValueError for a key that is not KEY_BYTES long. A driver uses one key for all its TIRs.
     """
     if len(key) != KEY_BYTES:
-        raise ValueError(f"Toeplitz key of {len(key)} bytes, wants {KEY_BYTES}")
+        raise ValueError(f"Toeplitz key has {len(key)} bytes, must have {KEY_BYTES}")
     number, bits = int.from_bytes(key, "big"), KEY_BYTES * 8
     return tuple(
         _table([number >> bits - 32 - bit & 0xFFFFFFFF for bit in range(at, at + 8)])
@@ -46,7 +46,7 @@ def tables(key: bytes) -> Tables:
 
 
 def _table(windows: list[int]) -> tuple[int, ...]:
-    """All 256 combinations of the key's windows at a byte's bits, the first bit the highest."""
+    """Return all 256 combinations of the key's windows at a byte's bits, first bit highest."""
     values = [0]
     for window in reversed(windows):
         values += [value ^ window for value in values]
@@ -54,7 +54,7 @@ def _table(windows: list[int]) -> tuple[int, ...]:
 
 
 def toeplitz(table: Tables, data: bytes) -> int:
-    """The 32-bit hash of at most INPUT_BYTES."""
+    """Return the 32-bit hash of at most INPUT_BYTES."""
     value = 0
     for contributions, byte in zip(table, data):
         value ^= contributions[byte]
@@ -62,12 +62,12 @@ def toeplitz(table: Tables, data: bytes) -> int:
 
 
 def inverted_xor8(data: bytes) -> int:
-    """The other hash function that a TIR knows (MLX5_RX_HASH_FN_INVERTED_XOR8)."""
+    """Return the XOR hash of the input (MLX5_RX_HASH_FN_INVERTED_XOR8)."""
     return reduce(xor, data, 0xFF)
 
 
 class Hasher:
-    """How one TIR hashes: its key, function and the selection of fields (rx_hash_field_select).
+    """The hash of one TIR: its key, function and selected fields (rx_hash_field_select).
 
     Caches the hashes of at most ``CACHED`` flows. Raises ValueError for a Toeplitz key whose length
     is not KEY_BYTES.
@@ -99,7 +99,7 @@ class Hasher:
         self._cache: dict[bytes | tuple[bytes, bytes], tuple[int, int]] = {}
 
     def __call__(self, headers: Headers) -> tuple[int, int]:
-        """A packet's hash and the fields it covers, for rss_hash_result and rss_hash_type.
+        """Return a packet's rss_hash_result and rss_hash_type (the fields that it covers).
 
         A packet whose IP version is not the selected one hashes to 0. A fragment, which has no
         ports, and a packet of another transport are hashed over the other selected fields.
@@ -108,7 +108,7 @@ class Hasher:
         if headers.version != version:
             return 0, 0
         frame, at, l4 = headers.frame, headers.l3, headers.l4
-        # Spelled out: this is done for every packet, and almost all that is done here.
+        # Inlined, as this code runs for every packet.
         addresses = frame[at + 12 : at + 20] if version == 4 else frame[at + 8 : at + 40]
         ports = frame[l4 : l4 + 4] if l4 and headers.protocol == self._protocol else b""
         spi = _spi(headers) if self._spi else b""
@@ -122,7 +122,7 @@ class Hasher:
         return value
 
     def _hash(self, addresses: bytes, ports: bytes, spi: bytes) -> tuple[int, int]:
-        """Over the selected fields, in the order of their bits."""
+        """Return the hash over the selected fields, in the order of their bits."""
         data = _pick(addresses, *self._addresses, self._symmetric)
         data += _pick(ports, *self._ports, self._symmetric)
         kind = self._l3_type | (self._l4_type if ports else 0)
@@ -135,7 +135,7 @@ class Hasher:
 
 
 def _spi(headers: Headers) -> bytes:
-    """The security parameters index of an ESP or AH packet."""
+    """Return the security parameters index of an ESP or AH packet."""
     at = _SPI_AT.get(headers.protocol)
     if at is None or not headers.l4:
         return b""
@@ -143,10 +143,10 @@ def _spi(headers: Headers) -> bytes:
 
 
 def _pick(both: bytes, source: bool, destination: bool, symmetric: bool) -> bytes:
-    """The selected parts of ``both``, which is a source followed by a destination.
+    """Return the selected halves of ``both``, which is a source followed by a destination.
 
     Symmetric means (source | destination, source ^ destination), so that both directions of a flow
-    have the same hash; it needs both.
+    have the same hash. Symmetric hashing needs both halves.
     """
     half = len(both) // 2
     if not (source and destination):

@@ -1,4 +1,4 @@
-"""What passes an Ethernet vPort one way: frames counted by kind, by size and by priority.
+"""Traffic of an Ethernet vPort in one direction: frames by kind, by size and by priority.
 
 Sources: IEEE 802.3 5.2, RFC 2819, RFC 2863; mlx5_ifc.h: query_vport_counter_out,
 eth_2819_cntrs_grp_data_layout.
@@ -16,10 +16,10 @@ from emu.device.port.eth.qos import Qos
 MAC_BYTES: Final = 6
 BROADCAST: Final = b"\xff" * MAC_BYTES
 FCS_BYTES: Final = 4
-"""The frame check sequence, which counters of the physical port include and frames here lack."""
+"""Frame check sequence: included in counters of the physical port, absent from frames here."""
 
 SIZE_LIMITS: Final = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
-"""Upper ends of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
+"""Upper limits of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
 
 _C_TAG: Final = b"\x81\x00"
 _TAG_AT: Final = 12
@@ -38,7 +38,7 @@ KINDS: Final = {
     "ib_unicast": "rdma_unicast",
     "ib_multicast": "rdma_multicast",
 }
-"""Fields of :class:`Direction`, by what query_vport_counter_out calls them."""
+"""Fields of :class:`Direction`, by name in query_vport_counter_out."""
 
 
 def _without(all_: Traffic, some: Traffic) -> Traffic:
@@ -54,13 +54,13 @@ def _sizes() -> list[int]:
 
 
 def priority_of(data: bytes) -> int:
-    """The priority in the VLAN tag of a frame, 0 without one (IEEE 802.1Q)."""
+    """Return the priority in the VLAN tag of a frame, 0 without one (IEEE 802.1Q)."""
     has_tag = data[_TAG_AT:_TCI_AT] == _C_TAG and len(data) > _TCI_AT
     return data[_TCI_AT] >> _PRIORITY_SHIFT if has_tag else 0
 
 
 def dscp_of(data: bytes) -> int:
-    """The DSCP of an IP packet's frame, with a VLAN tag or without; 0 of any other frame."""
+    """Return the DSCP of an IP packet's frame, with or without VLAN tag; 0 for other frames."""
     at = _TCI_AT
     if data[_TAG_AT:_TCI_AT] == _C_TAG:
         at += 4
@@ -76,30 +76,30 @@ def dscp_of(data: bytes) -> int:
 
 @dataclass(slots=True)
 class Direction:
-    """What has passed one way since power-on."""
+    """Traffic of one direction since power-on."""
 
     unicast: Traffic = field(default_factory=Traffic)
     multicast: Traffic = field(default_factory=Traffic)
     broadcast: Traffic = field(default_factory=Traffic)
     rdma_unicast: Traffic = field(default_factory=Traffic)
     rdma_multicast: Traffic = field(default_factory=Traffic)
-    """What RoCE has sent or received, or would have in frames for messages that needed none."""
+    """RoCE packets sent or received, including those of messages on the direct path."""
     sizes: list[int] = field(default_factory=_sizes)
-    """Frames by size with frame check sequence; the last entry is for the longest."""
+    """Frames by size with frame check sequence; the last entry counts the longest."""
     priorities: dict[int, Traffic] = field(default_factory=dict)
-    """Frames whose priority is not 0, by it."""
+    """Frames by priority, except priority 0."""
     qos: Qos = field(default_factory=Qos)
-    """The port's: whether it trusts DSCP or VLAN tags."""
+    """The port's settings, for its trust in DSCP or VLAN tags."""
     discards: int = 0
-    """Frames without an error that were dropped at the port, because of its link."""
+    """Number of error-free frames dropped at the port because of its link."""
     errors: int = 0
-    """Frames dropped because something is wrong with them; includes the next two."""
+    """Number of frames dropped because of errors; includes the next two."""
     too_long: int = 0
     fcs_errors: int = 0
-    """Frames with a wrong check sequence, those included that were received all the same."""
+    """Number of frames with a wrong check sequence, including those received nevertheless."""
 
     def add(self, data: bytes, packets: int = 1, octets: int = 0) -> None:
-        """Count a frame, or a super-frame that stands for ``packets`` of ``octets`` in all."""
+        """Count a frame, or a super-frame for ``packets`` frames of ``octets`` bytes in total."""
         octets = octets or len(data)
         if not data[0] & 1:
             kind = self.unicast
@@ -112,13 +112,13 @@ class Direction:
             self.sort_frame(data, packets, octets)
 
     def sort_frame(self, data: bytes, packets: int, octets: int) -> None:
-        """Count by priority what is counted by kind already."""
+        """Count by priority a frame that is already counted by kind."""
         self.sort(priority_of(data), dscp_of(data), packets, octets)
 
     def sort(self, tag: int, dscp: int, packets: int, octets: int) -> None:
-        """The same of packets with this priority in their tag, 0 without one, and this DSCP.
+        """Count packets by priority, from their tag's priority (0 without one) and their DSCP.
 
-        Priority 0 is not counted: it has what is left of all.
+        Priority 0 is not counted, as it is the remainder of the total.
         """
         table = self.qos.trusted
         if priority := tag if table is None else table[dscp]:
@@ -127,13 +127,13 @@ class Direction:
             traffic.octets += octets
 
     def add_to(self, kind: Traffic, packets: int, octets: int) -> None:
-        """Count packets of a kind, of ``octets`` in all; their sizes count as their mean."""
+        """Count packets of a kind with ``octets`` in total; their sizes count as the mean."""
         kind.packets += packets
         kind.octets += octets
         self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets
 
     def without(self, looped: Direction) -> Direction:
-        """What has passed the physical port: all but ``looped``, which never came there."""
+        """Return the traffic of the physical port: all except ``looped``, which did not use it."""
         rest = replace(self, sizes=[a - b for a, b in zip(self.sizes, looped.sizes)])
         for name in KINDS.values():
             setattr(rest, name, _without(getattr(self, name), getattr(looped, name)))
@@ -144,7 +144,7 @@ class Direction:
         return rest
 
     def __add__(self, other: Direction) -> Direction:
-        """What has passed both."""
+        """Return the sum of both directions."""
         both = replace(
             self, sizes=[a + b for a, b in zip(self.sizes, other.sizes)],
             discards=self.discards + other.discards, errors=self.errors + other.errors,
@@ -162,7 +162,7 @@ class Direction:
 
     @property
     def packets(self) -> int:
-        """All frames."""
+        """Number of all frames."""
         return sum(traffic.packets for traffic in self._all())
 
     def _all(self) -> tuple[Traffic, ...]:
@@ -172,5 +172,5 @@ class Direction:
 
     @property
     def octets(self) -> int:
-        """All octets, without frame check sequences."""
+        """Number of all octets, without frame check sequences."""
         return sum(traffic.octets for traffic in self._all())

@@ -1,11 +1,11 @@
-"""Tunnels: where the headers of the packet inside a packet are, and how such packets are cut.
+"""Tunnels: parsing of the inner packet, and segmentation of tunneled packets.
 
-The adapter finds the inner packet behind UDP by the port (VXLAN's, which the driver lists,
-Geneve's, and MPLS's where the function looks for it), in GRE, and in IP itself. For other tunnels a
-send request says where it is (software parsing, SWP).
+The adapter finds the inner packet behind UDP by the port: VXLAN's, which the driver lists,
+Geneve's, and MPLS's if enabled. The adapter also parses GRE and IP in IP. For other tunnels a send
+WQE gives the offsets (software parsing, SWP).
 
-Sources: RFC 7348 (VXLAN), RFC 8926 (Geneve), RFC 7510 (MPLS in UDP), RFC 2784 and 2890 (GRE),
-RFC 2003 and 4213 (IP in IP); core/en_tx.c: mlx5e_txwqe_build_eseg_csum, mlx5e_tx_get_gso_ihs;
+Sources: RFC 7348 (VXLAN), RFC 8926 (Geneve), RFC 7510 (MPLS in UDP), RFC 2784 and 2890 (GRE), RFC
+2003 and 4213 (IP in IP); core/en_tx.c: mlx5e_txwqe_build_eseg_csum, mlx5e_tx_get_gso_ihs;
 core/en/txrx.h: mlx5e_set_eseg_swp.
 """
 
@@ -35,7 +35,7 @@ IPV6_IN_IP: Final = 41
 
 MPLS_PORT: Final = 6635
 MAX_LABELS: Final = 5
-"""Of a packet's stack; one with more is not looked behind."""
+"""Maximum number of labels in a packet's stack; a longer stack is not parsed."""
 
 _TEB: Final = 0x6558
 """Ethertype: an Ethernet frame (transparent Ethernet bridging)."""
@@ -59,9 +59,9 @@ _u16 = Struct(">H")
 
 
 def inner_of(headers: Headers, parser: Parser, whole: bool = True) -> Headers | None:
-    """The headers of the packet inside; their offsets count from the same frame's start.
+    """Return the headers of the inner packet; offsets count from the frame's start.
 
-    None when it is no tunnel that the adapter knows, or its headers are incomplete. ``whole`` as in
+    None if the packet is not a known tunnel or its headers are incomplete. ``whole`` as in
     :func:`parse`.
     """
     payload = _payload(headers, parser)
@@ -69,19 +69,19 @@ def inner_of(headers: Headers, parser: Parser, whole: bool = True) -> Headers | 
 
 
 def inner_frame_at(headers: Headers, parser: Parser) -> int:
-    """Where the Ethernet frame inside begins; 0 when it is no tunnel of frames."""
+    """Return the offset of the inner Ethernet frame; 0 without a tunnel of frames."""
     payload = _payload(headers, parser)
     return payload[0] if payload is not None and payload[1] == _TEB else 0
 
 
 def inner_packet_at(headers: Headers, parser: Parser) -> int:
-    """Where the IP packet inside begins; 0 when it is no tunnel of IP packets."""
+    """Return the offset of the inner IP packet; 0 without a tunnel of IP packets."""
     payload = _payload(headers, parser)
     return payload[0] if payload is not None and payload[1] in (ETH_IPV4, ETH_IPV6) else 0
 
 
 def _payload(headers: Headers, parser: Parser) -> tuple[int, int] | None:
-    """Where the tunnel's payload begins, and its Ethertype."""
+    """Return the offset of the tunnel's payload, and its Ethertype; None without a tunnel."""
     start, protocol = headers.l4, headers.protocol
     if protocol == UDP and start:
         return _behind_udp(headers.frame, start, parser)
@@ -106,7 +106,10 @@ def _behind_udp(frame: bytes, start: int, parser: Parser) -> tuple[int, int] | N
 
 
 def _behind_labels(frame: bytes, at: int) -> tuple[int, int] | None:
-    """Behind the last label of a stack; what is there, its first four bits say (RFC 4928 3)."""
+    """Return offset and type of the payload behind the last label of a stack.
+
+    The payload's first four bits give the type (RFC 4928 3).
+    """
     for place in range(at, at + MAX_LABELS * _WORD, _WORD):
         if place + _WORD >= len(frame):
             return None
@@ -133,7 +136,7 @@ def _of_type(frame: bytes, at: int, kind: int, whole: bool) -> Headers | None:
 
 
 def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
-    """Of an inner Ethernet frame, whose VLAN tags are not looked behind."""
+    """Parse an inner Ethernet frame; a payload behind VLAN tags is not parsed."""
     end = at + ETHERNET_BYTES
     if end > len(frame):
         return None
@@ -141,11 +144,10 @@ def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
 
 
 def insert_both(outer: Headers, inner: Headers, requested: tuple[bool, bool, bool, bool]) -> bytes:
-    """The frame with those of its checksums filled in that are ``requested``.
+    """Return the frame with the ``requested`` checksums filled in.
 
-    They are those of outer L3, outer L4, inner L3 and inner L4.
-
-    The outer transport's covers the inner packet, so it comes last.
+    The flags are for outer L3, outer L4, inner L3 and inner L4. The outer transport's checksum
+    covers the inner packet, so it is computed last.
     """
     outer_l3, outer_l4, inner_l3, inner_l4 = requested
     outer.frame = insert(inner, inner_l3, inner_l4)
@@ -153,17 +155,17 @@ def insert_both(outer: Headers, inner: Headers, requested: tuple[bool, bool, boo
 
 
 def cut(header: bytes, payload: bytes, mss: int, outer: Headers, inner: Headers) -> list[bytes]:
-    """The packets of a large send through a tunnel, in order.
+    """Return the packets of a large send through a tunnel, in order.
 
-    ``header`` is everything in front of the payload. Lengths follow in both packets, the outer
-    IPv4 identifier grows, and all checksums but the outer transport's are computed: UDP tunnels
-    mostly have none, or the driver has made one that is right for all packets, as an inner packet
-    with its checksum always adds up to the same (local checksum offload).
+    ``header`` is all bytes in front of the payload. Lengths are adjusted in both packets, the outer
+    IPv4 identification grows, and all checksums but the outer transport's are computed. UDP tunnels
+    mostly have none. Otherwise the driver has set one that is right for all packets (local checksum
+    offload): an inner packet with its checksum always has the same sum.
 
-    Raises :class:`FrameError` for what :func:`segment` refuses.
+    Raises :class:`FrameError` for input that :func:`segment` refuses.
     """
     if not inner.version or not outer.version:
-        raise FrameError("large send through a tunnel without an IP packet in one")
+        raise FrameError("tunneled large send without outer or inner IP header")
     front = header[: inner.l3]
     kind = _u16.pack(ETH_IPV4 if inner.version == 4 else ETH_IPV6)
     packets = segment(_FAKE_MACS + kind + header[inner.l3 :], payload, mss)
@@ -174,7 +176,7 @@ def cut(header: bytes, payload: bytes, mss: int, outer: Headers, inner: Headers)
 
 
 def _outer(front: bytes, outer: Headers, number: int, packet: bytes) -> bytes:
-    """A packet behind the headers in front of it, with their lengths."""
+    """Return a packet behind its outer headers, with their lengths adjusted."""
     frame = bytearray(front + packet)
     length = len(frame) - outer.l3
     at = outer.l3 + _LENGTH_AT[outer.version]

@@ -10,14 +10,17 @@ from typing import Final
 from emu.device.port.eth.headers import ETH_CTAG, ETHERNET_BYTES, TAG_BYTES, FrameError
 
 MIN_FRAME_BYTES: Final = 60
-"""The shortest frame on the wire, without the frame check sequence."""
+"""Length of the shortest frame on the wire, without the frame check sequence."""
 
 _MAC_BYTES: Final = 12
 _CTAG: Final = ETH_CTAG.to_bytes(2, "big")
 
 
 def insert_tag(frame: bytes, tci: int, tpid: int = ETH_CTAG) -> bytes:
-    """The frame with a tag after its MAC addresses. Raises FrameError without Ethernet header."""
+    """Return the frame with a tag after its MAC addresses.
+
+    Raises FrameError without an Ethernet header.
+    """
     if len(frame) < ETHERNET_BYTES:
         raise FrameError("frame ends inside its Ethernet header")
     tag = (tpid << 16 | tci).to_bytes(TAG_BYTES, "big")
@@ -25,10 +28,10 @@ def insert_tag(frame: bytes, tci: int, tpid: int = ETH_CTAG) -> bytes:
 
 
 def strip_tag(frame: bytes) -> tuple[bytes, int] | None:
-    """The frame without its outermost customer tag, and the tag's TCI; None when it has none.
+    """Return the frame without its outer customer tag, and the tag's TCI; None without one.
 
-    A service tag stays (rqc.vsd, vlan strip disable, is about 802.1Q alone). So does a tag that no
-    Ethertype follows.
+    A service tag stays (rqc.vsd, vlan strip disable, concerns only 802.1Q). A tag without a
+    following Ethertype stays, too.
     """
     if frame[_MAC_BYTES:ETHERNET_BYTES] != _CTAG or len(frame) < ETHERNET_BYTES + TAG_BYTES:
         return None
@@ -37,5 +40,5 @@ def strip_tag(frame: bytes) -> tuple[bytes, int] | None:
 
 
 def pad(frame: bytes) -> bytes:
-    """The frame as it is sent: padded with zeros to the minimum length."""
+    """Return the frame padded with zeros to the minimum length."""
     return frame if len(frame) >= MIN_FRAME_BYTES else frame.ljust(MIN_FRAME_BYTES, b"\0")

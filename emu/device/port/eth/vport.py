@@ -1,7 +1,7 @@
 """The virtual port (vPort) of an Ethernet function: its addresses, its state and its counters.
 
-It is what the function's driver configures by NIC vPort context commands, and what is between the
-function's queues and the physical port (``emu.device.port.eth.port``), whose link it follows.
+The function's driver configures the vPort by NIC vPort context commands. The vPort connects the
+function's queues to the physical port (``emu.device.port.eth.port``), whose link it follows.
 
 Source: PRM "NIC vPort Context"; mlx5_ifc.h: nic_vport_context, query_vport_counter_out.
 """
@@ -23,7 +23,7 @@ _UP: Final = VportAdminState.UP
 
 
 class VportChange(IntFlag):
-    """Changes of a vPort's context that its manager can be told of (event_on_*)."""
+    """Changes of a vPort's context that raise an event for its manager (event_on_*)."""
 
     UC_ADDRESS = 1 << 0
     MC_ADDRESS = 1 << 1
@@ -40,46 +40,46 @@ class NicVport:
     """The physical port behind it."""
     guid: int
     permanent_address: bytes
-    """MAC address, 6 bytes. What is received is decided by flow tables."""
+    """MAC address, 6 bytes. Flow tables decide which frames are received."""
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     admin_up: bool = True
-    """What MODIFY_VPORT_STATE has asked for."""
+    """State set by MODIFY_VPORT_STATE."""
     switch_state: VportAdminState = VportAdminState.AUTO
-    """What the manager of its switch lets it be; AUTO: what the physical port is."""
+    """State set by the manager of its switch; AUTO: that of the physical port."""
     node_guid: int = 0
-    """The node GUID that the manager has chosen; 0: ``guid``."""
+    """The node GUID set by the manager; 0: ``guid``."""
     armed: int = 0
-    """The changes (VportChange) of which the next one is told to the manager of the switch."""
+    """The changes (VportChange) whose next occurrence raises an event for the switch's manager."""
     mtu: int = 0
-    """Hardware MTU that the driver has set; 0 until it does."""
+    """Hardware MTU set by the driver; 0 before."""
     promisc_uc: bool = False
     promisc_mc: bool = False
     promisc_all: bool = False
     uc_list: tuple[bytes, ...] = ()
-    """Unicast MAC addresses that the driver wants."""
+    """Unicast MAC addresses of the driver's list."""
     own: frozenset[bytes] = frozenset()
-    """The same, to look an address up."""
+    """The same addresses as a set, for look-ups."""
     mc_list: tuple[bytes, ...] = ()
     vlan_list: tuple[int, ...] = ()
     roce_en: bool = False
     disable_uc_local_lb: bool = False
-    """Whether no unicast frame that the function's send queues send comes back to it."""
+    """Whether the function's unicast frames from its send queues are not looped back."""
     disable_mc_local_lb: bool = False
-    """The same of frames to groups. Both are about Ethernet queues only: RoCE's packets come back
-    (Linux c85023e153e3)."""
+    """Whether multicast frames are not looped back. Both flags concern Ethernet queues only; RoCE's
+    packets are looped back (Linux c85023e153e3)."""
     qkey_violations: int = 0
     steering_discards: int = 0
-    """Received packets that no flow table entry led anywhere."""
+    """Number of received packets without a destination in the flow tables."""
     wqe_too_small: int = 0
-    """Received packets that were longer than the request at their receive queue."""
+    """Number of received packets longer than the receive WQE."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
-    """The traffic at the time when the driver last cleared the counters."""
+    """The traffic when the driver last cleared the counters."""
     sent: Direction = field(init=False)
     received: Direction = field(init=False)
     looped_out: Direction = field(init=False)
-    """What of ``sent`` has come back to the function and left it nowhere else."""
+    """Frames in ``sent`` that were only looped back to the function."""
     looped_in: Direction = field(init=False)
-    """What of ``received`` the function has sent itself."""
+    """Frames in ``received`` that the function itself has sent."""
 
     def __post_init__(self) -> None:
         qos = self.port.qos
@@ -88,7 +88,7 @@ class NicVport:
 
     @property
     def is_up(self) -> bool:
-        """Whether frames can pass."""
+        """Whether frames can be sent and received."""
         state = self.switch_state
         if state is not _AUTO:
             return state is _UP and self.admin_up
@@ -97,7 +97,7 @@ class NicVport:
 
     @property
     def oper_mtu(self) -> int:
-        """Hardware MTU in force: the longest frame with its frame check sequence."""
+        """Effective hardware MTU: the longest frame with its frame check sequence."""
         port = self.port
         mtu = self.mtu or port.max_mtu
         return mtu if mtu < port.admin_mtu else port.admin_mtu
@@ -108,23 +108,23 @@ class NicVport:
         return self.permanent_address.hex(":")
 
     def totals(self) -> tuple[Direction, Direction]:
-        """All frames sent and received, without frame check sequences."""
+        """Return all frames sent and received, without frame check sequences."""
         return self.sent, self.received
 
     def passed(self) -> tuple[Direction, Direction]:
-        """The same without those that have never left the function."""
+        """Return the totals without looped-back frames."""
         return self.sent.without(self.looped_out), self.received.without(self.looped_in)
 
     def count_discard(self) -> None:
-        """Count a received packet that there was no way to take."""
+        """Count a received packet that was dropped for lack of a receiver."""
         self.received.discards += 1
 
     def count_too_small(self) -> None:
-        """Count one that was longer than the request at its receive queue."""
+        """Count a packet longer than the receive WQE."""
         self.wqe_too_small += 1
 
     def counters(self) -> dict[str, Traffic]:
-        """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
+        """Return a copy of the traffic since power-on, by names in query_vport_counter_out."""
         ways = {"transmitted": self.sent, "received": self.received}
         return {
             f"{way}_{name}": replace(getattr(direction, kind))
@@ -134,9 +134,9 @@ class NicVport:
 
 
 def mac_of(guid: int) -> bytes:
-    """The MAC address that belongs to a GUID: its vendor and its serial number, 3 bytes each.
+    """Return the MAC address of a GUID: vendor and serial number, 3 bytes each.
 
-    As on a real board. The group bit of a GUID that the user has chosen is cleared.
+    Real boards use the same rule. The group bit of a user's GUID is cleared.
     """
     octets = guid.to_bytes(8, "big")
     return bytes((octets[0] & 0xFE,)) + octets[1:3] + octets[5:]

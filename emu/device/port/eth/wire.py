@@ -1,4 +1,4 @@
-"""The wire of Ethernet functions: what carries their frames, and one that leads nowhere."""
+"""The wire of Ethernet functions, which carries their frames, and a wire without a peer."""
 
 from __future__ import annotations
 
@@ -10,64 +10,65 @@ from emu.device.port.eth.frame import Frame
 from emu.device.ports import CarryTrain, NodeT
 
 NO_LIMIT: Final = 1 << 16
-"""More frames than a port is sent before it is asked again."""
+"""Number of frames above what a port is sent between two checks for a pause."""
 
 
 class EthWire(Protocol[NodeT]):
-    """What an Ethernet port's cable is plugged into.
+    """The network to which an Ethernet port's cable is connected.
 
-    The function that is attached is the manager of an adapter: what comes by the cable goes to its
-    ``switch`` (``emu.device.adapter.switch.Switch.receive``).
+    The attached function is the manager of an adapter. Frames from the cable go to its ``switch``
+    (``emu.device.adapter.switch.Switch.receive``).
     """
 
     @property
     def changes(self) -> int:
-        """Grows when a function joins the segment or leaves it, and with ``port_changed``."""
+        """Grows when a function joins or leaves the segment, and with ``port_changed``."""
 
     @property
     def wants_packets(self) -> bool:
-        """Whether RoCE's messages to functions of this process pass as frames, to be seen."""
+        """Whether RoCE messages inside the process must be frames, for captures."""
 
     def nodes(self) -> Iterable[NodeT]:
-        """The functions of this process on the same segment, the own one included.
+        """Return the functions of this process on the same segment, including the attached one.
 
         RoCE finds its peers among them.
         """
 
     def attach(self, node: NodeT, /) -> None:
-        """The function is on the wire; after a reset, its new state replaces the old one."""
+        """Attach the function; after a reset, the new state replaces the old one."""
 
     def port_changed(self, node: NodeT, /) -> None:
-        """The function's port has come up or gone down, or has other addresses."""
+        """Record that the function's port has changed its link state or its addresses."""
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Whether frames to a MAC address should wait, or some may be lost.
+        """Return whether frames to a MAC address should wait, to avoid loss.
 
-        What a priority with flow control sees of a network without loss (IEEE 802.1Q 36).
+        A lossless priority with flow control is paused in this case (IEEE 802.1Q 36).
         """
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` once, when frames to a MAC address need not wait any more."""
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """How many frames to a MAC address may be sent for now; 0 when they should wait.
+        """Return the number of frames that may be sent to a MAC address now; 0 to wait.
 
-        That is what the port behind the address has receive requests for, if it sends pause frames
-        and ``flow`` obeys them for this priority. ``packets`` come at once.
+        The limit is the posted receive WQEs of the port with that address, if it sends pause frames
+        and ``flow`` obeys them for this priority. ``packets`` is the number of packets sent at
+        once.
         """
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
-        """What carries the function's trains of RoCE packets to a MAC address, for now.
+        """Return the carrier of RoCE packet trains to a MAC address, for now.
 
-        None where each packet has to be a frame.
+        None if each packet must be a frame.
         """
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
-        """Carry a frame; it may be lost, which the wire counts. Never blocks, never raises."""
+        """Transmit a frame, which may be lost and counted. Never blocks, never raises."""
 
 
 class NoWire(EthWire[NodeT]):
-    """A cable whose other end is plugged into nothing that answers: every frame is lost."""
+    """A cable without a peer: every frame is lost."""
 
     wants_packets = False
 
@@ -81,32 +82,32 @@ class NoWire(EthWire[NodeT]):
         return self._changes
 
     def nodes(self) -> Iterable[NodeT]:
-        """The function alone."""
+        """Return the function alone."""
         return self._nodes
 
     def attach(self, node: NodeT, /) -> None:
-        """No other function is there to be told."""
+        """Attach the function; there is no other function to notify."""
         self._nodes = [node]
         self._changes += 1
 
     def port_changed(self, node: NodeT, /) -> None:
-        """As for ``attach``."""
+        """Count the change, as in ``attach``."""
         self._changes += 1
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Frames need not wait, as they are lost anyway."""
+        """Return False: frames need not wait, as they are lost."""
         return False
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """Call it at once."""
+        """Call ``callback`` at once."""
         callback()
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Frames need not wait, as they are lost anyway."""
+        """Return NO_LIMIT: frames need not wait, as they are lost."""
         return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> None:
-        """Nothing does."""
+        """Return None, as there is no carrier."""
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Lose the frame."""

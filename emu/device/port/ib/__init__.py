@@ -1,1 +1,1 @@
-"""The InfiniBand port: its state, its attributes seen by the subnet, and its management agents."""
+"""The InfiniBand port: its state, its subnet attributes, and its management agents."""

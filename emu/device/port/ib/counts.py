@@ -1,4 +1,4 @@
-"""What an InfiniBand port counts: packets, drops, wrong keys (IBTA 14.2.5.6, 16.1.3)."""
+"""Counters of an InfiniBand port: packets, drops, wrong keys (IBTA 14.2.5.6, 16.1.3)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _sum(casts: tuple[Traffic, ...]) -> Traffic:
 
 @dataclass(slots=True, kw_only=True)
 class IbCounts:
-    """The counters of a port, and the bases that its readers count from."""
+    """The counters of a port, and the bases of its readers."""
 
     dropped: Counter[str] = field(default_factory=Counter)
-    """Packets that no queue pair has taken, by what is wrong with them."""
+    """Number of packets that no queue pair accepted, by error."""
     pkey_violations: int = 0
     """Packets with a P_Key that does not match (PortInfo.P_KeyViolations)."""
     qkey_violations: int = 0
@@ -35,13 +35,13 @@ class IbCounts:
     received: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
     """Unicast and multicast packets received."""
     looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
-    """What of the received packets has come from this port, and not passed the physical one."""
+    """Received packets that this port itself has sent without use of the physical port."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
-    """The traffic at the time when the driver last cleared its counters, by their names."""
+    """The traffic when the driver last cleared its counters, by name."""
     pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
-    """The base that performance management counters count from, by attribute and field."""
+    """The base of performance management counters, by attribute and field."""
     link_downed: int = 0
-    """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
+    """Number of link failures (IBTA 16.1.3.5, LinkDownedCounter)."""
     errors: Counter[str] = field(default_factory=Counter)
     """Errors at the port, by the names of PortCounters (``link_errors``)."""
     ppcnt_base: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class IbCounts:
     ) -> None:
         """Count sent packets. Octets run from the first header to the invariant CRC.
 
-        That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
+        PortXmitData counts the same octets in words (IBTA 16.1.3.5); the driver divides by four
         (hw/mad.c:pma_cnt_ext_assign).
         """
         traffic = self.transmitted[multicast]
@@ -62,7 +62,7 @@ class IbCounts:
     def count_received(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count received packets; octets as above."""
+        """Count received packets; octets as in count_sent."""
         traffic = self.received[multicast]
         traffic.packets += packets
         traffic.octets += octets
@@ -70,7 +70,7 @@ class IbCounts:
     def count_exchange(
         self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
     ) -> None:
-        """Count what a message inside the process has in both directions; octets as above."""
+        """Count both directions of a message inside the process; octets as in count_sent."""
         transmitted, taken = self.transmitted[False], self.received[False]
         transmitted.packets += sent
         transmitted.octets += sent_octets
@@ -80,7 +80,7 @@ class IbCounts:
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
     ) -> None:
-        """Count what a message between queue pairs of this port has; octets as above."""
+        """Count a message between queue pairs of this port; octets as in count_sent."""
         packets, octets = packets + back, octets + back_octets
         for traffic in (self.transmitted[False], self.received[False], self.looped[False]):
             traffic.packets += packets
@@ -89,21 +89,21 @@ class IbCounts:
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Of what counts as received, these packets have come from this port."""
+        """Count received packets that this port itself has sent."""
         traffic = self.looped[multicast]
         traffic.packets += packets
         traffic.octets += octets
 
     def count_discard(self) -> None:
-        """Count a packet for which its receive request has too many pieces."""
-        self.dropped["receive request in too many pieces"] += 1
+        """Count a packet whose receive WQE has too many segments."""
+        self.dropped["receive request with too many segments"] += 1
 
     def count_too_small(self) -> None:
-        """Count one that was longer than the request at its receive queue."""
+        """Count a packet longer than the receive WQE."""
         self.dropped["longer than its receive request"] += 1
 
     def counters(self) -> dict[str, Traffic]:
-        """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
+        """Return a copy of the traffic since power-on, by names in query_vport_counter_out."""
         ways = {"transmitted": self.transmitted, "received": self.received}
         return {
             f"{way}_ib_{cast}": replace(traffic)
@@ -112,17 +112,17 @@ class IbCounts:
         } | {"local_loopback": _sum(self.looped)}
 
     def failures(self) -> Counter[str]:
-        """A copy of the counts of errors and of failures of the link, by PortCounters' names."""
+        """Return a copy of the error and link failure counts, by names in PortCounters."""
         return Counter({**self.errors, "link_downed_counter": self.link_downed})
 
     def totals(self) -> tuple[Traffic, Traffic]:
-        """All packets sent and received."""
+        """Return all packets sent and received."""
         return _sum(self.transmitted), _sum(self.received)
 
     def violated_pkey(self) -> None:
-        """Count; the counter stays at its end (IBTA 14.2.5.6)."""
+        """Count a wrong P_Key, up to the counter's maximum (IBTA 14.2.5.6)."""
         self.pkey_violations = min(self.pkey_violations + 1, MAX_VIOLATIONS)
 
     def violated_qkey(self) -> None:
-        """Count; the counter stays at its end."""
+        """Count a wrong Q_Key, up to the counter's maximum."""
         self.qkey_violations = min(self.qkey_violations + 1, MAX_VIOLATIONS)

@@ -1,4 +1,4 @@
-"""Management datagrams on an InfiniBand subnet: who may send them, and the way back.
+"""Management datagrams on an InfiniBand subnet: permission to send, and the return path.
 
 Source: IBTA volume 1, 10.2.5 and 10.9.8 (Q_Keys), 13.5.4 (the return path).
 """
@@ -11,7 +11,7 @@ from emu.device.port.ib.port import IbPort
 
 
 def answer_to(to: Destination, origin: Origin) -> Destination:
-    """The destination of the response to a management datagram: the return path (IBTA 13.5.4)."""
+    """Return the destination of a management response: the return path (IBTA 13.5.4)."""
     return Destination(
         qpn=origin.qpn,
         qkey=GSI_QKEY if origin.qpn else 0,
@@ -26,7 +26,7 @@ def answer_to(to: Destination, origin: Origin) -> Destination:
 
 
 def may_manage(port: IbPort, origin: Origin) -> bool:
-    """Whether QP1 accepts a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
+    """Return whether QP1 accepts a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
     return origin.qkey == GSI_QKEY and any(
         partitions.match(mine, origin.pkey) for mine in port.pkeys
     )

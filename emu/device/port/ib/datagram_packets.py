@@ -10,7 +10,7 @@ from layouts.wire.bth import PacketKind, Service
 
 
 def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
-    """The packet that carries a datagram."""
+    """Return the packet that carries a datagram."""
     to = datagram.to
     grh = None
     if to.gid is not None:
@@ -24,7 +24,7 @@ def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
 
 
 def datagram_of(packet: Packet) -> tuple[Datagram, Origin]:
-    """The datagram that a UD packet carries; its data stay a view of the packet."""
+    """Return the datagram in a UD packet; its data is a view of the packet."""
     grh = packet.grh
     to = Destination(
         qpn=packet.qpn,

@@ -1,7 +1,7 @@
-"""A port as its subnet sees it: addresses, link and state, and the attributes that carry them.
+"""A port of the subnet: addresses, link and state, and the attributes that carry them.
 
 Source: IBTA volume 1, 14.2.5.3 (NodeInfo), 14.2.5.6 (PortInfo), 9.11.1 and 15.2.5.16 (MTU and rate
-codes). The device keeps link speed and width in PTYS encoding; here they become IBTA's.
+codes). The device keeps link speed and width in PTYS encoding; this module converts them to IBTA's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RATES: Final = {
 }  # fmt: skip
 """Mb/s to rate code (enum ib_rate)."""
 RATE_MBPS: Final = {code: mbps for mbps, code in _RATES.items()}
-"""Rate code to Mb/s; the codes are not in the order of the rates."""
+"""Rate code to Mb/s; codes and rates have different orders."""
 
 _SLOWEST_RATE: Final = _RATES[2500]
 _QDR: Final = 4
@@ -46,18 +46,18 @@ _CAP_MASK2: Final = {64: 1 << 5, 128: 1 << 10}
 
 
 def mtu_code(mtu: int) -> int:
-    """IBTA's MTU code: 1 is 256 bytes, each next code is twice as much."""
+    """Return IBTA's MTU code: 1 is 256 bytes, and each next code doubles the MTU."""
     return mtu.bit_length() - 8
 
 
 def _up_to(bit: int) -> int:
-    """A bit field with a speed or width and all slower ones set."""
+    """Return a bit field with a speed or width and all slower ones set."""
     return max(bit * 2 - 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPort:
-    """One port of the subnet. Speed and width are in PTYS encoding, GUIDs are integers."""
+    """A port of the subnet. Speed and width are in PTYS encoding, GUIDs are integers."""
 
     lid: int
     port_guid: int
@@ -78,7 +78,7 @@ class EndPort:
     node_type: NodeType = NodeType.CHANNEL_ADAPTER
     port_num: int = 1
     num_ports: int = 1
-    """Those of its node."""
+    """Number of ports of the node."""
     pkey_violations: int = 0
     qkey_violations: int = 0
 
@@ -89,7 +89,7 @@ class EndPort:
 
     @property
     def mtu_code(self) -> int:
-        """The port's MTU as PathRecord and PortInfo have it."""
+        """MTU code for PathRecord and PortInfo."""
         return mtu_code(self.mtu)
 
     @property
@@ -99,7 +99,7 @@ class EndPort:
         return _RATES.get(lane * IB_LANES.get(self.width, 0), _SLOWEST_RATE)
 
     def node_info(self) -> bytes:
-        """NodeInfo of the node that the port belongs to."""
+        """Return NodeInfo of the port's node."""
         info = node_info.new(
             base_version=BASE_VERSION, class_version=NODE_INFO_CLASS_VERSION,
             node_type=self.node_type, num_ports=self.num_ports, sys_guid=self.node_guid,
@@ -110,7 +110,7 @@ class EndPort:
         return bytes(info)
 
     def port_info(self) -> bytes:
-        """PortInfo; the M_Key is not disclosed, and is 0 anyway."""
+        """Return PortInfo; the M_Key field is 0."""
         width = _WIDTHS[IB_LANES.get(self.width, 1)]
         extended = _EXTENDED.get(self.speed, 0)
         speed = _QDR if extended else min(self.speed, _QDR)
@@ -132,7 +132,7 @@ class EndPort:
 
 
 def end_port(port: IbPort) -> EndPort:
-    """The function's port, as its subnet sees it now."""
+    """Return the current subnet attributes of the function's port."""
     return EndPort(
         lid=port.lid,
         port_guid=port.guid,

@@ -1,8 +1,8 @@
 """InfiniBand's link layer headers, which precede a transport packet on the wire.
 
 Source: IBTA volume 1, 7.7 (local route header) and 8.3 (global route header). ``parse`` checks
-these headers against each other and against the frame's length, and leaves the rest to
-``emu.device.port.packet``. Frames have no variant CRC, because sockets do not corrupt data.
+these headers against each other and against the frame's length; ``emu.device.port.packet`` parses
+the rest. Frames have no variant CRC, because sockets do not corrupt data.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _PSN_AT: Final = 8
 """Offset of the word with the PSN."""
 
 _HEAD_BYTES: Final = wire.lrh.size + wire.grh.size + wire.bth.size + 8
-"""The front of a train, with all headers."""
+"""Bytes of a train's front with all headers."""
 MAX_BYTES: Final = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
-"""The longest possible frame of a packet."""
+"""Maximum bytes of a packet's frame."""
 MAX_TRAIN_BYTES: Final = MAX_BYTES + (MAX_PACKETS - 1) * transport.MAX_PAYLOAD
-"""The longest one of a train."""
+"""Maximum bytes of a train's frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the packets of a connection go, and the header fields that all of them share."""
+    """The destination of a connection's packets, and their common header fields."""
 
     dlid: int
     slid: int
@@ -50,11 +50,11 @@ class Route:
 
     @property
     def address(self) -> int:
-        """The wire knows the peer by its LID."""
+        """The peer's LID, which is its address on the wire."""
         return self.dlid
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """The packet's bytes, with ``length`` bytes of ``payload``."""
+        """Return the packet's bytes, with ``length`` bytes of ``payload``."""
         inner, parts = build_transport(packet, self.pkey, payload, length)
         if self.grh is not None:
             return b"".join((*_global(self, self.grh, inner), *parts))
@@ -65,15 +65,15 @@ class Route:
 
 
 def parse(frame: memoryview) -> Packet:
-    """The packet in ``frame``, whose payload stays a view of it. Raises BadPacketError."""
+    """Return the packet in ``frame``, whose payload is a view of it. Raises BadPacketError."""
     if not _SMALLEST <= len(frame) <= MAX_BYTES:
-        raise BadPacketError(f"{len(frame)} bytes are no packet")
+        raise BadPacketError(f"{len(frame)} bytes are not a packet")
     vl_lver: int
     sl_lnh: int
     pkt_len: int
     vl_lver, sl_lnh, dlid, pkt_len, slid = wire.LRH.unpack_from(frame)
     if vl_lver & wire.LVER_MASK or (pkt_len & wire.PKT_LEN_MASK) * 4 != len(frame):
-        raise BadPacketError(f"local header does not fit {len(frame)} bytes")
+        raise BadPacketError(f"local header has a wrong version or length for {len(frame)} bytes")
     at, grh = wire.lrh.size, None
     if sl_lnh & wire.LNH_MASK == wire.LNH_GLOBAL:
         grh = _parse_global(frame, at)
@@ -91,31 +91,31 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
         raise BadPacketError("too short for a global header")
     word, pay_len, next_header, hop_limit, sgid, dgid = wire.GRH.unpack_from(frame, at)
     if word >> 28 != wire.GRH_VERSION or next_header != wire.GRH_NEXT_IBA:
-        raise BadPacketError("global header is not one of version 6 before a transport header")
+        raise BadPacketError("global header has a wrong version or next header")
     if pay_len != len(frame) - at - wire.grh.size:
-        raise BadPacketError(f"global header says {pay_len} bytes")
+        raise BadPacketError(f"payload length in the global header is wrong: {pay_len} bytes")
     return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
 
 
 def is_train(frame: bytes | memoryview) -> bool:
-    """Whether a frame of ours is a train's: it is longer than its headers say."""
+    """Return whether a frame of an mlx5emu process is a train: longer than its headers say."""
     return _own_length(frame) < len(frame)
 
 
 def parse_train(frame: memoryview) -> Train:
-    """Return the train in ``frame``: the headers are as in front of its first packet alone.
+    """Return the train in ``frame``, whose headers are those of its first packet.
 
-    The payload stays a view of the frame. Raise BadPacketError.
+    The payload is a view of the frame. Raises BadPacketError.
     """
     if not _SMALLEST < len(frame) <= MAX_TRAIN_BYTES:
-        raise BadPacketError(f"{len(frame)} bytes are no train")
+        raise BadPacketError(f"{len(frame)} bytes are not a train")
     head = bytes(frame[:_HEAD_BYTES])
     length = _own_length(head)
     return train_of(parse(front_of(head, length)), frame, head, length)
 
 
 def frames_of(train: Train) -> Iterator[bytes]:
-    """Yield the frames of a train's packets, each by itself."""
+    """Yield the frame of each packet in a train."""
     front, icrc = bytearray(train.head), bytes(wire.ICRC_BYTES)
     at = _transport_at(front) + _PSN_AT
     for packet in train.packets():
@@ -125,25 +125,25 @@ def frames_of(train: Train) -> Iterator[bytes]:
 
 
 def _own_length(frame: bytes | memoryview) -> int:
-    """How long a frame is by its local route header."""
+    """Return a frame's length from its local route header."""
     words: int = wire.LRH.unpack_from(frame)[3] & wire.PKT_LEN_MASK
     return words * 4
 
 
 def _transport_at(frame: bytes | bytearray) -> int:
-    """Where the base transport header begins."""
+    """Return the offset of the base transport header."""
     is_local = frame[1] & wire.LNH_MASK == wire.LNH_LOCAL
     return wire.lrh.size + (0 if is_local else wire.grh.size)
 
 
 def with_fecn(frame: bytes) -> bytes:
-    """The packet with its forward congestion notification, which no CRC covers."""
+    """Return the packet with forward congestion notification set, which no CRC covers."""
     at = _transport_at(frame) + _DEST_QP_AT
     return frame[:at] + bytes((frame[at] | wire.FECN >> 24,)) + frame[at + 1 :]
 
 
 def grh_of(datagram: Datagram, origin: Origin) -> bytes:
-    """The global route header of a datagram."""
+    """Return the global route header of a datagram."""
     to = datagram.to
     first = wire.GRH_VERSION << 28 | to.tclass << 20 | to.flow_label
     return wire.GRH.pack(
@@ -153,7 +153,7 @@ def grh_of(datagram: Datagram, origin: Origin) -> bytes:
 
 
 def _global(route: Route, grh: GlobalHeader, inner: int) -> tuple[bytes, bytes]:
-    """The local and the global header in front of ``inner`` bytes of transport packet."""
+    """Return the local and global header in front of ``inner`` bytes of transport packet."""
     words = (wire.lrh.size + wire.grh.size + inner) >> 2
     sl_lnh = route.sl << wire.SL_SHIFT | wire.LNH_GLOBAL
     first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label

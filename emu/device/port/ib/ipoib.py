@@ -1,7 +1,7 @@
-"""IP over InfiniBand: what datagrams of it carry, and their checksums.
+"""IP over InfiniBand: the contents of its datagrams, and their checksums.
 
-A packet is an encapsulation header of 4 bytes, an Ethertype and two reserved bytes, and what
-follows (RFC 4391 6). Code that works on frames gets it as one whose addresses are zero.
+A packet has an encapsulation header of 4 bytes (an Ethertype and two reserved bytes) and the IP
+packet (RFC 4391 6). Code for Ethernet frames gets the packet as a frame with zero MAC addresses.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _ALL: Final = int(CqeChecked.L3 | CqeChecked.L4)
 
 
 def as_frame(packet: bytes) -> bytes:
-    """The packet as a frame. Raises :class:`FrameError` when it has no encapsulation header."""
+    """Return the packet as a frame. Raises :class:`FrameError` without encapsulation header."""
     if len(packet) < ENCAPSULATION_BYTES:
         raise FrameError("packet ends inside its encapsulation header")
     return _NO_ADDRESSES + packet[:_ETHERTYPE_BYTES] + packet[ENCAPSULATION_BYTES:]
 
 
 def insert(packet: bytes, *, l3: bool, l4: bool) -> bytes:
-    """The packet with the checksums filled in (``emu.device.port.eth.checksum.insert``)."""
+    """Return the packet with checksums filled in (``emu.device.port.eth.checksum.insert``)."""
     frame = checksum.insert(parse(as_frame(packet)), l3, l4)
     return packet[:ENCAPSULATION_BYTES] + frame[ETHERNET_BYTES:]
 
 
 def cut(header: bytes, payload: bytes, mss: int) -> list[bytes]:
-    """The packets of a large send (``emu.device.port.eth.segment.segment``).
+    """Return the packets of a large send (``emu.device.port.eth.segment.segment``).
 
-    ``header`` is all before the payload, from the encapsulation header on.
+    ``header`` is all bytes before the payload, from the encapsulation header on.
     """
     front = header[:ENCAPSULATION_BYTES]
     return [front + frame[ETHERNET_BYTES:] for frame in segment(as_frame(header), payload, mss)]
 
 
 def checked(packet: bytes) -> int:
-    """cqe64.hds_ip_ext: whether IP's checksum is right, and whether TCP's or UDP's is as well.
+    """Return cqe64.hds_ip_ext: the flags of a right IP checksum, and of a right TCP or UDP one.
 
     Linux trusts no packet that lacks one of them (hw/cq.c: handle_responder).
     """

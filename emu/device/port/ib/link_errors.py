@@ -1,7 +1,7 @@
-"""Errors of a link: what a port counts, and which of them its subnet's manager hears of.
+"""Errors of a link: the port's counters, and the traps to the subnet manager.
 
 Source: IBTA volume 1, 7.12.2 (thresholds), 14.2.5.6 (LocalPhyErrors, OverrunErrors), 16.1.3.5
-(counters), 14.2.5.1 (traps 129 to 131). Links here make none by themselves; faults do.
+(counters), 14.2.5.1 (traps 129 to 131). Links have no errors by themselves; only faults cause them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ OVERRUN_ERRORS: Final = "excessive_buffer_overrun_errors"
 
 
 class LinkError(Enum):
-    """What goes wrong at a port."""
+    """Kinds of errors at a port."""
 
     SYMBOLS = "symbols"
     """Packets arrive with symbol errors, and are dropped."""
     OVERRUN = "overrun"
-    """Packets find no buffer, each in a period of flow control of its own."""
+    """Packets find no buffer, each in a separate flow control period."""
     WATCHDOG = "watchdog"
-    """The peer's flow control packets do not come in time: the link recovers."""
+    """The peer's flow control packets are late: the link recovers."""
 
 
 class Outcome(NamedTuple):
-    """What follows from errors at a port."""
+    """The effects of errors at a port."""
 
     counters: Mapping[str, int]
-    """What is added to counters of PortCounters."""
+    """Increments of counters in PortCounters."""
     trap: SmaTrap | None
-    """What the manager hears."""
+    """The trap to the subnet manager, if any."""
 
 
 def outcome(error: LinkError, count: int, info: PortInfo) -> Outcome:
-    """What ``count`` errors, one soon after the other, do at a port with this PortInfo."""
+    """Return the effects of ``count`` errors in quick succession at a port with this PortInfo."""
     if error is LinkError.WATCHDOG:
         return Outcome({RECOVERIES: count}, SmaTrap.FLOW_CONTROL_WATCHDOG)
     if error is LinkError.SYMBOLS:

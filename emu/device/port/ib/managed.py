@@ -1,8 +1,8 @@
-"""What a subnet manager sets of a port: PortInfo, P_Keys, virtual lanes.
+"""The settings of a port by a subnet manager: PortInfo, P_Keys, virtual lanes.
 
-Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5.6 (PortInfo: which values are valid), 14.2.5.7 to
-14.2.5.9 (P_KeyTable, SLtoVLMappingTable, VLArbitrationTable). A function's port has such a record
-while a manager of the subnet sets it up, and each port of a simulated node has one.
+Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5.6 (PortInfo: valid values), 14.2.5.7 to 14.2.5.9
+(P_KeyTable, SLtoVLMappingTable, VLArbitrationTable). A function's port has such a record while a
+subnet manager configures it. Each port of a simulated node has one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PKEYS_OF_A_BLOCK: Final = 32
 ARBITRATION_BLOCKS: Final = (1, 2, 3, 4)
-"""The low priorities' two halves, then the high ones' (IBTA 14.2.5.9)."""
+"""Blocks: the two halves of the low priorities, then those of the high ones (IBTA 14.2.5.9)."""
 SL_TO_VL_BYTES: Final = 8
 _VLS: Final = 8
 _SLS: Final = 16
@@ -39,20 +39,20 @@ KEPT: Final = (
     "mkey_violations", "pkey_violations", "qkey_violations", "subnet_timeout", "local_phy_errors",
     "overrun_errors",
 )  # fmt: skip
-"""The fields of PortInfo that a manager sets and that mean nothing else than their value."""
+"""The fields of PortInfo that a manager sets and that are only stored."""
 
 
 def _lanes() -> bytes:
-    """Four bits for each service level: they share the lanes in turn."""
+    """Return four bits for each service level, which use the lanes in rotation."""
     return bytes(sl % _VLS << 4 | (sl + 1) % _VLS for sl in range(0, _SLS, 2))
 
 
 SL_TO_VL: Final = _lanes()
-"""SLtoVLMappingTable of a port for which nobody has set one."""
+"""SLtoVLMappingTable of a port without a manager's setting."""
 
 
 def pkey_block(pkeys: tuple[int, ...], entries: int, block: int) -> bytes | None:
-    """A block of a P_Key table with so many entries; None where there is none."""
+    """Return a block of a P_Key table with ``entries`` entries; None beyond its end."""
     first = block * PKEYS_OF_A_BLOCK
     if first >= entries:
         return None
@@ -61,36 +61,36 @@ def pkey_block(pkeys: tuple[int, ...], entries: int, block: int) -> bytes | None
 
 
 class ManagedPort:
-    """A port as its manager has set it."""
+    """A port with its manager's settings."""
 
     def __init__(self, info: PortInfo, pkeys: tuple[int, ...], pkey_entries: int) -> None:
-        """``info`` is its PortInfo; ``pkey_entries`` the size of its P_Key table."""
+        """Create the record; ``pkey_entries`` is the size of the port's P_Key table."""
         self.info = info
         self.pkeys = pkeys
         self._pkey_entries = pkey_entries
         self.sl_to_vl: dict[int, bytes] = {}
-        """By the port that a packet has come in by; channel adapters have 0 alone."""
+        """Tables by the ingress port of a packet; channel adapters have only 0."""
         self.arbitration: dict[int, bytes] = {}
         """VLArbitrationTable, by block."""
         self.on_repress: Callable[[int], None] = lambda tid: None
-        """Told of the manager's TrapRepress, with its transaction number."""
+        """Called for the manager's TrapRepress, with its transaction number."""
         self.on_bad_mkey: Callable[[Smp, int], None] = lambda mad, slid: None
-        """Told of an SMP whose M_Key is wrong, and of its source LID."""
+        """Called for an SMP with a wrong M_Key, with the SMP and its source LID."""
         self._lease_ends = 0
-        """When the M_Key's protection ends, in ns; 0 while its lease period is not counting."""
+        """End of the M_Key's protection, in ns; 0 while its lease period is not counting."""
 
     @property
     def state(self) -> PortState:
-        """Its logical state."""
+        """The logical state."""
         return PortState(self.info.port_state)
 
     @property
     def is_disabled(self) -> bool:
-        """Whether a manager has disabled its link."""
+        """Whether a manager has disabled the link."""
         return self.info.port_physical_state == PhysState.DISABLED
 
     def connect(self, *, has_link: bool) -> None:
-        """Its link has come or gone: a manager has to bring the port up (IBTA 7.2.7)."""
+        """Follow a change of the link: a manager then has to activate the port (IBTA 7.2.7)."""
         info = self.info
         if not has_link:
             info.port_state = PortState.DOWN
@@ -100,10 +100,10 @@ class ManagedPort:
             info.port_state, info.port_physical_state = PortState.INIT, PhysState.LINK_UP
 
     def may(self, mkey: int, now: int, *, is_set: bool) -> bool:
-        """Whether a request with this M_Key may be answered; a wrong one is counted (14.2.4.1).
+        """Return whether a request with this M_Key is allowed; count a wrong key (14.2.4.1).
 
-        ``now`` is in ns. The first wrong one begins the lease period, after which the key protects
-        nothing any more; who comes with the right one renews it (14.2.4.2).
+        ``now`` is in ns. The first wrong key starts the lease period, at whose end the protection
+        ends. A request with the right key stops the period (14.2.4.2).
         """
         info = self.info
         if self._lease_ends and now >= self._lease_ends:
@@ -119,7 +119,7 @@ class ManagedPort:
         return False
 
     def info_for(self, mkey: int) -> bytes:
-        """PortInfo as a requester with this M_Key sees it: the key itself may be hidden."""
+        """Return PortInfo for a requester with this M_Key; the key itself may be hidden."""
         if mkey == self.info.mkey or self.info.mkey_protect_bits < _HIDES_MKEY:
             return bytes(self.info)
         shown = port_info.view(bytearray(bytes(self.info)))
@@ -127,9 +127,9 @@ class ManagedPort:
         return bytes(shown)
 
     def set_info(self, given: PortInfo, *, is_end: bool = True) -> str:
-        """Take a PortInfo; returns what is wrong with it, and then nothing has changed.
+        """Apply a PortInfo; return the error, with no change, or "".
 
-        ``is_end``: the port has LIDs, as all have but a switch's external ones.
+        ``is_end``: the port has LIDs, as all have except a switch's external ones.
         """
         if wrong := self._wrong(given, is_end=is_end):
             return wrong
@@ -150,7 +150,7 @@ class ManagedPort:
         return ""
 
     def _train(self, state: PhysState) -> None:
-        """The link goes down; whether it trains again is the cable's matter."""
+        """Take the link down; the cable determines whether it trains again."""
         self.info.port_state, self.info.port_physical_state = PortState.DOWN, state
 
     def _wrong(self, given: PortInfo, *, is_end: bool) -> str:
@@ -158,25 +158,25 @@ class ManagedPort:
         if is_end:
             is_early = info.port_state <= PortState.INIT
             if not (given.lid or is_early) or given.lid >= MULTICAST_LID:
-                return "no unicast LID"
+                return "lid is not a unicast LID"
             if not (given.sm_lid or is_early) or given.sm_lid >= MULTICAST_LID:
-                return "no unicast LID of a manager"
+                return "sm_lid is not a unicast LID"
         if not 1 <= given.neighbor_mtu <= info.mtu_cap:
-            return "MTU"
+            return "neighbor_mtu is 0 or above mtu_cap"
         if given.operational_vls > info.vl_cap:
-            return "more virtual lanes than there are"
+            return "operational_vls is above vl_cap"
         for kind, every in (("link_width", _ALL_WIDTHS), ("link_speed", _ALL_SPEEDS)):
             chosen, there = getattr(given, f"{kind}_enabled"), getattr(info, f"{kind}_supported")
             if chosen != every and chosen & ~there:
-                return f"{kind} that there is not"
+                return f"{kind}_enabled has unsupported bits"
         return _wrong_states(info.port_state, given.port_state, given.port_physical_state)
 
     def pkey_block(self, block: int) -> bytes | None:
-        """A block of the P_Key table; None where there is none."""
+        """Return a block of the P_Key table; None beyond its end."""
         return pkey_block(self.pkeys, self._pkey_entries, block)
 
     def set_pkeys(self, block: int, data: bytes) -> bool:
-        """Write a block; False where there is none."""
+        """Write a block; return False beyond the table's end."""
         if block * PKEYS_OF_A_BLOCK >= self._pkey_entries:
             return False
         first = block * PKEYS_OF_A_BLOCK
@@ -189,7 +189,7 @@ class ManagedPort:
 
 
 def _choose(info: PortInfo, given: PortInfo, kind: str, every: int) -> None:
-    """What is enabled: 0 leaves it, all ones mean all that is supported."""
+    """Set the enabled widths or speeds: 0 keeps them, all ones enable all supported."""
     requested = getattr(given, f"{kind}_enabled")
     if requested:
         chosen = getattr(info, f"{kind}_supported") if requested == every else requested
@@ -197,15 +197,19 @@ def _choose(info: PortInfo, given: PortInfo, kind: str, every: int) -> None:
 
 
 def _wrong_states(now: int, state: int, physical: int) -> str:
-    """A port goes from INIT to ARMED to ACTIVE; links only to Polling and Disabled (14.2.5.6)."""
+    """Return the error in a state change, or "".
+
+    A port moves from INIT to ARMED to ACTIVE; links can be set only to Polling and Disabled
+    (14.2.5.6).
+    """
     if physical not in (0, PhysState.POLLING, PhysState.DISABLED):
-        return "physical state that cannot be set"
+        return "this port_physical_state cannot be set"
     if state in (PortState.NOP, PortState.DOWN):
         return ""
     if physical:
-        return "both states at once"
+        return "port_state and port_physical_state are both set"
     if state == PortState.ARMED and now in (PortState.INIT, PortState.ARMED):
         return ""
     if state == PortState.ACTIVE and now in (PortState.ARMED, PortState.ACTIVE):
         return ""
-    return "state that does not follow"
+    return "invalid transition of port_state"

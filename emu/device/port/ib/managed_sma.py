@@ -1,7 +1,7 @@
-"""The agent of a port that a manager of the subnet sets up: SMPs that get, and that set.
+"""The agent of a port that a subnet manager configures: SMPs that get, and that set.
 
 Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5 (attributes). ``sma`` is the agent of ports that the
-fabric sets up itself.
+fabric configures itself.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ if TYPE_CHECKING:
     from layouts.wire.mads import Smp
 
 EXTENDED_SPEEDS: Final = 1 << 31
-"""In the modifier of PortInfo: the manager knows extended speeds (14.2.5.6), as we all do."""
+"""Bit in the modifier of PortInfo: the manager supports extended speeds (14.2.5.6), as this agent
+does."""
 
 SETTABLE: Final = frozenset(
     {SmpAttr.PORT_INFO, SmpAttr.PKEY_TABLE, SmpAttr.SL_TO_VL_TABLE, SmpAttr.VL_ARB_TABLE}
 )
-"""What a manager sets of a port."""
+"""Attributes of a port that a manager may set."""
 
 
 def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes | None:
-    """PortInfo; what a Set asks to be told at once (ClientReregister) is in its response."""
+    """Return PortInfo after a Get or Set; a Set's ClientReregister is echoed in the response."""
     if mad.method != Method.SET:
         return port.info_for(mad.mkey)
     given = port_info.view(mad.data)
@@ -53,21 +54,21 @@ def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes |
 
 
 def pkeys_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
-    """A block of the P_Key table."""
+    """Return a block of the P_Key table, after an optional Set."""
     if mad.method == Method.SET and not port.set_pkeys(block, mad.data):
         return None
     return port.pkey_block(block)
 
 
 def sl_to_vl_of(port: ManagedPort, mad: Smp, entry: int) -> bytes:
-    """SLtoVLMappingTable of what comes in by a port and goes out by this one."""
+    """Return SLtoVLMappingTable from ingress port ``entry`` to this port, after an optional Set."""
     if mad.method == Method.SET:
         port.sl_to_vl[entry] = mad.data[:SL_TO_VL_BYTES]
     return port.sl_to_vl.get(entry, SL_TO_VL)
 
 
 def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
-    """A block of VLArbitrationTable."""
+    """Return a block of VLArbitrationTable, after an optional Set."""
     if block not in ARBITRATION_BLOCKS:
         return None
     if mad.method == Method.SET:
@@ -76,7 +77,7 @@ def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
 
 
 def refreshed(port: IbPort) -> ManagedPort:
-    """The record of a function's port, with what the port itself knows better."""
+    """Return the record of a function's port, updated with the port's own current values."""
     managed = port.managed
     assert managed is not None
     now = port_info.view(bytearray(end_port(port).port_info()))
@@ -89,7 +90,7 @@ def refreshed(port: IbPort) -> ManagedPort:
 
 
 def _port_info(port: IbPort, mad: Smp) -> bytes | None:
-    """PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
+    """Return PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
     number = mad.attr_mod & ~EXTENDED_SPEEDS
     return port_info_of(refreshed(port), mad) if number in (0, 1) else None
 
@@ -113,7 +114,7 @@ _HANDLERS: Final[Mapping[int, Handler[IbPort]]] = {
 
 
 def begin(port: IbPort) -> None:
-    """From now on a manager of the subnet sets up the port, which has no LID until then."""
+    """Hand the port over to a subnet manager; the port has no LID until the manager sets one."""
     port.cap_mask1 |= CapMask1.CAP_MASK_NOTICE_SUP | CapMask1.OTHER_LOCAL_CHANGES_SUP
     info = port_info.view(bytearray(end_port(port).port_info()))
     info.assign({"lid": 0, "sm_lid": 0, "port_state": 1})
@@ -125,11 +126,11 @@ def begin(port: IbPort) -> None:
 def answer(
     port: IbPort, data: bytes, slid: int, now: int, *, checks_mkey: bool = True
 ) -> bytes | None:
-    """The response to an SMP for a function's port, which then is as the SMP has set it.
+    """Apply an SMP to a function's port and return the response.
 
-    None when its M_Key is wrong: the manager hears of that, not the sender (IBTA 14.2.4.1). Nor is
-    a TrapRepress answered. ``slid`` is the SMP's source LID, ``now`` in ns. Without ``checks_mkey``
-    any M_Key will do, is no violation and renews no lease.
+    Returns None for a wrong M_Key, which is reported to the manager, not to the sender (IBTA
+    14.2.4.1). Returns None also for a TrapRepress. ``slid`` is the SMP's source LID, ``now`` in ns.
+    Without ``checks_mkey`` any M_Key is accepted, is no violation and renews no lease.
     """
     mad = smp.view(data)
     managed = refreshed(port)

@@ -1,6 +1,6 @@
-"""Partition keys: who may talk to whom on a subnet (IBTA volume 1, 10.9.1 to 10.9.3).
+"""Partition keys: permission to communicate on a subnet (IBTA volume 1, 10.9.1 to 10.9.3).
 
-A P_Key is 15 bits of partition number and one bit of membership. Two ports may talk within a
+A P_Key is 15 bits of partition number and one bit of membership. Two ports may communicate within a
 partition unless both are limited members of it.
 """
 
@@ -14,21 +14,22 @@ PKEY_FULL_MEMBER: Final = 0x8000
 
 
 def is_same_partition(one: int, other: int) -> bool:
-    """Whether two P_Keys name the same partition, whatever the membership."""
+    """Return whether two P_Keys name the same partition, with any membership."""
     return not (one ^ other) & PKEY_NUMBER
 
 
 def match(one: int, other: int) -> bool:
-    """Whether holders of these P_Keys may talk: same partition, one of them a full member.
+    """Return whether holders of these P_Keys may communicate.
 
-    Partition 0 is none: an entry that holds it is empty (IBTA 10.9.1.2).
+    Both keys must name the same partition, one of them as full member. Partition 0 is none: an
+    entry with it is empty (IBTA 10.9.1.2).
     """
     is_same = not (one ^ other) & PKEY_NUMBER and bool(one & PKEY_NUMBER)
     return is_same and bool((one | other) & PKEY_FULL_MEMBER)
 
 
 def common(mine: Collection[int], theirs: Collection[int]) -> Iterator[int]:
-    """Those of my P_Keys over which I can talk to a holder of theirs, in their order."""
+    """Yield the P_Keys in ``mine`` that match a key in ``theirs``, in the order of ``mine``."""
     numbers = {pkey & PKEY_NUMBER for pkey in theirs}
     full = {pkey & PKEY_NUMBER for pkey in theirs if pkey & PKEY_FULL_MEMBER}
     for pkey in mine:

@@ -1,10 +1,10 @@
 """Performance management agents: traffic and error counters of ports by MAD.
 
-A function's port has one, and each simulated node of a subnet.
+A function's port has an agent, and each simulated node of a subnet.
 
 Source: IBTA volume 1, 16.1. The adapter responds to these MADs itself, both those that arrive at
-QP1 and those that the driver passes with MAD_IFC: the responses that hw/mad.c:process_pma_cmd
-builds on its own are usable for sysfs only, as they have no MAD header.
+QP1 and those that the driver sends with MAD_IFC. The responses that hw/mad.c:process_pma_cmd builds
+are usable for sysfs only, as they have no MAD header.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Direction = Callable[[IbPort], tuple[Traffic, Traffic]]
 
 
 def _sent(port: IbPort) -> tuple[Traffic, Traffic]:
-    """Without what the port sends to itself, unless that goes to a group as well."""
+    """Return sent traffic without unicast packets of the port to itself."""
     unicast, multicast = port.transmitted
     return _without(unicast, port.looped[0]), multicast
 
@@ -94,8 +94,8 @@ _VALUES: Final[dict[str, _Value]] = {
 """Sources of the counters; the counters not listed count errors that never happen."""
 
 Counters = Mapping[PmaAttr, Mapping[str, int]]
-"""The counters that an agent's ports have, with their bits of CounterSelect, which selects those
-that a Set changes."""
+"""The counters of an agent's ports, with their bits of CounterSelect, which selects those that a
+Set changes."""
 _COUNTERS: Final[Counters] = {
     PmaAttr.PORT_COUNTERS: {
         SYMBOL_ERRORS: 1 << 0,
@@ -127,18 +127,18 @@ _LAYOUTS: Final[Mapping[PmaAttr, Prm]] = {
 
 
 class PortCounts(Protocol):
-    """What one port counts."""
+    """The counters of one port."""
 
     @property
     def base(self) -> MutableMapping[tuple[int, str], int]:
-        """What was there when counters were last set, by attribute and counter."""
+        """The values when counters were last set, by attribute and counter."""
 
     def value(self, name: str, /) -> int:
-        """A counter since the port exists."""
+        """Return a counter's value since the creation of the port."""
 
 
 Select = Callable[[int], Sequence[PortCounts] | None]
-"""The ports that a PortSelect means; None when there is no such port."""
+"""Returns the ports that a PortSelect names; None if there is no such port."""
 
 
 class _FunctionCounts:
@@ -153,7 +153,7 @@ class _FunctionCounts:
 
 
 def answer(port: IbPort, data: bytes) -> bytes | None:
-    """The response to a MAD of 256 bytes for a function's port; None when it is no request."""
+    """Return the response to a 256-byte MAD for a function's port; None if not a request."""
     return respond(partial(_selected, port), _COUNTERS, PmaCap.EXT_WIDTH, data)
 
 
@@ -162,7 +162,7 @@ def _selected(port: IbPort, number: int) -> Sequence[PortCounts] | None:
 
 
 def respond(select: Select, counters: Counters, capability_mask: int, data: bytes) -> bytes | None:
-    """The response of an agent to a MAD of 256 bytes; None when it is no request."""
+    """Return the response of an agent to a 256-byte MAD; None if not a request."""
     mad = pma_mad.view(bytearray(data))
     if mad.mad_hdr.method not in (Method.GET, Method.SET):
         return None
@@ -172,7 +172,7 @@ def respond(select: Select, counters: Counters, capability_mask: int, data: byte
 
 
 def _act(select: Select, counters: Counters, capability_mask: int, mad: PmaMad) -> MadStatus:
-    """Do what the MAD asks for, in place."""
+    """Execute the MAD in place and return its status."""
     hdr = mad.mad_hdr
     if (hdr.base_version, hdr.class_version) != (BASE_VERSION, CLASS_VERSION):
         return MadStatus.BAD_VERSION
@@ -198,7 +198,7 @@ def _act(select: Select, counters: Counters, capability_mask: int, mad: PmaMad) 
 
 
 def _get(ports: Sequence[PortCounts], names: Mapping[str, int], attr: PmaAttr, given: Any) -> Any:
-    """The ports' counters together; each one stops at its maximum (16.1.3.5)."""
+    """Return the sums of the ports' counters; each stops at its maximum (16.1.3.5)."""
     layout = _LAYOUTS[attr]
     counters = layout.new(port_select=given.port_select, counter_select=given.counter_select)
     for field in layout.fields:
@@ -210,7 +210,7 @@ def _get(ports: Sequence[PortCounts], names: Mapping[str, int], attr: PmaAttr, g
 
 
 def _set(port: PortCounts, names: Mapping[str, int], attr: PmaAttr, given: Any) -> None:
-    """Set counters: the counts themselves go on; only the base that they count from is changed."""
+    """Set counters by changing their base; the counts themselves are unchanged."""
     for name, bit in names.items():
         if given.counter_select & bit:
             port.base[attr, name] = port.value(name) - getattr(given, name)

@@ -1,4 +1,4 @@
-"""The function's InfiniBand port: identity, state and tables (IBTA 14.2.5 PortInfo and friends)."""
+"""The function's InfiniBand port: identity, state and tables (IBTA 14.2.5, PortInfo)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BASE_GUID: Final = 0x0002_C903_00E5_0000
 """First function's GUID; the next ones follow in steps of 16, as on a real board."""
 
 AV_GRH: Final = 1 << 30
-"""Address vector: the packet gets a global route header."""
+"""Address vector: the packet has a global route header."""
 
 _AV: Final = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
@@ -44,8 +44,8 @@ CQE_SL_SHIFT: Final = 24
 
 _RECOVERY: Final = LossRecovery()
 
-# What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
-# the complement of a flag lacks the bits that the enumeration does not name.
+# Capabilities that the Linux stack enables for itself; a driver may set only these. The value is a
+# plain number: the complement of a flag lacks the bits that the enumeration does not name.
 SETTABLE_CAPS: Final = int(
     CapMask1.SM
     | CapMask1.CM_SUP
@@ -58,7 +58,7 @@ SETTABLE_CAPS: Final = int(
 
 @dataclass(slots=True)
 class IbPort(IbCounts):
-    """Port 1: an ``emu.device.port.base.Port``, and the function's ``Link`` as well.
+    """Port 1: both an ``emu.device.port.base.Port`` and the function's ``Link``.
 
     ``guid`` is port and node GUID; the fabric assigns the LID and other numbers.
     """
@@ -69,20 +69,20 @@ class IbPort(IbCounts):
     proto_oper: int
     """Active link speed in PTYS encoding, one bit: 32 EDR, 64 HDR, 128 NDR."""
     proto_admin: int = 0
-    """The speeds that the driver allows, the same way; 0: all that the adapter has."""
+    """Speeds that the driver allows, in PTYS encoding; 0: all that the adapter supports."""
     device_id: int = 0
-    """The PCI device ID of its function, which NodeInfo carries."""
+    """The PCI device ID of its function, for NodeInfo."""
     mtu: int = 4096
     state: PortState = PortState.ACTIVE
     admin_up: bool = True
-    """What the driver wants (PAOS)."""
+    """Whether the driver has enabled the port (PAOS)."""
     has_cable: bool = True
     """Whether the cable is plugged in."""
     is_up: bool = True
-    """Whether packets pass: the physical link is there, and a manager of the subnet, if there is
-    one that sets up the port, has made it active. Each message asks."""
+    """Whether packets can be sent and received: the physical link is up, and a subnet manager, if
+    it configures the port, has activated it. Each message reads the attribute."""
     managed: ManagedPort | None = None
-    """What such a manager has set; None where the fabric itself sets up its ports."""
+    """The subnet manager's settings; None where the fabric itself configures its ports."""
     lid: int = 1
     sm_lid: int = SM_LID
     gid_prefix: int = LINK_LOCAL_PREFIX
@@ -93,38 +93,38 @@ class IbPort(IbCounts):
 
     @property
     def congestion(self) -> None:
-        """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
+        """None, as no manager in the subnet enables congestion control (IBTA annex A10)."""
         return
 
     @property
     def recovery(self) -> LossRecovery:
-        """The same for every port: its rules cannot be set."""
+        """Fixed settings, the same for every port."""
         return _RECOVERY
 
     @property
     def phys_state(self) -> PhysState:
-        """The state of the physical link."""
+        """State of the physical link."""
         if not self.admin_up or (self.managed is not None and self.managed.is_disabled):
             return PhysState.DISABLED
         return PhysState.LINK_UP if self.has_cable else PhysState.POLLING
 
     @property
     def has_link(self) -> bool:
-        """Whether the physical link is there, on which subnet management packets pass."""
+        """Whether the physical link is up, so that subnet management packets can be exchanged."""
         return self.phys_state is PhysState.LINK_UP
 
     def set_link(self, *, up: bool) -> None:
-        """SubnetPort the cable in, or pull it."""
+        """Plug the cable in, or pull it."""
         self.has_cable = up
         self._follow()
 
     def set_admin(self, *, up: bool) -> None:
-        """Enable or disable the port as the driver asks."""
+        """Enable or disable the port for the driver."""
         self.admin_up = up
         self._follow()
 
     def _follow(self) -> None:
-        """With a link the subnet manager sets up the port."""
+        """Update the port state after a link change, and count link failures."""
         had_link, has_link = self.state is not PortState.DOWN, self.has_link
         if had_link and not has_link:
             self.link_downed += 1
@@ -136,7 +136,7 @@ class IbPort(IbCounts):
             self.settle(self.managed)
 
     def settle(self, managed: ManagedPort) -> None:
-        """Be what a manager of the subnet has set, from now on."""
+        """Apply the settings of a subnet manager."""
         info = managed.info
         self.managed = managed
         self.lid, self.sm_lid, self.gid_prefix = info.lid, info.sm_lid, info.gid_prefix
@@ -149,7 +149,7 @@ class IbPort(IbCounts):
 
     @property
     def address(self) -> str:
-        """The LID."""
+        """The LID, as text."""
         return f"LID {self.lid}"
 
     @property
@@ -158,44 +158,44 @@ class IbPort(IbCounts):
         return self.state.name
 
     def check_source(self, index: int) -> None:
-        """An entry of the table."""
+        """Refuse an index beyond the GID table with BAD_PARAM_ERR."""
         if index >= GID_TABLE_ENTRIES:
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
     def check_path(self, path: Ads) -> None:
-        """A source GID that exists, if the path has a global route."""
+        """Refuse a global route without valid source GID."""
         if path.grh and path.src_addr_index:  # see :meth:`gid`
             raise CmdError(
                 Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
             )
 
     def destination(self, path: Ads) -> int:
-        """The LID that a path leads to."""
+        """Return the LID that a path leads to."""
         return int(path.rlid)
 
     @property
     def attributes(self) -> object:
-        """The P_Keys; GIDs and MTU stay as they are."""
+        """The P_Keys; GIDs and MTU do not change."""
         return self.pkeys
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
-        """Local and global route header."""
+        """Return the bytes of the local route header, and of the global one if used."""
         return lrh.size + GRH_BYTES if is_global else lrh.size
 
     @property
     def most_payload(self) -> int:
-        """The MTU, which headers do not count for (IBTA 7.7.8)."""
+        """The MTU, which does not include headers (IBTA 7.7.8)."""
         return self.mtu
 
     def global_route(self, path: Ads) -> GlobalRoute | None:
-        """The GIDs of a path that has a global route header."""
+        """Return the GIDs of a path that has a global route header."""
         return GlobalRoute(self.gid(path.src_addr_index), path.rgid_rip) if path.grh else None
 
     def marks(self, path: Ads) -> None:
-        """There are no counters by service level."""
+        """Return None, as there are no counters by service level."""
 
     def route(self, path: Ads) -> Route:
-        """The headers of packets along a path (a view of ads)."""
+        """Return the headers of packets along a path (a view of ads)."""
         grh = None
         if path.grh:
             sgid = self.gid(path.src_addr_index)
@@ -203,37 +203,38 @@ class IbPort(IbCounts):
         return Route(path.rlid, self.lid, path.sl, self.pkey(path.pkey_index), grh)
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
-        """The packet in a frame, and where its base transport header begins."""
+        """Return the packet in a frame, and the offset of its base transport header."""
         packet = parse(memoryview(frame))
         return packet, lrh.size if packet.grh is None else lrh.size + GRH_BYTES
 
     def seal(self, frame: bytearray) -> None:
-        """Nothing to do: nobody checks the invariant CRC."""
+        """Do nothing, as the invariant CRC is not checked."""
 
     def about(self, address: int) -> int:
-        """A LID."""
+        """Return the LID."""
         return address
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
-        """A connection's packets come by its path (IBTA 9.6.1.5).
+        """Return the reason unless a packet belongs to its connection's path (IBTA 9.6.1.5).
 
-        They are from its peer's LID. They have a global route header when the path has, and then
-        its GIDs; when it has not, they have none (hw/hfi1/ruc.c: hfi1_ruc_check_hdr).
+        The packet must have its peer's LID. The packet must have the path's GIDs in a global route
+        header, or no such header if the path has none (hw/hfi1/ruc.c: hfi1_ruc_check_hdr).
         """
         if packet.slid != peer:
             return "not from its peer's LID"
         header = packet.grh
         if header is None or route is None:
             is_alike = header is None and route is None
-            return "" if is_alike else "one of packet and path has a GRH"
+            return "" if is_alike else "only one of packet and path has a GRH"
         if header.dgid != route.own:
             return "not to the queue pair's own GID"
         return "" if header.sgid == route.peer else "not from its peer's GID"
 
     def misrouted(self, sgid: bytes, dgid: bytes) -> str:
-        """The destination is the port's GID, the source one that an answer can go to (9.6.1.2).
+        """Return the reason unless the GIDs are the port's and a valid source (9.6.1.2).
 
-        Of a multicast GID only those hear who are attached to it (IBTA 10.5.1).
+        Multicast GIDs are accepted, as only attached queue pairs receive their packets (IBTA
+        10.5.1).
         """
         if not any(sgid[_PREFIX_BYTES:]):
             return "from an empty GID"
@@ -241,7 +242,7 @@ class IbPort(IbCounts):
         return "" if is_ours else "not to the port's GID"
 
     def vector(self, raw: bytes) -> Destination:
-        """An address vector, which has a GID when its GRH bit is set."""
+        """Return an address vector, which has a GID if its GRH bit is set."""
         key, dqp, rate_sl, fl_mlid, rlid, tclass, hop_limit, grh, rgid = _AV.unpack(raw)
         return Destination(
             qpn=dqp & 0xFFFFFF,
@@ -257,33 +258,33 @@ class IbPort(IbCounts):
         )
 
     def address_to(self, to: Destination) -> int:
-        """The LID."""
+        """Return the LID."""
         return to.lid
 
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> Origin:
-        """The port's LID, and the GID that the address vector chooses."""
+        """Return the port's LID, and the GID that the address vector selects."""
         return Origin(self.lid, qpn, pkey, qkey, self.gid(to.sgid_index))
 
     def has_sent(self, origin: Origin) -> bool:
-        """Whether a datagram comes from this port."""
+        """Return whether a datagram was sent from this port."""
         return origin.lid == self.lid
 
     def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
-        """The GRH, if there is one, and its bit and the SL for the completion."""
+        """Return the GRH, if any, and its bit and the SL for the completion."""
         to = datagram.to
         if to.gid is None:
             return _NO_GRH, to.sl << CQE_SL_SHIFT, None
         return grh_of(datagram, origin), CQE_GRH | to.sl << CQE_SL_SHIFT, None
 
     def gid(self, index: int) -> bytes:
-        """Entry of the GID table: the subnet's prefix, and our GUID at 0, none elsewhere.
+        """Return a GID table entry: the subnet's prefix, with the port's GUID in entry 0 only.
 
-        Linux takes the prefix from whichever entry it reads last (cache.c:
-        config_non_roce_gid_cache), so the unused ones need it as well.
+        Linux takes the prefix from the entry that it reads last (cache.c:
+        config_non_roce_gid_cache), so the unused entries need it as well.
         """
         guid = self.guid if index == 0 else 0
         return self.gid_prefix.to_bytes(8, "big") + guid.to_bytes(8, "big")
 
     def pkey(self, index: int) -> int:
-        """Entry of the P_Key table, 0 where it is empty."""
+        """Return a P_Key table entry, 0 if empty."""
         return self.pkeys[index] if index < len(self.pkeys) else 0

@@ -1,7 +1,7 @@
-"""The subnet management agent of a port: what it answers to SMPs, by MAD_IFC and at QP0.
+"""The subnet management agent of a port: its responses to SMPs, by MAD_IFC and at QP0.
 
 Source: IBTA volume 1, 14.2.5 (attributes), 14.2.1 (directed routes); hw/mad.c. The fabric assigns
-the LID and the other numbers of a port, so nothing can be set.
+the LID and the other numbers of a port, so no attribute can be set.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ CLASSES: Final = (MgmtClass.SUBN_LID_ROUTED, DIRECTED)
 
 NodeT = TypeVar("NodeT")
 Handler = Callable[[NodeT, "Smp"], bytes | None]
-"""Does what an SMP asks for; returns the attribute's value, None for an invalid request."""
+"""Executes an SMP; returns the attribute's value, or None for an invalid request."""
 
 
 def node_description(port: EndPort, _mad: Smp) -> bytes | None:
-    """NodeDescription."""
+    """Return NodeDescription."""
     return port.node_description
 
 
 def node_info(port: EndPort, _mad: Smp) -> bytes | None:
-    """NodeInfo."""
+    """Return NodeInfo."""
     return port.node_info()
 
 
 def guids(port: EndPort, mad: Smp) -> bytes | None:
-    """The port's GUIDs: there is only one."""
+    """Return a block of the port's GUIDs, of which there is one."""
     if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
         return None
     return bytes(guid_info.new(guid=[port.port_guid] + [0] * (GUIDS_OF_A_BLOCK - 1)))
 
 
 def port_pkeys(port: EndPort, block: int) -> bytes | None:
-    """A block of the P_Key table."""
+    """Return a block of the P_Key table."""
     return pkey_block(port.pkeys, PKEY_TABLE_ENTRIES, block)
 
 
@@ -67,17 +67,17 @@ def _pkeys(port: EndPort, mad: Smp) -> bytes | None:
 
 
 def sl_to_vl(_port: object, _mad: Smp) -> bytes | None:
-    """SLtoVLMappingTable."""
+    """Return SLtoVLMappingTable."""
     return SL_TO_VL
 
 
 def _port_info(port: EndPort, mad: Smp) -> bytes | None:
-    """PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
+    """Return PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
     return port.port_info() if mad.attr_mod in (0, 1) else None
 
 
 def extended_port_info(_port: EndPort, mad: Smp) -> bytes | None:
-    """NVIDIA's own attribute: whether the link runs at FDR10, which no model does."""
+    """Return NVIDIA's vendor attribute, which reports FDR10; no model supports FDR10."""
     return b"" if mad.attr_mod in (0, 1) else None
 
 
@@ -93,15 +93,15 @@ _ATTRIBUTES: Final[Mapping[int, Handler[EndPort]]] = {
 
 
 def answer(port: IbPort, data: bytes) -> bytes:
-    """The response to an SMP of 256 bytes. The driver marks a directed route's return path."""
+    """Return the response to a 256-byte SMP. The driver marks a directed route's return path."""
     return respond(_ATTRIBUTES, end_port(port), data)
 
 
 def taken_at_qp0(data: bytes) -> bytes | None:
-    """An SMP from the subnet as the agent answers it; None when it is for QP0.
+    """Return an SMP from the subnet, prepared for the agent; None if it is for QP0.
 
-    The port is the end of a directed route (C14-9:3, C14-13:1). QP0 gets SMInfo, which is for a
-    subnet manager there (hw/mad.c:process_mad leaves it alone as well), and responses.
+    The port is the end of a directed route (C14-9:3, C14-13:1). QP0 gets responses and SMInfo,
+    which is for a subnet manager there (hw/mad.c:process_mad also ignores SMInfo).
     """
     mad = smp.view(bytearray(data))
     is_request = mad.method in (Method.GET, Method.SET)
@@ -113,12 +113,12 @@ def taken_at_qp0(data: bytes) -> bytes | None:
 
 
 def is_smp(data: bytes) -> bool:
-    """Whether these bytes are an SMP."""
+    """Return whether these bytes are an SMP."""
     return len(data) == MAD_BYTES and data[1] in CLASSES
 
 
 def arrived(mad: Smp, port_num: int) -> bool:
-    """Turn a directed request that has come in by a port; False unless its route ends here."""
+    """Reverse a directed request received by a port; return False unless its route ends here."""
     at_end = 0 < mad.hop_cnt < DATA_BYTES and mad.hop_ptr == mad.hop_cnt
     if mad.status & DIRECTION or not at_end or mad.dr_dlid != PERMISSIVE_LID:
         return False
@@ -128,7 +128,7 @@ def arrived(mad: Smp, port_num: int) -> bool:
 
 
 def note_return(mad: Smp, port_num: int) -> None:
-    """Write the port that a directed request has come in by into its return path."""
+    """Write the ingress port of a directed request into its return path."""
     path = bytearray(mad.return_path)
     path[mad.hop_ptr] = port_num
     mad.return_path = bytes(path)
@@ -140,7 +140,7 @@ def respond(
     data: bytes,
     settable: Collection[int] = (),
 ) -> bytes:
-    """The response to a request, from an agent that lets these attributes be set."""
+    """Return the response to a request; ``settable`` are the attributes that a Set may change."""
     mad = smp.view(bytearray(data))
     mad.status = _act(handlers, node, mad, settable) | mad.status & DIRECTION
     mad.method = Method.GET | RESPONSE
@@ -150,7 +150,7 @@ def respond(
 def _act(
     handlers: Mapping[int, Handler[NodeT]], node: NodeT, mad: Smp, settable: Collection[int]
 ) -> MadStatus:
-    """Do what the SMP asks for, in place."""
+    """Execute the SMP in place and return its status."""
     if (mad.base_version, mad.class_version) != (BASE_VERSION, CLASS_VERSION):
         return MadStatus.BAD_VERSION
     handler = handlers.get(mad.attr_id)

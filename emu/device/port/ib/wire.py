@@ -1,4 +1,4 @@
-"""The wire between InfiniBand functions: frames, and datagrams, which need no frame locally."""
+"""The wire between InfiniBand functions: frames, and local datagrams, which need no frame."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ class IbWire(Wire[NodeT], Protocol[NodeT]):
     """
 
     def datagram(self, source: NodeT, packet: Datagram, origin: Origin, /) -> None:
-        """Carry an unreliable datagram; there is no response."""
+        """Transmit an unreliable datagram; there is no response."""

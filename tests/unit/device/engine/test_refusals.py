@@ -333,7 +333,7 @@ class TestPackets:
         assert with_mark(b"\xff" * 12 + ethertype + b"\xff" * 50) is None
 
     def test_a_frame_of_another_protocol_is_no_transport_packet(self):
-        with pytest.raises(BadPacketError, match="not a frame of RoCE"):
+        with pytest.raises(BadPacketError, match="not a RoCE frame"):
             RoceLink.parse(some(), bytes(12) + b"\x08\x06" + bytes(100))
 
     def test_a_function_that_has_failed_takes_no_frame(self):

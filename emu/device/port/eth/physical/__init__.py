@@ -1,1 +1,1 @@
-"""Parts of the physical port: link modes, error correction, the plugged module."""
+"""Components of the physical port: link modes, error correction, the plugged module."""

@@ -1,6 +1,6 @@
-"""Forward error correction of the link: what the port can do, and which it uses.
+"""Forward error correction of the link: the capabilities, and the code in use.
 
-The link loses no bits, so that nothing is ever corrected; ethtool can choose the code all the same.
+The link has no bit errors, so no bits are corrected; ethtool can still select the code.
 
 Source: PRM "PPLM"; core/en/port.c: mlx5e_fec_admin_field, mlx5e_set_fec_mode.
 """
@@ -15,7 +15,7 @@ from emu.device.port.eth.physical.speed import Mode
 
 
 class Fec(IntFlag):
-    """Codes, as pplm_reg.fec_mode_active has them (core/en/port.h: MLX5E_FEC_*)."""
+    """Codes, as in pplm_reg.fec_mode_active (core/en/port.h: MLX5E_FEC_*)."""
 
     NONE = 1 << 0
     FIRECODE = 1 << 1
@@ -27,10 +27,10 @@ class FecOfLink(NamedTuple):
     """The error correction of one link mode."""
 
     field: str
-    """The mode in the names of pplm_reg's fields."""
+    """The mode in the field names of pplm_reg."""
     capable: Fec
     automatic: Fec
-    """What is used when nothing has been chosen."""
+    """The code in use if none is selected."""
 
 
 _SHORT: Final = FecOfLink("10g_40g", Fec.NONE | Fec.FIRECODE, Fec.NONE)
@@ -47,7 +47,7 @@ _25G_LANE = 25_000
 
 
 def of_mode(mode: Mode) -> FecOfLink:
-    """The error correction of a link mode; lanes of more than 25 Gb/s are not without."""
+    """Return the error correction of a link mode; lanes above 25 Gb/s always have one."""
     if mode.speed > _25G_LANE * mode.lanes:
         name = f"{mode.speed // 1000}g_{mode.lanes}x"
         return FecOfLink(name, Fec.RS_544_514, Fec.RS_544_514)
@@ -55,6 +55,6 @@ def of_mode(mode: Mode) -> FecOfLink:
 
 
 def of_modes(modes: Iterable[Mode]) -> dict[str, FecOfLink]:
-    """The error correction of the modes with a choice, by their names in pplm_reg."""
+    """Return the error correction of the modes with a choice, by name in pplm_reg."""
     codes = (of_mode(mode) for mode in modes)
     return {one.field: one for one in codes if one.field}

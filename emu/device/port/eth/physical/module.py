@@ -1,6 +1,6 @@
-"""The EEPROM of the cable that is plugged into the port: a passive copper cable of one metre.
+"""The EEPROM of the plugged cable: a passive copper cable of one metre.
 
-What ``ethtool -m`` reads. The memory is flat: there is page 0 and nothing behind it.
+``ethtool -m`` reads the EEPROM. The memory is flat and has only page 0.
 
 Source: SFF-8636 (QSFP28), SFF-8472 (SFP28), SFF-8024 (identifiers).
 """
@@ -15,7 +15,7 @@ from layouts.eth_enums import ModuleId
 PAGE_BYTES: Final = 256
 I2C_ADDRESS: Final = 0x50
 I2C_DIAGNOSTICS: Final = 0x51
-"""SFP modules have a second address, for diagnostics; a passive cable has none to show."""
+"""Second address of SFP modules, for diagnostics, which a passive cable does not have."""
 
 _VENDOR: Final = b"mlx5emu".ljust(16)
 _PART: Final = b"MLX5EMU-DAC1M".ljust(16)
@@ -33,7 +33,7 @@ _METRES: Final = 1
 
 @cache
 def eeprom(lanes: int) -> bytes:
-    """Page 0, PAGE_BYTES long, of the cable for a port with so many lanes."""
+    """Return page 0, PAGE_BYTES long, of the cable for a port with ``lanes`` lanes."""
     page = bytearray(PAGE_BYTES)
     if lanes == 1:
         _fill_sfp(page)
@@ -48,7 +48,7 @@ def _put(page: bytearray, fields: dict[int, bytes]) -> None:
 
 
 def _sum(page: bytearray, start: int, stop: int) -> None:
-    """The check byte at ``stop`` over what lies before it."""
+    """Store the check byte at ``stop`` over the bytes from ``start`` on."""
     page[stop] = sum(page[start:stop]) & 0xFF
 
 

@@ -1,8 +1,8 @@
-"""Link speeds and modes of an Ethernet port: which it has, which the driver has chosen.
+"""Link speeds and modes of an Ethernet port: the supported ones and the driver's selection.
 
-PTYS names a mode by a bit of one of two masks: the legacy ones tell media apart, the extended ones,
-of adapters with lanes of 50 Gb/s, speed and lanes alone. A driver chooses by one of them. The link
-partner has every mode, so the port uses the fastest that is chosen.
+PTYS has a legacy and an extended mask of modes. Legacy bits distinguish media; extended bits, of
+adapters with lanes of 50 Gb/s, only speed and lanes. A driver selects by one of the masks. The link
+partner supports every mode, so the port uses the fastest selected one.
 
 Source: PRM "PTYS"; core/port.c: mlx5e_link_info, mlx5e_ext_link_info.
 """
@@ -22,7 +22,7 @@ class Mode(NamedTuple):
     """Mb/s."""
     lanes: int
     legacy: tuple[LinkMode, ...]
-    """Its bits, one for each medium; a mode of 50 Gb/s or more for each lane has none."""
+    """Legacy bits, one for each medium; empty for modes of 50 Gb/s or more per lane."""
     extended: ExtLinkMode
 
     @property
@@ -79,7 +79,7 @@ _ONE_LANE: Final = 25_000
 
 
 def _modes(speed: int, is_extended: bool) -> tuple[Mode, ...]:
-    """The modes of a port whose fastest one has so many Mb/s."""
+    """Return the modes of a port whose fastest mode has ``speed`` Mb/s."""
     chip = _100G_LANES if speed > _FASTEST_WITH_50G_LANES else _CHIPS[is_extended]
     lanes = 1 if speed <= _ONE_LANE else max(mode.lanes for mode in chip)
     return tuple(mode for mode in chip if mode.speed <= speed and mode.lanes <= lanes)
@@ -87,11 +87,11 @@ def _modes(speed: int, is_extended: bool) -> tuple[Mode, ...]:
 
 @dataclass(slots=True)
 class LinkModes:
-    """The modes of a port, of which the driver chooses some."""
+    """The modes of a port, and the driver's selection."""
 
     able: tuple[Mode, ...]
     is_extended: bool
-    """Whether they have extended masks."""
+    """Whether the port has extended masks."""
     chosen: tuple[int, int] = (0, 0)
     """Legacy and extended mask; one of the two is 0."""
     mode: Mode = field(init=False)
@@ -102,12 +102,12 @@ class LinkModes:
 
     @classmethod
     def of(cls, speed: int, *, is_extended: bool) -> LinkModes:
-        """Of a port whose fastest mode has ``speed`` Mb/s."""
+        """Return the modes of a port whose fastest mode has ``speed`` Mb/s."""
         return cls(_modes(speed, is_extended), is_extended)
 
     @property
     def masks(self) -> tuple[int, int]:
-        """What there is, by legacy and extended mask."""
+        """Supported modes as legacy and extended mask."""
         legacy = extended = 0
         for mode in self.able:
             one, other = mode.masks
@@ -116,7 +116,7 @@ class LinkModes:
 
     @property
     def in_use(self) -> tuple[int, int]:
-        """The mode in use: of the legacy mask the chosen bit for the cable that is plugged in."""
+        """The mode in use as masks; the legacy one has only the bit of the plugged cable."""
         legacy, extended = self.mode.masks
         if chosen := self.chosen[0]:
             legacy &= chosen
@@ -124,14 +124,14 @@ class LinkModes:
 
     @property
     def lanes(self) -> int:
-        """How many lanes the port has."""
+        """Number of lanes of the port."""
         return max(mode.lanes for mode in self.able)
 
     def choose(self, legacy: int, extended: int) -> None:
         """Use the fastest of these modes; without any, of all. Raises ValueError for none.
 
-        Of two modes with one speed the port uses that with more lanes. The extended mask counts, if
-        it is not 0.
+        Of two modes with the same speed the port uses that with more lanes. A nonzero extended mask
+        takes precedence.
         """
         able = self.masks
         if not legacy and not extended:

@@ -27,47 +27,47 @@ _GROUP: Final = 1
 _V1: Final = RoceVersion.VERSION_1
 _V2: Final = RoceVersion.VERSION_2
 _IPV4_AREA: Final = bytes(20)
-"""In front of an IPv4 header, which takes the second half of the area for a GRH."""
+"""Precedes an IPv4 header, which takes the second half of the area for a GRH."""
 
 
 @dataclass(slots=True)
 class RoceDestination(Destination):
-    """An address vector with Ethernet's addresses. ``lid`` and ``path_bits`` are 0."""
+    """An address vector with Ethernet addresses. ``lid`` and ``path_bits`` are 0."""
 
     mac: bytes = NO_MAC
     sport: int = 0
     """UDP source port."""
     version: int = _V2
-    """Of the source GID that the address vector chooses."""
+    """RoCE version of the source GID in the address vector."""
 
     @property
     def is_multicast(self) -> bool:
-        """Whether it is a group's MAC address."""
+        """Whether the MAC address is that of a group."""
         return bool(self.mac[0] & _GROUP)
 
     @property
     def header_bytes(self) -> int:
-        """Ethernet, IP and UDP header, or Ethernet and global route header."""
+        """Bytes of Ethernet, IP and UDP header, or of Ethernet and global route header."""
         return header_bytes(self.version, self.gid or NO_GID)
 
 
 @dataclass(slots=True)
 class RoceOrigin(Origin):
-    """Where a datagram comes from. ``lid`` is 0."""
+    """The sender of a datagram. ``lid`` is 0."""
 
     mac: bytes = NO_MAC
     tci: int | None = None
-    """Priority and number in the VLAN tag; None without a tag."""
+    """Priority and VLAN number in the VLAN tag; None without a tag."""
     version: int = _V2
 
 
 def tci_of(vlan: int | None, priority: int) -> int | None:
-    """The content of a VLAN tag; None without a VLAN."""
+    """Return the content of a VLAN tag; None without a VLAN."""
     return None if vlan is None else priority << PRIORITY_SHIFT | vlan
 
 
 def vlan_of(tci: int | None) -> int | None:
-    """The VLAN of a frame; a tag that gives only a priority names none (IEEE 802.1Q 9.6)."""
+    """Return the VLAN of a frame; a priority tag names none (IEEE 802.1Q 9.6)."""
     return (tci & VID_MASK or None) if tci is not None else None
 
 
@@ -81,7 +81,7 @@ def _headers(to: Destination, origin: Origin) -> Headers:
 
 
 def frame_of(datagram: Datagram, origin: Origin) -> bytes:
-    """The frame that carries a datagram."""
+    """Return the frame that carries a datagram."""
     ending = None if datagram.immediate is None else bth.imm_dt
     packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, ending], datagram.to.qpn, 0)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
@@ -91,7 +91,7 @@ def frame_of(datagram: Datagram, origin: Origin) -> bytes:
 
 
 def datagram_of(packet: Packet, frame: bytes, tci: int | None) -> tuple[Datagram, RoceOrigin]:
-    """The datagram in a UD packet and its frame; its data stay a view of the frame."""
+    """Return the datagram in a UD packet and its frame; its data is a view of the frame."""
     ip, payload = packet.grh, packet.payload
     assert ip is not None
     version = _V2 if ip.is_ip else _V1
@@ -107,9 +107,9 @@ def datagram_of(packet: Packet, frame: bytes, tci: int | None) -> tuple[Datagram
 
 
 def area_of(datagram: Datagram, origin: Origin) -> tuple[bytes, CqeRoceL3]:
-    """What is stored in front of the payload, as long as a GRH, and its type for the completion.
+    """Return the GRH-sized area in front of the payload, and its type for the completion.
 
-    That is the global route header or the IP header, an IPv4 one in the last 20 bytes
+    The area has the global route header or the IP header, an IPv4 one in the last 20 bytes
     (core/verbs.c: ib_get_rdma_header_version).
     """
     assert isinstance(origin, RoceOrigin)

@@ -1,9 +1,9 @@
-"""RoCE frames: Ethernet, perhaps a VLAN tag, network headers, and a transport packet.
+"""RoCE frames: Ethernet, optional VLAN tag, network headers, and a transport packet.
 
-Version 2 has IPv4 or IPv6, and UDP; version 1 an Ethertype of its own and InfiniBand's global route
+Version 2 has IPv4 or IPv6, and UDP. Version 1 has its own Ethertype and InfiniBand's global route
 header. The network addresses are GIDs; an IPv4 address is a GID of the form ``::ffff:a.b.c.d``. The
-invariant CRC covers everything from the network header on except the fields that routers change.
-What reads frames is in ``reading.py``.
+invariant CRC covers all bytes from the network header on, except fields that routers change.
+``reading.py`` parses frames.
 
 Sources: IBTA annex A16 (version 1), annex A17 (headers in A17.3.1, invariant CRC in A17.3.3), IBTA
 7.8.1 (the CRC), 8.3 (the global route header), RFC 791, RFC 8200, RFC 768.
@@ -27,15 +27,15 @@ IPV4_BYTES: Final = 20
 IPV6_BYTES: Final = 40
 UDP_BYTES: Final = 8
 GRH_BYTES: Final = IPV6_BYTES
-"""A global route header is laid out as an IPv6 header is."""
+"""A global route header has the layout of an IPv6 header."""
 MAPPED_PREFIX: Final = bytes(10) + b"\xff\xff"
-"""The first bytes of a GID that is an IPv4 address."""
+"""First bytes of a GID that maps an IPv4 address."""
 
 TAG_BYTES: Final = 4
 IPV4_IN_5_WORDS: Final = 0x45
 _DONT_FRAGMENT: Final = 0x4000
 _SIZES: Final = 64
-"""Header sets that a :class:`Framer` keeps; a connection's packets have few sizes."""
+"""Maximum number of cached header sets in a :class:`Framer`; connections use few sizes."""
 
 _IPV4: Final = Struct(">BBHHHBBH4s4s")
 _IPV6: Final = Struct(">IHBB16s16s")
@@ -45,10 +45,10 @@ ICRC: Final = Struct("<I")
 BTH_MASKED: Final = 5
 """Bytes of the BTH up to the last masked one: congestion bits and six reserved ones."""
 ONES: Final = b"\xff" * 8
-"""An InfiniBand packet would begin with a local route header, all of which is masked."""
+"""The masked local route header with which an InfiniBand packet would begin."""
 _MASKED_LOCAL_HEADER: Final = crc32(ONES)
 MASKED_WORD: Final = 0x6FFFFFFF
-"""IPv6 and global route header: version, traffic class and flow label."""
+"""IPv6 and global route header: version, masked traffic class and flow label."""
 
 CTAG, V4, V6, GRH = (
     kind.to_bytes(2, "big") for kind in (ETH_CTAG, ETH_IPV4, ETH_IPV6, eth_headers.ETH_ROCE)
@@ -57,7 +57,8 @@ CTAG, V4, V6, GRH = (
 _V2: Final = RoceVersion.VERSION_2
 ROCE_PORT: Final = eth_headers.ROCE_PORT.to_bytes(2, "big")
 ROCE_PORT_AT: Final = 36, 62
-"""Between these bytes every RoCE v2 frame has its destination port; few others have these two."""
+"""Range of bytes that contains the destination port of every RoCE v2 frame, and rarely of others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Headers:
     tci: int | None = None
     """The VLAN tag's priority and number; None for a frame without a tag."""
     tclass: int = 0
-    """Type of service, or traffic class."""
+    """IPv4 type of service, or traffic class."""
     flow_label: int = 0
     hop_limit: int = 64
     sport: int = 0xC000
@@ -90,7 +91,7 @@ class Headers:
 
 
 def header_bytes(version: int, gid: bytes, *, has_tag: bool = False) -> int:
-    """Bytes in front of a transport packet between GIDs of the same kind as ``gid``."""
+    """Return the bytes in front of a transport packet between GIDs of the kind of ``gid``."""
     size = ETHERNET_BYTES + TAG_BYTES if has_tag else ETHERNET_BYTES
     if version != _V2:
         return size + GRH_BYTES
@@ -98,12 +99,12 @@ def header_bytes(version: int, gid: bytes, *, has_tag: bool = False) -> int:
 
 
 def is_ipv4(gid: bytes) -> bool:
-    """Whether a GID is an IPv4 address."""
+    """Return whether a GID maps an IPv4 address."""
     return gid.startswith(MAPPED_PREFIX)
 
 
 def route_header(headers: Headers, length: int) -> bytes:
-    """The header in front of ``length`` bytes: a UDP datagram's, or a transport packet's (GRH)."""
+    """Return the network header for ``length`` bytes: a UDP datagram, or a packet (GRH)."""
     if headers.is_ipv4:
         fields = (
             IPV4_IN_5_WORDS, headers.tclass, IPV4_BYTES + length, 0, _DONT_FRAGMENT,
@@ -118,7 +119,7 @@ def route_header(headers: Headers, length: int) -> bytes:
 
 
 class Framer:
-    """Makes the frames of packets that share their headers."""
+    """Builds the frames of packets that share their headers."""
 
     __slots__ = ("_fronts", "_pkey", "headers")
 
@@ -133,7 +134,7 @@ class Framer:
         payload: Sequence[memoryview] | Sequence[bytes] = (),
         length: int = 0,
     ) -> bytes:
-        """The whole frame, with ``length`` bytes of ``payload``."""
+        """Return the whole frame, with ``length`` bytes of ``payload``."""
         size, parts = build_transport(packet, self._pkey, payload, length)
         front, crc = self._fronts.get(size) or self._front(size)
         parts[-1] = parts[-1][ICRC_BYTES:]  # the padding alone
@@ -141,7 +142,7 @@ class Framer:
         return b"".join((front, body, ICRC.pack(_icrc(memoryview(body), crc))))
 
     def _front(self, size: int) -> tuple[bytes, int]:
-        """Everything in front of ``size`` bytes of transport packet, and the CRC up to there."""
+        """Return all headers in front of ``size`` bytes of packet, and their CRC."""
         headers = self.headers
         if headers.version == _V2:
             ip = route_header(headers, UDP_BYTES + size)
@@ -159,7 +160,7 @@ class Framer:
 
 
 def _masked(ip: bytes, udp: bytes) -> int:
-    """The CRC over a masked local route header, network header and UDP header."""
+    """Return the CRC over a masked local route header, network header and UDP header."""
     if len(ip) == IPV4_BYTES:
         ip = ip[:1] + b"\xff" + ip[2:8] + b"\xff" + ip[9:10] + b"\xff\xff" + ip[12:]
     else:
@@ -169,5 +170,5 @@ def _masked(ip: bytes, udp: bytes) -> int:
 
 
 def _icrc(body: memoryview, crc: int) -> int:
-    """The invariant CRC: BTH with its congestion bits masked, and everything up to the padding."""
+    """Return the invariant CRC of the BTH, congestion bits masked, up to the padding."""
     return crc32(body[BTH_MASKED:], crc32(bytes(body[:4]) + b"\xff", crc))

@@ -1,4 +1,4 @@
-"""The GID table of an Ethernet port: addresses, each with MAC address, VLAN and version of RoCE.
+"""The GID table of an Ethernet port: GIDs with MAC address, VLAN and RoCE version.
 
 Source: PRM "SET_ROCE_ADDRESS"; mlx5_ifc.h: roce_addr_layout; IBTA annexes A16 and A17.4.2.
 """
@@ -19,29 +19,29 @@ NO_MAC: Final = bytes(MAC_BYTES)
 
 
 def text(gid: bytes) -> str:
-    """A GID as people write it (Python 3.13 does so by itself)."""
+    """Return a GID in its usual notation (standard in Python 3.13)."""
     mapped = IPv6Address(gid).ipv4_mapped
     return f"::ffff:{mapped}" if mapped is not None else str(IPv6Address(gid))
 
 
 Place = tuple[bytes, int | None, bytes, int]
-"""MAC address, VLAN, GID and version of RoCE."""
+"""MAC address, VLAN, GID and RoCE version."""
 
 
 @dataclass(frozen=True, slots=True)
 class GidEntry:
-    """One entry of the table; a ``gid`` of zeros makes it an empty one."""
+    """An entry of the table; a ``gid`` of zeros marks an empty one."""
 
     gid: bytes = NO_GID
     mac: bytes = NO_MAC
     vlan: int | None = None
-    """VLAN number of the interface that has the address; None for one without a VLAN."""
+    """VLAN number of the interface that has the address; None without a VLAN."""
     l3_type: int = 0
     """roce_addr_layout.roce_l3_type."""
     version: int = RoceVersion.VERSION_1
-    """roce_addr_layout.roce_version; the driver leaves it set in an entry that it empties."""
+    """roce_addr_layout.roce_version; the driver does not clear it in an emptied entry."""
     number: int = field(init=False)
-    """MAC address and GID as a number."""
+    """MAC address and GID as one number."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "number", int.from_bytes(self.mac + self.gid, "big"))
@@ -51,12 +51,12 @@ class GidEntry:
 
     @property
     def place(self) -> Place:
-        """What a frame for the entry has."""
+        """The addresses and version of a frame for the entry."""
         return self.mac, self.vlan, self.gid, self.version
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is sent or received with it."""
+        """Whether the entry is unused."""
         return self.gid == NO_GID
 
 
@@ -64,7 +64,7 @@ EMPTY: Final = GidEntry()
 
 
 class GidTable:
-    """The entries by index. ``changes`` grows with each change, for those who cache something."""
+    """The entries by index. ``changes`` grows with each change, for users that cache entries."""
 
     __slots__ = ("_entries", "_places", "changes")
 
@@ -80,7 +80,7 @@ class GidTable:
         return iter(self._entries)
 
     def __getitem__(self, index: int) -> GidEntry:
-        """The entry at an index; an empty one beyond the table's end."""
+        """Return the entry at an index; an empty one beyond the table's end."""
         return self._entries[index] if 0 <= index < len(self._entries) else EMPTY
 
     def put(self, index: int, entry: GidEntry) -> None:
@@ -98,11 +98,11 @@ class GidTable:
         self.changes += 1
 
     def has(self, mac: bytes, vlan: int | None, gid: bytes, version: int) -> bool:
-        """Whether what is sent to these addresses by this version of RoCE is for the port."""
+        """Return whether the port receives frames with these addresses and RoCE version."""
         return (mac, vlan, gid, version) in self._places
 
     def has_gid(self, gid: bytes) -> bool:
-        """Whether the port has an address, on any VLAN and in any version."""
+        """Return whether the port has a GID, on any VLAN and in any version."""
         return any(own == gid for _, _, own, _ in self._places)
 
     @property

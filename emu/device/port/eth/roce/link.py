@@ -1,8 +1,8 @@
-"""RoCE as the transport services see it: the ``Link`` of an Ethernet function.
+"""The ``Link`` of an Ethernet function: RoCE for the transport services.
 
-An address is where a queue pair's path leads, as a number: the index of the source GID, the peer's
-MAC address and its GID. Source GID, version, source MAC address and VLAN come from the GID table
-when a frame is made, as the table may change while a queue pair lives.
+An address is the destination of a path as a number: the index of the source GID, the peer's MAC
+address and its GID. Each frame takes source GID, version, source MAC address and VLAN from the GID
+table, which may change during a queue pair's lifetime.
 
 Sources: IBTA annexes A16 and A17; mlx5_ifc.h: ads; device.h: mlx5_av; hw/qp.c: mlx5_set_path.
 """
@@ -55,7 +55,7 @@ _CNP: Final = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 _MAX_OVERHEAD: Final = (
     Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MAX_HEADER_BYTES + FCS_BYTES
 )
-"""Headers around a payload: VLAN tag and IPv6, and the longest of the transport."""
+"""Maximum bytes around a payload: VLAN tag, IPv6, and the longest transport headers."""
 _AV: Final = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "rlid", "rmac", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
@@ -74,27 +74,27 @@ class RoceLink:
         self.recovery = LossRecovery()
         self._sent, self._received = vport.sent, vport.received
         self.dropped: Counter[str] = Counter()
-        """Frames for the port's own GIDs that are no packets, or that no queue pair has taken, by
-        what is wrong with them."""
+        """Number of frames for the port's GIDs that are malformed or that no queue pair accepted,
+        by error."""
 
     @property
     def is_up(self) -> bool:
-        """Whether frames can pass and the driver has enabled RoCE on its virtual port."""
+        """Whether frames can be sent and received and the driver has enabled RoCE on its vPort."""
         port, vport = self._port, self._vport
-        # As vport.is_up, without the call: each message asks three times.
+        # As vport.is_up, inlined: each message reads it three times.
         return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
 
     # -- connections
 
     def check_source(self, index: int) -> None:
-        """A source GID that exists."""
+        """Refuse an empty source GID with BAD_PARAM_ERR."""
         if self.gids[index].is_empty:
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
     def check_path(self, path: Ads) -> None:
-        """A source GID that exists, and a peer's GID and MAC address.
+        """Refuse a path without source GID, or without the peer's GID or MAC address.
 
-        A path with ``fl`` leads back to the function, and needs no address (mlx5_vnet.c:
+        A path with ``fl`` leads back to the function and needs no address (mlx5_vnet.c:
         alloc_inout).
         """
         if path.fl:
@@ -104,7 +104,7 @@ class RoceLink:
             raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
 
     def destination(self, path: Ads) -> int:
-        """The address that a path leads to."""
+        """Return the destination address of a path."""
         mac = int(path.rmac_47_32) << 32 | int(path.rmac_31_0)
         gid = int.from_bytes(path.rgid_rip, "big")
         return int(path.src_addr_index) << INDEX_SHIFT | mac << GID_BITS | gid
@@ -116,19 +116,19 @@ class RoceLink:
 
     @property
     def most_payload(self) -> int:
-        """What a frame of the MTU has room for behind the longest headers."""
+        """Payload bytes of a frame of the MTU with the longest headers."""
         return self._vport.oper_mtu - _MAX_OVERHEAD
 
     def global_route(self, path: Ads) -> None:
-        """The GIDs are in the address."""
+        """Return None, as the GIDs are in the address."""
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
-        """Ethernet and network headers, and a VLAN tag if the source GID has one."""
+        """Return the bytes of Ethernet and network headers, with a VLAN tag if the GID has one."""
         source = self.gids[address >> INDEX_SHIFT]
         return header_bytes(source.version, source.gid, has_tag=source.vlan is not None)
 
     def marks(self, path: Ads) -> Marks:
-        """How a path's packets are marked. A global route header has no DSCP."""
+        """Return the priority markings of a path. A global route header has no DSCP."""
         source = self.gids[int(path.src_addr_index)]
         priority = int(path.eth_prio)
         dscp = int(path.tclass) >> _DSCP_SHIFT if source.version == _V2 else 0
@@ -136,11 +136,11 @@ class RoceLink:
         return _UNMARKED if made == _UNMARKED else made
 
     def route(self, path: Ads) -> RoceRoute:
-        """The headers of packets along a path (a view of ads)."""
+        """Return the headers of packets along a path (a view of ads)."""
         return RoceRoute(self.gids, self.congestion, path, self.destination(path))
 
     def notification(self, path: Ads, qpn: int) -> bytes:
-        """The frame of a CNP to the queue pair at the end of a path; empty without a source GID."""
+        """Return a CNP frame for the queue pair at the end of a path; empty without source GID."""
         route, np = self.route(path), self.congestion.np
         headers = route.headers()
         if headers is None:
@@ -152,33 +152,34 @@ class RoceLink:
         return Framer(headers, route.pkey).frame(Packet(_CNP, qpn | BECN, 0))
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
-        """The packet in a frame, and where its base transport header begins."""
+        """Return the packet in a frame, and the offset of its base transport header."""
         at = network_header(frame)
         if not at:
-            raise BadPacketError("not a frame of RoCE")
+            raise BadPacketError("not a RoCE frame")
         return parse(frame, at), transport_header(frame, at)
 
     def seal(self, frame: bytearray) -> None:
-        """Compute the invariant CRC anew."""
+        """Update the invariant CRC."""
         seal(frame, network_header(frame))
 
     def about(self, address: int) -> str:
-        """GID and MAC address."""
+        """Return GID and MAC address as text."""
         _, mac, gid = parts_of(address)
         return f"{text(gid)} at {mac.hex(':')}"
 
     def violated_pkey(self) -> None:
-        """There is no such counter: the table has one entry (mlx5_ifc.h: nic_vport_context)."""
+        """Do nothing, as RoCE has no P_Key counter: nic_vport_context (mlx5_ifc.h) lacks one."""
 
     def violated_qkey(self) -> None:
-        """Count; the counter stays at its end."""
+        """Count a wrong Q_Key, up to the counter's maximum."""
         vport = self._vport
         vport.qkey_violations = min(vport.qkey_violations + 1, MAX_VIOLATIONS)
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
-        """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1).
+        """Return the reason unless a packet has the GIDs and RoCE version of its connection.
 
-        And by the version of RoCE that its own GID is for: the other one leads to nobody.
+        Source: IBTA A17.4.5.1 (source and destination GID). A GID is valid only for its own RoCE
+        version.
         """
         index, _, gid = parts_of(peer)
         header, own = packet.grh, self.gids[index]
@@ -187,17 +188,17 @@ class RoceLink:
         if header.dgid != own.gid:
             return "not to the queue pair's own GID"
         if header.is_ip != (own.version == _V2):
-            return "not of the queue pair's version of RoCE"
+            return "not of the queue pair's RoCE version"
         return ""
 
     # -- datagrams
 
     def misrouted(self, sgid: bytes, dgid: bytes) -> str:
-        """Frames to other addresses do not come here, and those from none are not sent."""
+        """Return no reason, as the steering and the sender have already filtered by address."""
         return ""
 
     def vector(self, raw: bytes) -> RoceDestination:
-        """An address vector. The UDP source port is where InfiniBand's LID would be."""
+        """Return an address vector. The UDP source port takes the place of InfiniBand's LID."""
         key, dqp, rate_sl, sport, mac, tclass, hop_limit, fields, gid = _AV.unpack(raw)
         index = fields >> 20 & 0xFF
         return RoceDestination(
@@ -217,22 +218,22 @@ class RoceLink:
         )
 
     def address_to(self, to: Destination) -> int:
-        """As a path with the same source GID, MAC address and GID has."""
+        """Return the address of a path with the same source GID index, MAC address and GID."""
         assert isinstance(to, RoceDestination)
         return address_of(to.sgid_index, to.mac, to.gid or NO_GID)
 
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> RoceOrigin:
-        """The GID that the address vector chooses, with its MAC address, VLAN and version."""
+        """Return the GID that the address vector selects, with MAC address, VLAN and version."""
         source = self.gids[to.sgid_index]
         tci = tci_of(source.vlan, to.sl)
         return RoceOrigin(0, qpn, pkey, qkey, source.gid, source.mac, tci, source.version)
 
     def has_sent(self, origin: Origin) -> bool:
-        """Whether a datagram comes from a GID of this port."""
+        """Return whether a datagram has a source GID of this port."""
         return self.gids.has_gid(origin.gid)
 
     def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
-        """The GRH or the IP header in its place, and what the completion says about it."""
+        """Return the GRH or IP header area, and the completion's fields about it."""
         assert isinstance(origin, RoceOrigin)
         area, l3_type = area_of(datagram, origin)
         return area, CQE_GRH | l3_type << CQE_L3_SHIFT, origin.tci
@@ -240,35 +241,39 @@ class RoceLink:
     # -- tables and counters
 
     def gid(self, index: int) -> bytes:
-        """Entry of the GID table; zeros where it is empty."""
+        """Return a GID table entry; zeros if empty."""
         return self.gids[index].gid
 
     def pkey(self, index: int) -> int:
-        """Entry of the P_Key table, which has one."""
+        """Return an entry of the P_Key table, which has only entry 0."""
         return PKEY if not index else 0
 
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
-        way = self._sent
-        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
-            way.sort(marks.sent, marks.dscp, packets, octets)
+        direction = self._sent
+        direction.add_to(
+            direction.rdma_multicast if multicast else direction.rdma_unicast, packets, octets
+        )
+        if marks is not None and (marks is not _UNMARKED or direction.qos.trusted is not None):
+            direction.sort(marks.sent, marks.dscp, packets, octets)
 
     def count_received(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count received packets; octets as above."""
-        way = self._received
-        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
-            way.sort(marks.received, marks.dscp, packets, octets)
+        """Count received packets; octets as in count_sent."""
+        direction = self._received
+        direction.add_to(
+            direction.rdma_multicast if multicast else direction.rdma_unicast, packets, octets
+        )
+        if marks is not None and (marks is not _UNMARKED or direction.qos.trusted is not None):
+            direction.sort(marks.received, marks.dscp, packets, octets)
 
     def count_exchange(
         self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
     ) -> None:
-        """Count what a message inside the process has in both directions; octets as above."""
+        """Count both directions of a message inside the process; octets as in count_sent."""
         if sent:
             self.count_sent(sent, sent_octets, marks)
         if received:
@@ -277,7 +282,7 @@ class RoceLink:
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
     ) -> None:
-        """Count what a message between queue pairs of this port has; octets as above."""
+        """Count a message between queue pairs of this port; octets as in count_sent."""
         self.count_exchange(packets, octets, back, back_octets, marks)
         self.count_exchange(back, back_octets, packets, octets, marks)
         self.count_looped(packets, octets, marks)
@@ -287,15 +292,17 @@ class RoceLink:
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Of what counts as received, these packets have come from this port."""
+        """Count received packets that this port itself has sent."""
         vport = self._vport
-        way = vport.looped_in
-        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
-            way.sort(marks.received, marks.dscp, packets, octets)
+        direction = vport.looped_in
+        direction.add_to(
+            direction.rdma_multicast if multicast else direction.rdma_unicast, packets, octets
+        )
+        if marks is not None and (marks is not _UNMARKED or direction.qos.trusted is not None):
+            direction.sort(marks.received, marks.dscp, packets, octets)
         if multicast:
             return
-        way = vport.looped_out
-        way.add_to(way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
-            way.sort(marks.sent, marks.dscp, packets, octets)
+        direction = vport.looped_out
+        direction.add_to(direction.rdma_unicast, packets, octets)
+        if marks is not None and (marks is not _UNMARKED or direction.qos.trusted is not None):
+            direction.sort(marks.sent, marks.dscp, packets, octets)

@@ -1,4 +1,4 @@
-"""RoCE frames that arrive: where their headers are, and the packet in them (see ``framing.py``)."""
+"""Parsing of received RoCE frames: offsets of headers, and the packet (see ``framing.py``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _mask_grh: Final = Struct(">8sIHBB16s16s4sB").pack
 
 
 class BadFrameError(BadPacketError):
-    """A frame that is dropped. ``kind`` is fixed text, to count by."""
+    """A frame to drop. ``kind`` is fixed text, for counters."""
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(f"{kind}: {why}")
@@ -60,10 +60,10 @@ class BadFrameError(BadPacketError):
 
 
 def network_header(frame: bytes | bytearray) -> int:
-    """Where the IP header or the global route header of a RoCE frame begins; 0 for other frames.
+    """Return the offset of a RoCE frame's IP or global route header; 0 for other frames.
 
-    A fragment, which has no UDP header, an IPv4 header with options and an IPv6 header with
-    extensions are not RoCE's.
+    Fragments (which have no UDP header), IPv4 headers with options and IPv6 headers with extensions
+    are not RoCE.
     """
     at = ETHERNET_BYTES + TAG_BYTES if frame[12:14] == CTAG else ETHERNET_BYTES
     kind = frame[at - 2 : at]
@@ -93,42 +93,42 @@ def network_header(frame: bytes | bytearray) -> int:
 
 
 def version_of(frame: bytes | bytearray, at: int) -> RoceVersion:
-    """Which RoCE it is, of a frame for which :func:`network_header` has found ``at``."""
+    """Return the RoCE version of a frame whose network header begins at ``at``."""
     return _V1 if frame[at - 2 : at] == GRH else _V2
 
 
 def addresses(frame: bytes | bytearray, at: int) -> tuple[bytes, bytes]:
-    """Source and destination GID of such a frame."""
+    """Return source and destination GID of a frame whose network header begins at ``at``."""
     if frame[at] == IPV4_IN_5_WORDS:
         return MAPPED_PREFIX + frame[at + 12 : at + 16], MAPPED_PREFIX + frame[at + 16 : at + 20]
     return bytes(frame[at + 8 : at + 24]), bytes(frame[at + 24 : at + 40])
 
 
 def tag_of(frame: bytes, at: int) -> int | None:
-    """The priority and number in the VLAN tag of such a frame; None without a tag."""
+    """Return the TCI of the frame's VLAN tag; None without a tag."""
     return int.from_bytes(frame[14:16], "big") if at > ETHERNET_BYTES else None
 
 
 def transport_header(frame: bytes | bytearray, at: int) -> int:
-    """Where the base transport header of such a frame begins."""
+    """Return the offset of the base transport header behind a network header at ``at``."""
     if frame[at - 2 : at] == GRH:
         return at + GRH_BYTES
     return at + (IPV4_BYTES if frame[at] == IPV4_IN_5_WORDS else IPV6_BYTES) + UDP_BYTES
 
 
 def seal(frame: bytearray, at: int) -> None:
-    """Put the right invariant CRC into a frame that :func:`parse` takes but for that."""
+    """Store the right invariant CRC in a frame that :func:`parse` otherwise accepts."""
     start, length, crc, _ = read_headers(frame, at)
     end = start + length - ICRC_BYTES
     ICRC.pack_into(frame, end, crc32(frame[start + BTH_MASKED : end], crc))
 
 
 def parse(frame: bytes | bytearray, at: int) -> Packet:
-    """The packet in a frame for which :func:`network_header` has found ``at``.
+    """Return the packet in a frame whose :func:`network_header` begins at ``at``.
 
-    Its payload is a view of ``frame``; its ``grh`` has what the network header says. The length in
-    the headers counts, and what follows it is padding. The UDP checksum is not looked at, because
-    the invariant CRC covers more. Raises :class:`BadFrameError`.
+    Its payload is a view of ``frame``; ``grh`` holds the network header's fields. The length is
+    that in the headers; bytes after it are padding. The UDP checksum is not checked, because the
+    invariant CRC covers more. Raises :class:`BadFrameError`.
     """
     size = len(frame)
     start, length, crc, grh = read_headers(frame, at)
@@ -142,7 +142,7 @@ def parse(frame: bytes | bytearray, at: int) -> Packet:
 
 
 def packet_in(frame: memoryview, start: int, grh: GlobalHeader) -> Packet:
-    """The packet whose transport header begins at ``start``. Raises :class:`BadFrameError`."""
+    """Return the packet with its transport header at ``start``. Raises :class:`BadFrameError`."""
     try:
         packet = parse_transport(frame, start)
     except BadPacketError as error:
@@ -153,19 +153,19 @@ def packet_in(frame: memoryview, start: int, grh: GlobalHeader) -> Packet:
 
 
 def read_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """Where the transport packet begins, its length, the CRC so far, and what the headers say."""
-    room = len(frame) - at - SMALLEST_BYTES
-    if room >= IPV4_BYTES + UDP_BYTES and frame[at] == IPV4_IN_5_WORDS:
+    """Return the packet's offset and length, the CRC of the headers, and their fields."""
+    available = len(frame) - at - SMALLEST_BYTES
+    if available >= IPV4_BYTES + UDP_BYTES and frame[at] == IPV4_IN_5_WORDS:
         return _parse_ipv4(frame, at)
-    if room >= GRH_BYTES and frame[at - 2 : at] == GRH:
+    if available >= GRH_BYTES and frame[at - 2 : at] == GRH:
         return _parse_grh(frame, at)
-    if room < IPV6_BYTES + UDP_BYTES:
+    if available < IPV6_BYTES + UDP_BYTES:
         raise BadFrameError("bad length", f"frame {len(frame)}")
     return _parse_ipv6(frame, at)
 
 
 def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """As :func:`read_headers`."""
+    """Return the result of :func:`read_headers` for IPv4."""
     (
         version, tos, total, ident, fragment, ttl, protocol, checksum, addresses, sport, dport, udp,
         _, bth,
@@ -184,7 +184,7 @@ def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Globa
 
 
 def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """As :func:`read_headers`."""
+    """Return the result of :func:`read_headers` for IPv6."""
     first, length, protocol, hops, sgid, dgid, sport, dport, udp, _, bth = _read_ipv6(frame, at)
     if udp != length:
         raise BadFrameError("bad length", f"IP {length}, UDP {udp}")
@@ -197,7 +197,7 @@ def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Globa
 
 
 def _parse_grh(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """As :func:`read_headers`."""
+    """Return the result of :func:`read_headers` for RoCE v1."""
     first, length, follows, hops, sgid, dgid, bth = _read_grh(frame, at)
     masked = _mask_grh(ONES, MASKED_WORD, length, follows, 0xFF, sgid, dgid, bth, 0xFF)
     header = GlobalHeader(sgid, dgid, first >> 20 & 0xFF, first & 0xFFFFF, hops)

@@ -1,4 +1,4 @@
-"""Where a connection over RoCE leads, and the headers that its packets have.
+"""The destination of a RoCE connection, and the headers of its packets.
 
 An address is a path as a number: the index of the source GID, the peer's MAC address and its GID.
 
@@ -25,29 +25,29 @@ PKEY: Final = 0xFFFF
 """The only P_Key (IBTA A17.4.6)."""
 DEFAULT_SPORT: Final = 0xC000
 _ECT0: Final = 2
-"""IP header: the sender is capable of ECN (RFC 3168)."""
+"""ECN field of the IP header: the sender supports ECN (RFC 3168)."""
 GID_BITS: Final = GID_BYTES * 8
-"""Where the MAC address stands in one; the GID is below."""
+"""Bit position of the MAC address in an address; the GID is below."""
 _MAC_BITS: Final = MAC_BYTES * 8
 _GID_MASK: Final = (1 << GID_BITS) - 1
 _MAC_MASK: Final = (1 << _MAC_BITS) - 1
 INDEX_SHIFT: Final = GID_BITS + _MAC_BITS
-"""Where the index of the source GID stands in an address."""
+"""Bit position of the source GID index in an address."""
 
 
 def address_of(index: int, mac: bytes, gid: bytes) -> int:
-    """The number of an address: source GID index, destination MAC address and GID."""
+    """Return the number of an address: source GID index, destination MAC address and GID."""
     return index << INDEX_SHIFT | int.from_bytes(mac + gid, "big")
 
 
 def parts_of(address: int) -> tuple[int, bytes, bytes]:
-    """The source GID index, the MAC address and the GID in an address."""
+    """Return the source GID index, the MAC address and the GID in an address."""
     mac, gid = address >> GID_BITS & _MAC_MASK, address & _GID_MASK
     return address >> INDEX_SHIFT, mac.to_bytes(MAC_BYTES, "big"), gid.to_bytes(GID_BYTES, "big")
 
 
 class RoceRoute:
-    """The headers of a connection's packets, made anew when the GID table has changed.
+    """The headers of a connection's packets, rebuilt when the GID table has changed.
 
     While the port reacts to congestion, its connections' packets are marked as ECN-capable.
     """
@@ -55,7 +55,7 @@ class RoceRoute:
     __slots__ = ("_changes", "_congestion", "_framer", "_gids", "_path", "address")
 
     def __init__(self, gids: GidTable, congestion: Congestion, path: Ads, address: int) -> None:
-        """``path`` is a view of ads."""
+        """Create the route; ``path`` is a view of ads."""
         self._gids = gids
         self._congestion = congestion
         self._path = path
@@ -64,8 +64,8 @@ class RoceRoute:
         self.address = address
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """The frame of a packet; empty while the source GID is."""
-        changes = self._gids.changes + self._congestion.changes  # neither ever goes back
+        """Return the frame of a packet; empty while the source GID is empty."""
+        changes = self._gids.changes + self._congestion.changes  # both only grow
         if self._changes != changes:
             headers = self.headers()
             self._framer = None if headers is None else Framer(headers, self.pkey)
@@ -78,7 +78,7 @@ class RoceRoute:
         return 0 if self._path.pkey_index else PKEY
 
     def headers(self) -> Headers | None:
-        """The headers in front of the packets; None while the source GID is empty."""
+        """Return the headers in front of the packets; None while the source GID is empty."""
         path = self._path
         index, mac, gid = parts_of(self.address)
         source = self._gids[index]

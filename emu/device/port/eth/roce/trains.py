@@ -1,7 +1,7 @@
-"""Trains of RoCE packets (``emu.device.port.train``) in frames between processes of ours.
+"""Trains of RoCE packets (``emu.device.port.train``) in frames between mlx5emu processes.
 
-Such a frame begins as its first packet's would and ends with a field for the invariant CRC, which
-means nothing: the sockets that carry trains do not damage them.
+The frame of a train begins like the frame of its first packet and ends with an invariant CRC field.
+The field is unused, as the sockets that carry trains do not damage them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire.bth import ACK_REQUEST, ICRC_BYTES, bth
 
 HEAD_BYTES: Final = ETHERNET_BYTES + TAG_BYTES + IPV6_BYTES + UDP_BYTES + bth.size + 8
-"""The front of a frame, with all headers that are looked at."""
+"""Bytes of a frame's front with all headers that are parsed."""
 MAX_TRAIN_BYTES: Final = HEAD_BYTES + MAX_BYTES + (MAX_PACKETS - 1) * MAX_PAYLOAD
 _PSN_AT: Final = 8
 """Offset of the word with the PSN in a BTH."""
 
 
 def parse_train(frame: memoryview) -> Train:
-    """Return the train in a frame, whose payload stays a view of the frame.
+    """Return the train in a frame, whose payload is a view of the frame.
 
-    Raise BadPacketError.
+    Raises BadPacketError.
     """
     head = bytes(frame[:HEAD_BYTES])
     at = network_header(head)
     if not at:
-        raise BadFrameError("bad length", "a train that is no frame of RoCE")
+        raise BadFrameError("bad length", "train is not a RoCE frame")
     start, size, _, grh = read_headers(head, at)
     length = start + size
     if length >= len(frame) or len(frame) > MAX_TRAIN_BYTES or size > MAX_BYTES:
