@@ -87,7 +87,7 @@ class Vport(Counting, Protocol):
         """Return the sent and received traffic since power-on."""
 
     def count_discard(self) -> None:
-        """Count a received packet that was dropped for lack of a receiver."""
+        """Count a received packet that its receive WQE cannot take."""
 
     def count_too_small(self) -> None:
         """Count a packet longer than the receive WQE."""

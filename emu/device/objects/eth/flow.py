@@ -465,8 +465,7 @@ class FlowDomain:
         self.decisions: dict[Hashable, Decision] = {}
         self._items = self._held = 0
         self.software: Any = None
-        """The memory of software-owned tables (:attr:`FlowTable.software`), if there has been one.
-        """
+        """The memory of software-owned tables (:attr:`FlowTable.software`), or None."""
         self.age = 0
         """Generation of that memory at the last lookup."""
         self.learnt: set[Any] = set()

@@ -85,8 +85,7 @@ class Claim:
     def __init__(self, above: SchedulingElement | None) -> None:
         self.above = above
         self.served = 0
-        """Bytes served by weight, including those that neighbours received while this claim was
-        idle."""
+        """Bytes served by weight, with those served to neighbours while this claim was idle."""
         self._queues = 0
         """Number of queues that wait by this claim."""
 

@@ -86,13 +86,13 @@ class Message:
     receive: ReceiveRequest | None = None
     """The receive WQE taken at the responder; None before."""
     head: memoryview | bytes = b""
-    """First bytes of a SEND to a tag-matching queue, if ``data`` does not begin with them."""
+    """First bytes of a SEND to a tag-matching queue, if ``data`` is not the whole message."""
     has_more_packets = False
     """Whether more packets followed the first one."""
     scattered: bytes | None = None
     """Data that the responder writes to the CQE instead of the receive WQE's memory.
 
-    The length is limited by the space in the CQE.
+    Zero-padded to the space in the CQE (``Qp.cs_res`` bytes).
     """
     target: Views = ()
     """The responder's views of a WRITE's whole range, if they were mapped at once."""

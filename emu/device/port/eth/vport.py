@@ -116,7 +116,7 @@ class NicVport:
         return self.sent.without(self.looped_out), self.received.without(self.looped_in)
 
     def count_discard(self) -> None:
-        """Count a received packet that was dropped for lack of a receiver."""
+        """Count a received packet that its receive WQE cannot take."""
         self.received.discards += 1
 
     def count_too_small(self) -> None:
