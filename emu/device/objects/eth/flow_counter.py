@@ -113,7 +113,7 @@ class FlowCounters:
 
         Raises BAD_RES_STATE_ERR if there is no such counter or an entry uses it.
         """
-        slot, at = self._place(number)
+        slot, at = self._locate(number)
         if slot < 0 or at:
             self._single.remove(number)
             return
@@ -143,13 +143,13 @@ class FlowCounters:
         single: Callable[[int], FlowCounter | None],
         bulks: Callable[[int], FlowCounterBulk | None],
     ) -> FlowCounter | None:
-        slot, at = self._place(number)
+        slot, at = self._locate(number)
         if slot < 0:
             return single(number)
         bulk = bulks(slot)
         return None if bulk is None else bulk.counters[at]
 
-    def _place(self, number: int) -> tuple[int, int]:
+    def _locate(self, number: int) -> tuple[int, int]:
         """Return the handle of the bulk and the position in it; (-1, 0) for single counters."""
         if number < self._first or not self._size:
             return -1, 0

@@ -108,33 +108,33 @@ class MemicArea:
 
     def read(self, offset: int, length: int) -> bytes:
         """Load from BAR 0; memory without an owner reads as zeros."""
-        operation, place = self._place(offset)
-        memic = self.owner(place, length)
+        operation, address = self._decode(offset)
+        memic = self.owner(address, length)
         if memic is None or not (operation is None or operation in memic.operations):
             return bytes(length)
-        data = bytes(self.view(place, length))
+        data = bytes(self.view(address, length))
         if operation is MemicOperation.TEST_AND_SET and length == 1:
-            self.view(place, 1)[0] = 1
+            self.view(address, 1)[0] = 1
         return data
 
     def write(self, offset: int, data: Buffer) -> None:
         """Store to BAR 0; memory without an owner ignores the store."""
-        operation, place = self._place(offset)
-        memic = self.owner(place, len(data))
+        operation, address = self._decode(offset)
+        memic = self.owner(address, len(data))
         if memic is None:
             return
         if operation is None:
-            self.view(place, len(data))[:] = data
+            self.view(address, len(data))[:] = data
         elif operation in memic.operations and operation is MemicOperation.INCREMENT:
-            self._increment(place, data)
+            self._increment(address, data)
 
-    def _increment(self, place: int, data: Buffer) -> None:
+    def _increment(self, address: int, data: Buffer) -> None:
         """Add a single byte (device_mem_cap.increment_sizes); other sizes have no effect."""
         if len(data) == 1:
-            byte = self.view(place, 1)
+            byte = self.view(address, 1)
             byte[0] = byte[0] + data[0] & 0xFF
 
-    def _place(self, offset: int) -> tuple[MemicOperation | None, int]:
+    def _decode(self, offset: int) -> tuple[MemicOperation | None, int]:
         """Return the operation at an offset in BAR 0, if any, and the address in memory."""
         index, within = divmod(offset - self.first, MEMIC_BYTES)
         operation = MemicOperation(index) if index < len(MemicOperation) else None

@@ -47,10 +47,10 @@ def _fill(space: memoryview, view: memoryview, following: Iterator[memoryview]) 
     octets = bytearray(view)
     view = _FULL
     for more in following:
-        room = len(space) - len(octets)
-        octets += more[:room]
-        if len(more) >= room:
-            view = more[room:]
+        missing = len(space) - len(octets)
+        octets += more[:missing]
+        if len(more) >= missing:
+            view = more[missing:]
             break
     space[: len(octets)] = memoryview(octets)
     return view

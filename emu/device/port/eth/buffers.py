@@ -74,7 +74,9 @@ def _buffers() -> list[Buffer]:
 def _pools() -> dict[tuple[int, int], Pool]:
     """Return the pools by direction and number, which divide the remaining cells three to one."""
     rest = CELLS - _FIRST_CELLS
-    pools = {(way, number): Pool() for way in range(DIRECTIONS) for number in range(POOLS)}
+    pools = {
+        (direction, number): Pool() for direction in range(DIRECTIONS) for number in range(POOLS)
+    }
     pools[_INGRESS, _LOSSLESS].size = rest // 4
     pools[_EGRESS, _LOSSY].size = rest - rest // 4
     return pools

@@ -35,12 +35,12 @@ Ways = tuple[Direction, Direction]
 """Traffic of the physical port, sent and received."""
 
 
-def _octets(way: Direction) -> int:
-    return way.octets + FCS_BYTES * way.packets
+def _octets(direction: Direction) -> int:
+    return direction.octets + FCS_BYTES * direction.packets
 
 
-def _multicast(way: Direction) -> int:
-    return way.multicast.packets + way.rdma_multicast.packets
+def _multicast(direction: Direction) -> int:
+    return direction.multicast.packets + direction.rdma_multicast.packets
 
 
 def _ieee_802_3(port: EthPort, ways: Ways) -> dict[str, int]:
@@ -66,14 +66,14 @@ def _ieee_802_3(port: EthPort, ways: Ways) -> dict[str, int]:
 
 def _rfc_2863(port: EthPort, ways: Ways) -> dict[str, int]:
     values: dict[str, int] = {}
-    for name, way in zip(("out", "in"), ways):
+    for name, direction in zip(("out", "in"), ways):
         values |= {
-            f"if_{name}_octets": _octets(way),
-            f"if_{name}_ucast_pkts": way.unicast.packets + way.rdma_unicast.packets,
-            f"if_{name}_multicast_pkts": _multicast(way),
-            f"if_{name}_broadcast_pkts": way.broadcast.packets,
-            f"if_{name}_discards": way.discards,
-            f"if_{name}_errors": way.errors,
+            f"if_{name}_octets": _octets(direction),
+            f"if_{name}_ucast_pkts": direction.unicast.packets + direction.rdma_unicast.packets,
+            f"if_{name}_multicast_pkts": _multicast(direction),
+            f"if_{name}_broadcast_pkts": direction.broadcast.packets,
+            f"if_{name}_discards": direction.discards,
+            f"if_{name}_errors": direction.errors,
         }
     return values
 
@@ -105,8 +105,8 @@ def _rfc_3635(port: EthPort, ways: Ways) -> dict[str, int]:
 
 def _priority(port: EthPort, ways: Ways, priority: int = 0) -> dict[str, int]:
     values: dict[str, int] = {}
-    for name, way in zip(("tx", "rx"), ways):
-        frames = _frames_of(way, priority)
+    for name, direction in zip(("tx", "rx"), ways):
+        frames = _frames_of(direction, priority)
         values[f"{name}_octets"] = frames.octets + FCS_BYTES * frames.packets
         values[f"{name}_frames"] = frames.packets
     for name, pauses in (("rx", port.flow.received), ("tx", port.flow.sent)):
@@ -120,13 +120,13 @@ def _priority(port: EthPort, ways: Ways, priority: int = 0) -> dict[str, int]:
     return values
 
 
-def _frames_of(way: Direction, priority: int) -> Traffic:
+def _frames_of(direction: Direction, priority: int) -> Traffic:
     if priority:
-        return way.priorities.get(priority, Traffic())
-    others = way.priorities.values()
+        return direction.priorities.get(priority, Traffic())
+    others = direction.priorities.values()
     return Traffic(
-        way.packets - sum(other.packets for other in others),
-        way.octets - sum(other.octets for other in others),
+        direction.packets - sum(other.packets for other in others),
+        direction.octets - sum(other.octets for other in others),
     )
 
 

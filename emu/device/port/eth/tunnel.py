@@ -110,11 +110,11 @@ def _behind_labels(frame: bytes, at: int) -> tuple[int, int] | None:
 
     The payload's first four bits give the type (RFC 4928 3).
     """
-    for place in range(at, at + MAX_LABELS * _WORD, _WORD):
-        if place + _WORD >= len(frame):
+    for label_at in range(at, at + MAX_LABELS * _WORD, _WORD):
+        if label_at + _WORD >= len(frame):
             return None
-        if frame[place + 2] & _BOTTOM_OF_STACK:
-            end = place + _WORD
+        if frame[label_at + 2] & _BOTTOM_OF_STACK:
+            end = label_at + _WORD
             kind = _IP_VERSIONS.get(frame[end] >> 4)
             return None if kind is None else (end, kind)
     return None

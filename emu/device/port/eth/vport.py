@@ -125,10 +125,10 @@ class NicVport:
 
     def counters(self) -> dict[str, Traffic]:
         """Return a copy of the traffic since power-on, by names in query_vport_counter_out."""
-        ways = {"transmitted": self.sent, "received": self.received}
+        directions = {"transmitted": self.sent, "received": self.received}
         return {
-            f"{way}_{name}": replace(getattr(direction, kind))
-            for way, direction in ways.items()
+            f"{prefix}_{name}": replace(getattr(direction, kind))
+            for prefix, direction in directions.items()
             for name, kind in KINDS.items()
         } | {"local_loopback": Traffic(self.looped_in.packets, self.looped_in.octets)}
 

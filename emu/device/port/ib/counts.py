@@ -104,10 +104,10 @@ class IbCounts:
 
     def counters(self) -> dict[str, Traffic]:
         """Return a copy of the traffic since power-on, by names in query_vport_counter_out."""
-        ways = {"transmitted": self.transmitted, "received": self.received}
+        directions = {"transmitted": self.transmitted, "received": self.received}
         return {
-            f"{way}_ib_{cast}": replace(traffic)
-            for way, casts in ways.items()
+            f"{prefix}_ib_{cast}": replace(traffic)
+            for prefix, casts in directions.items()
             for cast, traffic in zip(_CASTS, casts)
         } | {"local_loopback": _sum(self.looped)}
 

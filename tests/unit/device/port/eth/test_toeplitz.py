@@ -76,7 +76,7 @@ class TestFunction:
 
     @pytest.mark.parametrize("size", [0, 39, 41])
     def test_key_of_another_length(self, size):
-        with pytest.raises(ValueError, match=f"key of {size} bytes, wants 40"):
+        with pytest.raises(ValueError, match=f"key has {size} bytes, must have 40"):
             tables(bytes(size))
 
     def test_inverted_xor8(self):
