@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from emu.host.user_error import UserError
+from emu.near import near
+
+_MAX_LISTED: Final = 10_000
+"""Names of a directory among which a near one is looked for."""
+
+
+def missing(what: str, path: Path) -> str:
+    """Return the sentence that no ``what`` is at ``path``, with near names of its directory.
+
+    The near names are those of the first part of the path that is not there.
+    """
+    lost = path
+    while not lost.parent.exists():
+        lost = lost.parent
+    names: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(lost.parent) as entries:
+        names = [entry.name for entry in itertools.islice(entries, _MAX_LISTED)]
+    return f"no {what} {path}{near(lost.name, names)}"
+
+
+def why_not_writable(path: Path) -> str:
+    """Return why no file can be written at ``path``; "" when nothing speaks against it."""
+    if path.is_dir():
+        return f"{path} is a directory"
+    if path.exists():
+        return "" if os.access(path, os.W_OK) else f"{path} is not writable"
+    if not path.parent.exists():
+        return missing("directory", path.parent)
+    if not path.parent.is_dir():
+        return f"{path.parent} is no directory"
+    return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} is not writable"
 
 
 def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:

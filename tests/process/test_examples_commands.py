@@ -86,17 +86,24 @@ def test_a_command_in_the_text_is_one_that_there_is(line):
         assert "/" not in word or word.startswith("/") or (ROOT / word).exists()
 
 
-def test_commands_of_jobs_run_in_a_fresh_checkout(tmp_path, monkeypatch):
-    """Where no folder is there that an earlier command would have made."""
-    lines = commands_of("github-workflow.yml", "gitlab-ci.yml")
-    assert len(lines) == 4
-    for number, line in enumerate(lines):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        monkeypatch.chdir(folder)
+@pytest.mark.parametrize(
+    ("job", "made", "by", "how"),
+    [
+        ("github-workflow.yml", "mlx5emu-results", ROOT / "action.yml", 'mkdir -p "$RESULTS"'),
+        ("gitlab-ci.yml", "results", EXAMPLES / "tools" / "gitlab-ci.yml", "mkdir -p results"),
+    ],
+)
+def test_commands_of_jobs_run_in_a_fresh_checkout(job, made, by, how, tmp_path, monkeypatch):
+    """Where no folder is there but the one for results, which the job makes."""
+    assert how in by.read_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / made).mkdir()
+    lines = commands_of(job)
+    assert lines
+    for line in lines:
         parsed(line[1:])
         for option, word in pairwise(line):
-            assert option != "--junit" or (folder / word).parent.is_dir()
+            assert option != "--junit" or (tmp_path / word).parent.is_dir()
 
 
 def test_a_line_that_is_no_command_is_noticed(folder):

@@ -84,9 +84,10 @@ def run_pytest(directory, *words):
 
 
 def test_results_as_tap(tmp_path):
-    done = run_pytest(tmp_path, "--mlx5-tap", "new/folder/results.tap")
+    (tmp_path / "folder").mkdir()
+    done = run_pytest(tmp_path, "--mlx5-tap", "folder/results.tap")
     assert done.returncode == 1
-    lines = (tmp_path / "new/folder/results.tap").read_text().splitlines()
+    lines = (tmp_path / "folder/results.tap").read_text().splitlines()
     assert [line for line in lines if not line.startswith("#")] == [
         "TAP version 13",
         "1..5",
@@ -104,6 +105,9 @@ def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
     done = run_pytest(tmp_path, "--mlx5-tap", "test_it.py/such")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--mlx5-tap test_it.py/such: " in done.stderr
+    missing = run_pytest(tmp_path, "--mlx5-tap", "new/results.tap")
+    assert "--mlx5-tap new/results.tap: no directory new" in missing.stderr
+    assert not (tmp_path / "new").exists()
     full = run_pytest(tmp_path, "--mlx5-tap", "/dev/full")
     assert "--mlx5-tap /dev/full: No space left" in full.stdout + full.stderr
     assert full.returncode == pytest.ExitCode.USAGE_ERROR

@@ -15,6 +15,7 @@ import click
 from emu.cli.shared.files import NewFile
 from emu.guests import Guest
 from emu.guests.workdir import work_directory
+from emu.host.userfiles import why_not_writable
 
 if TYPE_CHECKING:
     from emu.instruments.coverage.blocks import BlockMap
@@ -105,6 +106,8 @@ def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[s
         raise click.UsageError("--coverage-kcov counts blocks by itself: not --coverage-blocks")
     if not requested.modules:
         return choices
+    if why := why_not_writable(requested.file):
+        raise click.BadParameter(why, param_hint="--coverage-file")
     if not choices["probe"]:
         raise click.UsageError("--coverage loads the driver, which --no-probe forbids")
     choices = choices | {"probe": False}

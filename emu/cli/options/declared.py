@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from emu.cli.shared.completion import Complete, complete_device, complete_kernel
-from emu.cli.shared.files import ExampleFile, NewFile
+from emu.cli.shared.files import ExampleFile, Existing, NewFile
 from emu.guests.options import Option
 from emu.guests.options.kinds import (
     Choice,
@@ -26,8 +26,8 @@ from emu.guests.options.kinds import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
+_FILE = Existing(resolve_path=True)
+_DIRECTORY = Existing(is_directory=True, resolve_path=True)
 _NEW_DIRECTORY = click.Path(file_okay=False, writable=True, path_type=Path, resolve_path=True)
 _NEW_FILE = NewFile(resolve_path=True)
 
@@ -35,11 +35,21 @@ _COMPLETED: dict[str, Complete] = {"device": complete_device, "kernel": complete
 """Options of which a shell completes more than files and choices."""
 
 
-class _Shared(click.Path):
+class _NearChoice(click.Choice[str]):
+    """One of a few words; of another word the nearest are told."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word."""
+        if value not in self.choices:
+            self.fail(Choice(among=tuple(self.choices)).wrong(value), param, ctx)
+        return str(value)
+
+
+class _Shared(Existing):
     """``DIR`` or ``DIR:rw``, of a directory that is there."""
 
     def __init__(self) -> None:
-        super().__init__(exists=True, file_okay=False, path_type=Path, resolve_path=True)
+        super().__init__(is_directory=True, resolve_path=True)
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -54,7 +64,7 @@ class _Shared(click.Path):
 def click_type(kind: OptionKind) -> Any:
     """How a command line reads and checks a value."""
     if isinstance(kind, Choice):
-        return click.Choice(kind.among)
+        return _NearChoice(kind.among)
     if isinstance(kind, Whole):
         return click.IntRange(kind.least, kind.most)
     if isinstance(kind, Seconds):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from emu.host import shipped
 from emu.host.user_error import UserError
+from emu.host.userfiles import missing, why_not_writable
 
 
 class NewFile(click.Path):
-    """A file to write; the directories above it are made when they are not there."""
+    """A file to write, in a directory that is there: one that a mistake names is not made."""
 
     def __init__(self, resolve_path: bool = False) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path, resolve_path=resolve_path)
@@ -23,22 +24,44 @@ class NewFile(click.Path):
         """The path; a mistake of the user's if no file can be there."""
         path = super().convert(value, param, ctx)
         assert isinstance(path, Path)
-        if not path.exists():
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                self.fail(f"no directory {path.parent} can be made: {error.strerror}", param, ctx)
-            if not os.access(path.parent, os.W_OK | os.X_OK):
-                self.fail(f"no file can be made in {path.parent}", param, ctx)
+        if not _is_default(param, ctx) and (why := why_not_writable(path)):
+            self.fail(why, param, ctx)
         return path
 
 
-class ExampleFile(click.Path):
+def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> bool:
+    """Return whether nobody has named the file: whoever writes it then checks it."""
+    if ctx is None or param is None or param.name is None:
+        return False
+    return ctx.get_parameter_source(param.name) is ParameterSource.DEFAULT
+
+
+class Existing(click.Path):
+    """A file or a directory that is there; of one that is not, near names are told."""
+
+    def __init__(self, *, is_directory: bool = False, resolve_path: bool = False) -> None:
+        super().__init__(
+            exists=True,
+            file_okay=not is_directory,
+            dir_okay=is_directory,
+            path_type=Path,
+            resolve_path=resolve_path,
+        )
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Fails for one that is not there."""
+        path = Path(value)
+        if not path.exists() and str(value) != "-":
+            self.fail(missing("file" if self.file_okay else "directory", path), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class ExampleFile(Existing):
     """A file that is there, or ``@NAME``: an example that comes with the package."""
 
     def __init__(self, kind: str, resolve_path: bool = False) -> None:
         """``kind`` is one of :data:`emu.host.shipped.FOLDERS`."""
-        super().__init__(exists=True, dir_okay=False, path_type=Path, resolve_path=resolve_path)
+        super().__init__(resolve_path=resolve_path)
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emu.guests.conformance.results import Case, Verdict, tap
-from emu.host.userfiles import write_outfile
+from emu.host.userfiles import why_not_writable, write_outfile
 
 
 class TapFile:
@@ -16,8 +16,9 @@ class TapFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._cases: dict[str, Case] = {}
+        if why := why_not_writable(path):
+            raise pytest.UsageError(f"--mlx5-tap {path}: {why}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             self._write()
         except OSError as error:
             raise pytest.UsageError(f"--mlx5-tap {path}: {error.strerror}") from None

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from emu.guests.errors import LabError
 from emu.guests.named import running
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, server_words
+from emu.guests.options.kinds import File
 from emu.guests.options.tables import OptionTable, has_options
 from emu.guests.requested import requested
 from emu.host.toml_file import TomlFile
@@ -153,22 +154,21 @@ def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, obj
 def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tuple[Place, object]]:
     """Mistakes in the server's options."""
     given = server.given()
+    unusable: set[str] = set()
+    for name, value in given.items():
+        kind = option_named(name).kind
+        if isinstance(kind, File) and (why := kind.wrong(base / value)):
+            unusable.add(name)
+            yield ("server", name), why
     tried: list[tuple[str, Callable[..., object], object]] = []
     tried += [("nets", checks.net, net) for net in given.get("nets", ())]
     if "fabric" in given:
         tried.append(("fabric", checks.fabric, given["fabric"]))
-    if "faults" in given:
+    if "faults" in given and "faults" not in unusable:
         tried.append(("faults", checks.plan, base / given["faults"]))
     for key, check, word in tried:
-        if (why := _refused(check, word)) is not None:
-            yield ("server", key), why
-    for name, value in given.items():
-        if not option_named(name).kind.is_written:
-            continue
-        try:
-            (base / value).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            yield ("server", name), f"no directory {(base / value).parent}: {error.strerror}"
+        if (refusal := _refused(check, word)) is not None:
+            yield ("server", key), refusal
 
 
 def _refused(check: Callable[..., object], *words: object) -> str | None:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emu.host.userfiles import missing, why_not_writable
+from emu.near import near
+
 WRITABLE = ":rw"
 MAX_WORDS = 1000
 
@@ -22,11 +25,6 @@ class OptionKind:
     """A single text; ``metavar`` is what stands for it in help."""
 
     metavar: str = ""
-
-    @property
-    def is_written(self) -> bool:
-        """Whether it is the name of a file that will be written."""
-        return False
 
     def placed(self, said: object, base: Path) -> Any:
         """What a user has said, with paths that no longer depend on ``base``."""
@@ -81,7 +79,7 @@ class Choice(OptionKind):
         return (
             ""
             if value is None or value in self.among
-            else f"{value!r} is not one of {', '.join(self.among)}"
+            else f"{value!r} is not one of {', '.join(self.among)}{near(str(value), self.among)}"
         )
 
 
@@ -128,14 +126,19 @@ class File(OptionKind):
         """A path that is absolute if ``base`` is."""
         return str(base / said)
 
-    @property
-    def is_written(self) -> bool:
-        """Whether it is."""
-        return self.is_new
-
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
         """A path relative to ``base``."""
         return {name: base / said}
+
+    def wrong(self, value: Any) -> str:
+        """Say that it cannot be written, or that it is not there to be read."""
+        if value is None:
+            return ""
+        if self.is_new:
+            return why_not_writable(value)
+        if not value.exists():
+            return missing("file", value)
+        return f"{value} is a directory" if value.is_dir() else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +160,9 @@ class Directory(OptionKind):
 
     def wrong(self, value: Any) -> str:
         """It is not there."""
-        return "" if value is None or value.is_dir() else f"no directory {value}"
+        if value is None or value.is_dir():
+            return ""
+        return f"{value} is no directory" if value.exists() else missing("directory", value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADING
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
-from emu.guests.options.kinds import Directory, Kernel
+from emu.guests.options.kinds import Directory, File, Kernel
 from emu.guests.options.tables import OptionTable, has_options
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
@@ -199,7 +199,7 @@ def _check_options(said: Mapping[str, Any]) -> None:
     """Raise LabError for options that cannot be; what is a path is there where the run is."""
     GuestOptions(**{
         name: value for name, value in said.items()
-        if not isinstance(option_named(name).kind, Directory | Kernel)
+        if not isinstance(option_named(name).kind, Directory | File | Kernel)
     })  # fmt: skip
 
 

@@ -76,10 +76,11 @@ def test_a_trace_that_has_its_size_is_none(serve, tmp_path):
     assert serve("--trace", tmp_path / "trace", "--trace-limit", "1")[0] == 0
 
 
-def test_directories_above_the_file_are_made(serve, tmp_path):
-    trace = tmp_path / "new" / "trace"
-    assert serve("--trace", trace)[0] == 0
-    assert trace.stat().st_size
+def test_directories_above_the_file_are_not_made(serve, tmp_path):
+    status, said = serve("--trace", tmp_path / "new" / "trace")
+    assert status == 2
+    assert f"no directory {tmp_path / 'new'}" in " ".join(said.split())
+    assert not (tmp_path / "new").exists()
 
 
 def test_file_that_cannot_be_written(serve, tmp_path):
@@ -87,7 +88,7 @@ def test_file_that_cannot_be_written(serve, tmp_path):
     (tmp_path / "file").touch()
     status, said = serve("--trace", tmp_path / "file" / "trace")
     assert status == 2
-    assert f"no directory {tmp_path / 'file'} can be made" in " ".join(said.split())
+    assert f"{tmp_path / 'file'} is no directory" in " ".join(said.split())
     assert "Traceback" not in said
 
 

@@ -17,6 +17,11 @@ from emu.cli.main import main
         (["--transport", "vfio"], "--transport: no transport 'vfio'; near it: vfio-user"),
         (["--memory", str(1 << 40)], "--memory: 1099511627776 MiB are more than the host's"),
         (["--fabric", "xx"], "--fabric: no fabric 'xx'"),
+        (["--suite", "trixi"], "'trixi' is not one of bookworm, trixie, sid; near it: trixie"),
+        (["--share", "/usr/shar"], "no directory /usr/shar; near it: share"),
+        (["--share", "/usr/shar/x:rw"], "no directory /usr/shar/x; near it: share"),
+        (["--share", "/etc/passwd"], "'/etc/passwd' is a file"),
+        (["--faults", "/etc/passw"], "no file /etc/passw; near it: passwd"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "up"])
@@ -47,3 +52,18 @@ def test_a_command_that_there_is_not(word, meant):
     result = CliRunner().invoke(main, [word])
     assert result.exit_code == 2
     assert f"No such command '{word}'; near it: {meant}" in result.output
+
+
+@pytest.mark.parametrize(("words", "status"), [((), 0), (("--coverage", "mlx5_core"), 2)])
+def test_a_directory_without_permission_needs_none_without_a_file(words, status, monkeypatch):
+    """The default of --coverage-file is in the working directory."""
+
+    def started(*_, **__):
+        raise SystemExit(0)
+
+    for module in ("emu.cli.shared.files", "emu.cli.options.coverage"):
+        monkeypatch.setattr(f"{module}.why_not_writable", "{} is not writable".format)
+    monkeypatch.setattr("emu.cli.commands.guests.run.to_options", started)
+    result = CliRunner().invoke(main, ["run", *words, "true"])
+    assert result.exit_code == status
+    assert ("--coverage-file: coverage.json is not writable" in result.output) == bool(words)

@@ -100,7 +100,7 @@ def test_exec_loads_nothing_that_boots_a_guest():
         (["run"], "Missing argument"),
         (["run", "--suite", "buster", "true"], "'buster' is not one of"),
         (["run", "--timeout", "0", "true"], "more than 0 s"),
-        (["run", "--share", "/nowhere", "true"], "does not exist"),
+        (["run", "--share", "/nowhere", "true"], "no directory /nowhere"),
         (["guest", "build", "--suite", "x"], "'x' is not one of"),
     ],
 )
@@ -229,22 +229,31 @@ def test_a_signal_ends_a_command_in_order_or_is_ignored_as_before(number, before
         ("serve", "--socket", "socket", "--pcap", "PATH"),
     ],
 )
-def test_a_file_that_can_have_no_folder_is_told_before_a_guest_boots(words, tmp_path):
-    text = tmp_path / "text"
-    text.touch()
-    result = invoke(*(str(text / "new" / "file") if word == "PATH" else word for word in words))
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("text/file", "/text is no directory"),
+        ("text/new/file", "no directory "),
+        ("resutls/new/file", "; near it: results"),
+        ("results", "is a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_told_before_a_guest_boots(words, path, why, tmp_path):
+    (tmp_path / "text").touch()
+    (tmp_path / "results").mkdir()
+    result = invoke(*(str(tmp_path / path) if word == "PATH" else word for word in words))
     assert result.exit_code == 2
-    assert "can be made: Not a directory" in result.output
+    assert why in result.output
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["results", "text"]
 
 
-def test_folders_of_a_file_to_write_are_made(tmp_path):
-    path = NewFile().convert(str(tmp_path / "new" / "folder" / "file"), None, None)
-    assert path == tmp_path / "new" / "folder" / "file"
-    assert path.parent.is_dir()
+def test_a_file_to_write_need_not_be_there(tmp_path):
+    path = NewFile().convert(str(tmp_path / "file"), None, None)
+    assert path == tmp_path / "file"
     assert not path.exists()
 
 
-def test_every_option_that_writes_a_file_makes_its_folders():
+def test_every_option_that_writes_a_file_looks_for_its_directory():
     """An option for a file that need not be there has the type that does so."""
     assert [
         f"{' '.join(path)} {parameter.opts[0]}"
@@ -262,7 +271,7 @@ def test_a_coverage_file_of_a_corpus_that_can_have_no_folder_is_told_first(tmp_p
     image.touch()
     result = invoke("fuzz", "coverage", str(tmp_path), str(image), "--out", f"{image}/new/x")
     assert result.exit_code == 2
-    assert "can be made: Not a directory" in result.output
+    assert f"no directory {image}/new" in result.output
 
 
 FULL = """

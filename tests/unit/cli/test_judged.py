@@ -77,6 +77,7 @@ def guest(monkeypatch, tmp_path):
     monkeypatch.setattr(keeper, "open_doors", lambda *_: nullcontext())
     monkeypatch.setattr(judged, "_census", lambda guest: guest.census())
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
     return made
 
 

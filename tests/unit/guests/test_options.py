@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from emu.guests import GuestOptions, LabError
+from emu.guests.options import OptionError
 
 
 def test_the_default_has_one_function():
@@ -41,3 +42,12 @@ def test_the_default_has_one_function():
 def test_what_cannot_work_is_refused(choices, message):
     with pytest.raises(LabError, match=message):
         GuestOptions(**choices)
+
+
+@pytest.mark.parametrize("option", ["trace", "pcap", "record", "dump"])
+def test_a_file_to_write_in_a_directory_that_is_not_there(option, tmp_path):
+    with pytest.raises(OptionError, match=f"{option}: no directory {tmp_path}/new") as caught:
+        GuestOptions(**{option: tmp_path / "new" / "file"})
+    assert caught.value.name == option
+    assert list(tmp_path.iterdir()) == []
+    GuestOptions(**{option: tmp_path / "file"})
