@@ -37,7 +37,7 @@ from weakref import WeakSet
 
 import pytest
 
-from emu.guests.options import Option, Use, options
+from emu.guests.options import Option, OptionError, Use, option_named, options
 from emu.guests.options.kinds import Choice, Flag, OptionKind, Seconds, Whole, Words
 from emu.host.printable import printable
 from emu.instruments.testing.handles import Faults, Leaks
@@ -115,7 +115,11 @@ def _parsed(kind: OptionKind, text: str) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; write TAP where that is asked for, and not in each of xdist's workers."""
+    """Check the options, declare the marker, write TAP where that is asked for.
+
+    Of xdist's workers none writes TAP: the process that started them does.
+    """
+    _check_options(config)
     path = config.getoption("--mlx5-tap")
     if path is not None and not hasattr(config, "workerinput"):
         from emu.guests.conformance.collected import TapFile
@@ -129,6 +133,39 @@ def pytest_configure(config: pytest.Config) -> None:
         "mlx5_allow(*titles): findings in the guest's log that do not fail the test, by patterns of"
         " their titles; all, without any",
     )
+
+
+def _check_options(config: pytest.Config) -> None:
+    """Refuse options that no guest can have. Raises UsageError, before any test."""
+    said = _said(config)
+    suites = config.getoption("--mlx5-suite") or []
+    # Editors list tests, and users ask for help, where a kernel is yet to be built.
+    starts = not (config.option.collectonly or config.option.help)
+    if not starts or not (said or suites):
+        return
+    from emu.guests.options.checks import check_options
+    from emu.guests.requested import check_requested
+
+    try:
+        check_options(said)
+        for about in [{"suite": suite} for suite in suites] or [{}]:
+            check_requested(said | about)
+    except OptionError as error:
+        option = option_named(error.name)
+        why = str(error).removeprefix(f"{option.word}: ")
+        raise pytest.UsageError(f"--mlx5-{option.flag}: {why}") from None
+    except OSError as error:
+        raise pytest.UsageError(f"--mlx5-out: {error.filename}: {error.strerror}") from None
+
+
+def _said(config: pytest.Config) -> dict[str, Any]:
+    """Return what the command line says of a guest, by the options' names, but for the suites.
+
+    Of several suites each test has one, by its fixture.
+    """
+    names = [one.name for one in options() if one.name != "suite"]
+    given = {name: config.getoption(f"mlx5_{name}", None) for name in names}
+    return {name: value for name, value in given.items() if value not in (None, [])}
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -176,10 +213,7 @@ def _options(
     from emu.guests.requested import requested
 
     config = request.config
-    # Of several suites each test has one, by its fixture.
-    words = [one for one in options() if one.name != "suite"]
-    given = {one.name: config.getoption(f"mlx5_{one.name}", None) for one in words}
-    chosen = {name: value for name, value in given.items() if value not in (None, [])}
+    chosen = _said(config)
     for mark in reversed(list(request.node.iter_markers("mlx5"))):
         chosen |= mark.kwargs
     if suite is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from emu.guests.archive.bootstrap import Progress
-from emu.guests.kernel.choice import choose
-from emu.guests.options import GuestOptions, options
+from emu.guests.errors import LabError
+from emu.guests.kernel.choice import check, choose
+from emu.guests.options import GuestOptions, OptionError, option_named, options
 
 _HERE = Path()
 
@@ -22,9 +23,24 @@ def requested(
     """The options of what a user has said, by the options' names; None is not said.
 
     Paths are relative to ``base``. What is no option of users is a field as it is. A kernel is
-    looked for, and fetched when it is the archive's. Raises :class:`LabError`, and OSError for a
-    directory that cannot be made.
+    looked for, and fetched when it is the archive's, once everything else is right. Raises
+    :class:`OptionError`, :class:`LabError`, and OSError for a directory that cannot be made.
     """
+    fields, words = _checked(said, base)
+    if words:
+        suite = fields.get("suite", GuestOptions.suite)
+        chosen = choose(words, suite, progress, on_wait)
+        fields |= {"kernel": chosen.kernel, "modules": fields.get("modules") or chosen.modules}
+    return GuestOptions(**fields)
+
+
+def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:
+    """Refuse what :func:`requested` would; nothing is fetched. Raises as that does."""
+    _checked(said, base)
+
+
+def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Sequence[str]]:
+    """Return the fields of what a user has said, and the words for the kernel; both are right."""
     fields = {name: value for name, value in said.items() if value is not None}
     for one in options():
         if one.name in fields:
@@ -33,7 +49,14 @@ def requested(
         fields["share_writable"] = said["share_writable"]
     words = fields.pop("kernel", ())
     if words:
-        suite = fields.get("suite", GuestOptions.suite)
-        chosen = choose(words, suite, progress, on_wait)
-        fields |= {"kernel": chosen.kernel, "modules": fields.get("modules") or chosen.modules}
-    return GuestOptions(**fields)
+        try:
+            check(words)
+        except LabError as error:
+            raise OptionError("kernel", f"kernel: {error}") from None
+    without_kernel = {name: fields[name] for name in fields if name != "modules" or not words}
+    GuestOptions(**without_kernel)
+    if words and (modules := fields.get("modules")) is not None:
+        why = option_named("modules").kind.wrong(modules)
+        if why:
+            raise OptionError("modules", f"modules: {why}")
+    return fields, words

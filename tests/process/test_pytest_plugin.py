@@ -113,6 +113,27 @@ def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
     assert full.returncode == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--mlx5-kernel", "/usr/shar"], "--mlx5-kernel: no kernel /usr/shar; near it: share"),
+        (["--mlx5-kernel", "/etc/passwd"], "--mlx5-kernel: /etc/passwd is not a Linux bzImage"),
+        (["--mlx5-share", "/usr/shar"], "--mlx5-share: no directory /usr/shar; near it: share"),
+        (["--mlx5-share", "/etc/passwd"], "--mlx5-share: /etc/passwd is no directory"),
+        (["--mlx5-out", "/etc/passwd"], "--mlx5-out: /etc/passwd: File exists"),
+        (["--mlx5-suite", "sid", "--mlx5-suite", "trixi"], "--mlx5-suite: 'trixi' is not one of"),
+        (["--mlx5-device", "connectx6d"], "--mlx5-device: unknown model 'connectx6d'; near it"),
+        (["--mlx5-net", "usr"], "--mlx5-net: 'usr': it is user, stream=PATH or tap=NAME"),
+        (["--mlx5-transport", "vfio"], "--mlx5-transport: no transport 'vfio'; near it"),
+    ],
+)
+def test_an_option_that_no_guest_can_have_is_told_before_the_tests(words, why, tmp_path):
+    done = run_pytest(tmp_path, *words)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {why}" in done.stderr
+    assert "test_it.py" not in done.stdout
+
+
 GUESTS = """
 from contextlib import contextmanager
 import emu.server.control.client, emu.guests, emu.instruments.outcome.objects

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import Complete, complete_device, complete_kernel
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
 from emu.guests.options import Option
@@ -35,16 +36,6 @@ _COMPLETED: dict[str, Complete] = {"device": complete_device, "kernel": complete
 """Options of which a shell completes more than files and choices."""
 
 
-class _NearChoice(click.Choice[str]):
-    """One of a few words; of another word the nearest are told."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word."""
-        if value not in self.choices:
-            self.fail(Choice(among=tuple(self.choices)).wrong(value), param, ctx)
-        return str(value)
-
-
 class _Shared(Existing):
     """``DIR`` or ``DIR:rw``, of a directory that is there."""
 
@@ -64,7 +55,7 @@ class _Shared(Existing):
 def click_type(kind: OptionKind) -> Any:
     """How a command line reads and checks a value."""
     if isinstance(kind, Choice):
-        return _NearChoice(kind.among)
+        return NearChoice(kind.among)
     if isinstance(kind, Whole):
         return click.IntRange(kind.least, kind.most)
     if isinstance(kind, Seconds):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from emu.cli.options.checks import check_options
 from emu.cli.options.declared import offered, refused
 from emu.cli.shared.progress import display
 from emu.cli.shared.words import moment
 from emu.guests.image import image
 from emu.guests.machine import qemu
-from emu.guests.options import GuestOptions, Use, options
-from emu.guests.requested import requested
+from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
+from emu.guests.options.checks import check_options
+from emu.guests.requested import check_requested, requested
 from emu.host.printable import one_line
 from emu.server.net.eth import passt
 from emu.server.net.eth.spec import parse as parse_net
@@ -41,18 +41,31 @@ def guest_options(use: Use) -> Callable[[F], F]:
 def to_options(**choices: Any) -> GuestOptions:
     """Return the choices as :class:`GuestOptions`; whatever can be checked is, nothing has started.
 
-    Raises BadParameter for an option that the server would refuse, and UserError for a plan with
-    mistakes, for options that do not fit together, and for a missing passt.
+    Raises BadParameter for an option that cannot be, by itself or with the others, and UserError
+    for a plan with mistakes and for a missing passt.
     """
+    try:
+        return _requested(choices)
+    except OptionError as error:
+        if error.name not in (one.name for one in options()):
+            raise
+        option = option_named(error.name)
+        why = str(error).removeprefix(f"{option.word}: ")
+        raise click.BadParameter(why, param_hint=f"--{option.flag}") from None
+
+
+def _requested(choices: Mapping[str, Any]) -> GuestOptions:
     check_options(choices)
+    given = said(choices)
+    check_requested(given)
     if choices.get("faults") is not None:
         tell_begin(choices["faults"], choices.get("faults_when"))
     if any(parse_net(net).kind == "user" for net in choices.get("nets") or ()):
         passt.program()
     if not choices.get("kernel"):
-        return requested(said(choices))
+        return requested(given)
     with display() as (progress, on_wait):
-        return requested(said(choices), progress=progress, on_wait=on_wait)
+        return requested(given, progress=progress, on_wait=on_wait)
 
 
 def tell_begin(path: Path, when: str | None) -> None:
@@ -68,7 +81,7 @@ def tell_begin(path: Path, when: str | None) -> None:
     click.echo(f"mlx5emu: faults begin {begins}: {one_line(str(path))}", err=True)
 
 
-def said(choices: dict[str, Any]) -> dict[str, Any]:
+def said(choices: Mapping[str, Any]) -> dict[str, Any]:
     """What the command line says, by the options' names."""
     given = {name: value for name, value in choices.items() if value is not None and value != ()}
     if given.pop("no_device", False):

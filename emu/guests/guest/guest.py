@@ -27,7 +27,7 @@ from emu.guests.guest.states import BOOTING, OFF, PANICKED, UP
 from emu.guests.guest.uml_vm import UmlVm
 from emu.guests.guest.vm import Served, Vm
 from emu.guests.guest.watch import Stay
-from emu.guests.machine.uml import is_uml
+from emu.guests.kernel.binaries import is_uml
 from emu.guests.options import GuestOptions
 
 logger = logging.getLogger(__name__)

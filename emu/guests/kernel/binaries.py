@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import mmap
 import struct
 import zlib
 from pathlib import Path
+from typing import Final
 
 import zstandard
 
@@ -25,8 +27,18 @@ _MAGIC = 0x202
 _VERSION_POINTER = 0x20E  # holds the version string's offset minus 0x200
 _PAYLOAD_OFFSET = 0x248
 _HEADER_END = 0x250
+_UML_BANNER: Final = b"User Mode Linux v"
+"""arch/um/kernel/um_arch.c: usage_string."""
 _PVH_NOTE = struct.pack("<III", 4, 8, 18) + b"Xen\0"  # XEN_ELFNOTE_PHYS32_ENTRY, 64-bit value
 _PVH_NOTE_32 = struct.pack("<III", 4, 4, 18) + b"Xen\0"
+
+
+def is_uml(kernel: Path | None) -> bool:
+    """Return whether a kernel's file is a User-Mode Linux program."""
+    if kernel is None or not kernel.is_file() or not kernel.stat().st_size:
+        return False
+    with kernel.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data[:4] == b"\x7fELF" and data.find(_UML_BANNER) >= 0
 
 
 def release(path: Path) -> str:
@@ -51,14 +63,34 @@ def extract_vmlinux(path: Path) -> bytes | None:
     return elf if _PVH_NOTE in elf or _PVH_NOTE_32 in elf else None
 
 
+def check_kernel(path: Path) -> None:
+    """Refuse a file that is neither a bzImage nor User-Mode Linux. Raises LabError."""
+    try:
+        if is_uml(path):
+            return
+        with path.open("rb") as file:
+            head = file.read(_HEADER_END)
+    except OSError as error:
+        raise LabError(f"cannot read the kernel {path}: {error.strerror}") from error
+    _check_head(path, head)
+
+
 def _bzimage(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise LabError(f"cannot read the kernel {path}: {error.strerror}") from error
-    if len(data) < _HEADER_END or data[_MAGIC : _MAGIC + 4] != b"HdrS":
-        raise LabError(f"{path} is not a Linux bzImage")
+    _check_head(path, data)
     return data
+
+
+def _check_head(path: Path, head: bytes) -> None:
+    if len(head) >= _HEADER_END and head[_MAGIC : _MAGIC + 4] == b"HdrS":
+        return
+    hint = ""
+    if head.startswith(b"\x7fELF"):
+        hint = ": vmlinux is not booted, arch/x86/boot/bzImage of the same build tree is"
+    raise LabError(f"{path} is not a Linux bzImage{hint}")
 
 
 def _unpack(payload: bytes) -> bytes | None:

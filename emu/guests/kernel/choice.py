@@ -18,6 +18,8 @@ from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel import archive, module_tree
+from emu.guests.kernel.binaries import check_kernel
+from emu.host.userfiles import missing
 
 ARCHIVE = archive.PREFIX
 _IMAGE = Path("arch/x86/boot/bzImage")
@@ -44,19 +46,41 @@ def choose(
 
     ``suite`` is where the archive's kernels without a version come from. Raises :class:`LabError`.
     """
-    if len(words) == 1 and words[0].startswith(ARCHIVE):
+    check(words)
+    if _is_archives(words):
         return _of_archive(words[0].removeprefix(ARCHIVE), suite, progress, on_wait)
+    paths = [Path(word).resolve() for word in words]
+    if _are_packages(paths):
+        return _of_packages(paths, on_wait)
+    return Chosen(paths[0]) if paths[0].is_file() else _of_tree(paths[0])
+
+
+def check(words: Sequence[str]) -> None:
+    """Refuse words that mean no kernel; nothing is fetched or unpacked. Raises LabError."""
+    if _is_archives(words):
+        archive.package_pattern(words[0].removeprefix(ARCHIVE))
+        return
     paths = [Path(word).resolve() for word in words]
     for path in paths:
         if not path.exists():
-            raise LabError(f"no kernel {path}: a bzImage, a build tree, packages, or debian:NAME")
-    if all(path.is_file() and _is_package(path) for path in paths):
-        return _of_packages(paths, on_wait)
+            what = "a bzImage, a build tree, packages, or debian:NAME"
+            raise LabError(f"{missing('kernel', path)}; it is {what}")
+    if _are_packages(paths):
+        return
     if len(paths) != 1:
         raise LabError("only packages (.deb) go together; else one --kernel")
     if paths[0].is_file():
-        return Chosen(paths[0])
-    return _of_tree(paths[0])
+        check_kernel(paths[0])
+    else:
+        _of_tree(paths[0])
+
+
+def _is_archives(words: Sequence[str]) -> bool:
+    return len(words) == 1 and words[0].startswith(ARCHIVE)
+
+
+def _are_packages(paths: Sequence[Path]) -> bool:
+    return all(path.is_file() and _is_package(path) for path in paths)
 
 
 def release(kernel: Chosen) -> str:

@@ -7,7 +7,6 @@ socket. Sources: arch/um/drivers (ubd_kern.c, ssl.c, fd.c, virtio_uml.c), Linux 
 
 from __future__ import annotations
 
-import mmap
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from emu.server.service.transports import DEVICE_ID
 
 MAX_FUNCTIONS: Final = 8
 """arch/um/drivers/virt-pci.c: MAX_DEVICES."""
-_BANNER: Final = b"User Mode Linux v"
-"""arch/um/kernel/um_arch.c: usage_string."""
 _VERSION_TIMEOUT: Final = 20.0
 _NEEDED: Final = (
     *("BLK_DEV_INITRD", "BINFMT_ELF", "BINFMT_SCRIPT", "PROC_FS", "SYSFS", "DEVTMPFS", "TMPFS"),
@@ -39,14 +36,6 @@ _LOG_LEVEL: Final = 7
 _MAX_DELAY_US: Final = 60_000_000
 """Microseconds, counted as loops, after which a read of the device is given up; 40,000 by default,
 which a busy host takes easily."""
-
-
-def is_uml(kernel: Path | None) -> bool:
-    """Whether a kernel's file is a User-Mode Linux program."""
-    if kernel is None or not kernel.is_file() or not kernel.stat().st_size:
-        return False
-    with kernel.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return data[:4] == b"\x7fELF" and data.find(_BANNER) >= 0
 
 
 def release(kernel: Path) -> str:

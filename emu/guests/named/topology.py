@@ -5,7 +5,7 @@ Every mistake of a file is told at once, each with its line and with what is all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from emu.guests.named import running
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, server_words
 from emu.guests.options.kinds import File
 from emu.guests.options.tables import OptionTable, has_options
-from emu.guests.requested import requested
+from emu.guests.requested import check_requested, requested
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.toml_lines import Place
@@ -115,12 +115,15 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
     """The topology in a file; paths in it are relative to the file. Raises :class:`LabError`."""
     file = TomlFile(path, TopologyFile, {"guest": LabGuestTable, "server": ServerTable}, LabError)
     base = path.resolve().parent
-    nodes: list[LabNode] = []
+    named: list[_Named] = []
     mistakes: list[tuple[Place, object]] = []
     for number, guest in enumerate(file.content.guest):
         try:
-            nodes += _nodes(guest, base)
-            _check_names(nodes)
+            mine = list(_named(guest))
+            named += mine
+            _check_names([one.name for one in named])
+            for one in mine:
+                check_requested(one.said, base)
         except OptionError as error:
             mistakes.append((("guest", number, option_named(error.name).word), error))
         except (LabError, OSError) as error:
@@ -132,6 +135,8 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
         raise file.mistakes(mistakes)
     name = file.content.name or path.stem
     running.check_name(name)
+    # Kernels of the archive are fetched here, when nothing else is wrong with the file.
+    nodes = [LabNode(one.name, requested(one.said, base), one.commands) for one in named]
     return Topology(name, nodes, file.content.server, base)
 
 
@@ -186,15 +191,24 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-def _nodes(guest: LabGuestTable, base: Path) -> Iterator[LabNode]:
+@dataclass(frozen=True)
+class _Named:
+    """A guest as its table says it: its name, its options by their names, its commands."""
+
+    name: str
+    said: Mapping[str, Any]
+    commands: tuple[str, ...]
+
+
+def _named(guest: LabGuestTable) -> Iterator[_Named]:
+    """Yield the guests of a table. Raises LabError for a name that cannot be."""
     for number in range(1, guest.count + 1):
         name = guest.name.replace("{n}", str(number))
         if name == guest.name and guest.count > 1:
             raise LabError(f'{guest.count} guests need names of their own: name = "{name}{{n}}"')
         running.check_name(name)
-
         said = {key: _filled(value, number) for key, value in guest.given().items()}
-        yield LabNode(name, requested(said, base), _filled(guest.commands, number))
+        yield _Named(name, said, _filled(guest.commands, number))
 
 
 def _filled(value: object, number: int) -> Any:
@@ -206,10 +220,9 @@ def _filled(value: object, number: int) -> Any:
     return value
 
 
-def _check_names(nodes: Sequence[LabNode]) -> None:
-    names = [node.name for node in nodes]
+def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise LabError(f"two guests are called {name}")
-    if len(nodes) > MAX_GUESTS:
+    if len(names) > MAX_GUESTS:
         raise LabError(f"more than {MAX_GUESTS} guests")

@@ -364,7 +364,10 @@ class GuestOptions:
                 raise OptionError(one.name, f"{one.word}: {why}")
         if self.hang_timeout <= 0:
             raise OptionError("hang_timeout", "hang_timeout: more than 0 s")
-        check_packages(self.packages)
+        try:
+            check_packages(self.packages)
+        except LabError as error:
+            raise OptionError("packages", f"packages: {error}") from None
 
     @property
     def server_words(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from emu.device.faults.parser import dump
 from emu.guests import Guest, GuestOptions
 from emu.guests.errors import CommandTimeoutError, GuestError, GuestPanicError, LabError
-from emu.guests.machine.uml import is_uml
+from emu.guests.kernel.binaries import is_uml
 from emu.instruments.coverage.blocks import BlockMap
 from emu.instruments.fuzz.emulator import internal_errors
 from emu.instruments.fuzz.loop import Feedback

@@ -8,8 +8,8 @@ import pytest
 
 from emu.guests import cache
 from emu.guests.kernel import kbuild, kconfig
+from emu.guests.kernel.binaries import is_uml
 from emu.guests.kernel.choice import choose
-from emu.guests.machine.uml import is_uml
 
 SUITE = "trixie"
 

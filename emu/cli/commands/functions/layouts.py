@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.progress import display, working
 from emu.guests.archive.names import SUITES
 from emu.guests.image import image
@@ -38,7 +39,7 @@ def layouts() -> None:
     "--kernel",
     "suites",
     multiple=True,
-    type=click.Choice(SUITES),
+    type=NearChoice(SUITES),
     help="Take the driver out of this suite's guest image; may be given more than once.",
 )
 @click.option(

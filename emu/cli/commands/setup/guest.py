@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.progress import display
 from emu.guests import cache
-from emu.guests.archive.names import DEFAULT_SUITE, SUITES
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
+from emu.guests.errors import LabError
 from emu.guests.image import image
 from emu.guests.image.recipe import recipe
 from emu.guests.machine import qemu, saved
@@ -28,7 +30,7 @@ def guest() -> None:
 @click.option(
     "--suite",
     "suites",
-    type=click.Choice(SUITES),
+    type=NearChoice(SUITES),
     multiple=True,
     help=f"May be repeated.  [default: {DEFAULT_SUITE}]",
 )
@@ -41,6 +43,10 @@ def guest() -> None:
 )
 def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
     """Build images that the cache lacks, and fetch QEMU when the system's is too old."""
+    try:
+        check_packages(packages)
+    except LabError as error:
+        raise click.BadParameter(str(error), param_hint="--package") from None
     recipes = [recipe(suite, packages) for suite in suites or (DEFAULT_SUITE,)]
     with display() as (progress, on_wait):
         program = qemu.ensure(progress, on_wait)
@@ -73,7 +79,7 @@ def list_images() -> None:
 @click.option(
     "--suite",
     "suites",
-    type=click.Choice(SUITES),
+    type=NearChoice(SUITES),
     multiple=True,
     help="Only images of this suite; may be repeated.",
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.progress import display
 from emu.cli.shared.words import command_words
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
@@ -61,7 +62,7 @@ def build(tree: Path, output: Path | None, jobs: int) -> None:
 
 @kernel.command(context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--suite", type=click.Choice(SUITES), default=DEFAULT_SUITE, show_default=True,
+    "--suite", type=NearChoice(SUITES), default=DEFAULT_SUITE, show_default=True,
     help="Whose kernel.",
 )  # fmt: skip
 @click.option(

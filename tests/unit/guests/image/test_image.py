@@ -131,7 +131,7 @@ def test_a_bad_name_is_refused_before_anything_is_done(mmdebstrap, words):
     command = [words[0], *words[1:2]] if words[0] == "guest" else [words[0]]
     rest = [] if words[0] == "guest" else list(words[1:])
     result = CliRunner().invoke(main, [*command, "--package=-oDpkg::Options=x", *rest])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "'-oDpkg::Options=x' is not the name of a Debian package" in result.output
     assert calls() == []
     assert not Path(os.environ["XDG_CACHE_HOME"]).exists()

@@ -8,10 +8,11 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from helpers.files.kernel_files import elf, module
+from helpers.files.kernel_files import bzimage, elf, module
 
 from emu.guests import GuestOptions, LabError
 from emu.guests.kernel import archive, choice, custom, kconfig, module_tree
@@ -82,7 +83,7 @@ def test_tables_that_a_tree_lacks_are_made(tmp_path):
 
 
 def test_a_file_is_a_bzimage(tmp_path):
-    (tmp_path / "bzImage").write_bytes(b"x")
+    (tmp_path / "bzImage").write_bytes(bzimage(b"x"))
     chosen = choice.choose([str(tmp_path / "bzImage")], "trixie")
     assert (chosen.kernel, chosen.modules) == (tmp_path / "bzImage", None)
 
@@ -187,12 +188,21 @@ def test_the_newest_of_several_kernels(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["/no/where"], "no kernel /no/where: a bzImage, a build tree, packages, or debian:NAME"),
+        (
+            ["/no/where"],
+            "no kernel /no/where; it is a bzImage, a build tree, packages, or debian:NAME",
+        ),
         (["debian:nosuch"], "no kernel debian:nosuch: debian:rt, debian:cloud, or a version"),
         (["debian:7.3; rm"], "no kernel debian:7.3; rm.*did you mean debian:7.3?"),
         (["debian:colud"], "no kernel debian:colud: .*; did you mean debian:cloud?"),
         (["debian:6.12.107+deb13-amd64"], "did you mean debian:6.12.107?"),
         ([__file__, __file__], "only packages"),
+        ([__file__], "test_choice.py is not a Linux bzImage$"),
+        (
+            [__file__.replace("choice", "choise")],
+            "no kernel .*; near it: test_choice.py, .*; it is",
+        ),
+        ([sys.executable], "is not a Linux bzImage: vmlinux is not booted, .*bzImage of"),
     ],
 )
 def test_words_that_mean_no_kernel(words, message):

@@ -11,6 +11,7 @@ from emu.guests import GuestOptions, LabError
 from emu.guests.guest.uml_vm import UmlVm
 from emu.guests.image import image
 from emu.guests.kernel import kconfig
+from emu.guests.kernel.binaries import is_uml
 from emu.guests.kernel.choice import Chosen, choose
 from emu.guests.machine import initramfs, uml
 
@@ -57,12 +58,12 @@ def command(monkeypatch, tmp_path, kernel):
 def test_what_is_one(tmp_path, content, expected):
     path = tmp_path / "linux"
     path.write_bytes(content)
-    assert uml.is_uml(path) is expected
+    assert is_uml(path) is expected
 
 
 def test_none_is_none(tmp_path):
-    assert not uml.is_uml(None)
-    assert not uml.is_uml(tmp_path / "absent")
+    assert not is_uml(None)
+    assert not is_uml(tmp_path / "absent")
 
 
 def test_the_release(kernel):

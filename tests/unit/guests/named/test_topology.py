@@ -90,7 +90,10 @@ out = "results/{n}"
         ('[[guest]]\nname = "a"\ncount = 2\n', ['topo.toml:1: 2 guests need .* name = "a{n}"']),
         ('[[guest]]\nname = "../a"\n', ["topo.toml:1: '../a' is no name"]),
         ('[[guest]]\nname = "a"\nsuite = "x"\n', ["topo.toml:3: suite: 'x' is not one of book"]),
-        ('[[guest]]\nname = "a"\nkernel = ["debian:x"]\n', ["topo.toml:1: no kernel debian:x"]),
+        (
+            '[[guest]]\nname = "a"\nkernel = ["debian:x"]\n',
+            ["topo.toml:3: kernel: no kernel debian:x"],
+        ),
         (
             '[[guest]]\nname = "a"\n[server]\nx = 1\n',
             ["topo.toml:4: no key 'x' here: one of trace"],

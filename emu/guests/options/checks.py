@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import click
-
+from emu.guests.options.guest import OptionError, option_named
 from emu.host.user_error import UserError
 from emu.near import near
 
@@ -16,29 +15,30 @@ _MIB = 1 << 20
 
 
 def check_options(choices: Mapping[str, Any]) -> None:
-    """Raise BadParameter for the first option that the server or QEMU would refuse.
+    """Raise OptionError for the first option that the server or QEMU would refuse.
 
     ``choices`` has the options by their fields' names; one that is None or missing is not checked.
     """
     fabric = choices.get("fabric")
     if devices := choices.get("devices"):
-        _checked("--device", partial(_devices, devices, has_fabric=fabric is not None))
+        _checked("devices", partial(_devices, devices, has_fabric=fabric is not None))
     for net in choices.get("nets") or ():
-        _checked("--net", partial(_net, net))
+        _checked("nets", partial(_net, net))
     if fabric is not None:
-        _checked("--fabric", partial(_fabric, fabric))
+        _checked("fabric", partial(_fabric, fabric))
     if (transport := choices.get("transport")) is not None:
-        _checked("--transport", partial(_transport, transport))
+        _checked("transport", partial(_transport, transport))
     if (memory := choices.get("memory_mib")) is not None:
-        _checked("--memory", partial(_memory, memory))
+        _checked("memory_mib", partial(_memory, memory))
 
 
-def _checked(option: str, check: Callable[[], None]) -> None:
+def _checked(name: str, check: Callable[[], None]) -> None:
     try:
         check()
     except (ValueError, UserError) as error:
-        text = str(error).removeprefix(f"{option} ")
-        raise click.BadParameter(text, param_hint=option) from None
+        option = option_named(name)
+        text = str(error).removeprefix(f"--{option.flag} ")
+        raise OptionError(name, f"{option.word}: {text}") from None
 
 
 def _devices(devices: tuple[str, ...], *, has_fabric: bool) -> None:
