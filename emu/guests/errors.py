@@ -54,6 +54,12 @@ class ServerError(GuestError):
     status = 123
 
 
+class RefusedError(ServerError):
+    """The process that serves the emulated functions does not take its options."""
+
+    status = 2
+
+
 class CommandTimeoutError(GuestError):
     """A command exceeded its time limit; ``stdout`` and ``stderr`` hold its output until then."""
 

@@ -16,6 +16,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from emu.host.userfiles import missing
+
 logger = logging.getLogger(__name__)
 
 OWNER_ONLY: Final = 0o600
@@ -54,19 +56,47 @@ def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
     return sock
 
 
+def why_not_listening(path: Path, *, is_shared: bool = False) -> str:
+    """Return why no socket can be made at ``path``; "" when nothing speaks against it.
+
+    Another process may listen there if the path ``is_shared``. Nothing is changed.
+    """
+    if len(os.fsencode(path)) > MAX_PATH:
+        return f"a socket's path has {MAX_PATH} bytes at most"
+    if not path.parent.is_dir():
+        return missing("directory", path.parent)
+    try:
+        exists = _is_dead_socket(path)
+    except OSError as error:
+        is_joined = is_shared and error.errno == errno.EADDRINUSE
+        return "" if is_joined else f"{path}: {error.strerror}"
+    if not exists and not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"{path.parent} is not writable"
+    return ""
+
+
 def _remove_dead_socket(path: Path) -> None:
     """Unlink the path when it is a socket on which no process listens any more."""
+    if _is_dead_socket(path):
+        path.unlink()
+
+
+def _is_dead_socket(path: Path) -> bool:
+    """Return whether nobody listens at a path; False when nothing is there.
+
+    Raises OSError, with a text for the user, for what is no socket or is listened on.
+    """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise OSError(errno.EEXIST, "exists and is no socket")
     except FileNotFoundError:
-        return
+        return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         result = probe.connect_ex(os.fspath(path))
     if result != errno.ECONNREFUSED:
         raise OSError(errno.EADDRINUSE, "another process listens here")
-    path.unlink()
+    return True
 
 
 class Acceptor:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from emu.guests.errors import LabError, ServerError
+from emu.guests.errors import LabError, RefusedError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.process import stop, tied
 from emu.guests.options import GuestOptions
@@ -21,6 +21,8 @@ from emu.server.control.client import SOCKET_NAME, Client, ControlError
 logger = logging.getLogger(__name__)
 
 READY_TIMEOUT = 60.0
+_REFUSED = 2
+"""Status of a server that does not take its options (click.UsageError)."""
 RECORD_NAME = "faults.jsonl"
 """File name, in the guest's logs, of the record of a run with faults."""
 
@@ -116,7 +118,11 @@ class DeviceServer:
             self.stop()
             raise ServerError(f"the device server is not ready after {READY_TIMEOUT:g} s")
         if not self._is_ready:
-            raise ServerError(self._obituary(self._process.wait()))
+            status = self._process.wait()
+            said = self._last_line()
+            if status == _REFUSED and said:
+                raise RefusedError(said)
+            raise ServerError(self._obituary(status))
 
     @property
     def has_late_plan(self) -> bool:
@@ -162,13 +168,13 @@ class DeviceServer:
         self._settled.set()
 
     def _obituary(self, status: int) -> str:
-        lines = []
-        if self._log is not None:
-            lines = console.read(self._log).strip().splitlines()
-        said = ""
-        if lines:
-            said = f": {lines[-1].removeprefix('Error: ').removeprefix('mlx5emu: ')}"
-        return f"the device server ended with status {status}{said}"
+        said = self._last_line()
+        return f"the device server ended with status {status}" + f": {said}" * bool(said)
+
+    def _last_line(self) -> str:
+        """Return the last line that the process has said, if its words go to a log."""
+        lines = console.read(self._log).strip().splitlines() if self._log is not None else []
+        return lines[-1].removeprefix("Error: ").removeprefix("mlx5emu: ") if lines else ""
 
 
 def _late_text(path: Path, when: str | None) -> str | None:

@@ -106,7 +106,7 @@ class Checks:
 
     devices: Callable[..., object]
     """Takes the specifications of all functions, and ``fabric``: whether one chooses LIDs."""
-    net: Callable[[str], object]
+    nets: Callable[[Sequence[str]], object]
     fabric: Callable[[str], object]
     plan: Callable[[Path], object]
 
@@ -166,7 +166,8 @@ def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tupl
             unusable.add(name)
             yield ("server", name), why
     tried: list[tuple[str, Callable[..., object], object]] = []
-    tried += [("nets", checks.net, net) for net in given.get("nets", ())]
+    if nets := given.get("nets"):
+        tried.append(("nets", checks.nets, nets))
     if "fabric" in given:
         tried.append(("fabric", checks.fabric, given["fabric"]))
     if "faults" in given and "faults" not in unusable:

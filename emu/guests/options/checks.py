@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,8 +22,8 @@ def check_options(choices: Mapping[str, Any]) -> None:
     fabric = choices.get("fabric")
     if devices := choices.get("devices"):
         _checked("devices", partial(_devices, devices, has_fabric=fabric is not None))
-    for net in choices.get("nets") or ():
-        _checked("nets", partial(_net, net))
+    if nets := choices.get("nets"):
+        _checked("nets", partial(_nets, nets))
     if fabric is not None:
         _checked("fabric", partial(_fabric, fabric))
     if (transport := choices.get("transport")) is not None:
@@ -47,16 +47,17 @@ def _devices(devices: tuple[str, ...], *, has_fabric: bool) -> None:
     parse_all(devices, fabric=has_fabric)
 
 
-def _net(text: str) -> None:
+def _nets(texts: Sequence[str]) -> None:
     from emu.server.net.eth.spec import parse
+    from emu.server.service.listening import check_uplinks
 
-    parse(text)
+    check_uplinks([parse(text) for text in texts])
 
 
-def _fabric(text: str) -> None:
-    from emu.server.net.fabric.address import parse
+def _fabric(name: str) -> None:
+    from emu.server.service.listening import check_fabric
 
-    parse(text)
+    check_fabric(name)
 
 
 def _transport(name: str) -> None:

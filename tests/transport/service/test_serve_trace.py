@@ -95,6 +95,6 @@ def test_file_that_cannot_be_written(serve, tmp_path):
 def test_a_pipe_that_nobody_reads(serve, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     status, said = serve("--trace", tmp_path / "pipe")
-    assert status == 1
+    assert status == 2
     assert "No such device or address" in said
     assert "Traceback" not in said

@@ -25,6 +25,7 @@ from emu.server.net.pcap.file import DEFAULT_MIB
 from emu.server.service.collector import short_collections
 from emu.server.service.devicespec import DeviceSpecError, parse_all
 from emu.server.service.fault_options import FaultOptions
+from emu.server.service.listening import check_uplinks
 from emu.server.service.pcap import PcapOptions
 from emu.server.service.repeats import summed_up
 from emu.server.service.server import ServedDevice, Server
@@ -44,6 +45,12 @@ class _Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
+
+
+class _RefusedError(click.ClickException):
+    """What an option names is not to be had: a model, a file, an address to listen on."""
+
+    exit_code = click.UsageError.exit_code
 
 
 def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
@@ -214,6 +221,8 @@ def serve(
     with contextlib.ExitStack() as stack:
         stack.enter_context(short_collections(functions))
         try:
+            uplinks = [*map(parse_net, nets)]
+            check_uplinks(uplinks)
             given = [*devices, *[""] * (len(sockets) - len(devices))]
             endpoints = [*map(ServedDevice, sockets, parse_all(given, fabric=fabric is not None))]
             if trace is not None:
@@ -222,12 +231,12 @@ def serve(
             options = FaultOptions(faults, record, devices, json.loads(run_json))
             server = Server(
                 endpoints, transport, tracing.recorder if tracing else None, fabric, options,
-                control, socket_mode, [*map(parse_net, nets)],
+                control, socket_mode, uplinks,
                 PcapOptions(pcap, pcap_limit, pcap_messages) if pcap is not None else None,
                 read_topology(subnet) if subnet is not None else None, guests,
             )  # fmt: skip
-        except (DeviceSpecError, TransportError, OSError) as error:
-            raise click.ClickException(str(error)) from error
+        except (DeviceSpecError, TransportError, UserError, OSError) as error:
+            raise _RefusedError(_sentence(error)) from error
         stack.callback(server.close)
         stack.enter_context(summed_up(server.loop))
         functions += server.functions
@@ -239,6 +248,13 @@ def serve(
     missing = [*server.complaints(), *filter(None, [tracing.complaint if tracing else ""])]
     if missing:
         raise UserError("; ".join(missing))
+
+
+def _sentence(error: Exception) -> str:
+    """Return a mistake in the options in words."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _attached(transport: str, socket: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,14 @@ def down(name: str | None) -> None:
 def _checks() -> topology.Checks:
     """The parsers of the server's words, which only this command needs."""
     from emu.server.net.eth.spec import parse as net
-    from emu.server.net.fabric.address import parse as fabric
     from emu.server.service.devicespec import parse_all as devices
+    from emu.server.service.listening import check_fabric, check_uplinks
     from emu.server.service.plan_files import read_plan
 
-    return topology.Checks(devices, net, fabric, read_plan)
+    def nets(texts: Sequence[str]) -> None:
+        check_uplinks([net(text) for text in texts])
+
+    return topology.Checks(devices, nets, check_fabric, read_plan)
 
 
 def _state(name: str) -> tuple[str, str, str]:

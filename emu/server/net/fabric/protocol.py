@@ -132,7 +132,8 @@ def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
         length, code = HEADER.unpack_from(buffer, body - HEADER.size)
         kind, limit = _KINDS.get(code, _NO_KIND)
         if length > limit:
-            raise FabricProtocolError(f"frame of kind {code} with {length} bytes")
+            what = f"frame of kind {code} with {length} bytes"
+            raise FabricProtocolError(f"{what}, which no mlx5emu sends")
         end = body + length
         if end > available:
             return

@@ -74,8 +74,14 @@ def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
 
 
 def test_one_that_does_not_get_ready_says_why(start):
-    with pytest.raises(ServerError, match="ended with status 2: no model of that name"):
-        start('echo "no model of that name" >&2; exit 2')
+    with pytest.raises(ServerError, match="ended with status 3: no model of that name"):
+        start('echo "no model of that name" >&2; exit 3')
+
+
+def test_one_that_does_not_take_its_options_says_why_in_one_line(start):
+    with pytest.raises(ServerError, match=r"^tcp port 80 is in use$") as caught:
+        start('echo "Usage: serve" >&2; echo "Error: tcp port 80 is in use" >&2; exit 2')
+    assert caught.value.status == 2
 
 
 def test_one_that_is_never_ready_is_given_up(start, monkeypatch):

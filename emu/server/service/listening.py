@@ -1,0 +1,76 @@
+"""What options name to listen on, tried before anything is started.
+
+Somebody may take an address in between: whoever listens then tells it, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from emu.host.listening import why_not_listening
+from emu.server.net.eth.spec import NetSpec, NetSpecError
+from emu.server.net.fabric.address import FabricError, UnixAddress, parse
+
+_SOCKETS: Final = {
+    "--tcp-ports": ("tcp", socket.SOCK_STREAM),
+    "--udp-ports": ("udp", socket.SOCK_DGRAM),
+}
+"""By passt's options, as :attr:`NetSpec.forwards` has them."""
+
+
+def check_uplinks(specs: Iterable[NetSpec]) -> None:
+    """Refuse uplinks whose ports are taken, or whose sockets cannot be made.
+
+    A port that two of them forward is taken, too. Raises :class:`NetSpecError`.
+    """
+    with contextlib.ExitStack() as taken:
+        for spec in specs:
+            if spec.kind == "stream" and (why := why_not_listening(Path(spec.what))):
+                raise NetSpecError(f"--net 'stream={spec.what}': {why}")
+            for option, forward in spec.forwards:
+                _take(taken, option, forward)
+
+
+def check_fabric(name: str) -> None:
+    """Refuse a fabric's name, or a path where no socket can be. Raises :class:`FabricError`."""
+    address = parse(name)
+    if not isinstance(address, UnixAddress):
+        return
+    why = why_not_listening(address.path, is_shared=True)
+    if why:
+        raise FabricError(f"fabric {address}: {why}")
+
+
+def _take(taken: contextlib.ExitStack, option: str, forward: str) -> None:
+    """Take a port of the host's for as long as ``taken`` lasts."""
+    protocol, kind = _SOCKETS[option]
+    address, _, ports = forward.rpartition("/")
+    port = ports.partition(":")[0]
+    try:
+        family, _, _, _, where = socket.getaddrinfo(
+            address, port, type=kind, flags=socket.AI_NUMERICHOST
+        )[0]
+        sock = taken.enter_context(socket.socket(family, kind))
+        # As passt does: connections that a listener before has left behind do not matter.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+        if kind == socket.SOCK_STREAM:
+            sock.listen(1)
+    except OSError as error:
+        raise NetSpecError(
+            f"--net forward: {protocol} port {port} of {address}{_reason(error)}"
+        ) from None
+
+
+def _reason(error: OSError) -> str:
+    """Return the rest of the sentence about a port that cannot be taken."""
+    if error.errno == errno.EADDRINUSE:
+        return " is in use already"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return " is not to be had: the host has no such address"
+    return f": {error.strerror or error}"
