@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -22,9 +23,17 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.cli.shared import control
-from emu.guests import LabError
+from emu.guests import Guest, LabError
 from emu.guests.channel import frames
-from emu.guests.errors import GuestError, GuestHungError, ServerError, as_told, told_failure
+from emu.guests.errors import (
+    CommandTimeoutError,
+    GuestError,
+    GuestHungError,
+    GuestPanicError,
+    ServerError,
+    as_told,
+    told_failure,
+)
 from emu.guests.guest.server import DeviceServer
 from emu.guests.named import keeper, outbox, running
 from emu.guests.named.attach import attached, follow_log, log_of, output_of, state_of
@@ -701,3 +710,70 @@ def test_errors_travel_between_processes():
     error = told_failure(as_told(GuestHungError("a\x1b", "b")))
     assert (str(error), error.console, error.status) == ("a\\x1b", "b", 124)
     assert "can be read" in str(told_failure(b"[]"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exec", "one", "--", "true"),
+        ("exec", "-t", "one"),
+        ("cp", "/etc/passwd", "one:/tmp"),
+        ("cp", "one:/etc/passwd", "FILE"),
+        ("dmesg", "--follow", "one"),
+    ],
+)
+def test_a_guest_that_has_panicked_is_told_in_one_line(open_guest, words, tmp_path, monkeypatch):
+    def panicked():
+        raise GuestPanicError("the guest panicked: sysrq triggered crash")
+
+    monkeypatch.setattr(open_guest, "await_boot", panicked)
+    result = CliRunner().invoke(
+        main, [str(tmp_path / "file") if word == "FILE" else word for word in words]
+    )
+    assert result.exit_code == 125
+    assert result.output == "mlx5emu: one: the guest panicked: sysrq triggered crash\n"
+
+
+class SilentChannel:
+    """A channel whose guest has ended."""
+
+    is_ready = False
+
+    def __init__(self, error):
+        self._error = error
+
+    def start(self, *_, **__):
+        raise self._error
+
+    def fail(self, error):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_the_console_of_a_panic_is_told_once(monkeypatch):
+    """Whoever waits while the guest panics sees it; later ones are told the reason."""
+    guest, panic = Guest(), GuestPanicError("the guest panicked: why")
+    guest._vm = SimpleNamespace(
+        console="[1.0] Kernel panic - not syncing: why\n", stop=lambda: None
+    )
+    guest._channel = SilentChannel(panic)
+    monkeypatch.setattr(Guest, "state", "up")
+    with pytest.raises(GuestPanicError) as first:
+        guest.run("true")
+    assert "Kernel panic" in first.value.console
+    guest._end(panic)
+    for later in (lambda: guest.run("true"), guest.await_boot):
+        with pytest.raises(GuestPanicError, match="the guest panicked: why") as caught:
+            later()
+        assert caught.value.console == ""
+
+
+def test_a_command_that_takes_too_long_shows_no_console():
+    guest = Guest()
+    guest._vm = SimpleNamespace(console="[1.0] of the boot\n", stop=lambda: None)
+    job = SimpleNamespace(wait=lambda _: (_ for _ in ()).throw(CommandTimeoutError("too long")))
+    with pytest.raises(CommandTimeoutError) as caught:
+        guest.wait(job, 1.0)
+    assert caught.value.detail() == ""

@@ -9,12 +9,15 @@ from typing import Protocol
 
 from emu.guests.channel import frames
 from emu.guests.errors import CommandTimeoutError, GuestError
+from emu.host.printable import one_line
 
 Sink = Callable[[int, bytes], None]
 """Called with output as it arrives: ``frames.STDOUT`` or ``frames.STDERR``, and the bytes."""
 
 OUTPUT_LIMIT = 256 << 20  # bytes that a command without a sink may write
 KILL_GRACE = 3.0
+_MAX_NAME_LENGTH = 200
+"""Characters of a command in a message."""
 
 
 class JobChannel(Protocol):
@@ -55,7 +58,8 @@ class Job:
             self.kill(signal.SIGTERM)
             if not self._channel.wait_for(self._is_over, KILL_GRACE):
                 self.kill()
-            message = f"{self.name}: still running after {timeout:g} s"
+            name = one_line(self.name, _MAX_NAME_LENGTH)
+            message = f"the command timed out: {name} was still running after {timeout:g} s"
             raise CommandTimeoutError(message, bytes(self.stdout), bytes(self.stderr))
         if self.failure is not None:
             raise self.failure

@@ -17,6 +17,7 @@ from emu.guests.channel.job import Job, Sink
 from emu.guests.errors import (
     ChannelClosedError,
     CommandFailedError,
+    CommandTimeoutError,
     GuestError,
     GuestHungError,
     GuestPanicError,
@@ -132,8 +133,13 @@ class Guest:
         logger.info("guest %s ready in %.1f s", self.kernel_release, took)
 
     def await_boot(self) -> None:
-        """Wait until a guest that has rebooted accepts commands again; at once when it does."""
+        """Wait until a guest that has rebooted accepts commands again; at once when it does.
+
+        Raises GuestError for a guest that has ended.
+        """
         with self._diagnosed():
+            if self._ending is not None:
+                raise self._ending
             if self.state == BOOTING:
                 self._wait_ready()
 
@@ -340,8 +346,8 @@ class Guest:
         release = self._running.wait_ready(self.options.boot_timeout)
         if release is None:
             raise GuestHungError(
-                f"the guest is not up after {self.options.boot_timeout:g} s; where its console goes"
-                " on, a longer --boot-timeout (boot_timeout) helps"
+                f"the boot timed out: the guest is not up after {self.options.boot_timeout:g} s;"
+                " where its console goes on, a longer --boot-timeout (boot_timeout) helps"
             )
         self.kernel_release = release
         self._machine.note_up()
@@ -350,12 +356,21 @@ class Guest:
 
     @contextlib.contextmanager
     def _diagnosed(self) -> Iterator[None]:
-        """Add the last console lines to errors about the guest, and the reason if it has ended."""
+        """Add the last console lines to errors about the guest, and the reason if it has ended.
+
+        A command that has taken too long says nothing of the guest, which goes on. Of a guest that
+        has ended before, the console has been told, or ``mlx5emu dmesg`` shows it.
+        """
+        ended_before = self._ending
         try:
             yield
+        except CommandTimeoutError:
+            raise
         except ChannelClosedError as error:
             raise self._machine.why_ended() from error
         except GuestError as error:
+            if error is ended_before:
+                raise type(error)(str(error)) from None
             if self._vm is not None:
                 error.console = error.console or console.tail(self._vm.console)
             raise

@@ -23,9 +23,16 @@ _ANSWER_TIMEOUT = 30.0
 
 @contextlib.contextmanager
 def at_command(name: str) -> Iterator[GuestChannel]:
-    """A channel for commands, once the guest takes them: one that reboots is waited for."""
+    """A channel for commands, once the guest takes them: one that reboots is waited for.
+
+    Raises :class:`LabError`, with the guest's name for a guest that has panicked or powered off.
+    """
     with attached(name) as channel:
-        channel.ask("boot").wait()
+        try:
+            channel.ask("boot").wait()
+        except GuestError as error:
+            error.args = (f"{name}: {error}",)
+            raise
         yield channel
 
 
