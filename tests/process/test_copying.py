@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import socket
 import tarfile
 
@@ -103,18 +104,40 @@ def test_the_directory_itself_is_a_source(tree, tmp_path):
         (["here", "there"], "one of the two is in a guest"),
         (["one:here", "one:there"], "one of the two is in a guest"),
         (["./one:here", "there"], "one of the two is in a guest"),
-        (["one:/no/such", "there"], "No such file or directory"),
+        (["one:/no/such", "there"], "one:/no: No such file or directory"),
+        (["one:/nosuch", "there"], "one:/nosuch: No such file or directory"),
+        (["one:/etc/hostname/x", "there"], "one:/etc/hostname: Not a directory"),
         (["two:/etc/hostname", "there"], "two"),
-        (["/no/such", "one:/tmp"], "No such file or directory"),
+        (["/etc/hostnam", "one:/tmp"], "no file or directory /etc/hostnam; near it: hostname"),
         (["/etc/hostname", "one:/no/such/"], "one has no directory /no/such/"),
-        (["/etc/hostname", "one:/no/such"], "Cannot open: No such file or directory"),
-        (["one:/etc/hostname", "/no/such/there"], "No such file or directory"),
+        (["/etc/hostname", "one:/no/such"], "one has no directory /no"),
+        (["/etc/hostname", "one:/proc/such"], "one:/proc/such: No such file or directory"),
+        (["one:/etc/hostname", "/no/such/there"], "no directory /no/such"),
+        (["one:/etc/hostname", "/etc/hostname/x"], "/etc/hostname is no directory"),
     ],
 )
 def test_what_is_wrong_is_said(words, reason):
     result = mlx5emu("cp", *words)
-    assert result.exit_code != 0
-    assert reason in result.output
+    assert result.exit_code in (1, 2)
+    last = result.output.splitlines()[-1]
+    assert reason in last
+    assert result.exit_code == 2 or result.output == f"{last}\n"
+    assert "tar" not in last
+
+
+@pytest.mark.parametrize("words", [("SECRET", "one:/tmp"), ("one:/etc/hostname", "SECRET/x")])
+def test_a_place_of_ours_without_permission_is_told_before(words, tmp_path, monkeypatch):
+    def attach(*_):
+        raise AssertionError("the guest is asked")
+
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    # Root may do anything: what access(2) says to others is said here.
+    monkeypatch.setattr(os, "access", lambda path, _: path != secret)
+    monkeypatch.setattr(copying, "at_command", attach)
+    result = mlx5emu("cp", *(word.replace("SECRET", str(secret)) for word in words))
+    assert result.exit_code == 1
+    assert re.fullmatch(f"mlx5emu: {secret} is not (readable|writable)\n", result.output)
 
 
 def test_a_socket_is_left_out(tmp_path):

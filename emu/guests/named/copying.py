@@ -12,6 +12,7 @@ import contextlib
 import io
 import os
 import posixpath
+import re
 import shutil
 import tarfile
 import threading
@@ -25,6 +26,7 @@ from emu.guests.channel.job import Job
 from emu.guests.errors import GuestError, LabError
 from emu.guests.named.attach import at_command
 from emu.host.printable import one_line, printable
+from emu.host.userfiles import missing, why_not_writable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -41,6 +43,7 @@ _BLOCK_SIZE = 4096
 """Bytes of disk that the smallest file, directory or link counts as."""
 DEFAULT_MAX_SIZE = 16 << 30
 """Bytes that one copy out of a guest may write, if nothing else is said."""
+_COMPLAINT = re.compile(r"^tar: (.*): Cannot [^:]*: (.*)$", re.MULTILINE)
 _EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
 _MAX_TRAILING_BYTES = 1 << 20
 """Bytes behind an archive's end: tar fills its last record, whose size users can choose."""
@@ -51,19 +54,23 @@ def copy_in(name: str, source: Path, target: str) -> None:
 
     Raises :class:`LabError`, and OSError of the source.
     """
+    if not source.exists():
+        raise LabError(missing("file or directory", source))
+    if not os.access(source, os.R_OK | (os.X_OK if source.is_dir() else 0)):
+        raise LabError(f"{source} is not readable")
     source = source.resolve()
     with at_command(name) as channel:
         folder, base = target, source.name
         if not _is_directory(channel, target):
             folder, base = posixpath.split(target)
-            if not base:
-                raise GuestError(f"{name} has no directory {target}")
+            if not base or (folder and not _is_directory(channel, folder)):
+                raise LabError(f"{name} has no directory {folder if base else target}")
         words = ["tar", "--extract", "--no-same-owner", f"--directory={folder or '.'}"]
         job = channel.start("tar", words, {}, has_input=True)
         with tarfile.open(mode="w|", fileobj=_Input(job)) as archive:
             archive.add(source, arcname=base)
         job.close_input()
-        _check(job, job.stderr)
+        _check(job, job.stderr, name, folder)
 
 
 def copy_out(
@@ -79,6 +86,8 @@ def copy_out(
         folder, base = source, "."
     elif target.is_dir():
         target /= base
+    if not target.is_dir() and (why := why_not_writable(target)):
+        raise LabError(why)
     words = ["tar", "--create", "--hard-dereference", f"--directory={folder or '.'}", "--", base]
     errors = bytearray()
     with at_command(name) as channel, _output(channel, words, errors) as (job, output):
@@ -88,11 +97,15 @@ def copy_out(
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             # Not only its own: tarfile leaves what extended headers say to int() and the like, and
             # reads the header behind an extended one inside itself.
-            said = _said(errors) or f"{name} sent what is no archive: {error}"
-            raise GuestError(said) from None
+            if job.failure is not None:  # the guest has ended meanwhile
+                raise job.failure from None
+            raise (
+                _complaint(errors, name, folder)
+                or GuestError(f"{name} sent what is no archive: {error}")
+            ) from None
         if len(output.read(_MAX_TRAILING_BYTES)) == _MAX_TRAILING_BYTES:
             raise GuestError(f"{name} goes on sending behind its archive")
-        _check(job, errors)
+        _check(job, errors, name, folder)
 
 
 class _Budget:
@@ -180,15 +193,27 @@ def _is_directory(channel: GuestChannel, path: str) -> bool:
     return channel.start("test", ["test", "-d", path], {}).wait() == 0
 
 
-def _check(job: Job, errors: bytearray) -> None:
+def _check(job: Job, errors: bytearray, name: str, folder: str) -> None:
     """Raise what the guest's tar complains of."""
     status = job.wait()
     if status:
-        raise GuestError(_said(errors) or f"{job.name} in the guest ended with status {status}")
+        why = f"{job.name} in the guest ended with status {status}"
+        raise _complaint(errors, name, folder) or GuestError(why)
 
 
-def _said(errors: bytearray) -> str:
-    return printable(errors.decode(errors="replace")).strip()
+def _complaint(errors: bytearray, name: str, folder: str) -> LabError | None:
+    """Return what the guest's tar has said, as a place in the guest and a reason.
+
+    ``folder`` is where its names begin. What is no complaint about a file comes as it is; None if
+    it has said nothing.
+    """
+    text = printable(errors.decode(errors="replace")).strip()
+    complaints = _COMPLAINT.findall(text)
+    if not complaints:
+        return GuestError(text) if text else None
+    path, reason = complaints[0]
+    more = f", and {len(complaints) - 1} more" if len(complaints) > 1 else ""
+    return LabError(f"{name}:{posixpath.join(folder, path)}: {reason}{more}")
 
 
 def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn, budget: _Budget) -> None:
