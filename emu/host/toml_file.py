@@ -59,6 +59,10 @@ class TomlFile(Generic[M]):
         """The line of the innermost part of a place that the text shows."""
         return self._lines.of(place) or 1
 
+    def place(self, place: Place) -> str:
+        """Return the file and the line of a place, as messages have it."""
+        return f"{self.path}:{self.line(place)}"
+
     def mistake(self, place: Place, why: object) -> UserError:
         """The error to raise for something that is wrong at a place."""
         return self.mistakes([(place, why)])

@@ -26,6 +26,7 @@ from emu.cli.shared import control
 from emu.guests import Guest, LabError
 from emu.guests.channel import frames
 from emu.guests.errors import (
+    CommandFailedError,
     CommandTimeoutError,
     GuestError,
     GuestHungError,
@@ -777,3 +778,27 @@ def test_a_command_that_takes_too_long_shows_no_console():
     with pytest.raises(CommandTimeoutError) as caught:
         guest.wait(job, 1.0)
     assert caught.value.detail() == ""
+
+
+@pytest.mark.parametrize(("words", "stays"), [((), False), (("--keep",), True)])
+def test_a_lab_whose_command_fails(words, stays, kept, tmp_path, monkeypatch):
+    """With --keep its guests stay up; the failure is told, with its status, in both cases."""
+
+    def start(_, stack, complain):
+        error = CommandFailedError("lab.toml:3: guest kept: false: status 1")
+        if complain is None:
+            raise error
+        complain(error)
+        return fake(stack)
+
+    file = tmp_path / "lab.toml"
+    file.write_text('[[guest]]\nname = "kept"\ncommands = ["false"]\n')
+    monkeypatch.setattr("emu.cli.commands.guests.lab.prepare", lambda *_: None)
+    monkeypatch.setattr("emu.guests.named.hosts.start", start)
+    result = CliRunner().invoke(main, ["lab", "up", *words, str(file)])
+    assert result.exit_code == 1
+    assert "mlx5emu: lab.toml:3: guest kept: false: status 1\n" in result.output
+    assert ("lab stays up: kept; mlx5emu exec lab/kept -- COMMAND" in result.output) == stays
+    assert running.is_held("lab") == stays
+    if stays:
+        assert output_of("lab/kept", ["echo", "here"]) == b"here\n"

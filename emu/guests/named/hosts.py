@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +34,15 @@ class _Hosts:
             guest.lose_server(error)
 
 
-def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest]:
+def start(
+    topology: Topology,
+    stack: contextlib.ExitStack,
+    complain: Callable[[GuestError], None] | None = None,
+) -> Mapping[str, Guest]:
     """Boot every guest and run its commands; what has to end later goes on ``stack``.
 
-    No more guests boot at once than there are processors. Raises :class:`LabError`; a command that
-    fails is an error as well.
+    No more guests boot at once than there are processors. Raises :class:`LabError`. A command that
+    fails is an error as well; ``complain`` is told it instead, and the guest is left as it is.
     """
     hosts = _Hosts({})
     sockets: list[Path] = []
@@ -66,7 +70,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
     booting: list[tuple[LabNode, Guest]] = []
     for node in topology.nodes:
         if len(booting) >= len(os.sched_getaffinity(0)):
-            _await(*booting.pop(0))
+            _await(*booting.pop(0), complain)
         count = len(node.options.devices)
         served = Served(tuple(sockets[:count]), control, log)
         del sockets[:count]
@@ -76,7 +80,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
         guest.begin()
         booting.append((node, guest))
     for node, guest in booting:
-        _await(node, guest)
+        _await(node, guest, complain)
     if hosts.failure is not None:
         raise hosts.failure
     if server is not None:
@@ -84,13 +88,25 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
     return hosts.guests
 
 
-def _await(node: LabNode, guest: Guest) -> None:
-    """Wait for a guest, then run its commands."""
+def _await(node: LabNode, guest: Guest, complain: Callable[[GuestError], None] | None) -> None:
+    """Wait for a guest, then run its commands until one fails."""
     try:
         guest.wait_ready()
+    except GuestError as error:
+        error.args = (_told(node.place, node, error),)
+        raise
+    try:
         for command in node.commands:
             guest.run(command, timeout=guest.options.boot_timeout).check()
     except GuestError as error:
-        error.args = (f"{node.name}: {error}",)
-        raise
+        error.args = (_told(node.commands_place, node, error),)
+        if complain is None:
+            raise
+        complain(error)
     logger.info("%s is up", node.name)
+
+
+def _told(place: str, node: LabNode, error: GuestError) -> str:
+    """Return what has failed in a guest, with the line of the file that wants it."""
+    where = f"{place}: " if place else ""
+    return f"{where}guest {node.name}: {error}"

@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -23,6 +23,8 @@ from emu.guests.named import running
 from emu.guests.named.door import Door, Inhabitant
 
 UP = b"{}"
+_KEPT = b"+"
+"""What a failure begins with that leaves the guests up."""
 _LOG = "keeper.log"
 _LAST_WORDS = "last words"
 _MAX_REPORT_BYTES = 1 << 20
@@ -50,10 +52,12 @@ def launch(
     info: Mapping[str, object],
     start: Start,
     meanwhile: contextlib.AbstractContextManager[object] | None = None,
+    complaints: Sequence[GuestError] = (),
 ) -> None:
     """Start guests in a process of their own, and return when they take commands.
 
     ``meanwhile`` is entered once that process is there: it may have threads, which no fork copies.
+    ``complaints`` are what ``start`` has put there: the first is raised, and the guests stay up.
     Raises :class:`LabError`: the name is taken, or what ``start`` raised.
     """
     claim = running.Claim(name)
@@ -61,7 +65,7 @@ def launch(
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _keep(claim, info, start, writer)
+        _keep(claim, info, start, writer, complaints)
     os.close(writer)
     claim.hand_over()
     try:
@@ -70,6 +74,8 @@ def launch(
     except BaseException:
         _end(pid)
         raise
+    if answer.startswith(_KEPT):
+        raise told_failure(answer.removeprefix(_KEPT))
     if answer != UP:
         os.waitpid(pid, 0)
         raise told_failure(answer)
@@ -141,7 +147,13 @@ def _self(info: Mapping[str, object]) -> dict[str, object]:
     return {"pid": os.getpid(), "since": time.time(), **info}
 
 
-def _keep(claim: running.Claim, info: Mapping[str, object], start: Start, report: int) -> NoReturn:
+def _keep(
+    claim: running.Claim,
+    info: Mapping[str, object],
+    start: Start,
+    report: int,
+    complaints: Sequence[GuestError],
+) -> NoReturn:
     """The process in the background; ``report`` is where its start's outcome goes."""
     status = 1
     try:
@@ -159,7 +171,8 @@ def _keep(claim: running.Claim, info: Mapping[str, object], start: Start, report
             guests = start(stack)
             last.callback(_say, claim.path / _LAST_WORDS, guests.values())
             stack.enter_context(open_doors(claim, info, guests))
-            os.write(report, UP)  # fails when nobody waits any more
+            outcome = _KEPT + as_told(complaints[0]) if complaints else UP
+            os.write(report, outcome)  # fails when nobody waits any more
             os.close(report)
             while True:
                 os.read(signals, 1)

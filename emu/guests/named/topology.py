@@ -55,10 +55,20 @@ class TopologyFile(BaseModel):
 class LabNode:
     """One guest of a topology: its options, and the commands that it runs when it is up."""
 
-    def __init__(self, name: str, options: GuestOptions, commands: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: GuestOptions,
+        commands: Sequence[str],
+        place: str = "",
+        commands_place: str = "",
+    ) -> None:
+        """``place`` is where the file has the guest (FILE:LINE), and its commands."""
         self.name = name
         self.options = options
         self.commands = tuple(commands)
+        self.place = place
+        self.commands_place = commands_place
 
 
 class Topology:
@@ -119,7 +129,7 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
     mistakes: list[tuple[Place, object]] = []
     for number, guest in enumerate(file.content.guest):
         try:
-            mine = list(_named(guest))
+            mine = list(_named(guest, number))
             named += mine
             _check_names([one.name for one in named])
             for one in mine:
@@ -136,7 +146,16 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
     name = file.content.name or path.stem
     running.check_name(name)
     # Kernels of the archive are fetched here, when nothing else is wrong with the file.
-    nodes = [LabNode(one.name, requested(one.said, base), one.commands) for one in named]
+    nodes = [
+        LabNode(
+            one.name,
+            requested(one.said, base),
+            one.commands,
+            file.place(("guest", one.table)),
+            file.place(("guest", one.table, "commands")),
+        )
+        for one in named
+    ]
     return Topology(name, nodes, file.content.server, base)
 
 
@@ -199,9 +218,11 @@ class _Named:
     name: str
     said: Mapping[str, Any]
     commands: tuple[str, ...]
+    table: int
+    """Which of the tables it is in."""
 
 
-def _named(guest: LabGuestTable) -> Iterator[_Named]:
+def _named(guest: LabGuestTable, table: int) -> Iterator[_Named]:
     """Yield the guests of a table. Raises LabError for a name that cannot be."""
     for number in range(1, guest.count + 1):
         name = guest.name.replace("{n}", str(number))
@@ -209,7 +230,7 @@ def _named(guest: LabGuestTable) -> Iterator[_Named]:
             raise LabError(f'{guest.count} guests need names of their own: name = "{name}{{n}}"')
         running.check_name(name)
         said = {key: _filled(value, number) for key, value in guest.given().items()}
-        yield _Named(name, said, _filled(guest.commands, number))
+        yield _Named(name, said, _filled(guest.commands, number), table)
 
 
 def _filled(value: object, number: int) -> Any:

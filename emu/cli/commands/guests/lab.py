@@ -17,7 +17,7 @@ from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.progress import working
-from emu.guests.errors import LabError
+from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.states import UP
 from emu.guests.named import attach, hosts, keeper, running, topology
 from emu.host.printable import printable
@@ -32,11 +32,13 @@ def lab() -> None:
 
 
 @lab.command()
+@click.option("--keep", is_flag=True, help="Leave the guests up when a command of theirs fails.")
 @click.argument("file", type=_FILE)
-def up(file: Path) -> None:
+def up(file: Path, keep: bool) -> None:
     """Start the guests of a topology (TOML) and run their commands.
 
-    One server has the functions of all guests. FILE may be @NAME, an example: `lab up @roce`.
+    One server has the functions of all guests. FILE may be @NAME, an example: `lab up @roce`. When
+    a command fails, the others of its guest are left out, and all guests end, but for --keep.
     """
     requested = topology.read(file, _checks())
     if requested.faults is not None:
@@ -44,9 +46,22 @@ def up(file: Path) -> None:
     prepare(*(node.options for node in requested.nodes))
     info = {"lab": True, "file": str(file), "devices": requested.devices}
     waiting = working(f"booting {len(requested.nodes)} guests")
-    keeper.launch(requested.name, info, lambda stack: hosts.start(requested, stack), waiting)
     names = [node.name for node in requested.nodes]
     example = f"mlx5emu exec {requested.name}/{names[0]} -- COMMAND"
+    failed: list[GuestError] = []
+    complain = failed.append if keep else None
+    try:
+        keeper.launch(
+            requested.name,
+            info,
+            lambda stack: hosts.start(requested, stack, complain),
+            waiting,
+            failed,
+        )
+    except GuestError:
+        if keep and running.is_held(requested.name):
+            click.echo(f"{requested.name} stays up: {', '.join(names)}; {example}")
+        raise
     click.echo(f"{requested.name} is up: {', '.join(names)}; {example}")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from emu.cli.commands.guests.lab import _checks
 from emu.guests import LabError, cache
-from emu.guests.errors import GuestError, ServerError
+from emu.guests.errors import CommandFailedError, GuestError, ServerError
 from emu.guests.named import hosts, topology
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "lab"
@@ -198,6 +198,8 @@ class FakeGuest:
         return self
 
     def check(self):
+        if self.options.memory_mib == 667:
+            raise CommandFailedError("hello: status 7", "no hello here")
         return self
 
     def lose_server(self, error):
@@ -244,8 +246,36 @@ def test_one_server_has_all_functions(read, fakes):
 
 def test_a_guest_that_does_not_boot_is_named_and_the_others_are_stopped(read, fakes):
     with (
-        pytest.raises(GuestError, match="g1: it does not boot"),
+        pytest.raises(GuestError, match=r"topo.toml:5: guest g1: it does not boot"),
         contextlib.ExitStack() as stack,
     ):
         hosts.start(read(guests(600, 666, 602)), stack)
+    assert ("stop", 600) in FakeGuest.events
+
+
+def test_a_command_that_fails_is_told_with_its_line_and_the_guests_end(read, fakes):
+    with (
+        pytest.raises(GuestError, match=r"topo\.toml:8: guest g1: hello: status 7: no hello here$"),
+        contextlib.ExitStack() as stack,
+    ):
+        hosts.start(read(guests(600, 667, 602)), stack)
+    assert ("stop", 667) in FakeGuest.events
+
+
+def test_guests_that_are_kept_stay_up_when_a_command_fails(read, fakes):
+    failed: list[GuestError] = []
+    with contextlib.ExitStack() as stack:
+        text = guests(600, 667, 602).replace('["hello"]', '["hello", "more"]')
+        assert list(hosts.start(read(text), stack, failed.append)) == ["g0", "g1", "g2"]
+        assert not [event for event, _ in FakeGuest.events if event == "stop"]
+        assert FakeServer.made[0].armed_after == FakeGuest.events
+    assert [str(error) for error in failed] == [f"{failed[0]}"]
+    assert "topo.toml:8: guest g1: hello: status 7" in str(failed[0])
+    assert ("more", 667) not in FakeGuest.events
+    assert ("more", 602) in FakeGuest.events
+
+
+def test_guests_that_are_kept_end_when_one_does_not_boot(read, fakes):
+    with pytest.raises(GuestError, match="it does not boot"), contextlib.ExitStack() as stack:
+        hosts.start(read(guests(600, 666)), stack, lambda _: None)
     assert ("stop", 600) in FakeGuest.events
