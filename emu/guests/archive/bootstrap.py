@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from emu.guests.archive.room import TREES, Room, check_room
 from emu.guests.errors import LabError
 
 logger = logging.getLogger(__name__)
@@ -36,13 +37,14 @@ def bootstrap(
     *,
     what: str,
     log: Path,
+    room: Room | None = None,
     progress: Progress | None = None,
     pass_fds: Sequence[int] = (),
 ) -> None:
     """Run mmdebstrap with ``arguments``; its output goes to ``log``.
 
-    Raises :class:`LabError` with its error, or when it is not installed. When we are
-    interrupted, it ends and removes its files.
+    ``room`` is what it takes of the disk. Raises :class:`LabError` with its error, or when it is
+    not installed or the disk too full. When we are interrupted, it ends and removes its files.
 
     It has a session of its own: when it fails, it sends its process group SIGHUP, to end the
     processes that it has started, and whoever started us is not to be among them.
@@ -50,9 +52,11 @@ def bootstrap(
     program = shutil.which("mmdebstrap")
     if program is None:
         raise LabError("mmdebstrap is not installed: run scripts/setup, or install that package")
+    if room is not None:
+        check_room(what, room)
     options = [f"--aptopt={option}" for option in proxy_options()]
     # /tmp may be a small tmpfs; mmdebstrap needs a directory that every user can reach.
-    environ = {"TMPDIR": "/var/tmp"} | os.environ | {"LC_ALL": "C.UTF-8"}
+    environ = {"TMPDIR": TREES} | os.environ | {"LC_ALL": "C.UTF-8"}
     with (
         log.open("w") as out,
         subprocess.Popen(
@@ -92,6 +96,7 @@ def bootstrap_files(
     *,
     what: str,
     log: Path,
+    room: Room,
     progress: Progress | None = None,
 ) -> None:
     """Unpack into ``target`` those files of a tree of mmdebstrap's whose names match ``retained``.
@@ -101,7 +106,7 @@ def bootstrap_files(
     """
     packed = target / "packages.tar"
     words = ["--format=tar", *arguments, suite, str(packed), *sources]
-    bootstrap(words, what=what, log=log, progress=progress)
+    bootstrap(words, what=what, log=log, room=room, progress=progress)
     with tarfile.open(packed) as tar:
         members = [member for member in tar if retained.fullmatch(member.name)]
         for member in members:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress
+from emu.guests.archive.room import free_bytes
 from emu.guests.channel import frames
 from emu.guests.errors import GuestError
 from emu.guests.guest import console
@@ -48,6 +49,9 @@ _COPY_TIMEOUT = 60.0
 _CONFIG_ADDRESS, _CONFIG_DATA, _ENABLE = 0xCF8, 0xCFC, 1 << 31
 _PRIMARY_BUS = 0x18
 """The register of a bridge with the numbers of its buses: primary, secondary, subordinate."""
+_MIN_ROOM_MIB = 256
+_PAGE_STRUCTURES = 64
+"""Bytes of memory for each byte of ``struct page``."""
 _ANY_SPEED = 1 << 40
 """Bytes a second: QEMU holds itself to 128 MiB by default."""
 
@@ -85,10 +89,22 @@ def beginning(
         bare = bare_machine(options, work)
         name = saved.name_of(options.suite, bare)
         boot = saved.find(name)
-        if boot is None and saved.is_worth_saving(name):
+        if boot is None and saved.is_worth_saving(name) and _has_room(options.memory_mib):
             with cache.lock(f"boot-{name}", on_wait):
                 boot = saved.find(name) or _made(bare, name, work, options.boot_timeout, progress)
         return Beginning(boot, name)
+
+
+def _has_room(memory_mib: int) -> bool:
+    """Return whether the disk has room for a saved boot; the log says when it has not.
+
+    Some 130 MB are a kernel and its caches; the pages' structures grow with the memory.
+    """
+    needed = (_MIN_ROOM_MIB + memory_mib // _PAGE_STRUCTURES) << 20
+    free = free_bytes(cache.cache_dir())
+    if free < needed:
+        logger.info("the boot is not saved: it takes %d bytes, and %d are free", needed, free)
+    return free >= needed
 
 
 def can_be_saved(options: GuestOptions, machine: Machine) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap
 from emu.guests.archive.mirror import source_line
+from emu.guests.archive.room import Room
 from emu.guests.errors import LabError
 from emu.guests.image.recipe import Recipe
 from emu.guests.kernel import binaries
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 ROOT_DISK = "root.ext4"
 INFO = "info.json"
+_ROOM = Room(cached=900_000_000, tree=1_100_000_000)
 _EXPORTS = "/usr/lib/mlx5emu"  # where the recipe's scripts put files for the host
 _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
@@ -85,11 +87,11 @@ def _make_disk(recipe: Recipe, work: Path, base: Path | None, progress: Progress
         target = _opened(stack, work / ROOT_DISK, os.O_CREAT | os.O_RDWR)
         os.fchmod(target, 0o666)
         if base is None:
-            _bootstrap(recipe, _arguments(recipe, target), progress, [target])
+            _bootstrap(recipe, _arguments(recipe, target), progress, [target], _ROOM)
         else:
             source = _opened(stack, base, os.O_RDONLY)
             words = _extension(recipe, source, target)
-            _bootstrap(recipe, words, progress, [source, target])
+            _bootstrap(recipe, words, progress, [source, target], _ROOM)
         os.fchmod(target, 0o444)
 
 
@@ -104,11 +106,13 @@ def _bootstrap(
     arguments: list[str],
     progress: Progress | None,
     pass_fds: Sequence[int] = (),
+    room: Room | None = None,
 ) -> None:
     bootstrap(
         arguments,
         what=f"guest image {recipe.title}",
         log=cache.cache_dir() / f"build-{recipe.suite}.log",
+        room=room,
         progress=progress,
         pass_fds=pass_fds,
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
 from emu.guests.archive.mirror import source_line
+from emu.guests.archive.room import Room
 from emu.guests.errors import LabError
 
 PREFIX = "debian:"
@@ -23,6 +24,7 @@ _VERSION = re.compile(r"\d+(\.\d+){1,2}")
 _SUITES = ("bookworm", "trixie", "sid", "experimental")
 _FILES = re.compile(r"\./(boot|(usr/)?lib/modules)/.*")
 _KNOWN = re.compile(r"^kernel: linux-image-(\d+(?:\.\d+){1,2})[-+.~0-9a-z]*-amd64$", re.MULTILINE)
+_ROOM = Room(cached=280_000_000, tree=470_000_000)
 _FEW = 4
 
 UNPACK_ONLY = (
@@ -68,6 +70,7 @@ def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
         _FILES,
         what=f"kernel {PREFIX}{name}",
         log=log,
+        room=_ROOM,
         progress=progress,
     )
     if not any(work.iterdir()):

@@ -14,6 +14,7 @@ from pathlib import Path
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
 from emu.guests.archive.mirror import source_line
+from emu.guests.archive.room import Room
 from emu.guests.errors import LabError
 from emu.guests.kernel.archive import UNPACK_ONLY
 
@@ -27,6 +28,7 @@ _FILES = re.compile(
 )
 _AWK = 'ln -s mawk "$1/usr/bin/awk"'
 """The name is mawk's by update-alternatives, which no script has run."""
+_ROOM = Room(cached=1_070_000_000, tree=1_000_000_000)
 _RELEASE = re.compile(r"[0-9][0-9a-z.+~-]*")
 
 
@@ -69,6 +71,7 @@ def _fetch(release: str, suites: Sequence[str], work: Path, progress: Progress |
         _FILES,
         what=f"headers of Linux {release}",
         log=cache.cache_dir() / "build-headers.log",
+        room=_ROOM,
         progress=progress,
     )
     if not (work / source(release).lstrip("/") / "Makefile").is_file():
