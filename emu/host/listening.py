@@ -59,7 +59,7 @@ def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
 def why_not_listening(path: Path, *, is_shared: bool = False) -> str:
     """Return why no socket can be made at ``path``; "" when nothing speaks against it.
 
-    Another process may listen there if the path ``is_shared``. Nothing is changed.
+    Another process may listen there if the path ``is_shared``. The path stays as it was.
     """
     if len(os.fsencode(path)) > MAX_PATH:
         return f"a socket's path has {MAX_PATH} bytes at most"

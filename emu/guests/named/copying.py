@@ -204,8 +204,8 @@ def _check(job: Job, errors: bytearray, name: str, folder: str) -> None:
 def _complaint(errors: bytearray, name: str, folder: str) -> LabError | None:
     """Return what the guest's tar has said, as a place in the guest and a reason.
 
-    ``folder`` is where its names begin. What is no complaint about a file comes as it is; None if
-    it has said nothing.
+    ``folder`` is where its names begin. Return other words than complaints about files as they
+    are, and None if tar has said nothing.
     """
     text = printable(errors.decode(errors="replace")).strip()
     complaints = _COMPLAINT.findall(text)

@@ -24,7 +24,7 @@ from emu.guests.named.door import Door, Inhabitant
 
 UP = b"{}"
 _KEPT = b"+"
-"""What a failure begins with that leaves the guests up."""
+"""Begins the report of a failure that leaves the guests up."""
 _LOG = "keeper.log"
 _LAST_WORDS = "last words"
 _MAX_REPORT_BYTES = 1 << 20

@@ -219,7 +219,7 @@ class _Named:
     said: Mapping[str, Any]
     commands: tuple[str, ...]
     table: int
-    """Which of the tables it is in."""
+    """Number of its table in the file, from 0."""
 
 
 def _named(guest: LabGuestTable, table: int) -> Iterator[_Named]:

@@ -1,6 +1,6 @@
-"""What options name to listen on, tried before anything is started.
+"""Addresses that options name to listen on, tried before anything is started.
 
-Somebody may take an address in between: whoever listens then tells it, too.
+Another process may take an address in between; the server refuses it then.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _take(taken: contextlib.ExitStack, option: str, forward: str) -> None:
             address, port, type=kind, flags=socket.AI_NUMERICHOST
         )[0]
         sock = taken.enter_context(socket.socket(family, kind))
-        # As passt does: connections that a listener before has left behind do not matter.
+        # Connections that a listener before has left behind do not matter; passt does the same.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(where)
         if kind == socket.SOCK_STREAM:

@@ -48,7 +48,7 @@ class _Lines(logging.Formatter):
 
 
 class _RefusedError(click.ClickException):
-    """What an option names is not to be had: a model, a file, an address to listen on."""
+    """An option names a model, a file or an address that cannot be used."""
 
     exit_code = click.UsageError.exit_code
 
