@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.place import place_options, with_share
+from emu.cli.shared.files import Existing
 from emu.cli.shared.output import pass_on
 from emu.cli.shared.progress import display
 from emu.device.faults import record
@@ -36,9 +37,7 @@ _ARGUMENTS = (
         metavar="S",
         help="End COMMAND after this; it has failed then.",
     ),
-    click.argument(
-        "source", metavar="RECORD", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-    ),
+    click.argument("source", metavar="RECORD", type=Existing()),
     click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
 )
 

@@ -1,4 +1,4 @@
-"""Names of guests, for a shell that completes them."""
+"""Names of guests: checked as a command line gives them, and for a shell that completes them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import click
 
 from emu.guests.errors import LabError
 from emu.guests.named import running
+
+
+def new_name(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Return the name of a guest to start. Raises BadParameter for one that none can have."""
+    try:
+        if value is not None:
+            running.check_name(value)
+    except LabError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
 
 
 def complete_guest(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:

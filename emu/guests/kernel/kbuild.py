@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from emu.guests.archive.room import free_bytes
 from emu.guests.errors import LabError
 from emu.guests.kernel import kconfig
 
@@ -23,6 +24,8 @@ _TOOLS = {
 """Programs that a build runs, and Debian's packages of them."""
 _HEADERS = {"gelf.h": "libelf-dev"}
 _UML = ("ARCH=um",)
+_FULL = 16 << 20
+"""Free bytes of a disk on which a build has failed for want of more: an object may have that."""
 _INCLUDE = (Path("/usr/include"), Path("/usr/local/include"))
 
 
@@ -89,4 +92,8 @@ def _make(tree: Path, output: Path | None, *words: str) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "ARCH"}
     result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
     if result.returncode != 0:
-        raise LabError(f"make {words[-1]} failed in {tree} with status {result.returncode}")
+        place = output or tree
+        why = f"make {words[-1]} failed in {tree} with status {result.returncode}"
+        if free_bytes(place) < _FULL:
+            why += f": the disk of {place} is full, --output names another place"
+        raise LabError(why)

@@ -85,3 +85,10 @@ def test_a_suite_that_there_is_not(command):
     result = CliRunner().invoke(main, [*command, "--suite", "trixi"])
     assert result.exit_code == 2
     assert "'trixi' is not one of bookworm, trixie, sid; near it: trixie" in result.output
+
+
+@pytest.mark.parametrize("words", [("up", "a/b"), ("run", "--name", "a b", "true")])
+def test_a_name_that_no_guest_can_have(words):
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "is no name: letters, digits, dots, dashes, 32 at most" in result.output

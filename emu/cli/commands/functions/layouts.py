@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.cli.shared.choice import NearChoice
+from emu.cli.shared.files import Existing
 from emu.cli.shared.progress import display, working
 from emu.guests.archive.names import SUITES
 from emu.guests.image import image
@@ -26,7 +27,7 @@ from layouts.btf.reader import BtfError
 from layouts.btf.report import BtfReport, Difference
 from layouts.registry import structures
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = Existing()
 
 
 @click.group()

@@ -15,7 +15,7 @@ import click
 
 from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
-from emu.cli.shared.files import NewFile
+from emu.cli.shared.files import Existing, NewFile
 from emu.device.function.function import Function
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
@@ -96,7 +96,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--subnet",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=Existing(),
     help="Plug InfiniBand functions into the subnet of this file, as ibnetdiscover prints one.",
 )
 @net_option
@@ -130,7 +130,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--faults",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=Existing(),
     help="Fail as this plan says (TOML).",
 )
 @click.option(

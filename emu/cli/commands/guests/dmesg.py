@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.shared.files import Existing
 from emu.cli.shared.names import complete_guest
 from emu.cli.shared.stored import stored_events
 from emu.device.trace.event import KERNEL
@@ -22,7 +23,7 @@ from emu.host.printable import printable
 @click.command()
 @click.option(
     "--trace",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=Existing(),
     help="Put what the functions did, which --trace of `up` records, between its lines.",
 )
 @click.option("-w", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")

@@ -31,6 +31,7 @@ from emu.cli.options.place import NOT_FOUND, in_share, place_options, tell_missi
 from emu.cli.options.results import results_options
 from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
+from emu.cli.shared.names import new_name
 from emu.cli.shared.output import feed
 from emu.cli.shared.progress import display
 from emu.guests import Guest
@@ -48,7 +49,11 @@ from emu.instruments.outcome.objects import MIN_TURNS
 @results_options
 @judge_options
 @click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
-@click.option("--name", help="The guest's name for `exec`, `dmesg`.  [default: run-PID]")
+@click.option(
+    "--name",
+    callback=new_name,
+    help="The guest's name for `exec`, `dmesg`.  [default: run-PID]",
+)
 @click.option("--stdin", is_flag=True, help="Give the command our standard input.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the console and the server's log.")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)

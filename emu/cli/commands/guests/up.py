@@ -24,6 +24,7 @@ from emu.cli.options.guest import (
     prepare,
     to_options,
 )
+from emu.cli.shared.names import new_name
 from emu.cli.shared.progress import working
 from emu.guests import Guest
 from emu.guests.errors import LabError
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", callback=new_name)
 @guest_options(Use.UP)
 @gdb_option
 def up(name: str, gdb: str | None, **choices: object) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.shared.files import Existing
 from emu.cli.shared.progress import working
 from emu.guests.kernel.stack_trace import StackTraceDecoder
 from emu.host.printable import printable
@@ -15,7 +16,7 @@ _MAX_BYTES = 64 << 20
 
 
 @click.command()
-@click.argument("tree", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("tree", type=Existing(is_directory=True))
 def decode(tree: Path) -> None:
     """Add source lines to the stack traces on standard input.
 

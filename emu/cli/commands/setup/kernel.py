@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from emu.cli.shared.choice import NearChoice
+from emu.cli.shared.files import Existing
 from emu.cli.shared.progress import display
 from emu.cli.shared.words import command_words
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.guests.image import image
 from emu.guests.kernel import archive, choice, headers, kbuild, kconfig, module_build
 
-_TREE = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
+_TREE = Existing(is_directory=True, resolve_path=True)
 _OUTPUT = click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path, resolve_path=True),

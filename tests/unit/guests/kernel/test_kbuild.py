@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,7 +75,16 @@ def test_a_build_without_a_configuration(tree):
 def test_a_build_that_fails(tree):
     (tree / ".config").write_text("")
     (tree / "Makefile").write_text("modules:\n\tfalse\nbzImage:\n")
-    with pytest.raises(LabError, match=r"make modules failed in .* with status 2"):
+    with pytest.raises(LabError, match=r"make modules failed in .* with status 2$"):
+        kbuild.build(tree, None, 1)
+
+
+def test_a_build_on_a_full_disk(tree, monkeypatch):
+    (tree / ".config").write_text("")
+    (tree / "Makefile").write_text("modules:\n\tfalse\nbzImage:\n")
+    full = SimpleNamespace(f_frsize=4096, f_bfree=100, f_bavail=100)
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    with pytest.raises(LabError, match=r"status 2: the disk of .* is full, --output names another"):
         kbuild.build(tree, None, 1)
 
 
