@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -48,6 +49,8 @@ class FakeGuest:
     def popen(self, words, *, has_input, sink):
         self.turns += 1
         sink(1, f"turn {self.turns}\n".encode())
+        self.job = SimpleNamespace(name=" ".join(words))
+        return self.job
 
     def wait(self, job, timeout):
         if self.fails is not None:
@@ -208,3 +211,9 @@ def test_a_turn_that_fails_ends_the_run(guest):
 def test_words_that_do_not_fit(guest, words, says):
     done = invoke(*words)
     assert (done.exit_code, says in done.output) == (2, True)
+
+
+def test_a_message_has_the_command_as_it_was_typed(guest):
+    """And not what puts it into its directory."""
+    assert invoke("--share", ".").exit_code == 0
+    assert guest.job.name == "true"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import threading
 from pathlib import Path
@@ -119,6 +120,7 @@ def run(
             def turn() -> int:
                 argv = in_share(words, cwd, options)
                 job = guest.popen(argv, has_input=stdin, sink=judged.sink)
+                job.name = shlex.join(words)  # without what puts it in its directory
                 if stdin:
                     threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
                 return guest.wait(job, timeout)
