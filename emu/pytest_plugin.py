@@ -154,8 +154,6 @@ def _check_options(config: pytest.Config) -> None:
         option = option_named(error.name)
         why = str(error).removeprefix(f"{option.word}: ")
         raise pytest.UsageError(f"--mlx5-{option.flag}: {why}") from None
-    except OSError as error:
-        raise pytest.UsageError(f"--mlx5-out: {error.filename}: {error.strerror}") from None
 
 
 def _said(config: pytest.Config) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def requested(
 
     Paths are relative to ``base``. What is no option of users is a field as it is. A kernel is
     looked for, and fetched when it is the archive's, once everything else is right. Raises
-    :class:`OptionError`, :class:`LabError`, and OSError for a directory that cannot be made.
+    :class:`OptionError` for an option that cannot be, and :class:`LabError`.
     """
     fields, words = _checked(said, base)
     if words:
@@ -43,8 +43,13 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
     """Return the fields of what a user has said, and the words for the kernel; both are right."""
     fields = {name: value for name, value in said.items() if value is not None}
     for one in options():
-        if one.name in fields:
+        if one.name not in fields:
+            continue
+        try:
             fields |= one.kind.fields(one.name, fields[one.name], base)
+        except OSError as error:
+            why = f"{one.word}: {error.filename} cannot be made: {error.strerror}"
+            raise OptionError(one.name, why) from None
     if "share_writable" in said:
         fields["share_writable"] = said["share_writable"]
     words = fields.pop("kernel", ())

@@ -29,6 +29,7 @@ from emu.cli.main import main
         (["--kernel", "debian:colud"], "--kernel: no kernel debian:colud: .*mean debian:cloud?"),
         (["--kernel", "debian:6.13", "--modules", "/usr/shar"], "--modules.*near it: share"),
         (["--kernel", "debian:6.13", "--icount", "3", "--cpus", "2"], "--cpus: icount is for one"),
+        (["--out", "/etc/passwd/x"], "--out: /etc/passwd/x cannot be made: Not a directory"),
         (["--modules", "/usr"], "--modules: modules are for a kernel"),
         (["--package", "no such"], "--package: 'no such' is not the name of a Debian package"),
         (["--faults", "/etc/passw"], "no file /etc/passw; near it: passwd"),

@@ -132,7 +132,10 @@ def test_every_mistake_has_its_line(read, text, messages):
             'devices = ["connectx6,lid=2"]\n',
             ["topo.toml:6: functions 1 and 2 both have lid=0x2"],
         ),
-        ('[[guest]]\nname = "a"\nout = "topo.toml/x"\n', ["topo.toml:1: .*/x: Not a directory"]),
+        (
+            '[[guest]]\nname = "a"\nout = "topo.toml/x"\n',
+            ["topo.toml:3: out: .*/x cannot be made"],
+        ),
         (
             '[[guest]]\nname = "a"\nshare = "no"\n[[guest]]\nname = "a b"\n',
             ["topo.toml:3: share: no directory .*/no", "topo.toml:4: 'a b' is no name"],
