@@ -33,7 +33,7 @@ timeout or when the guest hung, 123 when the device server ended. Everything els
 could not be done, 2 for a wrong command line.
 .SH FILES
 .I ~/.cache/mlx5emu
-holds guest images and the logs of the last runs.
+holds guest images and the logs of the last runs; XDG_CACHE_HOME names another place than ~/.cache.
 .SH SHELL COMPLETION
 Bash: eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)" in ~/.bashrc. Zsh: the same with zsh_source in
 ~/.zshrc. Fish: _MLX5EMU_COMPLETE=fish_source mlx5emu > ~/.config/fish/completions/mlx5emu.fish.
