@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 ROOT_DISK = "root.ext4"
 INFO = "info.json"
-_ROOM = Room(cached=900_000_000, tree=1_100_000_000)
+_ROOM = Room(cached=1_100_000_000, tree=1_240_000_000)
 _EXPORTS = "/usr/lib/mlx5emu"  # where the recipe's scripts put files for the host
 _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
