@@ -22,7 +22,7 @@ from emu.device.faults.parser import dump
 from emu.device.faults.plan import Plan
 from emu.device.faults.record import FaultRecord, RecordError
 from emu.guests import Guest, GuestError, GuestOptions, ServerError
-from emu.guests.options import Use, records
+from emu.guests.options import Use, option_named, records
 from emu.guests.workdir import work_directory
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
@@ -97,6 +97,13 @@ def options_of(
     if no_share:
         of_record.pop("share", None)
     retained = {name: value for name, value in of_record.items() if name not in given}
+    if "share" in retained:
+        option = option_named("share")
+        directory = option.kind.fields(option.name, retained["share"], Path.cwd())[option.name]
+        if not directory.is_dir():
+            raise UserError(
+                f"the record's directory {directory} is gone: say --share DIR or --no-share"
+            )
     return to_options(**with_share({**choices, **retained}, no_share=no_share))
 
 

@@ -1,6 +1,6 @@
 """The record of a run: what was planned, and every fault that fired, in JSON lines.
 
-The first line is the header: ``record`` (the format's version, 1), ``versions``, ``seed``,
+The first line is the header: ``record`` (the format's version, 2), ``versions``, ``seed``,
 ``devices``, ``run`` (the guest, if there is one) and ``plan``. Each further line is a fault:
 ``function`` (its index), ``rule`` (its name), ``n`` (the number of the event among those that the
 rule matched), ``point``, ``action`` and ``event`` (its identity). One with ``without_effect`` (why)
@@ -11,8 +11,9 @@ set, and one with ``seed`` about a plan that was loaded; ``commands`` is how man
 function had run by then, the only clock that two runs have in common. What becomes of a link's
 packets is not told: seed and link decide it.
 
-A record holds no times and no addresses: the same plan and the same actions of the driver give the
-same record, byte for byte.
+Each line after the header has ``seconds`` since the record began, which is when the server did. A
+replay takes no notice of them. Records of version 1 have none, and are read as well. But for the
+seconds the same plan and the same actions of the driver give the same record; it has no addresses.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from emu.device.faults.parser import PlanError, from_table, link_from_table, rul
 from emu.device.faults.plan import MAX_LINKS, MAX_RULES, Plan
 from emu.device.faults.rule import Rule
 
-VERSION = 1
+VERSION = 2
+_VERSIONS = (1, VERSION)
+"""The versions that are read."""
 MAX_LINES = 1_000_000
 MAX_BYTES = 256 << 20
 """Far longer than any record's line."""
 
 _U64 = (1 << 64) - 1
+_MAX_SECONDS = 1e12
 _WORDS = ("suite", "kernel", "modules", "share")
 """The keys of ``run`` that are a string or null; ``packages`` is a list of strings."""
 
@@ -54,14 +58,17 @@ class Fired:
     event: Mapping[str, Any] = field(default_factory=dict)
     without_effect: str = ""
     """Why it has changed nothing; it has not fired then."""
+    seconds: float | None = field(default=None, compare=False)
+    """When it fired, in seconds since the record began; None if nobody has noted it."""
 
     def to_line(self) -> str:
         """Its line in the record, including the line end."""
         why = {"without_effect": self.without_effect} if self.without_effect else {}
+        when = {} if self.seconds is None else {"seconds": self.seconds}
         return line(
             {
                 "function": self.function, "rule": self.rule, "n": self.n, "point": self.point,
-                "action": self.action, "event": dict(self.event), **why,
+                "action": self.action, "event": dict(self.event), **why, **when,
             }
         )  # fmt: skip
 
@@ -146,8 +153,8 @@ def read(text: str, source: str = "record") -> FaultRecord:
     if not lines or len(lines) > MAX_LINES:
         raise RecordError(f"{source}: {len(lines)} lines are no record")
     first = _object(lines[0], source, 1)
-    if first.get("record") != VERSION:
-        raise RecordError(f"{source}: no record of version {VERSION}")
+    if first.get("record") not in _VERSIONS:
+        raise RecordError(f"{source}: no record of version {' or '.join(map(str, _VERSIONS))}")
     if why := _wrong_head(first):
         raise RecordError(f"{source}:1: {why} in a record")
     try:
@@ -180,6 +187,8 @@ class _RecordReader:
 
     def take(self, values: dict[str, Any], place: str) -> None:
         """One line's values. Raises RecordError."""
+        if not _is_time(values.get("seconds")):
+            raise RecordError(f"{place}: no seconds of a record")
         if "rule" in values:
             fired = _fired(values, place)
             fired = replace(fired, rule=self._names.get(fired.rule, fired.rule))
@@ -290,6 +299,11 @@ def _is_number(value: object, least: int, limit: int) -> bool:
     return type(value) is int and least <= value <= limit
 
 
+def _is_time(value: object) -> bool:
+    """Return whether a line's ``seconds`` are some, or missing as in version 1."""
+    return value is None or (type(value) in (int, float) and 0 <= value < _MAX_SECONDS)  # type: ignore[operator]
+
+
 def _object(text: str, source: str, number: int) -> dict[str, Any]:
     try:
         values = json.loads(text)
@@ -304,6 +318,7 @@ def _fired(values: dict[str, Any], place: str) -> Fired:
     fired = Fired(
         values.get("function", -1), values["rule"], values.get("n", 0), values.get("point", ""),
         values.get("action", ""), values.get("event") or {}, values.get("without_effect", ""),
+        values.get("seconds"),
     )  # fmt: skip
     if not (
         _is_number(fired.function, 0, MAX_FUNCTIONS - 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pydantic
@@ -23,9 +25,20 @@ log = logging.getLogger(__name__)
 class RecordFile:
     """A record's file. The first write error is logged and ends the record; the run goes on."""
 
-    def __init__(self, path: Path, plan: Plan, options: FaultOptions) -> None:
-        """Raises OSError when the file cannot be made."""
+    def __init__(
+        self,
+        path: Path,
+        plan: Plan,
+        options: FaultOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create the file; its lines say how many seconds of ``clock`` have passed since.
+
+        Raises OSError when the file cannot be made.
+        """
         self.path = path
+        self._clock = clock
+        self._began = clock()
         self._lines = 0
         self._ended_by: OSError | None = None
         self._file: TraceFile | None = TraceFile(path)
@@ -33,11 +46,16 @@ class RecordFile:
 
     def fired(self, fired: Fired) -> None:
         """Add a fault that has fired."""
-        self._write(fired.to_line())
+        self._write(replace(fired, seconds=self._seconds()).to_line())
 
     def changed(self, change: Mapping[str, object], commands: Sequence[int]) -> None:
         """Add a change of rules or links, and how many commands each function had run."""
-        self._write(record.line({**change, "commands": [*commands]}))
+        values = {**change, "commands": [*commands], "seconds": self._seconds()}
+        self._write(record.line(values))
+
+    def _seconds(self) -> float:
+        """Return the seconds since the record began, to the microsecond."""
+        return round(self._clock() - self._began, 6)
 
     def _write(self, line: str) -> None:
         """Add a line, unless writing has failed."""

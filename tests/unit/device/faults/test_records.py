@@ -67,6 +67,25 @@ def test_the_seed_of_a_plan_that_was_loaded_is_the_replays():
         record.read(text() + record.line({"seed": -1, "commands": [1]}))
 
 
+def test_when_a_fault_fired_and_a_record_of_before_that_was_noted():
+    timed = Fired(0, "a", 4, "irq", "drop", seconds=1.25)
+    assert json.loads(timed.to_line())["seconds"] == 1.25
+    (read,) = record.read(text(timed)).fired
+    assert (read, read.seconds) == (timed, 1.25)
+    old = record.read(broken_head(record=1) + Fired(0, "a", 4, "irq", "drop").to_line())
+    assert [one.seconds for one in old.fired] == [None]
+    assert old.replayed() == record.read(text(timed)).replayed()
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("seconds", [-1, "1", True, [], {}, 1e300])
+@pytest.mark.parametrize("kind", ["fired", "seed"])
+def test_seconds_that_are_none(seconds, kind):
+    line = FIRED if kind == "fired" else {"seed": 7, "commands": [1]}
+    with pytest.raises(RecordError, match="record:2: no seconds"):
+        record.read(HEAD + record.line(line | {"seconds": seconds}))
+
+
 def test_a_cut_last_line_is_left_out():
     read = record.read(text(Fired(0, "a", 4, "irq", "drop")) + '{"function":0,"ru')
     assert len(read.fired) == 1
@@ -105,7 +124,7 @@ def test_a_rule_that_came_at_two_functions_has_the_commands_of_each():
 
 
 @pytest.mark.parametrize(
-    "broken", ["", "x\n", "{}\n", '{"record":2}\n', '{"record":1,"plan":{"rule":[{}]}}\n',
+    "broken", ["", "x\n", "{}\n", '{"record":3}\n', '{"record":2,"plan":{"rule":[{}]}}\n',
                HEAD + "[]\n", HEAD + '{"rule":1}\n', HEAD + came([1], point="x"),
                HEAD + came([1], name="a"), HEAD + came([-1]), HEAD + came(None),
                HEAD + came([1], name=""), HEAD + went("a", 3)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 
 import pytest
@@ -81,6 +82,45 @@ def test_replay_boots_a_guest_like_the_recorded_one(recorded, guest):
         (name, [2, 4, 9]) for name in NAMES
     ]
     assert "did not come up" not in result.output
+
+
+def with_run(path, **run):
+    """Change what a record says of its guest."""
+    head, *lines = path.read_text().splitlines(keepends=True)
+    values = json.loads(head)
+    values["run"] |= run
+    path.write_text("".join([record.line(values), *lines]))
+
+
+@pytest.mark.parametrize("suffix", ["", ":rw"])
+def test_replay_keeps_the_shared_directory(recorded, guest, tmp_path, monkeypatch, suffix):
+    """Wherever it is typed; the command runs where the directory is in the guest."""
+    shared, elsewhere = tmp_path / "shared", tmp_path / "elsewhere"
+    shared.mkdir()
+    elsewhere.mkdir()
+    with_run(recorded, share=f"{shared}{suffix}")
+    monkeypatch.chdir(elsewhere)
+    assert run("replay", recorded, "--", "./test").exit_code == 1
+    run("replay", "--share", elsewhere, recorded, "--", "./test")
+    run("replay", "--no-share", recorded, "--", "./test")
+    kept, other, none = (one.options for one in guest.tried)
+    assert (kept.share, kept.share_writable) == (shared, bool(suffix))
+    assert (other.share, none.share) == (elsewhere, None)
+
+
+def test_replay_of_a_shared_directory_that_is_gone_asks_for_one(recorded, guest, tmp_path):
+    with_run(recorded, share=str(tmp_path / "gone"))
+    result = run("replay", recorded, "--", "./test")
+    assert (result.exit_code, guest.tried) == (1, ())
+    assert f"{tmp_path / 'gone'}" in result.output
+    assert "--share" in result.output
+
+
+def test_replay_of_a_record_without_times(recorded, guest):
+    """As version 1 was, which mlx5emu wrote before lines had seconds."""
+    recorded.write_text(recorded.read_text().replace('{"record":2,', '{"record":1,', 1))
+    assert run("replay", recorded, "--", "./test").exit_code == 1
+    assert len(guest.tried) == 1
 
 
 def test_replay_obeys_the_command_line(recorded, guest):
