@@ -19,7 +19,9 @@ out the same work several times and looks for objects that each turn leaves in t
 A test fails when the guest's kernel logs a WARNING or worse meanwhile (``--mlx5-fail-on``), the
 first test of a guest also for its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows
 findings by patterns of their titles; without any it allows all. The report of a failed test shows
-the guest's findings, console, kernel log and trace of that test, and the faults that fired.
+the guest's findings, the last lines of log and trace that came during the test's body, the faults
+that fired, and where the whole files are; with ``--mlx5-full`` all since the test began. A guest's
+command ends after ``--mlx5-timeout`` seconds, unless its own ``timeout`` says otherwise.
 """
 
 from __future__ import annotations
@@ -40,13 +42,17 @@ import pytest
 from emu.guests.options import Option, OptionError, Use, option_named, options
 from emu.guests.options.kinds import Choice, Flag, OptionKind, Seconds, Whole, Words
 from emu.host.printable import printable
+from emu.instruments.testing.booting import boot_line
 from emu.instruments.testing.handles import Faults, Leaks
-from emu.instruments.testing.watched import MAX_SHOWN, Watched
+from emu.instruments.testing.watched import MAX_LINES, Watched
 
 if TYPE_CHECKING:
     from emu.guests import Guest, GuestOptions, GuestPool
     from emu.instruments.outcome import Finding
 
+MAX_SECONDS = 1_000_000
+COMMAND_SECONDS = 300.0
+"""How long a guest's command may take that names no time of its own."""
 MAX_NAME_LENGTH = 100
 """Characters of a hash of a guest's options in its directory's name."""
 
@@ -69,6 +75,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mlx5-fail-on", choices=["warning", "error", "never"], default="warning",
         help="From which severity on what the guest's kernel logs fails a test: a WARNING (the"
         " default), a BUG, oops, sanitizer's or lockdep report, or nothing.",
+    )  # fmt: skip
+    group.addoption(
+        "--mlx5-full",
+        action="store_true",
+        help=f"Reports of failed tests show all that the guest has logged and traced, not only the"
+        f" last {MAX_LINES} lines that came during the test's body.",
+    )
+    group.addoption(
+        "--mlx5-timeout", type=_command_seconds, default=COMMAND_SECONDS, metavar="S",
+        help="End a guest's command that takes longer, unless it has a timeout of its own; the test"
+        f" fails then. 0 for no limit. The default is {COMMAND_SECONDS:g}.",
     )  # fmt: skip
     group.addoption(
         "--mlx5-tap", type=Path, metavar="FILE",
@@ -100,6 +117,17 @@ def _metavar(one: Option) -> str:
 
 def _refuse(why: str, _value: str) -> None:
     raise ArgumentTypeError(why)
+
+
+def _command_seconds(text: str) -> float:
+    """Return the value of --mlx5-timeout. Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise ArgumentTypeError(f"{text!r}: from 0 to {MAX_SECONDS} s")
+    return seconds
 
 
 def _parsed(kind: OptionKind, text: str) -> Any:
@@ -194,10 +222,14 @@ def mlx5_guest(
 
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
     with contextlib.ExitStack() as stack:
-        if is_fresh:
-            guest = stack.enter_context(Guest(options))
-        else:
-            guest = request.config.stash.setdefault(_POOL, GuestPool()).get(options)
+        with boot_line(request.config, options.suite) as line:
+            on_wait = None if line is None else line.waiting
+            if is_fresh:
+                guest = stack.enter_context(Guest(options, progress=line, on_wait=on_wait))
+            else:
+                pool = request.config.stash.setdefault(_POOL, GuestPool())
+                guest = pool.get(options, progress=line, on_wait=on_wait)
+        guest.command_timeout = request.config.getoption("--mlx5-timeout") or None
         seen = request.config.stash.setdefault(_SEEN, WeakSet())
         request.node.stash[_WATCHED] = Watched(guest, is_new=guest not in seen)
         seen.add(guest)
@@ -256,8 +288,16 @@ def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that has passed while its guest's kernel has not."""
-    result = yield
+    from emu.guests import CommandTimeoutError
+
     watched = item.stash.get(_WATCHED, None)
+    if watched is not None:
+        watched.begin_body()
+    try:
+        result = yield
+    except CommandTimeoutError as error:
+        error.add_note("More time: --mlx5-timeout, or timeout= of this command.")
+        raise
     if watched is not None:
         failing = _failures(item, watched)
         if failing:
@@ -292,7 +332,18 @@ def pytest_runtest_makereport(
         if isinstance(fixture, Faults):
             with contextlib.suppress(Exception):
                 fixture.note()
-        for name, text in watched.sections():
+        for name, text in watched.sections(is_full=item.config.getoption("--mlx5-full")):
             if text:
-                report.sections.append((f"mlx5 {name}", printable(text[-MAX_SHOWN:])))
+                report.sections.append((f"mlx5 {name}", printable(text)))
+    elif call.excinfo is not None and report.when == "setup":
+        _add_console(report, call.excinfo.value)
     return report
+
+
+def _add_console(report: pytest.TestReport, error: BaseException) -> None:
+    """Add the console's last lines to the report of a test whose guest has not come up."""
+    from emu.guests import GuestError
+
+    if isinstance(error, GuestError) and error.console:
+        lines = error.console.splitlines()[-MAX_LINES:]
+        report.sections.append(("mlx5 console", printable("\n".join(lines))))

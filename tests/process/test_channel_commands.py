@@ -106,6 +106,25 @@ def test_a_command_that_does_not_mind_being_asked_is_killed(channel, monkeypatch
     assert channel.wait_for(lambda: stubborn.status == 128 + signal.SIGKILL, TIMEOUT)
 
 
+def test_a_command_whose_caller_names_no_time_has_its_default(channel):
+    """The failure names the command, and the last line of each output."""
+    silent = start(channel, "exec sleep 1000", has_input=True)
+    silent.default_timeout = 0.2
+    silent.write(bytes(5 * frames.WINDOW))
+    with pytest.raises(
+        CommandTimeoutError, match=r"still running after 0\.2 s; it printed nothing"
+    ):
+        silent.wait()
+    talks = start(channel, "echo one; echo 'two\x1b[2J'; echo three >&2; exec sleep 1000")
+    channel.wait_for(lambda: bool(talks.stderr), TIMEOUT)
+    with pytest.raises(CommandTimeoutError) as caught:
+        talks.wait(0.1)
+    assert str(caught.value).endswith(r"0.1 s; it printed last: two\x1b[2J; three")
+    seen = start(channel, "echo one; exec sleep 1000", sink=lambda kind, data: None)
+    with pytest.raises(CommandTimeoutError, match=r"after 0\.1 s$"):
+        seen.wait(0.1)
+
+
 def test_many_commands_at_once_keep_their_output_apart(channel):
     jobs = [start(channel, f"head -c 200000 /dev/zero | tr '\\0' {number}") for number in range(9)]
     for number, one in enumerate(jobs):

@@ -142,6 +142,7 @@ class Guest:
     is_running = is_emulated = True
     control_socket = None
     console = ""
+    log_files = {"console": "/runs/console.log", "server": "/runs/server.log"}
 
     def __init__(self, options):
         self.options = options
@@ -170,10 +171,13 @@ class Guest:
 class Pool:
     guests = {}
 
-    def get(self, options):
+    def get(self, options, *, progress, on_wait):
         if options not in self.guests:
             self.guests[options] = Guest(options)
+            self.boot(progress)
         return self.guests[options]
+
+    def boot(self, progress): pass
 
     def close(self):
         pass
@@ -255,3 +259,157 @@ def test_what_the_kernel_says_fails_a_test(tmp_path, words, failed):
     assert "objects left in the device: pd: pd: 2 more in 2 turns (4, 5, 6)" in done.stdout
     assert "its own reason" in done.stdout
     assert "warning: WARNING in mlx5_w" in done.stdout  # a section of that one's report
+
+
+def run_tests(directory, tests, *words, conftest=""):
+    """Run tests with guests that are not there; the process, with its output as one text."""
+    (directory / "conftest.py").write_text(GUESTS + conftest)
+    (directory / "test_it.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        command, cwd=directory, env=environ, text=True, check=False, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+BOOTED = """
+def booted(options):
+    guest = plain(options)
+    for number in range(300): guest.says(f"boot {number}")
+    options.trace.write_text("")
+    guest.traced("boot", 300)
+    return guest
+
+def traced(self, name, count):
+    with self.options.trace.open("a") as file:
+        for number in range(count):
+            event = f'{{"t_ns":{number * 1000},"function":0,"point":"log","text":"{name}{number}"}}'
+            print(event, file=file)
+
+plain, Guest.traced = Guest, traced
+Guest = booted
+"""
+TALKING = """
+import pytest
+
+@pytest.fixture
+def loaded(mlx5_guest):
+    mlx5_guest.says("fixture")
+    mlx5_guest.traced("fixture", 1)
+
+def test_ls(mlx5_guest, loaded):
+    for number in range(60): mlx5_guest.says(f"body {number}")
+    mlx5_guest.traced("event", 60)
+    assert not "its own reason"
+
+def test_says_nothing(mlx5_guest):
+    assert not "its own reason"
+"""
+
+
+def test_a_plain_failure_shows_what_came_during_the_body(tmp_path):
+    done = run_tests(tmp_path, TALKING, conftest=BOOTED)
+    first, second = done.stdout.split("test_says_nothing ___")
+    log = [line for line in first.splitlines() if "] body " in line]
+    assert [line.split()[-1] for line in log] == [str(number) for number in range(20, 60)]
+    trace = [line for line in first.splitlines() if " log   event" in line]
+    assert len(trace) == 40
+    assert trace[-1] == "    0.000059 f0 log   event59"
+    assert not [word for word in ("boot", "fixture") if f"] {word}" in done.stdout]
+    assert "console: /runs/console.log" in first
+    (path,) = {line.split(": ")[1] for line in first.splitlines() if line.startswith("trace (")}
+    assert path.endswith("trace.json")
+    assert len(first.splitlines()) < 40 + 40 + 35
+    assert "body" not in second
+    assert "server: /runs/server.log" in second
+
+
+def test_a_full_report_has_all_since_the_test_began(tmp_path):
+    done = run_tests(tmp_path, TALKING, "--mlx5-full", conftest=BOOTED)
+    lines = done.stdout.splitlines()
+    assert len([line for line in lines if "] boot " in line]) == 300
+    assert len([line for line in lines if " log   event" in line]) == 60
+
+
+@pytest.mark.parametrize(("words", "limit"), [((), "300"), (("--mlx5-timeout", "7"), "7"),
+                                              (("--mlx5-timeout", "0"), "None")])  # fmt: skip
+def test_commands_of_guests_have_a_time_limit(tmp_path, words, limit):
+    hangs = """
+from emu.guests import CommandTimeoutError
+
+def test_hangs(mlx5_guest):
+    raise CommandTimeoutError(f"sleep: still running after {mlx5_guest.command_timeout} s")
+"""
+    done = run_tests(tmp_path, hangs, "--mlx5-no-trace", *words)
+    assert f"sleep: still running after {limit}" in done.stdout
+    assert "More time: --mlx5-timeout" in done.stdout
+
+
+@pytest.mark.parametrize("word", ["-1", "x", "nan", "inf"])
+def test_a_time_limit_that_is_none(tmp_path, word):
+    done = run_tests(tmp_path, "", f"--mlx5-timeout={word}")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"--mlx5-timeout: '{word}'" in done.stdout
+
+
+FAILS_TO_BOOT = """
+def boot(self, progress):
+    lines = "\\n".join(f"line {number}" for number in range(90))
+    raise emu.guests.GuestError("the guest is not up", lines)
+
+Pool.boot = boot
+"""
+
+
+def test_a_guest_that_does_not_come_up_shows_its_console(tmp_path):
+    done = run_tests(tmp_path, "def test_it(mlx5_guest): pass", conftest=FAILS_TO_BOOT)
+    shown = [line for line in done.stdout.splitlines() if line.startswith("line ")]
+    assert (len(shown), shown[-1]) == (40, "line 89")
+
+
+SLOW_BOOT = """
+import threading
+from emu.instruments.testing import booting
+
+booting.MIN_SECONDS, booting._TICK_SECONDS = 0, 0.001
+
+def boot(self, progress):
+    if progress is None:
+        return
+    is_shown, write = threading.Event(), progress._write
+    # A line that begins; the end of one has no such word.
+    progress._write = lambda text, **named: (write(text, **named), named and is_shown.set())
+    for step in ("building trixie", booting.BOOTING):
+        is_shown.clear()
+        progress(step, 0, 0)
+        print("captured")
+        assert is_shown.wait(60)
+
+Pool.boot = boot
+"""
+TWO = "def test_one(mlx5_guest): pass\n\ndef test_two(mlx5_guest): assert 0\n"
+
+
+def test_a_boot_that_takes_long_is_told(tmp_path):
+    done = run_tests(tmp_path, TWO, "--mlx5-no-trace", conftest=SLOW_BOOT)
+    begin = done.stdout.index("test_it.py")
+    assert [" ".join(line.split()) for line in done.stdout[begin:].splitlines()[:5]] == [
+        "test_it.py",
+        "mlx5: building trixie ... 0 s",
+        "mlx5: booting trixie guest ... 0 s",
+        ".",
+        "test_it.py F [100%]",
+    ]
+    verbose = run_tests(tmp_path, TWO, "--mlx5-no-trace", "-v", conftest=SLOW_BOOT)
+    lines = [line.split(" [")[0].rstrip() for line in verbose.stdout.splitlines()]
+    assert "test_it.py::test_one PASSED" in lines
+    assert "test_it.py::test_two FAILED" in lines
+    assert "mlx5: booting trixie guest ... 0 s" in lines
+
+
+@pytest.mark.parametrize("words", [("-q",), ("-n", "1")])
+def test_a_boot_is_not_told_where_nobody_wants_or_sees_it(tmp_path, words):
+    done = run_tests(tmp_path, TWO, "--mlx5-no-trace", *words, conftest=SLOW_BOOT)
+    assert "1 failed, 1 passed" in done.stdout
+    assert "mlx5: " not in done.stdout

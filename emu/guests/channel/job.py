@@ -9,7 +9,7 @@ from typing import Protocol
 
 from emu.guests.channel import frames
 from emu.guests.errors import CommandTimeoutError, GuestError
-from emu.host.printable import one_line
+from emu.host.printable import LONGEST_LINE, one_line
 
 Sink = Callable[[int, bytes], None]
 """Called with output as it arrives: ``frames.STDOUT`` or ``frames.STDERR``, and the bytes."""
@@ -38,6 +38,7 @@ class Job:
 
     def __init__(self, channel: JobChannel, number: int, name: str, sink: Sink | None) -> None:
         self._channel = channel
+        self._is_collected = sink is None
         self._sink = sink or self._collect
         self.number = number
         self.name = name
@@ -45,21 +46,27 @@ class Job:
         self.stderr = bytearray()
         self.status: int | None = None
         self.failure: BaseException | None = None
+        self.default_timeout: float | None = None
+        """Seconds that :meth:`wait` and :meth:`write` take where their caller names none."""
         # Two counters with one writer each: us, and the channel's reader thread.
         self.sent = self.consumed = 0
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the command; return its exit status as a shell reports it.
 
-        A command that exceeds ``timeout`` is killed and :class:`CommandTimeoutError` is raised.
-        Other errors mean that the guest is gone or hangs, or that the output's receiver failed.
+        A command that exceeds ``timeout`` is killed and :class:`CommandTimeoutError` is raised,
+        with the last line that it printed. Other errors mean that the guest is gone or hangs, or
+        that the output's receiver failed.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test
+        timeout = self.default_timeout if timeout is None else timeout
         if not self._channel.wait_for(self._is_over, timeout):
             self.kill(signal.SIGTERM)
             if not self._channel.wait_for(self._is_over, KILL_GRACE):
                 self.kill()
             name = one_line(self.name, _MAX_NAME_LENGTH)
             message = f"the command timed out: {name} was still running after {timeout:g} s"
+            message += self._printed_last()
             raise CommandTimeoutError(message, bytes(self.stdout), bytes(self.stderr))
         if self.failure is not None:
             raise self.failure
@@ -68,6 +75,7 @@ class Job:
 
     def write(self, data: bytes, timeout: float | None = None) -> None:
         """Send standard input; wait while much is unread. Ignored once the command has ended."""
+        timeout = self.default_timeout if timeout is None else timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         view = memoryview(data)
         while view and not self._is_over():
@@ -93,6 +101,14 @@ class Job:
         if not self._is_over():
             self._channel.send(frames.PAUSE, self.number, bytes([paused]))
 
+    def _printed_last(self) -> str:
+        """Return the last lines of its output as words of a message; none if a sink has them."""
+        if not self._is_collected:
+            return ""
+        ends = [_last_line(data) for data in (self.stdout, self.stderr)]
+        said = "; ".join(filter(None, ends))
+        return f"; it printed last: {said}" if said else "; it printed nothing"
+
     def _room(self) -> int:
         """Bytes of input that the guest can accept now."""
         return frames.WINDOW - (self.sent - self.consumed)
@@ -114,3 +130,9 @@ class Job:
         (self.stdout if kind == frames.STDOUT else self.stderr).extend(data)
         if len(self.stdout) + len(self.stderr) > OUTPUT_LIMIT:
             raise GuestError(f"{self.name}: said more than {OUTPUT_LIMIT >> 20} MiB")
+
+
+def _last_line(data: bytearray) -> str:
+    """Return the last line of an output that is not blank, without what affects a terminal."""
+    text = bytes(data[-LONGEST_LINE:]).decode(errors="replace").rstrip()
+    return one_line(text.splitlines()[-1]) if text else ""

@@ -48,6 +48,7 @@ class Result:
 
     def check(self) -> Result:
         """Return the result itself if it is a success, else raise :class:`CommandFailedError`."""
+        __tracebackhide__ = True  # pytest shows the line of the test
         if self.status != 0:
             raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
         return self
@@ -76,6 +77,8 @@ class Guest:
         self.options = options or GuestOptions()
         self._served = served
         self.kernel_release = ""
+        self.command_timeout: float | None = None
+        """Seconds after which a command ends for which nobody names a time; None for no limit."""
         self._progress = progress
         self._on_wait = on_wait
         self._vm: Vm | None = None
@@ -165,8 +168,9 @@ class Guest:
 
         A string goes to ``sh -c``; a list of words runs as it is. With ``sink`` the output goes
         there while the command runs, and not into the result. Raises :class:`CommandTimeoutError`
-        after ``timeout`` seconds; the guest stays usable.
+        after ``timeout`` seconds, by default :attr:`command_timeout`; the guest stays usable.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test
         job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
         with self._diagnosed():
             if stdin:
@@ -193,10 +197,13 @@ class Guest:
             channel = self._running
             if self.state == BOOTING:
                 raise GuestError("the guest is booting")  # what it is sent now is lost
-            return channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
+            job = channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
+            job.default_timeout = self.command_timeout
+            return job
 
     def wait(self, job: Job, timeout: float | None = None) -> int:
         """Wait for a command from :meth:`popen`; return its status. Errors as in :meth:`run`."""
+        __tracebackhide__ = True  # pytest shows the line of the test
         with self._diagnosed():
             return job.wait(timeout)
 

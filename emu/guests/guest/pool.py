@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
+from emu.guests.archive.bootstrap import Progress
 from emu.guests.guest.guest import Guest
 from emu.guests.options import GuestOptions
 
@@ -15,15 +17,25 @@ class GuestPool:
         self._guests: dict[GuestOptions, Guest] = {}
         self._requested: set[GuestOptions] = set()
 
-    def get(self, options: GuestOptions) -> Guest:
-        """Return a guest with these options, ready for commands. Raises :class:`LabError`."""
+    def get(
+        self,
+        options: GuestOptions,
+        *,
+        progress: Progress | None = None,
+        on_wait: Callable[[], None] | None = None,
+    ) -> Guest:
+        """Return a guest with these options, ready for commands. Raises :class:`LabError`.
+
+        A guest that has to be booted tells ``progress`` and ``on_wait`` as :class:`Guest` does.
+        """
         self._requested.add(options)
         guest = self._guests.get(options)
         if guest is not None and not guest.is_running:
             guest.stop()
             guest = None
         if guest is None:
-            guest = self._guests[options] = Guest(options)
+            guest = Guest(options, progress=progress, on_wait=on_wait)
+            self._guests[options] = guest
             guest.start()
         return guest
 

@@ -1,31 +1,69 @@
-"""A guest during one test: what it has logged since the test began."""
+"""A guest during one test: what it has logged since the test, and since the test's body, began."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from emu.device.trace.event import TraceEvent
+from emu.device.trace.text import TextForm
 
 if TYPE_CHECKING:
     from emu.guests import Guest
     from emu.instruments.outcome import Finding
 
-MAX_SHOWN = 20_000
-"""Characters of each section of a report."""
+MAX_LINES = 40
+"""Lines of the log, and of the trace, in a short report."""
+_SHORT_BYTES = 1 << 20
+"""Bytes of the trace that are searched for these lines."""
+_FULL_BYTES = 64 << 20
+"""Bytes of the trace in a full report."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Positions in the logs of a guest at one time."""
+
+    console: int = 0
+    """Characters."""
+    trace: int = 0
+    """Bytes."""
+    last: str = ""
+    """The kernel's last line; empty if there is none."""
 
 
 class Watched:
-    """A guest during one test: the positions in its logs at which the test began."""
+    """A guest during one test: the positions in its logs where the test and its body began."""
 
     def __init__(self, guest: Guest, *, is_new: bool) -> None:
-        """A new guest's boot counts as well."""
+        """Note where the test begins; the boot of a new guest is a part of the test."""
         self.guest = guest
-        self._console = 0 if is_new else len(guest.console)
         self._trace = guest.options.trace
-        self._trace_at = self._trace.stat().st_size if self._trace is not None else 0
-        self._last = "" if is_new else next(reversed(self._dmesg_lines()), "")
-        """The kernel's last line before the test."""
+        self._files = self._log_files()
+        self._test = self._body = _Place(trace=self._trace_size()) if is_new else self._here()
         self.fired: list[str] = []
+
+    def begin_body(self) -> None:
+        """Note where the test's body begins: a short report shows nothing of before."""
+        self._body = self._here()
+
+    def _here(self) -> _Place:
+        last = next(reversed(self._dmesg_lines()), "")
+        return _Place(len(self._console()), self._trace_size(), last)
+
+    def _trace_size(self) -> int:
+        return self._trace.stat().st_size if self._trace is not None else 0
+
+    def _log_files(self) -> Mapping[str, Path]:
+        from emu.guests import GuestError
+
+        try:
+            return self.guest.log_files
+        except GuestError:
+            return {}
 
     def _dmesg_lines(self) -> list[str]:
         from emu.guests import GuestError
@@ -35,40 +73,70 @@ class Watched:
         except GuestError:
             return []
 
-    def _log(self) -> list[str]:
-        """What the kernel has logged since; of a guest that is gone, what its console has shown."""
-        lines = self._dmesg_lines()
-        if not lines:
-            return self._shown().splitlines()
-        # The log is a ring: what was the last line may be gone.
-        known = len(lines) - lines[::-1].index(self._last) if self._last in lines else 0
-        return lines[known:]
-
-    def _shown(self) -> str:
-        """What the console has shown since; nothing of a guest that the test has stopped."""
+    def _console(self) -> str:
+        """Return what the console has shown; nothing of a guest that the test has stopped."""
         from emu.guests import GuestError
 
         try:
-            return self.guest.console[self._console :]
+            return self.guest.console
         except GuestError:
             return ""
 
+    def _log(self, since: _Place) -> list[str]:
+        """Return what the kernel has logged; of a guest that is gone, what its console shows."""
+        lines = self._dmesg_lines()
+        if not lines:
+            return self._console()[since.console :].splitlines()
+        # The log is a ring: what was the last line may be gone.
+        known = len(lines) - lines[::-1].index(since.last) if since.last in lines else 0
+        return lines[known:]
+
     def findings(self) -> tuple[Finding, ...]:
-        """What it tells of."""
+        """Return the findings in what has been logged since the test began."""
         from emu.instruments.outcome import findings
 
-        return findings("\n".join(self._log()))
+        return findings("\n".join(self._log(self._test)))
 
-    def sections(self) -> Iterator[tuple[str, str]]:
-        """What has been logged since."""
+    def sections(self, *, is_full: bool) -> Iterator[tuple[str, str]]:
+        """Yield the parts of a report, each a name and a text.
+
+        A short report has the last :data:`MAX_LINES` lines of log and trace since the body began;
+        a full one has all since the test began, and the console.
+        """
+        since = self._test if is_full else self._body
         yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
-        yield "console", self._shown()
-        yield "dmesg", "\n".join(self._log())
+        if is_full:
+            yield "console", self._console()[since.console :]
+        for name, lines in (("dmesg", self._log(since)), ("trace", self._traced(since, is_full))):
+            yield name, "\n".join(lines if is_full else lines[-MAX_LINES:])
         yield "faults", "\n".join(self.fired)
+        yield "files", "\n".join(f"{name}: {path}" for name, path in self._whole_files())
+
+    def _whole_files(self) -> Iterator[tuple[str, Path]]:
+        yield from self._files.items()
         if self._trace is not None:
-            with self._trace.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(self._trace_at, size - MAX_SHOWN))
-                if size - MAX_SHOWN > self._trace_at:
-                    file.readline()  # the rest of a line
-                yield "trace", file.read().decode(errors="replace")
+            yield "trace (mlx5emu trace show)", self._trace
+
+    def _traced(self, since: _Place, is_full: bool) -> list[str]:
+        """Return the lines of the trace as ``mlx5emu trace show`` prints them."""
+        if self._trace is None:
+            return []
+        form = TextForm()
+        with self._trace.open("rb") as file:
+            for event in _events(file.readline()):
+                form(event)  # times count from the first line
+            size = file.seek(0, os.SEEK_END)
+            begin = max(since.trace, size - (_FULL_BYTES if is_full else _SHORT_BYTES))
+            file.seek(begin)
+            if begin > since.trace:
+                file.readline()  # the rest of a line
+            return [form(event) for event in _events(*file)]
+
+
+def _events(*lines: bytes) -> Iterator[TraceEvent]:
+    """Yield the events of stored lines; a line without one is left out."""
+    for line in lines:
+        try:
+            yield TraceEvent.from_json(line.decode("ascii"))
+        except ValueError:
+            continue

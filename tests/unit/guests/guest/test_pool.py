@@ -12,7 +12,7 @@ ONE, OTHER = GuestOptions(suite="trixie"), GuestOptions(suite="sid")
 class Guest:
     """A guest that only counts."""
 
-    def __init__(self, options):
+    def __init__(self, options, **_shown):
         self.options = options
         self.is_running = False
         self.stops = 0
