@@ -96,4 +96,5 @@ def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseMode
         if why := getattr(inner, "refused", {}).get(str(key)):
             return f"{key}: {why}"
         return f"no key {str(key)!r} here: one of {', '.join(inner.model_fields)}"
-    return f"{key}: {error['msg']}"
+    names = [str(part) for part in error["loc"] if isinstance(part, str)]
+    return f"{names[-1] if names else key}: {error['msg']}"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 from helpers.instruments import fake_runs
@@ -11,7 +16,7 @@ from emu.cli import main as cli
 from emu.cli.commands.trials import campaign as command
 from emu.guests.image import image
 from emu.guests.machine import qemu
-from emu.instruments.campaign.description import RunFinding
+from emu.instruments.campaign.description import Ended, RunFinding
 from emu.instruments.campaign.store import Store
 from emu.instruments.outcome import Kind
 
@@ -62,6 +67,87 @@ def test_run_reports_and_goes_on(matrix, tmp_path):
     assert "5 of 6 runs, 1 missing" in invoke("report", directory).output
     assert "6/6 trixie.connectx6.w.none.3" in invoke("resume", directory).output
     assert (directory / "report.json").read_bytes() == before
+
+
+def test_only_some_of_the_runs(matrix, tmp_path):
+    assert invoke("list", "--only", "*.[25]", matrix).output.split() == [
+        "trixie.connectx6.w.none.2", "trixie.connectx6.w.none.5",
+    ]  # fmt: skip
+    result = invoke("run", matrix, "--jobs", 1, "--only", "*.2", "--only", "*.5")
+    assert "2 of 2 runs, " in result.output
+    assert '"missing": 4' in (tmp_path / "few.campaign" / "report.json").read_text()
+    kept = [path.stem[-1] for path in sorted((tmp_path / "few.campaign" / "results").iterdir())]
+    assert kept == ["2", "5"]
+    # The others are done by the command without a choice, these are not done again.
+    result = invoke("run", matrix, "--jobs", 1)
+    assert "6/6 " in result.output
+    assert "1/6 " not in result.output
+    assert "2/6 " not in result.output
+
+
+def test_the_status_is_that_of_the_chosen_runs(matrix, tmp_path):
+    invoke("run", matrix, "--jobs", 2)
+    store = Store.open(tmp_path / "few.campaign")
+    for name, result in store.results().items():
+        good = result.ended in (Ended.PASSED, Ended.SKIPPED)
+        assert invoke("run", matrix, "--only", name).exit_code == (0 if good else 1)
+
+
+@pytest.mark.parametrize("command", ["list", "run"])
+def test_only_what_no_run_is_called(matrix, tmp_path, command):
+    result = invoke(command, "--only", "nope*", matrix)
+    assert result.exit_code == 1
+    assert "--only nope*: no run has such a name, as trixie.connectx6.w.none.1" in result.output
+    assert not (tmp_path / "few.campaign").exists()
+
+
+MAIN = """
+from emu.cli.commands.trials import campaign
+from emu.cli.main import main
+from emu.guests.image import image
+from emu.guests.machine import qemu
+
+campaign.GUEST_RUN = "helpers.instruments.fake_runs:carry_out"
+qemu.ensure = image.ensure = lambda *_: None
+main()
+"""
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(matrix, tmp_path, signum, status):
+    matrix.write_text(MATRIX.replace('"true"', f'"note {tmp_path}/done"'))
+    words = [sys.executable, "-c", MAIN, "campaign", "run", str(matrix), "--jobs", "1"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("2/6 "):
+                break
+        process.send_signal(signum)
+        said = process.stderr.read()
+    assert process.returncode == status
+    assert "2 of 6 runs are done; their results are in few.campaign" in said
+    assert "The same command goes on with the rest." in said
+    (tmp_path / "go-on").touch()
+    again = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
+    assert [line.split()[0] for line in again.stderr.splitlines()] == [
+        f"{number}/6" for number in (3, 4, 5, 6)
+    ]
+    done = (tmp_path / "done").read_text().split()
+    assert [name[-1] for name in done] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_cells_are_compared_with_what_is_expected(matrix):
+    matrix.write_text(MATRIX + '[[plan]]\nexpect = ["passed", "skipped"]\n')
+    output = invoke("run", matrix, "--jobs", 2).output
+    # Runs without a guest say nothing of what was expected of them.
+    assert "otherwise" not in output
+    store = Store.open(Path("few.campaign"))
+    for number, result in enumerate(store.results().values()):
+        why = "" if number else "found, not passed or skipped"
+        store.put(result.model_copy(update={"otherwise": why}))
+    output = invoke("report", "few.campaign").output
+    assert "of 6, otherwise 1 of 6" in output
+    assert output.splitlines()[-2].endswith("findings; otherwise 1 of 6")
 
 
 def test_jobs_are_not_for_a_cluster(matrix):

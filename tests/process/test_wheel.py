@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from emu.instruments.campaign.matrix import read
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -60,6 +62,16 @@ def test_guide_and_examples_by_name(wheel, tmp_path):
     missed = run(wheel, "fault", "check", "@flaps", cwd=tmp_path)
     assert (missed.returncode, "near it: " in missed.stderr) == (2, True)
     assert "link-flaps" in missed.stderr
+
+
+def test_campaigns_by_name_find_their_plans(wheel, tmp_path):
+    """The plans stand beside the campaign in the wheel as in a checkout; results come here."""
+    for name in ("loading", "refused", "traffic"):
+        listed = run(wheel, "campaign", "list", f"@{name}", cwd=tmp_path)
+        path = ROOT / "examples" / "campaigns" / f"{name}.toml"
+        assert listed.stdout.split() == [one.name for one in read(path).runs], listed.stderr
+    chosen = run(wheel, "campaign", "list", "--only", "*.probe-init-*", "@refused", cwd=tmp_path)
+    assert len(chosen.stdout.split()) == 3
 
 
 def test_doctor_names_no_script_of_a_checkout(wheel, tmp_path):

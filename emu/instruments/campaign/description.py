@@ -1,8 +1,8 @@
 """A run's description and its result: values that go to other processes and machines as JSON.
 
-But for how long it took, a result is a function of its description alone: it holds no place and no
-name of a worker, so that equal results make equal reports, whoever has carried the runs out, in any
-order.
+But for times (how long it took, when its faults fired) a result is a function of its description
+alone: it holds no place and no name of a worker, so that equal results make equal reports, whoever
+has carried the runs out, in any order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from emu.guests.options.tables import OptionTable, has_options
 from emu.instruments.outcome import Finding, Kind
 
 LONGEST_OUTPUT = 4000
+MAX_OTHERWISE = 1000
 MAX_RECORD = 4 << 20
 """Characters of a record that are kept; what follows is cut at a line's end."""
 
@@ -34,6 +35,27 @@ class GuestPart(OptionTable):
     """The guest of a run; paths in it are absolute."""
 
 
+class Ended(StrEnum):
+    """How a run has ended."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    FOUND = "found"
+    ERROR = "error"
+    """It could not be carried out; a campaign that goes on tries it again."""
+
+
+class Expected(_Value):
+    """What is expected of a run: how it ends, or what its plan says of the kernel."""
+
+    ends: tuple[Ended, ...] = ()
+    """Any of these; the rest counts for nothing then."""
+    dmesg: tuple[StrictStr, ...] = ()
+    """Regular expressions, each for one line of the kernel's log."""
+    panics: bool = False
+
+
 _BESIDE = {"suite": "suite", "kernels": "kernel", "devices": "devices", "probe": "probe"}
 
 
@@ -43,7 +65,7 @@ class Description(_Value):
     ``plan`` is a fault plan as TOML, or empty; the seed is the plan's, and the command's $SEED. The
     plan begins before the guest boots, or, if ``when`` says so, once its driver is up.
     With ``turns`` the command runs so many times more: slab caches must not grow with it, and not
-    every turn may leave objects in the device.
+    every turn may leave objects in the device. ``expected`` is None if nobody has said.
     """
 
     name: Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_.+-]{0,239}$")]
@@ -58,6 +80,7 @@ class Description(_Value):
     plan: StrictStr = ""
     when: When = LOADING
     guest: GuestPart = GuestPart()
+    expected: Expected | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -74,17 +97,6 @@ class Description(_Value):
     def patience(self) -> float:
         """Seconds after which whoever carries the run out must be stuck itself."""
         return 120 + 2 * float(self.guest.value("boot_timeout")) + (self.turns + 2) * self.timeout
-
-
-class Ended(StrEnum):
-    """How a run has ended."""
-
-    PASSED = "passed"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-    FOUND = "found"
-    ERROR = "error"
-    """It could not be carried out; a campaign that goes on tries it again."""
 
 
 class RunFinding(_Value):
@@ -122,6 +134,8 @@ class RunResult(_Value):
     ended_at: float = 0.0
     """When that was, in seconds since 1970; 0 in results of before this was noted."""
     fired: int = 0
+    otherwise: Annotated[StrictStr, Field(max_length=MAX_OTHERWISE)] | None = None
+    """In what it differs from what was expected: empty if in nothing, None if nobody has said."""
     findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""
     """The record of the faults that fired, when a plan was loaded and something went wrong."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from typing import Protocol
 
@@ -26,13 +26,16 @@ OnProgress = Callable[[int, int, RunResult | None], None]
 """Called with how many runs have a result, how many there are, and the last result."""
 
 
-def drive(store: Store, executor: RunExecutor, tell: OnProgress) -> None:
-    """Carry out the runs that have no result. Raises UserError, and OSError on a full disk.
+def drive(
+    store: Store, executor: RunExecutor, tell: OnProgress, names: Collection[str] | None = None
+) -> None:
+    """Carry out the runs that have no result, or those of ``names``.
 
     Whatever it raises, or is interrupted by: what was finished has been kept.
+    Raises UserError, and OSError on a full disk.
     """
-    pending = store.pending()
-    total = len(store.runs)
+    pending = store.pending(names)
+    total = len(store.runs if names is None else names)
     done = total - len(pending)
     tell(done, total, None)
     errors = 0

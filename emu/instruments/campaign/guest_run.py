@@ -7,19 +7,21 @@ from pathlib import Path
 
 from emu.device.faults.plan import LOADED, LOADING
 from emu.device.faults.record import RecordError, read
-from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions
+from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
 from emu.guests.conformance.results import KSFT_SKIP
 from emu.guests.requested import requested
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
 from emu.instruments.campaign.description import (
     LONGEST_OUTPUT,
+    MAX_OTHERWISE,
     MAX_RECORD,
     Description,
     Ended,
     RunFinding,
     RunResult,
 )
+from emu.instruments.campaign.expected import otherwise
 from emu.instruments.outcome import (
     Finding,
     findings,
@@ -58,6 +60,7 @@ class _Trial:
         self.log = ""
         self.ends: list[Finding] = []
         self.why = ""
+        self.has_panicked = False
 
     def take(self, _kind: int, data: bytes) -> None:
         """A part of the command's output; only the end is kept."""
@@ -137,6 +140,7 @@ def _read(guest: Guest, command: str) -> str:
 def _failed(guest: Guest, error: GuestError, trial: _Trial) -> None:
     """The guest is gone, or answers no more: its console is all there is."""
     trial.why = str(error)
+    trial.has_panicked = isinstance(error, GuestPanicError)
     trial.log = "" if isinstance(error, CommandTimeoutError) else _console(guest, error)
     trial.ends.append(of_error(error))
 
@@ -153,6 +157,7 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
     all_findings = together(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
     ended = _ended(trial.status, bool(all_findings))
     is_good = ended in (Ended.PASSED, Ended.SKIPPED)
+    fired = _count(record)
     return RunResult(
         name=run.name,
         ended=ended,
@@ -160,10 +165,20 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
         why=one_line(trial.why),
         release=one_line(trial.release, 100),
         output=printable(trial.output.decode(errors="replace")[-LONGEST_OUTPUT:]),
-        fired=_count(record),
+        fired=fired,
+        otherwise=_otherwise(run, trial, ended, fired),
         findings=tuple(RunFinding.of(one) for one in all_findings),
         record="" if is_good else record,
     )
+
+
+def _otherwise(run: Description, trial: _Trial, ended: Ended, fired: int) -> str | None:
+    """Return in what a run differs from what was expected of it, if anything was."""
+    if run.expected is None:
+        return None
+    panicked = trial.has_panicked
+    why = otherwise(run.expected, ended, trial.log, fired=fired, has_panicked=panicked)
+    return one_line(why)[:MAX_OTHERWISE]
 
 
 def _ended(status: int | None, has_findings: bool) -> Ended:

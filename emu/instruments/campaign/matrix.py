@@ -11,19 +11,26 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 
 from emu.device.faults.parser import dump
-from emu.device.faults.plan import LOADING
+from emu.device.faults.plan import LOADING, Plan
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
 from emu.guests.options.kinds import Directory, File, Kernel
 from emu.guests.options.tables import OptionTable, has_options
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
-from emu.instruments.campaign.description import Description, GuestPart, Seconds, When
+from emu.instruments.campaign.description import (
+    Description,
+    Expected,
+    GuestPart,
+    Seconds,
+    When,
+)
+from emu.instruments.campaign.expected import expected
 from emu.server.service.devicespec import parse_all as parse_devices
 from emu.server.service.plan_files import read_plan
 
@@ -31,6 +38,13 @@ MAX_RUNS = 100_000
 NO_PLAN = "none"
 
 Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,39}$")]
+
+
+End = Literal["passed", "skipped", "failed", "found"]
+
+
+def _as_list(said: Any) -> Any:
+    return [said] if isinstance(said, str) else said
 
 
 class _MatrixTable(BaseModel):
@@ -70,12 +84,14 @@ class PlanTable(_MatrixTable):
     """``[[plan]]``: files with fault plans, by a pattern; without any, runs without faults.
 
     ``when`` is ``loading`` (the plan begins before the guest boots) or ``loaded`` (once the driver
-    is up); by default what the plan's own expectation says, else ``loading``.
+    is up); by default what the plan's own expectation says, else ``loading``. ``expect`` is how its
+    runs end, or several such words; by default the plan's own expectation is compared.
     """
 
     name: Name | None = None
     files: StrictStr | None = None
     when: When | None = None
+    expect: Annotated[tuple[End, ...], Field(min_length=1), BeforeValidator(_as_list)] | None = None
 
 
 class ExcludeTable(_MatrixTable):
@@ -203,9 +219,17 @@ def _check_options(said: Mapping[str, Any]) -> None:
     })  # fmt: skip
 
 
-def _plans(file: TomlFile[Matrix]) -> dict[str, tuple[Path | None, When | None]]:
-    """The plans' files by their names, and when they begin as far as the matrix says it."""
-    plans: dict[str, tuple[Path | None, When | None]] = {}
+class _Planned(NamedTuple):
+    """A plan of the matrix: None for runs without faults."""
+
+    plan: Plan | None
+    begins: When
+    expected: Expected | None
+
+
+def _plans(file: TomlFile[Matrix]) -> dict[str, _Planned]:
+    """Return the plans by their names."""
+    plans: dict[str, _Planned] = {}
     base = file.path.resolve().parent
     for number, table in enumerate(file.content.plan):
         place = ("plan", number)
@@ -221,23 +245,22 @@ def _plans(file: TomlFile[Matrix]) -> dict[str, tuple[Path | None, When | None]]
             name = table.name or (path.stem.lower() if path is not None else NO_PLAN)
             if name in plans:
                 raise file.mistake(place, f"{name!r} is the name of another plan")
-            plans[name] = path, table.when
+            plan = read_plan(path) if path is not None else None
+            try:
+                wanted = expected(plan, table.expect)
+            except ValueError as error:
+                raise file.mistake(place, f"{path}: {error}") from None
+            begins = table.when or (LOADING if plan is None else plan.begins)
+            plans[name] = _Planned(plan, begins, wanted)
     return plans
 
 
-def _runs(
-    matrix: Matrix, plans: dict[str, tuple[Path | None, When | None]], base: Path
-) -> Iterator[Description]:
-    loaded = {name: read_plan(path) if path else None for name, (path, _) in plans.items()}
-    begins = {
-        name: when or (LOADING if plan is None else plan.begins)
-        for (name, plan), (_, when) in zip(loaded.items(), plans.values())
-    }
+def _runs(matrix: Matrix, plans: dict[str, _Planned], base: Path) -> Iterator[Description]:
     texts = {
         (name, seed): dump(plan.model_copy(update={"seed": seed, "expect": None, "when": None}))
         if plan
         else ""
-        for name, plan in loaded.items()
+        for name, (plan, _, _) in plans.items()
         for seed in matrix.seeds
     }
     for kernel, device, workload, plan, seed in itertools.product(
@@ -254,7 +277,8 @@ def _runs(
             timeout=workload.timeout,
             turns=workload.turns,
             plan=texts[plan, seed],
-            when=begins[plan],
+            when=plans[plan].begins,
+            expected=plans[plan].expected,
             guest=GuestPart.model_validate(
                 {
                     key: value

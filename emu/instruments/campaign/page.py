@@ -9,7 +9,8 @@ from html import escape
 
 from emu.instruments.campaign.description import Ended, RunResult
 from emu.instruments.campaign.minimal import slug
-from emu.instruments.campaign.report import AXES, CampaignReport, FindingGroup
+from emu.instruments.campaign.report import AXES, CampaignReport, FindingGroup, cell
+from emu.instruments.campaign.store import output_name
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222 }
@@ -31,7 +32,7 @@ def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[st
     yield f"<style>{_STYLE}</style>\n<h1>Campaign {name}</h1>\n"
     runs = f"{len(report.results)} of {len(report.runs)} runs"
     yield f"<p>{runs}, {len(report.groups)} findings{_when([*report.results.values()])}</p>\n"
-    yield from _matrix(report)
+    yield from _matrix(report, has_file)
     yield from _counts(report)
     if report.groups:
         yield "<h2>Findings</h2>\n"
@@ -59,26 +60,47 @@ def _day(when: float) -> str:
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _matrix(report: CampaignReport) -> Iterator[str]:
-    """A row for each plan and a column for each kernel: the worst end, of how many, how long."""
+def _matrix(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
+    """A row for each plan and a column for each kernel: the worst end, of how many, how long.
+
+    A cell links to the outputs of its runs.
+    """
     rows, columns = report.counts(_DOWN), report.counts(_ACROSS)
     results = report.crossed(_DOWN, _ACROSS)
     yield f"<table><tr><th>{_DOWN}{''.join(f'<th>{escape(name)}' for name in columns)}</tr>\n"
     for row in rows:
-        cells = "".join(_cell(results.get((row, column), ())) for column in columns)
+        cells = "".join(_cell(results.get((row, column), ()), has_file) for column in columns)
         yield f"<tr><td>{escape(row)}{cells}</tr>\n"
     yield "</table>\n"
 
 
-def _cell(results: Sequence[RunResult]) -> str:
+def _cell(results: Sequence[RunResult], has_file: Callable[[str], bool]) -> str:
     if not results:
         return "<td>"
-    order = list(Ended)
-    worst = max((one.ended for one in results), key=order.index)
-    many = sum(one.ended is worst for one in results)
-    of_them = f" {many} of {len(results)}" if len(results) > 1 else ""
-    seconds = sum(one.seconds for one in results)
-    return f'<td class="{worst.value}">{worst.value}{of_them}, {seconds:.0f} s'
+    worst, words = cell(results)
+    told = f"{escape(words)}, {sum(one.seconds for one in results):.0f} s"
+    if len(results) == 1:
+        why = escape(results[0].otherwise or "")
+        name = output_name(results[0].name)
+        link = f'<a href="{escape(name)}">{told}</a>' if has_file(name) else told
+        title = f' title="{why}"' if why else ""
+        return f'<td class="{worst.value}"{title}>{link}'
+    links = "".join(_output(one, has_file) for one in results[:MAX_RUNS_SHOWN])
+    more = len(results) - MAX_RUNS_SHOWN
+    end = f"<li>and {more} more" if more > 0 else ""
+    return (
+        f'<td class="{worst.value}"><details><summary>{told}</summary>'
+        f"<ul>{links}{end}</ul></details>"
+    )
+
+
+def _output(result: RunResult, has_file: Callable[[str], bool]) -> str:
+    """Return a line of a cell's list: how a run has ended, and its output."""
+    words = escape(cell([result])[1])
+    why = f": {escape(result.otherwise)}" if result.otherwise else ""
+    return f"<li>{escape(result.name)}: {words}{why}" + _link(
+        output_name(result.name), "output", has_file
+    )
 
 
 def _counts(report: CampaignReport) -> Iterator[str]:

@@ -85,6 +85,26 @@ class CampaignReport:
         return results
 
 
+def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
+    """Return the worst end of some results, and words for all: how many, and as expected or not."""
+    order = list(Ended)
+    worst = max((one.ended for one in results), key=order.index)
+    many = sum(one.ended is worst for one in results)
+    of_them = f" {many} of {len(results)}" if len(results) > 1 else ""
+    compared = comparison(results)
+    return worst, f"{worst.value}{of_them}{f', {compared}' if compared else ''}"
+
+
+def comparison(results: Sequence[RunResult]) -> str:
+    """Return words for how results compare with what was expected; none if nobody has said."""
+    told = [one.otherwise for one in results if one.otherwise is not None]
+    if not told:
+        return ""
+    differing = sum(map(bool, told))
+    of_them = f" {differing} of {len(told)}" if len(told) > 1 else ""
+    return f"otherwise{of_them}" if differing else "as expected"
+
+
 def value_of(run: Description, axis: str) -> str:
     """A run's name on an axis."""
     return {

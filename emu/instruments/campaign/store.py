@@ -2,6 +2,7 @@
 
     campaign.json   the format's version, the name, every run's description
     results/*.json  a result each, written whole or not at all
+    outputs/*.txt   for people: a run's command, the end of its output, how it ended
     records/*.jsonl the record of a run with faults in which something went wrong: for ``replay``
     minimized/      smallest plans, by finding
 
@@ -15,7 +16,8 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -54,7 +56,7 @@ class Store:
         """Make the directory, or take one that has the same runs. Raises UserError for another."""
         if (path / "campaign.json").exists():
             there = cls.open(path)
-            if list(there.runs.values()) != list(runs):
+            if not _are_same(list(there.runs.values()), runs):
                 raise UserError(
                     f"{path} holds another campaign, or the matrix has changed: another --out"
                 )
@@ -93,6 +95,7 @@ class Store:
         """Keep a result, and its record in a file of its own; the result comes last."""
         if result.record:
             _write_whole(self.record(result.name), result.record)
+        self.write(output_name(result.name), _shown(self.runs[result.name], result))
         short = result.model_copy(update={"record": ""})
         _write_whole(self._result(result.name), short.model_dump_json() + "\n")
 
@@ -107,10 +110,18 @@ class Store:
                     results[name] = result
         return results
 
-    def pending(self) -> list[Description]:
-        """The runs without a result, and those that could not be carried out."""
+    def pending(self, names: Collection[str] | None = None) -> list[Description]:
+        """The runs without a result, and those that could not be carried out; of ``names`` only."""
         done = {name for name, result in self.results().items() if result.ended is not Ended.ERROR}
-        return [run for name, run in self.runs.items() if name not in done]
+        asked = self.runs if names is None else names
+        return [run for name, run in self.runs.items() if name in asked and name not in done]
+
+    def selected(self, patterns: Sequence[str]) -> Collection[str] | None:
+        """Return the names of the runs that one of ``patterns`` matches; None without any.
+
+        Raises UserError for a pattern that matches none.
+        """
+        return selected(self.runs, patterns)
 
     def record(self, name: str) -> Path:
         """Where a run's record is, if there is one."""
@@ -125,6 +136,53 @@ class Store:
 
     def _result(self, name: str) -> Path:
         return self.path / "results" / f"{name}.json"
+
+
+def selected(names: Iterable[str], patterns: Sequence[str]) -> Collection[str] | None:
+    """Return the names that one of ``patterns`` (as of a shell) matches; None without any pattern.
+
+    Raises UserError for a pattern that matches none.
+    """
+    if not patterns:
+        return None
+    by_pattern = {each: [name for name in names if fnmatchcase(name, each)] for each in patterns}
+    for pattern, matched in by_pattern.items():
+        if not matched:
+            raise UserError(
+                f"--only {pattern}: no run has such a name, as {next(iter(names))} is one;"
+                " mlx5emu campaign list shows all"
+            )
+    return {name: None for matched in by_pattern.values() for name in matched}
+
+
+def output_name(name: str) -> str:
+    """Return the file of a run's output, in the campaign's directory."""
+    return f"outputs/{name}.txt"
+
+
+def _shown(run: Description, result: RunResult) -> str:
+    """Return a run's output as a text for people."""
+    output = result.output if result.output.endswith("\n") else f"{result.output}\n"
+    status = [] if result.status is None else [f"status {result.status}"]
+    findings = [f"{one.kind.value}: {one.title}" for one in result.findings]
+    ended = ", ".join([result.ended.value, *status, *([result.why] if result.why else [])])
+    compared = {None: [], "": ["as expected"]}.get(
+        result.otherwise, [f"otherwise than expected: {result.otherwise}"]
+    )
+    end = [ended, *findings, *compared]
+    return f"$ {run.command}\n{output if result.output else ''}\n" + "".join(
+        f"[{line}]\n" for line in end
+    )
+
+
+def _are_same(there: Sequence[Description], asked: Sequence[Description]) -> bool:
+    """Return whether runs are those of a campaign that has begun, maybe by an older mlx5emu.
+
+    That one has noted nothing of what is expected.
+    """
+    has_none = all(run.expected is None for run in there)
+    update = {"expected": None}
+    return there == [one.model_copy(update=update) if has_none else one for one in asked]
 
 
 def as_json(value: object) -> str:

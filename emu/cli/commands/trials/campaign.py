@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,11 +30,21 @@ from emu.instruments.campaign.local import Local
 from emu.instruments.campaign.matrix import read
 from emu.instruments.campaign.minimal import minimal, slug
 from emu.instruments.campaign.page import page
-from emu.instruments.campaign.report import AXES, CampaignReport, cases, report, summary
-from emu.instruments.campaign.store import Store, as_json
+from emu.instruments.campaign.report import (
+    AXES,
+    CampaignReport,
+    cases,
+    cell,
+    comparison,
+    report,
+    summary,
+)
+from emu.instruments.campaign.store import Store, as_json, selected
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_DOWN, _ACROSS = "plan", "kernel"
+"""The axes of the table of all results."""
 _MATRIX = ExampleFile("campaign")
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _OPTIONS = (
@@ -47,6 +58,13 @@ _OPTIONS = (
         "--dask", metavar="ADDRESS", help="Use the workers of this Dask scheduler: tcp://HOST:PORT."
     ),
 )
+_ONLY = click.option(
+    "--only",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only the runs whose names match, such as 'trixie.*.probe-*'; may be repeated.",
+)
 _MINIMIZE = click.option(
     "--minimize",
     is_flag=True,
@@ -55,7 +73,7 @@ _MINIMIZE = click.option(
 
 
 def _executor_options(function: F) -> F:
-    for option in reversed((*_OPTIONS, _MINIMIZE)):
+    for option in reversed((*_OPTIONS, _ONLY, _MINIMIZE)):
         function = option(function)
     return function
 
@@ -66,11 +84,13 @@ def campaign() -> None:
 
 
 @campaign.command("list")
+@_ONLY
 @click.argument("matrix", type=_MATRIX)
-def list_runs(matrix: Path) -> None:
+def list_runs(matrix: Path, patterns: tuple[str, ...]) -> None:
     """Print the runs of MATRIX without carrying them out."""
-    for run in read(matrix).runs:
-        click.echo(run.name)
+    names = [run.name for run in read(matrix).runs]
+    for name in selected(names, patterns) or names:
+        click.echo(name)
 
 
 @campaign.command()
@@ -81,25 +101,27 @@ def list_runs(matrix: Path) -> None:
     help="The campaign's directory; one that has begun goes on.  [default: NAME.campaign]",
 )
 @click.argument("matrix", type=_MATRIX)
-def run(matrix: Path, out: Path | None, jobs: int | None, dask: str | None, minimize: bool) -> None:
+def run(matrix: Path, out: Path | None, patterns: tuple[str, ...], **how: Any) -> None:
     """Carry out the runs of MATRIX that have no result yet, then report.
 
-    Results are kept as they come: after Ctrl-C, a full disk or a scheduler that has gone, the same
-    command goes on. The status is 1 when a run has failed or has found something.
+    MATRIX is a file, or @NAME: an example that comes with mlx5emu. Results are kept as they come:
+    after Ctrl-C, a full disk or a scheduler that has gone, the same command goes on. The status is
+    1 when a run has failed or has found something; with --only, one of those.
     """
     campaign_file = read(matrix)
+    selected([one.name for one in campaign_file.runs], patterns)  # before a directory is made
     store = Store.create(
         out or Path(f"{campaign_file.name}.campaign"), campaign_file.name, campaign_file.runs
     )
-    _carry_on(store, jobs, dask, minimize)
+    _carry_on(store, patterns, **how)
 
 
 @campaign.command()
 @_executor_options
 @click.argument("directory", type=_DIRECTORY)
-def resume(directory: Path, jobs: int | None, dask: str | None, minimize: bool) -> None:
+def resume(directory: Path, patterns: tuple[str, ...], **how: Any) -> None:
     """Go on with the campaign in DIRECTORY, then report."""
-    _carry_on(Store.open(directory), jobs, dask, minimize)
+    _carry_on(Store.open(directory), patterns, **how)
 
 
 @campaign.command("report")
@@ -116,17 +138,38 @@ def show_report(directory: Path, minimize: bool) -> None:
     sys.exit(_conclude(store))
 
 
-def _carry_on(store: Store, jobs: int | None, dask: str | None, minimize: bool) -> None:
+def _carry_on(
+    store: Store, patterns: tuple[str, ...], *, jobs: int | None, dask: str | None, minimize: bool
+) -> None:
     if jobs is not None and dask is not None:
         raise click.UsageError("--jobs is for this machine: a cluster has as many as it has")
-    with store.locked():
-        drive_shown(store, _executor(store, jobs, dask))
+    names = store.selected(patterns)
+    with store.locked(), _told_when_cut_short(store):
+        drive_shown(store, _executor(store, names, jobs, dask), names)
         if minimize:
             _minimize(store)
-    sys.exit(_conclude(store))
+    sys.exit(_conclude(store, names))
 
 
-def _executor(store: Store, jobs: int | None, dask: str | None) -> RunExecutor:
+@contextlib.contextmanager
+def _told_when_cut_short(store: Store) -> Iterator[None]:
+    """Say what is done, and how it goes on, when Ctrl-C or an error ends the body."""
+    try:
+        yield
+    except BaseException:
+        done = len(store.runs) - len(store.pending())
+        click.echo(
+            f"\nmlx5emu: {done} of {len(store.runs)} runs are done; their results are in"
+            f" {store.path} (mlx5emu campaign report {shlex.quote(str(store.path))})."
+            "\nThe same command goes on with the rest.",
+            err=True,
+        )
+        raise
+
+
+def _executor(
+    store: Store, names: Collection[str] | None, jobs: int | None, dask: str | None
+) -> RunExecutor:
     if dask is not None:
         from emu.instruments.campaign.cluster import Cluster
 
@@ -134,14 +177,17 @@ def _executor(store: Store, jobs: int | None, dask: str | None) -> RunExecutor:
     with display() as (progress, on_wait):
         qemu.ensure(progress, on_wait)
         for suite, packages in dict.fromkeys(
-            (one.guest.value("suite"), one.guest.value("packages")) for one in store.pending()
+            (one.guest.value("suite"), one.guest.value("packages")) for one in store.pending(names)
         ):
             image.ensure(suite, packages, progress, on_wait)
     return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)
 
 
-def drive_shown(store: Store, executor: RunExecutor) -> None:
-    """Carry out what is missing, with a bar on a terminal; elsewhere a line for each run."""
+def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | None = None) -> None:
+    """Carry out what is missing of ``names``, or of all runs.
+
+    With a bar on a terminal; elsewhere with a line for each run.
+    """
     console = Console(stderr=True)
     counts: Counter[Ended] = Counter()
     with _bar(console) as (bar, task):
@@ -159,7 +205,7 @@ def drive_shown(store: Store, executor: RunExecutor) -> None:
                     soft_wrap=True,
                 )  # fmt: skip
 
-        drive(store, executor, tell)
+        drive(store, executor, tell, names)
 
 
 @contextlib.contextmanager
@@ -199,23 +245,28 @@ def _minimize(store: Store) -> None:
         child.stop()
 
 
-def _conclude(store: Store) -> int:
-    """Print and write the report; the exit status."""
-    outcome = report(store.name, store.runs, store.results())
+def _conclude(store: Store, names: Collection[str] | None = None) -> int:
+    """Write the report, print it, or of ``names`` only what is about them; the exit status."""
+    results = store.results()
+    outcome = report(store.name, store.runs, results)
+    chosen = {name: run for name, run in store.runs.items() if names is None or name in names}
+    shown = report(store.name, chosen, results)
     console = Console(markup=False, emoji=False, highlight=False)
-    _print(console, outcome)
+    _print(console, shown)
     store.write("report.json", as_json(summary(outcome)))
     for name, form in (("report.xml", junit), ("report.tap", tap)):
         store.write(name, form(cases(outcome)))
     html = "".join(page(outcome, lambda name: (store.path / name).exists()))
     console.print(f"{store.write('report.html', html)}", soft_wrap=True)
-    return 0 if outcome.is_good else 1
+    return 0 if shown.is_good else 1
 
 
 def _print(console: Console, outcome: CampaignReport) -> None:
     for axis in AXES:
         counts = outcome.counts(axis)
-        if len(counts) == 1 and axis != AXES[0]:
+        if axis == _DOWN:
+            console.print(_crossed(outcome))
+        if axis == _DOWN or (len(counts) == 1 and axis != AXES[0]):
             continue
         table = Table(axis)
         for ended in Ended:
@@ -237,7 +288,23 @@ def _print(console: Console, outcome: CampaignReport) -> None:
         console.print(table)
     missing = f", {outcome.missing} missing" if outcome.missing else ""
     runs = f"{len(outcome.results)} of {len(outcome.runs)} runs"
-    console.print(f"{runs}{missing}, {len(outcome.groups)} findings")
+    compared = comparison([*outcome.results.values()])
+    compared = f"; {compared}" if compared else ""
+    console.print(f"{runs}{missing}, {len(outcome.groups)} findings{compared}")
+
+
+def _crossed(outcome: CampaignReport) -> Table:
+    """Return the table of plans by kernels: how runs have ended, and as expected or otherwise."""
+    rows, columns = outcome.counts(_DOWN), outcome.counts(_ACROSS)
+    results = outcome.crossed(_DOWN, _ACROSS)
+    table = Table()
+    table.add_column(_DOWN, overflow="fold")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        cells = [results.get((row, column)) for column in columns]
+        table.add_row(row, *(cell(one)[1] if one else "" for one in cells))
+    return table
 
 
 def _few(names: tuple[str, ...]) -> str:

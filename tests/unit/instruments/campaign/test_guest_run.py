@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from helpers.instruments.fake_runs import RECORD, descriptions
 
+from emu.device.faults import record
 from emu.guests import CommandTimeoutError, GuestOptions
 from emu.guests.errors import GuestPanicError, ServerError
 from emu.guests.guest.guest import Result
 from emu.instruments.campaign import guest_run
-from emu.instruments.campaign.description import Ended, GuestPart
+from emu.instruments.campaign.description import Ended, Expected, GuestPart
 from emu.instruments.campaign.guest_run import carry_out
 from emu.instruments.outcome import EX_DATAERR, Kind
 
@@ -162,6 +165,26 @@ def test_a_turn_that_fails_is_the_runs_status(guest):
     guest.statuses = [0, 3, 0]
     result = carry_out(one(turns=2))
     assert (result.ended, result.status) == (Ended.FAILED, 3)
+
+
+FIRED = record.line({"function": 0, "rule": "1", "n": 1, "point": "irq", "action": "drop"})
+
+
+@pytest.mark.parametrize(("said", "why"), [("INIT_HCA", ""), ("other", "has not logged other")])
+def test_a_run_is_compared_with_what_is_expected(guest, monkeypatch, said, why):
+    monkeypatch.setattr(sys.modules[__name__], "RECORD", RECORD + FIRED)
+    guest.log = "<3>[ 1.0] INIT_HCA failed\n"
+    run = one(plan="seed = 3\n", expected=Expected(dmesg=(said,)))
+    assert carry_out(run).otherwise == (f"the kernel {why}" if why else "")
+    assert carry_out(one()).otherwise is None
+
+
+def test_a_panic_is_compared_with_what_is_expected(guest, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "RECORD", RECORD + FIRED)
+    guest.fails, guest.console = GuestPanicError("the guest panicked: Fatal exception"), OOPS
+    told = [carry_out(one(plan="seed = 3\n", expected=Expected(panics=is_wanted))).otherwise
+            for is_wanted in (True, False)]  # fmt: skip
+    assert told == ["", "the kernel has panicked"]
 
 
 def test_a_plan_is_there_from_the_boot_on_and_its_record_kept(guest):

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from emu.device.faults.parser import load
+from emu.host import shipped
 from emu.host.user_error import UserError
+from emu.instruments.campaign.description import Ended, Expected
 from emu.instruments.campaign.matrix import read
 
 FAULTS = Path(__file__).parents[4] / "examples" / "faults"
@@ -104,6 +106,26 @@ def test_a_plan_begins_when_it_expects_to_or_when_the_matrix_says(tmp_path):
     assert {run.when for run in read(path).runs if run.plan} == {"loaded"}
 
 
+def test_what_is_expected_is_the_plans_or_the_matrix_says(tmp_path):
+    path = written(tmp_path, WHOLE)
+    (tmp_path / "plans" / "late.toml").write_text(f'{PLAN}[expect]\ndmesg = ["a"]\n')
+    wanted = {run.plan_name: run.expected for run in read(path).runs}
+    assert wanted == {"none": None, "late": Expected(dmesg=("a",)), "other": None}
+    for said, ends in (('"found"', [Ended.FOUND]), ('["passed", "failed"]', [*Ended][::2][:2])):
+        path.write_text(WHOLE.replace('"plans/*.toml"', f'"plans/*.toml"\nexpect = {said}'))
+        wanted = {run.plan_name: run.expected for run in read(path).runs}
+        assert wanted["late"] == wanted["other"] == Expected(ends=tuple(ends))
+        assert wanted["none"] is None
+
+
+def test_the_examples_have_what_their_plans_expect():
+    """By the name that a command takes, with the plans that stand beside it."""
+    runs = read(shipped.example("campaign", "refused")).runs
+    plans = {run.plan_name: run.expected for run in runs}
+    assert plans["none"] is None
+    assert any("INIT_HCA" in line for line in plans["probe-init-hca-fails"].dmesg)
+
+
 def test_the_shortest_matrix_is_a_command(tmp_path):
     (run,) = read(written(tmp_path, '[[workload]]\nname = "w"\nrun = "true"\n')).runs
     assert run.name == "trixie.connectx6.w.none.0"
@@ -126,6 +148,8 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
         (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
         (5, '{}[guest]\naccel = "x"', "accel: 'x' is not one of auto, kvm, tcg"),
         (6, "{}[guest]\nicount = 2\ncpus = 2", "icount is for one processor"),
+        (5, '{}[[plan]]\nexpect = "panicked"', "expect: Input should be 'passed', 'skipped'"),
+        (5, "{}[[plan]]\nexpect = []", "expect: Tuple should have at least 1 item"),
         (5, "{}[guest]\nmemory = 1", "greater than or equal to 512"),
     ],
 )

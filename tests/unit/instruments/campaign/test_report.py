@@ -79,15 +79,25 @@ def test_the_page_has_a_table_of_plans_and_kernels(tmp_path):
     for run in runs[1:]:
         one = RunResult(name=run.name, ended=Ended.PASSED)
         if run is runs[14]:
-            one = found(run, "WARNING in x")
+            one = found(run, "WARNING in x").model_copy(update={"otherwise": "no <fault>"})
         store.put(one.model_copy(update={"seconds": 90.0, "ended_at": 1_790_000_000.0}))
     _, _, html = reported(store)
     assert "<th>plan<th>a<th>b</tr>" in html
-    assert '<tr><td>plan0<td class="found">found, 90 s<td class="passed">passed, 90 s' in html
+    output = f"outputs/{runs[14].name}.txt"
+    cell = f'<td class="found" title="no &lt;fault&gt;"><a href="{output}">found, otherwise, 90 s'
+    assert f"<tr><td>plan0{cell}</a>" in html
+    assert f'<td class="passed"><a href="outputs/{runs[7].name}.txt">passed, 90 s</a>' in html
+    text = (tmp_path / output).read_text()
+    assert text.startswith("$ true\n")
+    assert text.endswith("[warning: WARNING in x]\n[otherwise than expected: no <fault>]\n")
     assert "2026-09-21 14:11 to 2026-09-21 14:13 UTC, 0:21:00 of runs" in html
-    store.put(RunResult(name=runs[0].name, ended=Ended.SKIPPED, seconds=5.0))
+    skipped = RunResult(name=runs[0].name, ended=Ended.SKIPPED, seconds=5.0, otherwise="")
+    store.put(skipped)
     _, _, html = reported(store)
-    assert '<tr><td>plan0<td class="found">found 1 of 2, 95 s' in html
+    summed = "<details><summary>found 1 of 2, otherwise 1 of 2, 95 s</summary>"
+    assert f'<tr><td>plan0<td class="found">{summed}' in html
+    assert f'{runs[0].name}: skipped, as expected <a href="outputs/{runs[0].name}.txt">' in html
+    assert f"{runs[14].name}: found, otherwise: no &lt;fault&gt; <a href=" in html
 
 
 def test_results_without_a_date_make_a_page(tmp_path):
