@@ -36,7 +36,8 @@ class Search(Generic[T]):
         self._key = key
         self._limit = limit
         self._known: dict[Hashable, bool] = {}
-        self._best: T | None = None
+        self.best: T | None = None
+        """The smallest candidate so far that shows it."""
         self.is_cut = False
         """Whether trials that would have come were one too many."""
 
@@ -49,7 +50,7 @@ class Search(Generic[T]):
             strategy(self._try)
         except _EnoughError:
             self.is_cut = True
-        return self._best
+        return self.best
 
     def _try(self, candidate: T) -> bool:
         key = self._key(candidate)
@@ -58,7 +59,7 @@ class Search(Generic[T]):
                 raise _EnoughError
             self._known[key] = self._shows(candidate)
             if self._known[key]:
-                self._best = candidate
+                self.best = candidate
         return self._known[key]
 
 

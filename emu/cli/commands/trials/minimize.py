@@ -20,6 +20,7 @@ from emu.cli.runs.replaying import (
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.words import command_words
 from emu.device.faults.parser import dump
+from emu.device.faults.record import FaultRecord
 from emu.guests.options import Use
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
@@ -53,7 +54,8 @@ def minimize(
 
     First rules are left out, then the single times that the others fired, as long as COMMAND ends
     with the same status as with all of them, takes too long or loses its guest likewise. Each trial
-    boots a guest anew; a failure counts when it comes twice, so that none is by chance.
+    boots a guest anew; a failure counts when it comes twice, so that none is by chance. When Ctrl-C
+    ends the search, the smallest plan so far is written.
     """
     recorded = read_record(source)
     options = options_of(ctx, recorded, choices, no_share=no_share)
@@ -68,11 +70,21 @@ def minimize(
         return Outcome(ending.kind, ending.fired)
 
     search = Search[list[One]](Verdicts(run).shows, frozenset)
-    rest = search.run(partial(smallest.faults, recorded))
+    try:
+        rest = search.run(partial(smallest.faults, recorded))
+    except BaseException:
+        if search.best is not None:
+            _conclude(recorded, search.best, output, "suffice so far; fewer may")
+        raise
     if rest is None:
         raise UserError("COMMAND does not fail twice in the same way when every fault fires again")
-    text = dump(recorded.replayed(rest))
-    click.echo(f"mlx5emu: {len(rest)} of {len(recorded.fired)} faults matter", err=True)
+    _conclude(recorded, rest, output, "matter")
+
+
+def _conclude(recorded: FaultRecord, faults: Sequence[One], output: Path | None, verb: str) -> None:
+    """Write the plan that fires ``faults``, and say of how many they are."""
+    text = dump(recorded.replayed(faults))
+    click.echo(f"mlx5emu: {len(faults)} of {len(recorded.fired)} faults {verb}", err=True)
     if output is None:
         sys.stdout.write(text)
     else:

@@ -171,6 +171,32 @@ def test_minimize_names_no_rule_that_fails_by_chance(recorded, guest, tmp_path):
     assert (rule.name, rule.index) == (CULPRIT[0], [CULPRIT[1]])
 
 
+def test_minimize_that_is_interrupted_leaves_the_smallest_plan_so_far(recorded, guest, tmp_path):
+    found, numbers = tmp_path / "smallest.toml", count(1)
+
+    def end():
+        if next(numbers) == 8:
+            raise KeyboardInterrupt
+
+    guest.end = staticmethod(end)
+    result = run("minimize", "-o", found, recorded, "--", "./test")
+    assert result.exit_code == 130
+    rules = [rule.name for rule in load(found.read_text()).rule]
+    assert CULPRIT[0] in rules
+    assert 1 < len(rules) < len(NAMES)
+    assert f"mlx5emu: {3 * len(rules)} of 30 faults suffice so far; fewer may" in result.output
+
+
+def test_minimize_that_is_interrupted_at_once_leaves_no_plan(recorded, guest, tmp_path):
+    def end():
+        raise KeyboardInterrupt
+
+    guest.end = staticmethod(end)
+    found = tmp_path / "smallest.toml"
+    assert run("minimize", "-o", found, recorded, "--", "./test").exit_code == 130
+    assert not found.exists()
+
+
 @pytest.mark.parametrize("command", ["replay", "minimize"])
 def test_an_option_behind_the_record_is_no_command(recorded, guest, command):
     result = run(command, recorded, "--timeout", "3", "./test")
