@@ -56,6 +56,9 @@ COMMAND_SECONDS = 300.0
 MAX_NAME_LENGTH = 100
 """Characters of a hash of a guest's options in its directory's name."""
 
+_GUESTS = tuple(Path(__file__).parent / "guests" / name for name in ("guest", "channel"))
+"""Folders of the functions that raise a guest's errors."""
+
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
 _SEEN: pytest.StashKey[WeakSet[Guest]] = pytest.StashKey()
 _WATCHED = pytest.StashKey[Watched]()
@@ -325,6 +328,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add what the guest logged during the test to the report of a failed test."""
+    if call.excinfo is not None and not item.config.getoption("fulltrace"):
+        _end_at_the_test(call.excinfo.value)
     report = yield
     watched = item.stash.get(_WATCHED, None)
     if watched is not None and report.when == "call" and report.failed:
@@ -338,6 +343,20 @@ def pytest_runtest_makereport(
     elif call.excinfo is not None and report.when == "setup":
         _add_console(report, call.excinfo.value)
     return report
+
+
+def _end_at_the_test(error: BaseException) -> None:
+    """Cut the traceback of a guest's error where the guest's code begins, after the test's line."""
+    from emu.guests import GuestError
+
+    place = error.__traceback__
+    if not isinstance(error, GuestError) or place is None:
+        return
+    while place.tb_next is not None:
+        if Path(place.tb_next.tb_frame.f_code.co_filename).parent in _GUESTS:
+            place.tb_next = None
+            return
+        place = place.tb_next
 
 
 def _add_console(report: pytest.TestReport, error: BaseException) -> None:

@@ -353,6 +353,23 @@ def test_a_time_limit_that_is_none(tmp_path, word):
     assert f"--mlx5-timeout: '{word}'" in done.stdout
 
 
+FAILS = """
+from emu.guests.guest.guest import Result
+
+def test_ls(mlx5_guest):
+    Result("ls /nosuch", 2, "", "ls: no such file").check()
+"""
+
+
+def test_a_guests_error_is_told_at_the_line_of_the_test(tmp_path):
+    """And not in the code that raises it, unless the whole traceback is asked for."""
+    done = run_tests(tmp_path, FAILS, "--mlx5-no-trace")
+    assert ">       Result(" in done.stdout
+    assert "CommandFailedError: ls /nosuch: status 2: ls: no such file" in done.stdout
+    assert "def check" not in done.stdout
+    assert "def check" in run_tests(tmp_path, FAILS, "--mlx5-no-trace", "--full-trace").stdout
+
+
 FAILS_TO_BOOT = """
 def boot(self, progress):
     lines = "\\n".join(f"line {number}" for number in range(90))

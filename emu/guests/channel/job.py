@@ -58,7 +58,6 @@ class Job:
         with the last line that it printed. Other errors mean that the guest is gone or hangs, or
         that the output's receiver failed.
         """
-        __tracebackhide__ = True  # pytest shows the line of the test
         timeout = self.default_timeout if timeout is None else timeout
         if not self._channel.wait_for(self._is_over, timeout):
             self.kill(signal.SIGTERM)

@@ -48,7 +48,6 @@ class Result:
 
     def check(self) -> Result:
         """Return the result itself if it is a success, else raise :class:`CommandFailedError`."""
-        __tracebackhide__ = True  # pytest shows the line of the test
         if self.status != 0:
             raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
         return self
@@ -170,7 +169,6 @@ class Guest:
         there while the command runs, and not into the result. Raises :class:`CommandTimeoutError`
         after ``timeout`` seconds, by default :attr:`command_timeout`; the guest stays usable.
         """
-        __tracebackhide__ = True  # pytest shows the line of the test
         job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
         with self._diagnosed():
             if stdin:
@@ -203,7 +201,6 @@ class Guest:
 
     def wait(self, job: Job, timeout: float | None = None) -> int:
         """Wait for a command from :meth:`popen`; return its status. Errors as in :meth:`run`."""
-        __tracebackhide__ = True  # pytest shows the line of the test
         with self._diagnosed():
             return job.wait(timeout)
 
@@ -373,8 +370,8 @@ class Guest:
             yield
         except CommandTimeoutError:
             raise
-        except ChannelClosedError as error:
-            raise self._machine.why_ended() from error
+        except ChannelClosedError:
+            raise self._machine.why_ended() from None
         except GuestError as error:
             if error is ended_before:
                 raise type(error)(str(error)) from None
