@@ -92,6 +92,11 @@ class TextForm:
         return time, whose, f"{_word(event.point):5}", body(event)
 
 
+def number(value: object) -> str:
+    """Return a number that names something as each view of a trace writes it: see above."""
+    return _value("", value)
+
+
 def body(event: TraceEvent) -> str:
     """What happened, in words if the point has some, otherwise as ``name=value``."""
     is_decoded = event.fields.get("error") != UNDECODED

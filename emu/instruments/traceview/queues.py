@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from emu.device.trace.event import TraceEvent, TracePoint
+from emu.device.trace.text import number as written
 from layouts.enums import QpType
 
 MAX_QUEUES = 0xFFFF - 1
@@ -171,7 +172,11 @@ class Queues:
 
     def _place(self, function: int, kind: str, number: int, makes: bool) -> int:
         key = function, kind, number
-        if makes or key not in self._living:
+        place = self._living.get(key, 0)
+        if makes and place and not self.all[place - 1].began:
+            # Recorded inside the command that makes it, as an EQ's events of before it had one.
+            self.all[place - 1].began = True
+        elif makes or not place:
             if len(self.all) >= MAX_QUEUES:
                 return 0
             self.all.append(Queue(function, kind, number, makes))
@@ -200,7 +205,7 @@ def _tell(queue: Queue, op: str, event: TraceEvent) -> None:
         queue.service = _service(context.get("st", 0))
     for field, kind in _OTHERS.items():
         if isinstance(context.get(field), int) and len(queue.others) < MAX_WORDS:
-            queue.others[f"{kind} {context[field]:#x}"] = None
+            queue.others[f"{kind} {written(context[field])}"] = None
     state = _state(op, context)
     if state and queue.states[-1:] != [state]:
         queue.states.append(state)

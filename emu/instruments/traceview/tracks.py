@@ -11,6 +11,7 @@ from typing import Any
 
 from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 from emu.device.trace.stored import kind_of
+from emu.device.trace.text import number
 
 MAX_TRACKS = 4096
 """More than a run has; a file that names more has the rest on one track."""
@@ -70,23 +71,19 @@ def owner(function: int) -> str:
     return "guest's kernel" if function == KERNEL else f"function {function}"
 
 
-def _number(value: object) -> str:
-    return f"{value:#x}" if isinstance(value, int) and value > 9 else str(value)
-
-
 def _mmio(fields: Mapping[str, Any]) -> str:
-    return f"doorbells, UAR {_number(fields['uar'])}" if "uar" in fields else "registers"
+    return f"doorbells, UAR {number(fields['uar'])}" if "uar" in fields else "registers"
 
 
 _TRACKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     TracePoint.RESET: lambda fields: "resets",
     TracePoint.CMD: lambda fields: f"commands, slot {fields.get('slot')}",
     TracePoint.MMIO: _mmio,
-    TracePoint.WQE: lambda fields: f"WQEs, queue {_number(fields.get('qpn'))}",
-    TracePoint.CQE: lambda fields: f"CQEs, CQ {_number(fields.get('cqn'))}",
-    TracePoint.EQE: lambda fields: f"events, EQ {_number(fields.get('eqn'))}",
+    TracePoint.WQE: lambda fields: f"WQEs, queue {number(fields.get('qpn'))}",
+    TracePoint.CQE: lambda fields: f"CQEs, CQ {number(fields.get('cqn'))}",
+    TracePoint.EQE: lambda fields: f"events, EQ {number(fields.get('eqn'))}",
     TracePoint.IRQ: lambda fields: f"interrupts, vector {fields.get('vector')}",
-    TracePoint.FAULT: lambda fields: f"page faults, queue {_number(fields.get('qpn'))}",
+    TracePoint.FAULT: lambda fields: f"page faults, queue {number(fields.get('qpn'))}",
     TracePoint.LOG: lambda fields: "kernel log",
     TracePoint.CALL: lambda fields: f"calls, processor {fields.get('cpu')}",
 }

@@ -19,7 +19,7 @@ from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import REFUSED, EventChoice, kind_of
-from emu.device.trace.text import TextForm
+from emu.device.trace.text import TextForm, number
 from emu.host.printable import printable
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
@@ -144,8 +144,8 @@ def count(file: str) -> None:
             counts[kind_of(event)] += 1
     table = Table("point", "kind")
     table.add_column("number", justify="right")
-    for (point, kind), number in sorted(counts.items()):
-        table.add_row(Text(point), Text(kind), str(number))
+    for (point, kind), times in sorted(counts.items()):
+        table.add_row(Text(point), Text(kind), str(times))
     Console().print(table)
 
 
@@ -165,9 +165,10 @@ def queues(file: str) -> None:
     table.add_column("completions", justify="right")
     table.add_column("errors", style="red")
     for _, queue in ordered(seen.all):
-        function, kind, number, about, life, requests, done, errors = queue.row()
+        function, kind, its_number, about, life, requests, done, errors = queue.row()
         counts = (_counted(requests), str(done or ""), _counted(errors))
-        table.add_row(*map(Text, (f"f{function} {kind} {number:#x}", about, life, *counts)))
+        name = f"f{function} {kind} {number(its_number)}"
+        table.add_row(*map(Text, (name, about, life, *counts)))
     Console().print(table)
 
 

@@ -50,10 +50,10 @@ def rows(events):
 def test_a_queue_pair_s_life():
     found = rows(LIFE)
     assert found["QP", 65] == [
-        "UD to CQ 0x4, CQ 0x5", "made, INIT, RTR, ERR, gone", {"SEND": 2}, 2,
+        "UD to CQ 4, CQ 5", "made, INIT, RTR, ERR, gone", {"SEND": 2}, 2,
         {"WR_FLUSH_ERR": 1, "WQ_ACCESS_ERROR": 1, "page fault": 1},
     ]  # fmt: skip
-    assert found["CQ", 4] == ["to EQ 0x3", "made", {}, 2, {"WR_FLUSH_ERR": 1}]
+    assert found["CQ", 4] == ["to EQ 3", "made", {}, 2, {"WR_FLUSH_ERR": 1}]
     assert found["EQ", 3] == ["", "", {"COMP": 1}, 0, {}]
     assert found["EQ", 2][2] == {"WQ_ACCESS_ERROR": 1}
 
@@ -75,6 +75,21 @@ def test_a_number_that_is_given_again_is_another_queue():
     assert [one.began for one in fed(after)[0].all if one.kind == "QP"] == [True, False]
 
 
+def test_events_of_before_a_queue_has_its_number_are_its_own():
+    """A command is recorded at its end, and an EQ may get events inside CREATE_EQ."""
+    early = ("eqe", {"eqn": 2, "type": "PORT_MODULE_EVENT", "data": {}})
+    late = ("eqe", {"eqn": 2, "type": "PORT_CHANGE", "data": {}})
+    made = cmd("CREATE_EQ", {}, {"eq_number": 2})
+    collected, ends = fed([early, made, late])
+    (one,) = collected.all
+    assert one.row()[1:5] == ["EQ", 2, "", "made"]
+    assert one.requests == {"PORT_MODULE_EVENT": 1, "PORT_CHANGE": 1}
+    assert ends == [(0, 1), (1, 0), (0, 1)]
+    destroyed = cmd("DESTROY_EQ", {"eq_number": 2})
+    assert len(fed([early, destroyed, made, late])[0].all) == 2
+    assert len(fed([early, ("reset", {"model": "x"}), made])[0].all) == 2
+
+
 def test_ethernet_queues_have_their_packets():
     events = [
         cmd("CREATE_RQ", {"ctx": {"cqn": 9}}, {"rqn": 70}),
@@ -86,8 +101,8 @@ def test_ethernet_queues_have_their_packets():
         cmd("MODIFY_RQ", {"rqn": 70, "ctx": {}}),
     ]
     found = rows(events)
-    assert found["RQ", 70] == ["to CQ 0x9", "made, RDY, RST", {}, 1, {}]
-    assert found["SQ", 71] == ["to CQ 0x8", "made, ERR", {"LSO": 1}, 0, {}]
+    assert found["RQ", 70] == ["to CQ 9", "made, RDY, RST", {}, 1, {}]
+    assert found["SQ", 71] == ["to CQ 8", "made, ERR", {"LSO": 1}, 0, {}]
     second = cmd("CREATE_RQ", {"ctx": {"cqn": 9}}, {"rqn": 72})
     assert rows([events[0], second, events[4]])["RQ", 72][3] == 0  # which of them is not told
 
@@ -152,14 +167,31 @@ def odd_op():
     return "CREATE_"
 
 
-def test_the_command_shows_them(tmp_path):
+def shown(tmp_path, events, env=None):
+    """What ``trace queues`` prints of a file with these events."""
     path = tmp_path / "trace.json"
     path.write_text(
-        "".join(f"{TraceEvent(at, 0, *event).to_json()}\n" for at, event in enumerate(LIFE))
+        "".join(f"{TraceEvent(at, 0, *event).to_json()}\n" for at, event in enumerate(events))
     )
-    done = CliRunner().invoke(main, ["trace", "queues", str(path)], env={"COLUMNS": "200"})
+    done = CliRunner().invoke(main, ["trace", "queues", str(path)], env=env)
     assert done.exit_code == 0
-    lines = done.output.splitlines()
-    assert "QP 0x41" in lines[3]
-    assert "made, INIT, RTR, ERR, gone" in lines[3]
-    assert "1 WR_FLUSH_ERR" in lines[3]
+    return done.output.splitlines()
+
+
+def test_the_command_shows_them(tmp_path):
+    lines = shown(tmp_path, LIFE, {"COLUMNS": "200"})
+    (line,) = (line for line in lines if "QP 0x41" in line)
+    assert "made, INIT, RTR, ERR, gone" in line
+    assert "1 WR_FLUSH_ERR" in line
+
+
+def test_a_number_is_written_in_one_way(tmp_path):
+    """As the text form writes it, where a queue has its row and where another one leads to it."""
+    events = [
+        cmd("CREATE_CQ", {"cq_context": {"c_eqn_or_apu_element": 3}}, {"cqn": 10}),
+        ("eqe", {"eqn": 3, "type": "COMP", "data": {"cqn": 10}}),
+    ]
+    cq, eq = (line for line in shown(tmp_path, events) if "f0 " in line)
+    assert "f0 CQ 0xa " in cq
+    assert "to EQ 3 " in cq
+    assert "f0 EQ 3 " in eq
