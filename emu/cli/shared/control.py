@@ -17,7 +17,8 @@ from emu.guests.named import attach, running
 from emu.host.printable import one_line
 from emu.server.control.client import Client, ControlError, sockets
 
-WIDE = 200
+UNLIMITED = 1 << 16
+"""Columns of what is no terminal: no line of ours is as long."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -63,11 +64,11 @@ def interval_option(what: str) -> Callable[[F], F]:
 
 
 def console() -> Console:
-    """Standard output for tables, which are not cut short where nobody sees the edge.
+    """Return standard output for tables; only a terminal has a width that they have to fit.
 
     What stands in square brackets is text, not markup: names are what others made them.
     """
-    width = None if sys.stdout.isatty() else WIDE
+    width = None if sys.stdout.isatty() else UNLIMITED
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from emu.cli.commands.functions import status as status_command
 from emu.cli.commands.functions import top as top_command
-from emu.cli.commands.functions.objects import _parts
 from emu.cli.commands.functions.top import view
 from emu.cli.main import main
 from emu.cli.shared import units
@@ -196,17 +195,3 @@ def test_top_ends_with_the_server(server):
     server(answer(), answer(t_ns=10**9))
     result = CliRunner().invoke(main, ["top"])
     assert (result.exit_code, "the server has ended" in result.output) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("widths", "room", "parts"),
-    [
-        ([6, 6], 80, [[0, 1]]),
-        ([6, 30, 30, 30], 80, [[0, 1, 2], [0, 3]]),
-        ([6, 200, 6], 80, [[0, 1], [0, 2]]),
-        ([], 80, [[]]),
-    ],
-)
-def test_wide_tables_come_in_parts(widths, room, parts):
-    """Each begins with the handle."""
-    assert _parts(widths, room) == parts

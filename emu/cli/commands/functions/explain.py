@@ -13,7 +13,9 @@ import click
 
 import emu
 import firmware_cmds
+from emu.cli.shared.control import console
 from emu.cli.shared.error_codes import ErrorCodes, codes_in, meanings
+from emu.cli.shared.tables import Hanging
 from emu.device.cmdif.reasons import Reason, collect
 from emu.host.user_error import UserError
 from layouts.enums import Status, op_name
@@ -97,7 +99,7 @@ def _explain_error(codes: ErrorCodes) -> None:
     if not found:
         raise UserError(f"{codes} is in no public log that mlx5emu knows, and not of its making")
     for line in found:
-        click.echo(line)
+        _say(line)
 
 
 def _explain_refusal(refusal: Refusal) -> None:
@@ -108,10 +110,14 @@ def _explain_refusal(refusal: Refusal) -> None:
         raise UserError(_unknown(refusal))
     reasons = _said_by(refusal, reasons)
     for text, status in dict.fromkeys((reason.text, reason.status) for reason in reasons):
-        click.echo(f"{refusal.syndrome:#08x} {status or 'any status'}: {text}")
+        _say(f"{refusal.syndrome:#08x} {status or 'any status'}: {text}")
         for reason in reasons:
             if (reason.text, reason.status) == (text, status):
-                click.echo(f"  {_place(reason, refusal)}")
+                _say(f"  {_place(reason, refusal)}")
+
+
+def _say(line: str) -> None:
+    console().print(Hanging(line))
 
 
 def _unknown(refusal: Refusal) -> str:

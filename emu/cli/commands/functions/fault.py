@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from emu.cli.runs.fired import tell_idle
 from emu.cli.shared.completion import complete_point, complete_rule
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
 from emu.cli.shared.files import ExampleFile
+from emu.cli.shared.tables import Rows
 from emu.cli.shared.words import moment, table_of
 from emu.guests.errors import LabError
 from emu.guests.named import running
@@ -51,9 +51,9 @@ def points(name: str, field: str) -> None:
     if name:
         table = _uses(name)
     else:
-        table = _table("point", "an event")
+        table = Rows("point", "an event")
         for point in POINTS.values():
-            table.add_row(point.name, _plain(point.about))
+            table.add(point.name, _plain(point.about))
     console().print(table)
 
 
@@ -72,17 +72,17 @@ def _values(name: str, field: str) -> list[str]:
     return ["a number, or a range like 4..7" if declared.kind is int else "any name"]
 
 
-def _uses(name: str) -> Table:
+def _uses(name: str) -> Rows:
     """The actions at a point, below the fields of its events."""
     from emu.device.faults.schema import ACTIONS, POINTS
     from emu.device.faults.table import fields_of
 
-    table = _table("action", "what happens", "needs", "takes")
-    table.title, table.title_justify = f"match: {_plain(fields_of(POINTS[name])) or '-'}", "left"
+    title = f"match: {_plain(fields_of(POINTS[name])) or '-'}"
+    table = Rows("action", "what happens", "needs", "takes", title=title)
     for action in ACTIONS.values():
         if (use := action.uses.get(name)) is not None:
             parameters = (", ".join(one.name for one in part) for part in (use.needs, use.takes))
-            table.add_row(action.name, _plain(use.about), *parameters)
+            table.add(action.name, _plain(use.about), *parameters)
     return table
 
 
@@ -98,13 +98,6 @@ def check(file: Path) -> None:
 
 def _plain(text: str) -> str:
     return text.replace("`", "")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold")
-    for name in columns:
-        table.add_column(name)
-    return table
 
 
 @fault.command()
@@ -149,12 +142,12 @@ def list_(name: str | None, control: Path | None, as_json: bool) -> None:
         return
     columns = ("rule", "point", "action", "matched", "fired", "no effect", "held back", "now")
     has_guests = any(count.get("guest") for rule in rules for count in rule["counts"])
-    table = _table(*columns, *["guests"] * has_guests)
+    table = Rows(*columns, *["guests"] * has_guests)
     for rule in rules:
         about = rule["rule"]
         sums = (str(_sum(rule, name)) for name in ("met", "fired", "without_effect", "held"))
         words = (one_line(rule["name"]), about["point"], about["action"])
-        table.add_row(*words, *sums, _now(rule), *[_guests(rule)] * has_guests)
+        table.add(*words, *sums, _now(rule), *[_guests(rule)] * has_guests)
     console().print(table)
 
 

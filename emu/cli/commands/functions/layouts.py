@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
+from rich.markup import escape
 from rich.text import Text
 
 from emu.cli.shared.choice import NearChoice
+from emu.cli.shared.control import console as output
 from emu.cli.shared.files import Existing
 from emu.cli.shared.progress import display, working
+from emu.cli.shared.tables import Hanging, Rows
 from emu.guests.archive.names import SUITES
 from emu.guests.image import image
 from emu.guests.image.driver import driver_binaries
@@ -70,7 +70,7 @@ def check(
     reports = [_of_suite(suite) for suite in suites]
     if kernel is not None:
         reports.append(_of_files(list(modules), kernel))
-    console = Console()
+    console = output()
     for report in reports:
         _show(console, report, explained, unmodelled)
     if not all(report.holds for report in reports):
@@ -95,37 +95,31 @@ def _of_files(modules: list[Path], kernel: Path) -> BtfReport:
 
 def _show(console: Console, report: BtfReport, explained: bool, unmodelled: bool) -> None:
     verdict = "[green]hold[/]" if report.holds else "[red]do not hold[/]"
-    console.print(
-        f"{report.release}: {report.structures} structures {verdict}: "
+    line = (
+        f"{escape(report.release)}: {report.structures} structures {verdict}: "
         f"{len(report.differences)} differences, {len(report.explained)} known differences, "
-        f"{len(report.unmodelled)} fields not modelled",
-        highlight=False,
-        soft_wrap=True,
+        f"{len(report.unmodelled)} fields not modelled"
     )
+    console.print(Hanging(Text.from_markup(line)))
     if report.differences:
         console.print(_differences(report.differences))
     for what, name in report.unused:
-        said = f"{name}: known difference ({what}) that this kernel does not have"
-        console.print(said, markup=False)
+        console.print(Hanging(f"{name}: known difference ({what}) that this kernel does not have"))
     if explained:
         for reason, names in _by_reason(report).items():
-            console.print(f"{reason}:", highlight=False, markup=False)
-            text = Text(printable(", ".join(names)))
-            console.print(Padding(text, (0, 0, 0, 4)), highlight=False)
+            console.print(Hanging(f"{reason}:"))
+            console.print(Hanging(f"    {printable(', '.join(names))}"))
     if unmodelled:
         for name in report.unmodelled:
-            console.print(printable(name), highlight=False, markup=False)
+            console.print(printable(name))
 
 
-def _differences(differences: list[Difference]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, caption="in bits, hexadecimal as in mlx5_ifc.h")
-    for column in ("Structure and field", "Differs in", "Ours", "Theirs"):
-        table.add_column(column, overflow="fold")
+def _differences(differences: list[Difference]) -> Rows:
+    title = "in bits, hexadecimal as in mlx5_ifc.h:"
+    table = Rows("structure and field", "differs in", "ours", "theirs", title=title)
     for difference in differences:
         theirs = "-" if difference.theirs is None else f"{difference.theirs:#x}"
-        table.add_row(
-            Text(printable(difference.name)), difference.what, f"{difference.ours:#x}", theirs
-        )
+        table.add(printable(difference.name), difference.what, f"{difference.ours:#x}", theirs)
     return table
 
 

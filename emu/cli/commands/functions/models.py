@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 
 import click
-from rich.table import Table
 
 from emu.cli.shared.control import console
+from emu.cli.shared.tables import Rows
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS, Model
 
 
@@ -20,11 +20,9 @@ def command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in rows[0]:
-        table.add_column(column, no_wrap=column == "model", overflow="fold")
+    table = Rows(*rows[0])
     for row in rows:
-        table.add_row(*row.values())
+        table.add(*row.values())
     console().print(table)
     click.echo(f"default: {DEFAULT_MODEL}")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from emu.cli.shared.control import (
     connect,
@@ -17,6 +16,7 @@ from emu.cli.shared.control import (
     guest_argument,
     named,
 )
+from emu.cli.shared.tables import Rows
 from emu.cli.shared.words import table_of
 from emu.host.printable import one_line
 
@@ -85,12 +85,10 @@ def show(name: str | None, control: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(links, indent=1))
         return
-    table = Table(box=None, header_style="bold")
-    for title in ("function", "direction", "properties", "on the way", "packets"):
-        table.add_column(title, overflow="fold")
+    table = Rows("function", "direction", "properties", "on the way", "packets")
     for link in links:
         where = (function_name(link), str(link["direction"]))
-        table.add_row(*where, _properties(link), str(link["on_the_way"]), _counts(link))
+        table.add(*where, _properties(link), str(link["on_the_way"]), _counts(link))
     console().print(table)
 
 

@@ -9,17 +9,18 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.tree import Tree
 
 from emu.cli.shared.completion import complete_kind
 from emu.cli.shared.control import (
+    UNLIMITED,
     connect,
     console,
     control_option,
     function_name,
     guest_argument,
 )
+from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 
 
@@ -71,17 +72,10 @@ def objects(
 
 
 def _show_segment(screen: Console, segment: Mapping[str, Any]) -> None:
-    table = Table(
-        title=f"{segment['segment']}: addresses",
-        title_justify="left",
-        box=None,
-        header_style="bold",
-    )
-    for name in ("address", "port"):
-        table.add_column(name)
+    table = Rows("address", "port", title=one_line(f"{segment['segment']}: addresses"))
     for port in segment["ports"]:
         for address in port["addresses"]:
-            table.add_row(one_line(address), one_line(port["port"]))
+            table.add(one_line(address), one_line(port["port"]))
     screen.print(table)
     screen.print()
 
@@ -93,35 +87,12 @@ def _show(screen: Console, title: str, listing: Mapping[str, Any]) -> None:
     )
     known = dict.fromkeys(name for item in items for name in item)
     names = [name for name in known if name != "below"]
-    rows = [[_word(name, item.get(name)) for name in names] for item in items]
-    widths = [max(map(len, column)) for column in zip(names, *rows)]
-    title = f"{title}, {shown}"
-    for part in _parts(widths, screen.width):
-        table = Table(title=title, title_justify="left", box=None, header_style="bold")
-        for at in part:
-            table.add_column(names[at], overflow="fold")
-        for row in rows:
-            table.add_row(*(row[at] for at in part))
-        screen.print(table)
-        title = ""
+    table = Rows(*names, title=f"{title}, {shown}")
+    for item in items:
+        table.add(*(_word(name, item.get(name)) for name in names))
+    screen.print(table)
     _show_trees(screen, items)
     screen.print()
-
-
-def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
-    """The columns of a table in parts that are not wider than ``room``; each has the first column.
-
-    A column has one more of space on both sides, and the first column is what the others are of.
-    """
-    parts: list[list[int]] = [[]]
-    used = 0
-    for at, width in enumerate(widths):
-        if len(parts[-1]) > 1 and used + width + 2 > room:
-            parts.append([0])
-            used = widths[0] + 2
-        parts[-1].append(at)
-        used += width + 2
-    return parts
 
 
 def _show_trees(screen: Console, items: Sequence[Mapping[str, Any]]) -> None:
@@ -152,14 +123,20 @@ def _tree(
 _HEX = frozenset(
     {
         "handle", "key", "remote_qpn", "start", "bytes", "scq", "rcq", "srq", "pd", "qpn", "va",
-        "token",
+        "token", "eqn", "table", "miss", "td", "rqn", "rqtn", "rqs",
     }
 )  # fmt: skip
+"""Fields whose numbers are written as the handles are that they name."""
 
 
 def _word(name: str, value: object) -> str:
     if value is None:
         return "-"
-    if name in _HEX and isinstance(value, int):
+    if isinstance(value, dict):
+        fields = (f"{field}={_word('handle', one)}" for field, one in value.items())
+        return one_line(" ".join(fields), UNLIMITED) or "-"
+    if isinstance(value, list):
+        return ", ".join(_word(name, one) for one in value) or "-"
+    if name in _HEX and type(value) is int:
         return f"{value:#x}"
-    return one_line(str(value))
+    return one_line(str(value), UNLIMITED)

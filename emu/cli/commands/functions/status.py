@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import JustifyMethod
-from rich.table import Table
 
 from emu.cli.shared import units
 from emu.cli.shared.control import (
@@ -21,6 +19,7 @@ from emu.cli.shared.control import (
     guest_argument,
     interval_option,
 )
+from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
 from emu.server.control import prometheus
 
@@ -92,37 +91,34 @@ def status(
         if lost := one["counts"].get("lost_events"):
             screen.print(f"function {function_name(one)}: {lost:,.0f} events lost, EQ overrun")
         for line in (*_adapter(one), _ledger(one["ledger"])):
-            screen.print(f"function {function_name(one)}: {line}")
+            screen.print(Hanging(f"function {function_name(one)}: {line}"))
 
 
-def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Rows:
     """Some of what is told of the functions, a line for each."""
-    table = Table(box=None, header_style="bold")
-    for name in ("function", *names):
-        is_number = name in _UNITS
-        title = _TITLES.get(name, name.replace("_", " "))
-        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
+    titles = {name: _TITLES.get(name, name.replace("_", " ")) for name in names}
+    numbers = [title for name, title in titles.items() if name in _UNITS]
+    table = Rows("function", *titles.values(), numbers=numbers)
     for one in functions:
         counts = one["counts"]
         cells = (
             _UNITS[name](counts[name]) if name in _UNITS else one_line(str(one[name]))
             for name in names
         )
-        table.add_row(function_name(one), *cells)
+        table.add(function_name(one), *cells)
     return table
 
 
-def _segment(segment: Mapping[str, Any]) -> Table:
+def _segment(segment: Mapping[str, Any]) -> Rows:
     """The ports of a segment, and what was dropped there."""
-    table = Table(title=segment["segment"], title_justify="left", box=None, header_style="bold")
-    for name in _PORT:
-        justify: JustifyMethod = "right" if name in _PORT_COUNTS else "left"
-        table.add_column(_PORT_TITLES.get(name, name), justify=justify)
+    titles = {name: _PORT_TITLES.get(name, name) for name in _PORT}
+    numbers = [titles[name] for name in _PORT_COUNTS]
+    table = Rows(*titles.values(), numbers=numbers, title=one_line(segment["segment"]))
     for port in segment["ports"]:
         dropped = ", ".join(f"{count:,} {why}" for why, count in port["dropped"].items())
         counts = (f"{port[name]:,}" for name in _PORT_COUNTS)
         up = "up" if port["up"] else "down"
-        table.add_row(one_line(port["port"]), up, *counts, one_line(dropped) or "-")
+        table.add(one_line(port["port"]), up, *counts, one_line(dropped) or "-")
     return table
 
 

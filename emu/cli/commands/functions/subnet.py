@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import click
-from rich.table import Table
 
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
+from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 
 _PLACE = 2
@@ -34,15 +34,13 @@ def show(name: str | None, control: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(nodes, indent=1))
         return
-    table = Table(box=None, header_style="bold")
-    for title in ("node", "LID", "port", "state", "leads to", "cable"):
-        table.add_column(title, overflow="fold")
+    table = Rows("node", "LID", "port", "state", "leads to", "cable")
     for node in nodes:
         for port in node["ports"]:
             peer = f"{one_line(port['peer'])} {port['peer_port']}"
             cable = "cut" if port["is_cut"] else ""
             row = (one_line(node["name"]), str(node["lid"] or "-"), str(port["port"]))
-            table.add_row(*row, port["state"], peer, cable)
+            table.add(*row, port["state"], peer, cable)
     console().print(table)
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from emu.cli.commands.guests.down import end_all
 from emu.cli.options.guest import prepare, tell_begin
@@ -17,10 +15,11 @@ from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.progress import working
+from emu.cli.shared.tables import Rows
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.states import UP
 from emu.guests.named import attach, hosts, keeper, running, topology
-from emu.host.printable import printable
+from emu.host.printable import one_line
 
 _FILE = ExampleFile("lab", resolve_path=True)
 _LAB = click.option("--lab", metavar="NAME", help="Which lab, when several run.")
@@ -78,11 +77,9 @@ def execute_in(lab: str | None, name: str, **choices: Any) -> None:
 def status(lab: str | None) -> None:
     """Show the lab's guests, and whether each takes commands."""
     entry = _lab(lab)
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("guest", "state", "kernel", "memory used"):
-        table.add_column(heading, overflow="fold")
+    table = Rows("guest", "state", "kernel", "memory used")
     for name in entry.guests:
-        table.add_row(*map(printable, (name, *_state(f"{entry.name}/{name}"))))
+        table.add(*map(one_line, (name, *_state(f"{entry.name}/{name}"))))
     console().print(table)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from emu.cli.shared.control import console
+from emu.cli.shared.control import UNLIMITED, console
+from emu.cli.shared.tables import Rows
 from emu.guests.named import attach, running
-from emu.host.printable import printable
+from emu.host.printable import one_line
 
 
 @click.command()
@@ -24,9 +23,8 @@ def ps() -> None:
     if not entries:
         click.echo("no guests; mlx5emu up NAME starts one")
         return
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("name", "guests", "state", "suite", "functions", "minutes", "process"):
-        table.add_column(heading, overflow="fold")
+    numbers = ("minutes", "process")
+    table = Rows("name", "guests", "state", "suite", *numbers, "functions", numbers=numbers)
     for entry in entries:
         since = entry.info.get("since")
         minutes = (time.time() - since) / 60 if isinstance(since, float) else 0.0
@@ -36,9 +34,9 @@ def ps() -> None:
             guests,
             _state(entry),
             str(entry.info.get("suite", "")),
-            _devices(entry),
         )
-        table.add_row(*map(printable, words), f"{minutes:.0f}", str(entry.pid))
+        counts = (f"{minutes:.0f}", str(entry.pid))
+        table.add(*map(one_line, words), *counts, one_line(_devices(entry), UNLIMITED))
     console().print(table)
 
 
@@ -47,7 +45,7 @@ def _state(entry: running.RunningEntry) -> str:
     states = {name: attach.state_of(f"{entry.name}/{name}") for name in entry.guests}
     if len(set(states.values())) < 2:
         return next(iter(states.values()), "booting")
-    return "\n".join(f"{name}: {state}" for name, state in states.items())
+    return ", ".join(f"{name}: {state}" for name, state in states.items())
 
 
 def _devices(entry: running.RunningEntry) -> str:

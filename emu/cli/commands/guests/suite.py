@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from emu.cli.options.coverage import (
     CoverageRequest,
@@ -18,8 +17,10 @@ from emu.cli.options.coverage import (
 )
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.results import results_options, write_results
+from emu.cli.shared.control import console as output
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import display
+from emu.cli.shared.tables import Rows
 from emu.guests import Guest, GuestError
 from emu.guests.conformance import suite as tests
 from emu.guests.conformance.reasons import count_wants
@@ -95,8 +96,7 @@ def suite(
         text = json.dumps([run.as_dict() for run in runs], indent=1) + "\n"
         write_outfile(json_file, text)
     write_results(tests.cases(runs), junit_file, tap_file)
-    # What stands in square brackets is text, not markup: tests say what they like.
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = output()
     console.print(_table(runs))
     if missing := count_wants(reason for run in runs for reason in run.skip_reasons()):
         listed = ", ".join(f"{count} {lack.value}" for lack, count in missing.items())
@@ -105,17 +105,14 @@ def suite(
     sys.exit(1 if any(run.count(*BROKEN) for run in runs) else 0)
 
 
-def _table(runs: list[ModuleRun]) -> Table:
-    table = Table("module", title="rdma-core's tests")
-    for heading in ("passed", "skipped", "failed"):
-        table.add_column(heading, justify="right")
-    table.add_column("why skipped")
+def _table(runs: list[ModuleRun]) -> Rows:
+    counted = ("passed", "skipped", "failed")
+    table = Rows("module", *counted, "why skipped", numbers=counted, title="rdma-core's tests")
     for run in runs:
         reasons = [f"{count} x {one_line(reason)}" for reason, count in run.skip_reasons()]
         more = [f"and {len(reasons) - REASONS} more"] if len(reasons) > REASONS else []
-        table.add_row(one_line(run.module), *_counts([run]), "\n".join(reasons[:REASONS] + more))
-    table.add_section()
-    table.add_row("all", *_counts(runs), "")
+        table.add(one_line(run.module), *_counts([run]), ", ".join(reasons[:REASONS] + more))
+    table.add("all", *_counts(runs), "")
     return table
 
 

@@ -6,11 +6,12 @@ import sys
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from emu.cli.shared.control import console as output
+from emu.cli.shared.tables import Rows
 from emu.guests.doctor import Check, State, examine
-from emu.host.printable import printable
+from emu.host.printable import one_line
 
 _STYLES = {State.GOOD: "green", State.NOTE: "yellow", State.BAD: "bold red"}
 
@@ -24,7 +25,7 @@ def doctor() -> None:
     console = Console(emoji=False)
     with console.status("looking around; a first look at KVM boots a kernel"):
         checks = examine()
-    console.print(_table(checks))
+    output().print(_table(checks))
     remedies = [check.remedy for check in checks if check.state is State.BAD and check.remedy]
     for remedy in dict.fromkeys(remedies):
         console.print(f"to do: {remedy}", highlight=False, markup=False, soft_wrap=True)
@@ -34,10 +35,9 @@ def doctor() -> None:
     click.echo("guests can run here")
 
 
-def _table(checks: list[Check]) -> Table:
-    table = Table("part", "state", "what was found")
+def _table(checks: list[Check]) -> Rows:
+    table = Rows("part", "state", "what was found")
     for check in checks:
         style = _STYLES[check.state]
-        result = Text(printable(check.result))
-        table.add_row(check.part, Text(check.state.value, style), result)
+        table.add(check.part, Text(check.state.value, style), one_line(check.result))
     return table

@@ -5,20 +5,19 @@ from __future__ import annotations
 import shutil
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
 from emu.cli.shared.choice import NearChoice
+from emu.cli.shared.control import console
 from emu.cli.shared.progress import display
+from emu.cli.shared.tables import Rows
 from emu.guests import cache
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
 from emu.guests.errors import LabError
 from emu.guests.image import image
 from emu.guests.image.recipe import recipe
 from emu.guests.machine import qemu, saved
-from emu.host.printable import printable
+from emu.host.printable import one_line
 
 
 @click.group()
@@ -59,18 +58,16 @@ def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
 @guest.command("list")
 def list_images() -> None:
     """Show the images in the cache."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("suite", "kernel", "rdma-core", "built", "size", "state"):
-        table.add_column(heading, overflow="fold")
+    columns = ("suite", "kernel", "rdma-core", "built", "size", "state", "packages")
+    table = Rows(*columns, numbers=("size",))
     for entry in image.cached():
         state = "current" if entry.is_current else "old"
         size = decimal(cache.disk_usage(entry.path))
         built = entry.built.partition("T")[0]
-        name = "\n+\N{NO-BREAK SPACE}".join((entry.suite, *entry.packages))
-        words = (printable(word) for word in (name, entry.release, entry.rdma_core))
-        table.add_row(*words, built, size, state)
-    if table.row_count:
-        Console(markup=False, emoji=False, highlight=False).print(table)
+        words = (one_line(word) for word in (entry.suite, entry.release, entry.rdma_core))
+        table.add(*words, built, size, state, one_line(", ".join(entry.packages)))
+    if table:
+        console().print(table)
     else:
         click.echo("no images; mlx5emu guest build makes one")
 

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from emu.cli.shared.control import console
 from emu.cli.shared.files import NewFile
+from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_parts
@@ -83,28 +82,22 @@ def merge(files: tuple[Path, ...], out: Path) -> None:
     data.save(out, data.merge(map(data.load, files)))
 
 
-def _table(coverage: data.Coverage, tree: Tree | None) -> Table:
-    table = Table(box=None, header_style="bold")
+def _table(coverage: data.Coverage, tree: Tree | None) -> Rows:
     kernels = [*sorted(coverage.kernels), *([ALL_KERNELS] if len(coverage.kernels) > 1 else [])]
-    for name in ("module", "directory"):
-        table.add_column(name)
-    for release in kernels:
-        table.add_column(Text(one_line(release)), justify="right")
+    titles = [one_line(release) for release in kernels]
+    table = Rows("module", "directory", *titles, numbers=titles)
     for row in rows(coverage, tree):
         shares = [str(row.shares.get(release, "-")) for release in kernels]
-        table.add_row(one_line(row.module), one_line(row.directory), *shares)
+        table.add(one_line(row.module), one_line(row.directory), *shares)
     return table
 
 
-def _blocks(coverage: data.Coverage) -> Table:
+def _blocks(coverage: data.Coverage) -> Rows:
     """Basic blocks of the modules whose blocks have been counted."""
-    table = Table(box=None, header_style="bold")
-    for name in ("kernel", "module"):
-        table.add_column(name)
-    table.add_column("basic blocks", justify="right")
+    table = Rows("kernel", "module", "basic blocks", numbers=("basic blocks",))
     for release, kernel in sorted(coverage.kernels.items()):
         for name, module in sorted(kernel.modules.items()):
             if module.blocks is not None:
                 share = CoveredShare(len(module.blocks.ran), module.blocks.total)
-                table.add_row(one_line(release), one_line(name), str(share))
+                table.add(one_line(release), one_line(name), str(share))
     return table

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.control import console
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import working
+from emu.cli.shared.tables import Rows
 from emu.guests.options import Use
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
@@ -113,16 +113,13 @@ def show(corpus: Path) -> None:
     from emu.instruments.fuzz.campaign import progress_of
 
     stored = Corpus(corpus)
-    table = Table(box=None, header_style="bold")
-    for name in ("finding", "kernel", "workload"):
-        table.add_column(name, overflow="fold")
-    table.add_column("times", justify="right")
-    table.add_column("again", justify="right")
+    counted = ("times", "again")
+    table = Rows("finding", "kernel", "workload", *counted, numbers=counted)
     for finding in stored.findings().values():
         counts = (str(finding.times), str(finding.again))
         cells = (finding.title, finding.kernel, finding.workload, *counts)
-        table.add_row(*map(one_line, cells))
-    if table.row_count:
+        table.add(*map(one_line, cells))
+    if table:
         console().print(table)
     kernels = Counter(entry.about.kernel for entry in stored.entries())
     for kernel, count in sorted(kernels.items()):
