@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import click
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from emu.cli.commands.functions.status import rates
 from emu.cli.shared import units
 from emu.cli.shared.control import (
+    UNLIMITED,
     connect,
     console,
     control_option,
@@ -23,6 +22,8 @@ from emu.cli.shared.control import (
     guest_argument,
     interval_option,
 )
+from emu.cli.shared.keys import key_pressed
+from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
 from emu.server.control.client import ControlError
 
@@ -37,8 +38,10 @@ _TROUBLE = {
     "refused": "refused",
     "error_completions": "error CQEs",
     "page_faults": "page faults",
-    "faults_fired": "faults fired",
 }
+_FAULTS = {"faults": "rules", "faults_fired": "fired", "held": "held"}
+_END = b"qQ"
+"""Keys that end it."""
 
 
 @click.command()
@@ -49,7 +52,7 @@ _TROUBLE = {
     "--times",
     type=click.IntRange(min=1),
     metavar="N",
-    help="End after so many looks, not by Ctrl-C.",
+    help="End after so many looks, not by q or Ctrl-C.",
 )
 def top(name: str | None, control: Path | None, interval: float, times: int | None) -> None:
     """Watch the functions of the guest NAME: rates, errors, objects, memory.
@@ -57,13 +60,19 @@ def top(name: str | None, control: Path | None, interval: float, times: int | No
     Without NAME it is about the only guest or server that runs.
 
     Numbers with a unit of /s are of the last interval; errors and faults are counts since the
-    function's power-on.
+    function's power-on. The key q ends it.
     """
-    with connect(control, name) as client, Live(console=console(), auto_refresh=False) as live:
+    screen = console()
+    with (
+        connect(control, name) as client,
+        key_pressed(_END) as is_ended,
+        Live(console=screen, auto_refresh=False) as live,
+    ):
         before = client.status()
         done = 0
         while times is None or done < times:
-            time.sleep(interval)
+            if is_ended(interval):
+                return
             try:
                 now = client.status()
             except ControlError:
@@ -78,15 +87,16 @@ def view(before: Mapping[str, Any], now: Mapping[str, Any]) -> Group:
     moving = rates(before, now)["functions"]
     working = _table("function", "model", "state", "link", **_RATES)
     traffic = _table("function", **_TRAFFIC)
-    trouble = _table("function", **_TROUBLE, internal="internal errors", rules="rules", held="held")
+    trouble = _table("function", **_TROUBLE, internal="internal errors", **_FAULTS)
     for one, rate in zip(now["functions"], moving):
         about = (one_line(str(one[name])) for name in ("model", "state", "link"))
         words = [function_name(one), *about]
-        working.add_row(*words, *(units.count(rate["counts"][name]) for name in _RATES))
-        traffic.add_row(words[0], *(_moved(name, rate["counts"][name]) for name in _TRAFFIC))
+        working.add(*words, *(units.count(rate["counts"][name]) for name in _RATES))
+        traffic.add(words[0], *(_moved(name, rate["counts"][name]) for name in _TRAFFIC))
         counts = [one["counts"][name] for name in _TROUBLE]
-        counts += [one["internal_errors"], one["faults"], one["held"]]
-        trouble.add_row(words[0], *(_alarming(count) for count in counts))
+        counts += [one["internal_errors"], one["faults"]]
+        counts += [one["counts"]["faults_fired"], one["held"]]
+        trouble.add(words[0], *(_alarming(count) for count in counts))
     shown = (working, traffic, trouble)
     parts = [part for table in shown for part in (table, Text())]
     return Group(*parts, *map(_objects, now["functions"]))
@@ -96,18 +106,16 @@ def _moved(name: str, number: float) -> str:
     return units.size(number) if name.endswith("_bytes") else units.count(number)
 
 
-def _table(*words: str, **numbers: str) -> Table:
-    table = Table(*words, box=None, header_style="bold")
-    for title in numbers.values():
-        table.add_column(title, justify="right")
-    return table
+def _table(*words: str, **numbers: str) -> Rows:
+    return Rows(*words, *numbers.values(), numbers=numbers.values())
 
 
-def _objects(one: Mapping[str, Any]) -> Text:
+def _objects(one: Mapping[str, Any]) -> Hanging:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in one["objects"].items() if count)
     ledger = one["ledger"]
     total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
-    return Text(one_line(f"function {function_name(one)}: {total}; {kinds or 'no objects'}"))
+    text = f"function {function_name(one)}: {total}; {kinds or 'no objects'}"
+    return Hanging(one_line(text, UNLIMITED))
 
 
 def _alarming(count: int) -> Text:

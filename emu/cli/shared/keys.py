@@ -1,0 +1,49 @@
+"""Keys of the terminal, for a command that goes on until one is pressed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+
+_MAX_READ = 64
+
+
+@contextlib.contextmanager
+def key_pressed(keys: bytes) -> Iterator[Callable[[float], bool]]:
+    """Return a function that waits so many seconds, and returns True once one of ``keys`` is there.
+
+    Keys come at once and are not echoed; Ctrl-C stays a signal. Afterwards the terminal is as
+    before. Without a terminal as standard input the function only waits.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        yield _without_keys
+        return
+    fd = sys.stdin.fileno()
+    settings = termios.tcgetattr(fd)
+    try:
+        tty.setcbreak(fd)
+        yield lambda seconds: _await(fd, keys, seconds)
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, settings)
+
+
+def _without_keys(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _await(fd: int, keys: bytes, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([fd], [], [], left)[0]:
+            return False
+        pressed = os.read(fd, _MAX_READ)
+        if not pressed or not set(pressed).isdisjoint(keys):
+            return True  # a terminal that is gone presses none any more
+    return False
