@@ -33,6 +33,22 @@ _MAX_NAMED = 64
 _MAX_NAME_CHARACTERS = 32
 
 
+LEGEND = """\
+# Seconds since the first line, function (f0; k: the guest's kernel), point:
+# cmd    a firmware command: slot, name -> status, time, input | output
+# mmio   a register of BAR 0, or a doorbell of a UAR, is read or written
+# wqe    a work request of queue qpn is read
+# cqe    CQ cqn gets a completion
+# eqe    EQ eqn gets an event
+# irq    an interrupt is raised
+# fault  a page fault is over
+# reset  the function is in its power-on state
+# log    a line of the log of the guest's kernel
+# call   a call that the guest's ftrace has seen
+# A number from 10 on is hexadecimal, unless it counts something."""
+"""What columns and points of the text form mean, as lines of comment for a terminal."""
+
+
 def seconds(ns: int) -> str:
     """A time span in seconds, to the microsecond."""
     sign, microseconds = "-" if ns < 0 else "", abs(ns) // _NS_PER_US

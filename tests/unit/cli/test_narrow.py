@@ -11,6 +11,7 @@ from rich.console import Console
 from emu.cli.commands.functions import fault, net, objects, subnet
 from emu.cli.main import main
 from emu.cli.shared import control
+from emu.device.trace.event import TraceEvent
 from emu.guests import cache
 from emu.guests.image.build import INFO
 from emu.guests.image.image import Image
@@ -187,3 +188,23 @@ def test_a_syndrome_s_commands():
         " ".join(line.strip() for line in lines)
         == piped("explain", "synd 0x4 vend 0x52 hw_synd 0/146")[0]
     )
+
+
+def test_queues_of_a_trace(tmp_path):
+    states = ("RST2INIT_QP", "INIT2RTR_QP", "RTR2RTS_QP", "RTS2SQD_QP", "SQD2RTS_QP", "2ERR_QP")
+    made = {"in": {"qpc": {"st": 2, "cqn_snd": 16, "cqn_rcv": 17}}, "out": {"qpn": 65}}
+    fields = [{"op": "CREATE_QP", "status": "OK", **made}]
+    fields += [{"op": op, "status": "OK", "in": {"qpn": 65}} for op in states]
+    events = [TraceEvent(at, 0, "cmd", one) for at, one in enumerate(fields)]
+    requests = ("ENHANCED_MPSW", "UMR translations", "UMR register", "RDMA_WRITE_IMM")
+    events += [TraceEvent(9, 0, "wqe", {"qpn": 65, "op": op}) for op in requests]
+    path = tmp_path / "trace.json"
+    path.write_text("".join(f"{event.to_json()}\n" for event in events))
+    lines = fits(said("trace", "queues", path))
+    (header, first, *below) = lines[-4:]
+    assert header.startswith("queue")
+    assert first.startswith("f0 QP 0x41  UD to CQ 0x10, CQ 0x11")
+    assert all(line.startswith("    ") for line in below)
+    assert "1 ENHANCED_MPSW, 1 UMR translations" in " ".join(line.strip() for line in below)
+    assert fits(said("trace", "count", path))[-1].split() == ["wqe", "UMR", "translations", "1"]
+    assert all(one in piped("trace", "queues", str(path))[1] for one in requests)

@@ -10,17 +10,18 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from emu.cli.shared.completion import complete_op, complete_trace_point
+from emu.cli.shared.control import console as output
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
+from emu.cli.shared.tables import Rows
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import REFUSED, EventChoice, kind_of
-from emu.device.trace.text import TextForm, number
-from emu.host.printable import printable
+from emu.device.trace.text import LEGEND, TextForm, number
+from emu.host.printable import one_line
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
@@ -109,17 +110,37 @@ def trace() -> None:
 @click.option("--guest", metavar="NAME", help="Only the functions of this guest of a lab.")
 @click.option("--since", type=click.FloatRange(min=0), metavar="S", help="Not before this second.")
 @click.option("--until", type=click.FloatRange(min=0), metavar="S", help="Not after this second.")
+@click.option("--long", "is_long", is_flag=True, help="Cut no line at the terminal's edge.")
+@click.option(
+    "--legend/--no-legend",
+    "has_legend",
+    default=None,
+    help="Say first what the columns and words mean.  [default: on a terminal]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The lines as they are stored.")
-def show(file: str, as_json: bool, guest: str | None, **criteria: Any) -> None:
+def show(
+    file: str,
+    as_json: bool,
+    guest: str | None,
+    is_long: bool,
+    has_legend: bool | None,
+    **criteria: Any,
+) -> None:
     """Print a trace, or a choice from it.
 
     FILE is what --trace has written in its JSON form; - is standard input, so this follows a
     trace that grows: tail -n +1 -f FILE | mlx5emu trace show -
 
-    Seconds count from the first line of the trace.
+    Columns are seconds from the first line of the trace on, the function (f0, of a lab GUEST/f0; k
+    is the guest's kernel), the point, and what happened there. A terminal gets a legend first, and
+    an ellipsis where its edge cuts a line; a pipe gets whole lines.
     """
     choice, form = EventChoice(**criteria), TextForm()
-    say = _json_line if as_json else _printer(form)
+    screen = Console(highlight=False, emoji=False, markup=False)
+    is_cut = sys.stdout.isatty() and not is_long
+    say = _json_line if as_json else _printer(form, screen, is_cut=is_cut)
+    if not as_json and (sys.stdout.isatty() if has_legend is None else has_legend):
+        click.echo(LEGEND)
     with working(f"reading {file}") as end:
         for line, event in stored_events(file):
             form.names.learn(event)
@@ -142,11 +163,10 @@ def count(file: str) -> None:
     with working(f"reading {file}"):
         for _, event in stored_events(file):
             counts[kind_of(event)] += 1
-    table = Table("point", "kind")
-    table.add_column("number", justify="right")
-    for (point, kind), times in sorted(counts.items()):
-        table.add_row(Text(point), Text(kind), str(times))
-    Console().print(table)
+    table = Rows("point", "kind", "number", numbers=("number",))
+    for (point, kind), count in sorted(counts.items()):
+        table.add(one_line(point), one_line(kind), str(count))
+    output().print(table)
 
 
 @trace.command()
@@ -161,19 +181,17 @@ def queues(file: str) -> None:
     with working(f"reading {file}"):
         for _, event in stored_events(file):
             seen.feed(event)
-    table = Table("queue", "what it is", "its life", "requests or events")
-    table.add_column("completions", justify="right")
-    table.add_column("errors", style="red")
+    columns = ("queue", "what it is", "its life", "completions", "requests or events", "errors")
+    table = Rows(*columns, numbers=("completions",))
     for _, queue in ordered(seen.all):
         function, kind, its_number, about, life, requests, done, errors = queue.row()
-        counts = (_counted(requests), str(done or ""), _counted(errors))
-        name = f"f{function} {kind} {number(its_number)}"
-        table.add_row(*map(Text, (name, about, life, *counts)))
-    Console().print(table)
+        cells = (f"f{function} {kind} {number(its_number)}", about, life, str(done or ""))
+        table.add(*cells, _counted(requests), Text(_counted(errors), "red"))
+    output().print(table)
 
 
 def _counted(kinds: Mapping[str, int]) -> str:
-    return printable(", ".join(f"{number} {name}" for name, number in kinds.items()))
+    return ", ".join(f"{times} {one_line(name)}" for name, times in kinds.items())
 
 
 @trace.command()
@@ -201,12 +219,13 @@ def _json_line(line: str, _event: TraceEvent) -> None:
     sys.stdout.write(line.rstrip() + "\n")
 
 
-def _printer(form: TextForm) -> Callable[[str, TraceEvent], None]:
-    console = Console(highlight=False, emoji=False)
-
+def _printer(form: TextForm, screen: Console, *, is_cut: bool) -> Callable[[str, TraceEvent], None]:
     def say(_line: str, event: TraceEvent) -> None:
-        if console.is_terminal:
-            console.print(_coloured(event, form.columns(event)), soft_wrap=True)
+        if screen.is_terminal:
+            line = _coloured(event, form.columns(event))
+            if is_cut:
+                line.truncate(screen.width, overflow="ellipsis")
+            screen.print(line, soft_wrap=True)
         else:
             sys.stdout.write(form(event) + "\n")
 

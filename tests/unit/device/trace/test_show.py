@@ -3,21 +3,24 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
+from helpers.terminal import said
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.cli.main import main
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import MAX_LINE_BYTES, EventChoice, StoredTextError, TraceReader
-from emu.device.trace.text import TextForm
+from emu.device.trace.text import LEGEND, TextForm
 from emu.host.process_identity import module_command
 
 START = 5_000_000_000
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 EVENTS = [
     TraceEvent(START, 0, "reset", {"model": "connectx6"}),
@@ -314,3 +317,58 @@ def test_names_in_a_hostile_trace_are_bounded():
         form(TraceEvent(START, function, "reset", {"model": "m", "guest": "g" * 1000}))
     assert form.names.width < 50
     assert form.names.guest(9_999) is None
+
+
+LONG = TraceEvent(START + 8_000_000, 0, "cmd", {
+    "slot": 0, "op": "QUERY_HCA_CAP", "status": "OK", "duration_us": 1.0,
+    "in": {}, "out": {f"log_max_{number}": number for number in range(40)},
+})  # fmt: skip
+
+
+class TestTerminal:
+    """``trace show`` on a terminal of 80 columns; ``stored`` has lines that fit, and a long one."""
+
+    @pytest.fixture
+    def stored(self, tmp_path):
+        return write(tmp_path / "t.json", [event.to_json() for event in (*EVENTS, LONG)])
+
+    @pytest.fixture
+    def whole(self, show, stored):
+        """The line as a pipe gets it."""
+        return show(stored).stdout.splitlines()[-1]
+
+    def test_a_pipe_gets_whole_lines_and_no_legend(self, show, stored):
+        lines = show(stored).stdout.splitlines()
+        assert lines[:-1] == LINES
+        assert lines[-1].endswith(" log_max_39=39")
+
+    def test_a_line_is_cut_at_the_edge_and_says_so(self, stored, whole):
+        lines = said("trace", "show", stored)
+        assert lines[-1] == whole[:79] + "\N{HORIZONTAL ELLIPSIS}"
+        fitting = next(line for line in LINES if len(line) < 80)
+        assert fitting in lines
+        assert (
+            said("trace", "show", stored, columns=60)[-1] == whole[:59] + "\N{HORIZONTAL ELLIPSIS}"
+        )
+
+    def test_long_cuts_nothing(self, stored, whole):
+        assert said("trace", "show", stored, "--long")[-1] == whole
+
+    def test_the_legend_has_each_point_and_fits(self, stored, show):
+        lines = [line for line in said("trace", "show", stored) if line.startswith("#")]
+        assert lines == LEGEND.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert {line.split()[1] for line in lines} >= set(TracePoint)
+        assert show(stored, "--legend").stdout.startswith(LEGEND + "\n")
+        assert LEGEND not in "\n".join(said("trace", "show", stored, "--no-legend"))
+
+    @pytest.mark.parametrize("words", [("--json",), ("--json", "--legend")])
+    def test_json_is_json(self, stored, words):
+        lines = said("trace", "show", stored, *words)
+        assert [json.loads(line) for line in lines if line.startswith("{")]
+        assert not [line for line in lines if line.startswith("#")]
+
+    def test_colours_in_a_pipe_cut_nothing(self, show, stored, whole):
+        """FORCE_COLOR, as CI services set it, makes no terminal."""
+        found = show(stored, env={"FORCE_COLOR": "1", "COLUMNS": "80"}).stdout
+        assert ANSI.sub("", found).splitlines()[-1] == whole
