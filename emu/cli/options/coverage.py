@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from emu.cli.shared.files import NewFile
+from emu.cli.shared.progress import working
 from emu.guests import Guest
 from emu.guests.workdir import work_directory
+from emu.host.printable import one_line
 from emu.host.userfiles import why_not_writable
 
 if TYPE_CHECKING:
@@ -117,7 +120,9 @@ def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[s
         from emu.instruments.coverage.blocks import BlockMap
 
         requested.blocks = BlockMap()
-        arguments = (*choices["qemu_arguments"], *requested.blocks.arguments())
+        with working("preparing QEMU's plugin that counts blocks"):
+            plugin = requested.blocks.arguments()
+        arguments = (*choices["qemu_arguments"], *plugin)
         choices |= {"accelerator": "tcg", "qemu_arguments": arguments}
     return choices
 
@@ -133,25 +138,32 @@ def covered(guest: Guest, requested: CoverageRequest) -> Iterator[None]:
         return
     from emu.instruments.coverage import data
 
-    session = _session(guest, requested)
-    session.start()
+    with working(f"loading {', '.join(requested.modules)}, whose functions are counted"):
+        session = _session(guest, requested)
+        session.start()
     yield
-    coverage = session.finish()
-    if requested.blocks is not None:
-        coverage = _with_blocks(coverage, session, requested.blocks)
-    data.save(requested.file, coverage)
+    with working("reading which functions ran"):
+        coverage = session.finish()
+        if requested.blocks is not None:
+            coverage = _with_blocks(coverage, session, requested.blocks)
+        data.save(requested.file, coverage)
+    _tell(coverage, requested)
+
+
+def _tell(coverage: Coverage, requested: CoverageRequest) -> None:
+    """Say how much ran, what the tracer has lost, and where the counts are."""
+    from emu.instruments.coverage.report import LOST, lost
+
     for kernel in coverage.kernels.values():
         for name, module in kernel.modules.items():
             _say(f"{name}: {module.ran} of {len(module.functions)} functions ran")
             if module.blocks is not None:
                 _say(f"{name}: {len(module.blocks.ran)} of {module.blocks.total} blocks ran")
         if kernel.missed:
-            lost = (
-                "tasks' buffers were full or missing"
-                if requested.by_kcov
-                else "calls were not seen"
-            )
-            _say(f"{kernel.missed} {lost}: what is lost is not counted")
+            buffers = f"{kernel.missed} buffers of tasks were full or missing: {LOST}"
+            _say(buffers if requested.by_kcov else lost(kernel))
+    file = one_line(str(requested.file))
+    _say(f"{file} is written: mlx5emu coverage show {one_line(shlex.quote(str(requested.file)))}")
 
 
 def _session(guest: Guest, requested: CoverageRequest) -> CoverageSession:

@@ -57,13 +57,20 @@ class Display:
 
 
 @contextlib.contextmanager
-def display() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[], None]]]:
-    """A progress callback and one for waiting; the display goes away at the end."""
+def watching() -> Iterator[Display]:
+    """Give a display, which goes away at the end."""
     shown = Display(Console(stderr=True))
     try:
-        yield shown, shown.waiting
+        yield shown
     finally:
         shown.close()
+
+
+@contextlib.contextmanager
+def display() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[], None]]]:
+    """A progress callback and one for waiting; the display goes away at the end."""
+    with watching() as shown:
+        yield shown, shown.waiting
 
 
 @contextlib.contextmanager
@@ -72,9 +79,6 @@ def working(what: str) -> Iterator[Callable[[], None]]:
 
     For all that may take more than a few seconds and has no steps that could be counted.
     """
-    shown = Display(Console(stderr=True))
-    shown.work(what)
-    try:
+    with watching() as shown:
+        shown.work(what)
         yield shown.close
-    finally:
-        shown.close()

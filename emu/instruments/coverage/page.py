@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from emu.instruments.coverage.data import Coverage, CoveredModule
-from emu.instruments.coverage.report import rows
+from emu.instruments.coverage.report import lost, rows
 from emu.instruments.coverage.source import Tree
 
 _STYLE = """
@@ -35,7 +35,7 @@ def page(coverage: Coverage, tree: Tree | None) -> Iterator[str]:
     yield "</table>\n"
     for release, kernel in sorted(coverage.kernels.items()):
         yield f"<h2>{escape(release)}</h2>\n<p>{kernel.runs} runs"
-        yield f", in which {kernel.missed} calls were not seen</p>\n" if kernel.missed else "</p>\n"
+        yield f"; {lost(kernel)}</p>\n" if kernel.missed else "</p>\n"
         for name, module in sorted(kernel.modules.items()):
             yield from _functions(name, module, tree)
 

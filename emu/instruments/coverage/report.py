@@ -6,10 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredModule
+from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
 from emu.instruments.coverage.source import Tree
 
 ALL_KERNELS = "all kernels"
+
+
+LOST = "a function called only then counts as not run"
+"""What it means that a tracer has lost calls."""
+
+
+def lost(kernel: CoveredKernel) -> str:
+    """Return what a reader of a kernel's counts has to know of what was lost; ``missed`` > 0."""
+    return f"{kernel.missed} calls were lost by the tracer: {LOST}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,19 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from emu.cli.main import main
+from emu.cli.options import coverage as coverage_options
+from emu.cli.options.coverage import CoverageRequest, covered
 from emu.cli.shared import progress
 from emu.guests.guest.vm import BOOTING
+from emu.instruments.coverage import data
+from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
 
 LINE = '{"t_ns": 1, "function": 0, "point": "irq", "vector": 5, "eqn": 2}\n'
+
+FUNCTIONS = [CoveredFunction(name="probe_one", offset=0, calls=1)]
+MODULE = CoveredModule(directory="drivers", functions=FUNCTIONS)
+KERNEL = CoveredKernel(runs=1, missed=647, modules={"mlx5_core": MODULE})
+COVERAGE = Coverage(mlx5emu_coverage=1, kernels={"6.12": KERNEL})
 
 
 @pytest.fixture(params=[True, False], ids=["terminal", "file"])
@@ -56,12 +65,57 @@ def test_a_boot_is_said_on_a_terminal_alone(screen):
         (["trace", "count", "{0}/trace"], "reading {0}/trace"),
         (["trace", "export", "{0}/trace", "--html", "{0}/out"], "writing {0}/out"),
         (["trace", "export", "{0}/trace", "--perfetto", "{0}/out"], "writing {0}/out"),
+        (["coverage", "show", "{0}/coverage"], "reading what ran"),
+        (["coverage", "show", "{0}/coverage", "--html", "{0}/out"], "writing {0}/out"),
+        (["coverage", "merge", "{0}/coverage", "--out", "{0}/out"], "writing {0}/out"),
     ],
 )
-def test_commands_that_may_take_long(screen, tmp_path, words, said):
+def test_commands_that_may_take_long(screen, tmp_path, monkeypatch, words, said):
     out, is_terminal = screen
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "trace").write_text(LINE)
+    data.save(tmp_path / "coverage", COVERAGE)
     result = CliRunner().invoke(main, [word.format(tmp_path) for word in words])
     assert result.exit_code == 0, result.output
     folded = "".join(out.getvalue().split())
     assert (said.format(tmp_path)[:30].replace(" ", "") in folded) == is_terminal
+
+
+class Session:
+    """Counts nothing, and says when it is asked to."""
+
+    def __init__(self, out):
+        self._out = out
+        self.shown = []
+
+    def start(self):
+        self.shown.append(self._out.getvalue())
+
+    def finish(self):
+        self.shown.append(self._out.getvalue())
+        return COVERAGE
+
+
+def test_a_run_s_coverage_is_named_with_what_was_lost(screen, tmp_path, monkeypatch, capsys):
+    """Loading what is counted takes ten seconds under TCG, and reading the counts one."""
+    out, is_terminal = screen
+    session = Session(out)
+    monkeypatch.setattr(coverage_options, "_session", lambda *_: session)
+    path = tmp_path / "a b.json"
+    with covered(None, CoverageRequest(("mlx5_core",), path, False, False)):
+        pass
+    assert ["loading mlx5_core" in session.shown[0], "reading which" in session.shown[1]] == (
+        [is_terminal] * 2
+    )
+    assert data.load(path) == COVERAGE
+    assert capsys.readouterr().err.splitlines() == [
+        "mlx5emu: mlx5_core: 1 of 1 functions ran",
+        "mlx5emu: 647 calls were lost by the tracer: a function called only then counts as not run",
+        f"mlx5emu: {path} is written: mlx5emu coverage show '{path}'",
+    ]
+
+
+def test_the_table_says_what_was_lost(tmp_path):
+    data.save(tmp_path / "coverage", COVERAGE)
+    lines = CliRunner().invoke(main, ["coverage", "show", f"{tmp_path}/coverage"]).output
+    assert "6.12: 647 calls were lost by the tracer: a function called only then" in lines

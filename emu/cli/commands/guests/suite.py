@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ from emu.guests.options import Use
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import write_outfile
 
+PREPARING = "preparing the tests"
 REASONS = 3
 """Reasons for skipping that a module's row shows."""
 
@@ -77,11 +79,13 @@ def suite(
     runs: list[ModuleRun] = []
     begun = "the guest"
     try:
-        with (
-            display() as (progress, on_wait),
-            Guest(options, progress=progress, on_wait=on_wait) as guest,
-            covered(guest, coverage),
-        ):
+        with contextlib.ExitStack() as stack:
+            with display() as (progress, on_wait):
+                guest = Guest(options, progress=progress, on_wait=on_wait)
+                stack.enter_context(guest)
+            stack.enter_context(covered(guest, coverage))
+            progress, _ = stack.enter_context(display())
+            progress(PREPARING, 0, 0)
             tests.prepare(guest)
             handed = tests.hand_over(guest) if options.iommu and len(options.devices) > 1 else ""
             for module in tests.choose(tests.list_modules(guest), names):

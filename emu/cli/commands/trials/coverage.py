@@ -9,13 +9,14 @@ import click
 
 from emu.cli.shared.control import console
 from emu.cli.shared.files import NewFile
-from emu.cli.shared.tables import Rows
+from emu.cli.shared.progress import working
+from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_parts
 from emu.instruments.coverage import data
 from emu.instruments.coverage.page import page
-from emu.instruments.coverage.report import ALL_KERNELS, CoveredShare, lcov, rows, summary
+from emu.instruments.coverage.report import ALL_KERNELS, CoveredShare, lcov, lost, rows, summary
 from emu.instruments.coverage.source import Tree
 
 _FILES = click.argument(
@@ -56,22 +57,31 @@ def show(
     By module, and with --source by the directories of the kernel's source. Of several kernels, each
     has a column, and another one counts what ran in any of them.
     """
-    merged = data.merge(map(data.load, files))
-    tree = Tree(source) if source is not None else None
+    with working("reading what ran"):
+        merged = data.merge(map(data.load, files))
+        tree = Tree(source) if source is not None else None
     if lcov_file is not None:
         if tree is None:
             raise UserError("--lcov names lines of the kernel's source: give its tree by --source")
-        write_parts(lcov_file, (f"{line}\n" for line in lcov(merged, tree)))
+        with working(f"writing {lcov_file}"):
+            write_parts(lcov_file, (f"{line}\n" for line in lcov(merged, tree)))
     if html_file is not None:
-        write_parts(html_file, page(merged, tree))
+        with working(f"writing {html_file}"):
+            write_parts(html_file, page(merged, tree))
     if as_json:
         click.echo(json.dumps(summary(merged, tree), indent=1))
         return
-    console().print(_table(merged, tree))
+    with working("counting"):
+        table = _table(merged, tree)
+    screen = console()
+    screen.print(table)
     if any(
         module.blocks for kernel in merged.kernels.values() for module in kernel.modules.values()
     ):
-        console().print(_blocks(merged))
+        screen.print(_blocks(merged))
+    for release, kernel in sorted(merged.kernels.items()):
+        if kernel.missed:
+            screen.print(Hanging(f"{one_line(release)}: {lost(kernel)}"))
 
 
 @coverage.command()
@@ -79,7 +89,8 @@ def show(
 @click.option("--out", type=_OUT, required=True, help="The file to write.")
 def merge(files: tuple[Path, ...], out: Path) -> None:
     """Put files of several runs and kernels together into one."""
-    data.save(out, data.merge(map(data.load, files)))
+    with working(f"writing {out}"):
+        data.save(out, data.merge(map(data.load, files)))
 
 
 def _table(coverage: data.Coverage, tree: Tree | None) -> Rows:
