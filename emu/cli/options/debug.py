@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.guests import Guest
 from emu.host.printable import printable
@@ -113,7 +114,8 @@ class Debugger:
         """To be called when the guest has ended, and the trace with it."""
         if self._kernel is not None and self._trace is not None and self._trace.exists():
             device = (event for _, event in stored_events(str(self._trace)))
-            self._kernel.write(self._trace, device)
+            with working(f"adding the kernel's lines to {self._trace}"):
+                self._kernel.write(self._trace, device)
 
 
 def await_gdb(guest: Guest, when: str) -> Path:

@@ -16,7 +16,7 @@ from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.place import place_options, with_share
 from emu.cli.shared.files import Existing
 from emu.cli.shared.output import pass_on
-from emu.cli.shared.progress import display
+from emu.cli.shared.progress import display, working
 from emu.device.faults import record
 from emu.device.faults.parser import dump
 from emu.device.faults.plan import Plan
@@ -128,7 +128,9 @@ def run_trial(
             guest.start()
             stack.close()
             job = guest.popen(words, sink=pass_on if is_loud else _nowhere)
-            status = guest.wait(job, timeout)
+            silence = contextlib.nullcontext() if is_loud else working(f"running {job.name}")
+            with silence:
+                status = guest.wait(job, timeout)
         except ServerError:
             raise
         except GuestError as error:

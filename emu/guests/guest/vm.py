@@ -88,6 +88,7 @@ class Vm:
 
         The caller must call :meth:`stop` even after an error.
         """
+        self._tell_booting(progress)
         work = self._open.enter_context(work_directory())
         functions = self._start_server(work)
         self._console = log = ConsoleLog(self.logs / "console.log")

@@ -23,6 +23,7 @@ from emu.instruments.fuzz.minimal import minimal
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.plot import svg
 from emu.instruments.fuzz.schedule import Schedule
+from emu.instruments.fuzz.watcher import NOBODY, FuzzWatcher
 
 _TOLD_SECONDS = 30.0
 REPRODUCTIONS = 3
@@ -55,6 +56,7 @@ class FuzzCampaign:
         say: Callable[[str], None],
         plans: Sequence[Plan] = (),
         jobs: int = 1,
+        watcher: FuzzWatcher = NOBODY,
     ) -> None:
         """``plans`` are carried out first, with each workload, ``jobs`` guests are side by side.
 
@@ -75,7 +77,7 @@ class FuzzCampaign:
         self._seed = f"{seed}/{self._earlier}"
         self._loop: FuzzLoop | None = None
         self._kernel = ""
-        self._executors = [GuestExecutor(options) for _ in range(jobs)]
+        self._executors = [GuestExecutor(options, watcher=watcher) for _ in range(jobs)]
         self._lock = threading.RLock()
         """Of the loop, the corpus and the progress, of which the guests' threads have one each."""
         self._is_ending = threading.Event()

@@ -24,6 +24,7 @@ from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.rules import LASTING
 from emu.instruments.fuzz.schedule import Block
 from emu.instruments.fuzz.turns import ProgramTurns, ShellTurns, Turns
+from emu.instruments.fuzz.watcher import NOBODY, FuzzWatcher
 from emu.instruments.fuzz.workloads import MARK, SECTIONS, WORKLOADS
 from emu.instruments.outcome import Finding, Kind, findings
 from emu.server.control import Client
@@ -65,7 +66,13 @@ class GuestExecutor:
     Raises LabError when no guest can be booted, or none without faults comes up.
     """
 
-    def __init__(self, options: GuestOptions, modules: Sequence[str] = MODULES) -> None:
+    def __init__(
+        self,
+        options: GuestOptions,
+        modules: Sequence[str] = MODULES,
+        watcher: FuzzWatcher = NOBODY,
+    ) -> None:
+        self._watcher = watcher
         self._is_uml = is_uml(options.kernel)
         self._options = dataclasses.replace(
             options,
@@ -105,6 +112,7 @@ class GuestExecutor:
         """Carry an input out. The guest is fresh, or as the last reset has left it."""
         booted = self._prepared(one.workload)
         guest = booted.guest
+        self._watcher.work(f"the guest does {one.workload}")
         with Client(guest.control_socket) as control:
             control.load_plan(dump(one.plan))
             booted.blocks.clear()
@@ -164,7 +172,7 @@ class GuestExecutor:
     def _boot_emulated(self) -> _Booted:
         blocks = BlockMap()
         arguments = (*self._options.qemu_arguments, *blocks.arguments())
-        guest = Guest(dataclasses.replace(self._options, qemu_arguments=arguments))
+        guest = self._guest(dataclasses.replace(self._options, qemu_arguments=arguments))
         try:
             guest.start()
             return self._installed(guest, ShellTurns(guest), blocks)
@@ -174,7 +182,7 @@ class GuestExecutor:
             raise
 
     def _boot_uml(self) -> _Booted:
-        guest = Guest(self._options)
+        guest = self._guest(self._options)
         try:
             guest.start()
             turns = ProgramTurns(guest)
@@ -183,8 +191,12 @@ class GuestExecutor:
             guest.stop()
             raise
 
+    def _guest(self, options: GuestOptions) -> Guest:
+        return Guest(options, progress=self._watcher.progress, on_wait=self._watcher.on_wait)
+
     def _installed(self, guest: Guest, turns: Turns, blocks: BlockMap | ProgramTurns) -> _Booted:
         self.boots += 1
+        self._watcher.work("loading the driver")
         turns.install()
         listing = guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
         return _Booted(guest, turns, blocks, Sections(listing.splitlines(), self._modules))

@@ -68,6 +68,7 @@ def test_a_boot_is_said_on_a_terminal_alone(screen):
         (["coverage", "show", "{0}/coverage"], "reading what ran"),
         (["coverage", "show", "{0}/coverage", "--html", "{0}/out"], "writing {0}/out"),
         (["coverage", "merge", "{0}/coverage", "--out", "{0}/out"], "writing {0}/out"),
+        (["guest", "clean"], "removing"),
     ],
 )
 def test_commands_that_may_take_long(screen, tmp_path, monkeypatch, words, said):
@@ -119,3 +120,13 @@ def test_the_table_says_what_was_lost(tmp_path):
     data.save(tmp_path / "coverage", COVERAGE)
     lines = CliRunner().invoke(main, ["coverage", "show", f"{tmp_path}/coverage"]).output
     assert "6.12: 647 calls were lost by the tracer: a function called only then" in lines
+
+
+def test_lines_of_a_command_take_the_bar_away(screen):
+    """It comes back with the next thing that is done."""
+    out, is_terminal = screen
+    with progress.watching() as shown:
+        shown.work("one")
+        shown.close()
+        shown.work("two")
+        assert ("two" in out.getvalue()) == is_terminal

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import click
 
+from emu.cli.shared.progress import working
 from emu.guests.errors import GuestError
 from emu.guests.named import keeper, running
 
@@ -28,7 +29,8 @@ def end_all(entries: Iterable[running.RunningEntry]) -> None:
     """End them all. Raises the first complaint of a server; all others are told before."""
     complaints: list[GuestError] = []
     for entry in entries:
-        complaint = keeper.end(entry)
+        with working(f"ending {entry.name}"):
+            complaint = keeper.end(entry)
         click.echo(f"{entry.name} is down")
         if complaint is not None:
             complaint.args = (f"{entry.name}: {complaint}",)

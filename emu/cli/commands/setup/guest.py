@@ -9,7 +9,7 @@ from rich.filesize import decimal
 
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
-from emu.cli.shared.progress import display
+from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Rows
 from emu.guests import cache
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
@@ -88,14 +88,22 @@ def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
     """Remove images and saved boots from the cache. Guests that run keep theirs until they end."""
     if everything and (suites or old):
         raise click.UsageError("--all leaves no choice")
-    freed = saved.remove_all(suites)
-    for entry in image.cached():
-        if (not suites or entry.suite in suites) and not (old and entry.is_current):
-            freed += cache.disk_usage(entry.path)
-            image.remove(entry)
-    if everything:
-        for name in ("images", "kernels", "qemu", "runs"):
-            directory = cache.subdir(name)
-            freed += cache.disk_usage(directory)
-            shutil.rmtree(directory)
+    with working("removing"):
+        freed = saved.remove_all(suites)
+        for entry in image.cached():
+            if (not suites or entry.suite in suites) and not (old and entry.is_current):
+                freed += cache.disk_usage(entry.path)
+                image.remove(entry)
+        if everything:
+            freed += _remove_others()
     click.echo(f"{decimal(freed)} freed")
+
+
+def _remove_others() -> int:
+    """Remove all that is in the cache besides; return the number of bytes freed."""
+    freed = 0
+    for name in ("images", "kernels", "qemu", "runs"):
+        directory = cache.subdir(name)
+        freed += cache.disk_usage(directory)
+        shutil.rmtree(directory)
+    return freed

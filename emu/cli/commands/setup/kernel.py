@@ -9,7 +9,7 @@ import click
 
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.files import Existing
-from emu.cli.shared.progress import display
+from emu.cli.shared.progress import display, working
 from emu.cli.shared.words import command_words
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.guests.image import image
@@ -46,7 +46,9 @@ def config(tree: Path, debug: str, uml: bool, output: Path | None) -> None:
     """Write the smallest configuration that boots in the lab, with mlx5 as a module."""
     features = [word.strip() for word in debug.split(",") if word.strip()]
     machine = kconfig.UML if uml else kconfig.QEMU
-    for name in kbuild.configure(tree, features, output, machine):
+    with working(f"configuring {tree}"):
+        absent = kbuild.configure(tree, features, output, machine)
+    for name in absent:
         click.echo(f"mlx5emu: this kernel has no CONFIG_{name}, or not so", err=True)
     click.echo(f"{(output or tree) / '.config'} is written")
 

@@ -14,7 +14,7 @@ import click
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.control import console
 from emu.cli.shared.files import NewFile
-from emu.cli.shared.progress import working
+from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
 from emu.guests.options import Use
 from emu.host.printable import one_line, printable
@@ -92,6 +92,7 @@ def run(
     is interrupted. What an earlier run has left in DIR is the beginning of this one.
     """
     from emu.instruments.fuzz.campaign import FuzzCampaign
+    from emu.instruments.fuzz.watcher import FuzzWatcher
     from emu.server.service.plan_files import read_plan
 
     _check_emulated(choices)
@@ -102,8 +103,16 @@ def run(
     stored = Corpus(corpus, create=True)
     with stored.claimed():
         works = workloads or _DEFAULT_WORKLOADS
-        campaign = FuzzCampaign(stored, options, works, seed, _targets(), _say, read, jobs)
-        campaign.run(seconds, runs)
+        with watching() as shown:
+
+            def say(text: str) -> None:
+                shown.close()  # until there is something to show again
+                _say(text)
+
+            watcher = FuzzWatcher(shown, shown.waiting, shown.work)
+            targets = _targets()
+            campaign = FuzzCampaign(stored, options, works, seed, targets, say, read, jobs, watcher)
+            campaign.run(seconds, runs)
 
 
 @fuzz.command()

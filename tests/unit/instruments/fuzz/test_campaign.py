@@ -36,7 +36,7 @@ class Pretended:
     kernel = "6.12"
     boots = stuck = 0
 
-    def __init__(self, options):
+    def __init__(self, options, watcher):
         self.inputs = []
         MADE.append(self)
 

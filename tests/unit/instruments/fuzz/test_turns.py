@@ -13,6 +13,7 @@ from emu.guests.errors import CommandTimeoutError, GuestPanicError, LabError
 from emu.instruments.fuzz import executor
 from emu.instruments.fuzz.executor import GuestExecutor
 from emu.instruments.fuzz.mutate import Input
+from emu.instruments.fuzz.watcher import FuzzWatcher
 
 WARNED = "[    1.0] WARNING: CPU: 0 PID: 1 at drivers/x.c:4 mlx5_odd+0x1/0x2 [mlx5_core]\n"
 SECTIONS = "mlx5_core .text 0xffffffffc0600000\nmlx5_ib .text 0xffffffffc0800000\n"
@@ -25,7 +26,8 @@ class PretendedGuest:
     kernel_release = "6.12"
     control_socket = "nowhere"
 
-    def __init__(self, options):
+    def __init__(self, options, progress=None, on_wait=None):
+        self.heard = progress, on_wait
         self.options, self.is_running, self.console = options, True, WORLD.console
         self.log_files = {}
         WORLD.guests.append(self)
@@ -117,6 +119,19 @@ def test_a_quiet_turn_tells_blocks_and_what_fired(running, world):
     running.run(ONE)
     assert len(world.guests) == 1
     assert world.plans[1::2] == ["", ""]
+
+
+def test_the_watcher_is_told_of_boots_and_of_each_input(world):
+    """Minutes can pass between two lines of the run."""
+    said = []
+    watcher = FuzzWatcher(lambda *_: None, lambda: None, said.append)
+    world.answers = ["", ""]
+    made = GuestExecutor(GuestOptions(), watcher=watcher)
+    made.run(ONE)
+    made.run(ONE)
+    made.close()
+    assert world.guests[0].heard == (watcher.progress, watcher.on_wait)
+    assert said == ["loading the driver", *[f"the guest does {ONE.workload}"] * 2]
 
 
 def test_the_guest_is_emulated_and_probes_nothing_by_itself(running, world):
