@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -381,6 +382,7 @@ def test_a_command_of_another_user(open_guest):
 def test_reboot(open_guest, words, boots):
     result = CliRunner().invoke(main, ["reboot", *words, "one"])
     assert (result.exit_code, open_guest.boots) == (0, boots)
+    assert re.fullmatch(r"one is up again after \d+\.\d s\n", result.stdout)
 
 
 def test_a_log_that_is_followed(tmp_path):

@@ -114,8 +114,11 @@ def test_files_users_and_boots(mlx5emu, tmp_path):
     assert (ran.returncode, ran.stdout) == (0, b"/nonexistent\nnobody\n")
     assert b"nobody-here" in mlx5emu("exec", "--user", "nobody-here", "dev", "--", "true").stderr
     for words in (["reboot", "dev"], ["reboot", "--hard", "dev"]):
-        assert mlx5emu("exec", "dev", "--", "touch", "/run/before").returncode == 0
-        assert mlx5emu(*words).returncode == 0
+        assert mlx5emu("exec", "dev", "--", "touch", "/run/before", "/root/kept").returncode == 0
+        rebooted = mlx5emu(*words)
+        assert (rebooted.returncode, b"dev is up again after " in rebooted.stdout) == (0, True)
+        # A saved boot, whose disk nobody has written to, could not be gone on from.
+        assert mlx5emu("exec", "dev", "--", "test", "-e", "/root/kept").returncode == 0
         assert mlx5emu("exec", "dev", "--", "test", "-e", "/run/before").returncode == 1
         assert b"mlx5_0" in mlx5emu("exec", "dev", "--", "ibv_devices").stdout
     assert b"mlx5_core" in mlx5emu("dmesg", "dev").stdout
