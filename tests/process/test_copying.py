@@ -42,6 +42,21 @@ def guest(programs, runtime):
 
 
 @pytest.fixture
+def two_guests(guest, tmp_path):
+    """A lab of two guests; both have the host's files, and the second counts its copies."""
+    own = tmp_path / "programs-of-h2"
+    own.mkdir()
+    (own / "tar").write_text(f'#!/bin/sh\necho >> {own}/copies; exec /bin/tar "$@"\n')
+    (own / "tar").chmod(0o755)
+    with (
+        FakeGuest(str(own)) as other,
+        running.Claim("two") as claim,
+        keeper.open_doors(claim, {"lab": True, "suite": "x"}, {"h1": guest, "h2": other}),
+    ):
+        yield own / "copies"
+
+
+@pytest.fixture
 def tree(tmp_path):
     """A directory with all that is copied."""
     path = tmp_path / "tree"
@@ -138,6 +153,33 @@ def test_a_place_of_ours_without_permission_is_told_before(words, tmp_path, monk
     result = mlx5emu("cp", *(word.replace("SECRET", str(secret)) for word in words))
     assert result.exit_code == 1
     assert re.fullmatch(f"mlx5emu: {secret} is not (readable|writable)\n", result.output)
+
+
+def test_files_to_each_guest_of_a_lab(two_guests, tree, tmp_path):
+    (tmp_path / "inside").mkdir()
+    assert mlx5emu("lab", "cp", tree / "data", tree / "below", f":{tmp_path}/inside").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "inside").iterdir()) == ["below", "data"]
+    assert mlx5emu("lab", "cp", "--lab", "two", tree / "data", f":{tmp_path}/new").exit_code == 0
+    assert (tmp_path / "new").read_bytes() == (tree / "data").read_bytes()
+    assert two_guests.read_text() == "\n" * 3
+    wrong = mlx5emu("lab", "cp", tree / "data", tree / "same", f":{tmp_path}/new")
+    assert (wrong.exit_code, "two/h1 has no directory" in wrong.output) == (125, True)
+
+
+def test_files_of_each_guest_of_a_lab(two_guests, tree, tmp_path):
+    sources = (f":{tree}/data", f":{tree}/below")
+    assert mlx5emu("lab", "cp", *sources, tmp_path / "made" / "out").exit_code == 0
+    for name in ("h1", "h2"):
+        folder = tmp_path / "made" / "out" / name
+        assert (folder / "data").read_bytes() == (tree / "data").read_bytes()
+        assert shown(folder / "below") == shown(tree / "below")
+
+
+@pytest.mark.parametrize(
+    "words", [["here", "there"], [":here", ":there"], ["here", ":here", ":there"], [":here"]]
+)
+def test_a_lab_s_copy_goes_one_way(words, two_guests):
+    assert mlx5emu("lab", "cp", *words).exit_code == 2
 
 
 def test_a_socket_is_left_out(tmp_path):

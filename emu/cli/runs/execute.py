@@ -19,6 +19,7 @@ from emu.cli.shared.names import complete_guest
 from emu.cli.shared.output import feed, pass_on
 from emu.cli.shared.words import command_words
 from emu.guests.named.attach import at_command
+from emu.guests.named.background import start_in_background
 from emu.guests.named.placing import placed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,6 +31,12 @@ def command_options(function: F) -> F:
         click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED),
         click.argument("name", shell_complete=complete_guest),
         click.option("--timeout", type=float, metavar="S", help="End it when it takes longer."),
+        click.option(
+            "-d",
+            "--detach",
+            is_flag=True,
+            help="Start it in the background, with a log in the guest, and return.",
+        ),
         click.option(
             "-t", "--tty", "terminal", is_flag=True, help="Give it a terminal; alone, a shell."
         ),
@@ -51,16 +58,22 @@ def execute(
     cwd: str | None = None,
     settings: tuple[str, ...] = (),
     user: str | None = None,
+    detach: bool = False,
 ) -> NoReturn:
-    """Run it and exit with its status. Raises :class:`LabError`."""
+    """Run it and exit with its status, or start it and exit. Raises :class:`LabError`."""
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
     words = command_words(words, "NAME")
     if not words and not terminal:
         raise click.UsageError("name a command, or say -t for a shell")
+    if detach and (terminal or timeout is not None):
+        raise click.UsageError("--detach takes neither --tty nor --timeout")
     for setting in settings:
         if setting.find("=") < 1:
             raise click.BadParameter(f"{setting!r} is no NAME=VALUE", param_hint="--env")
+    if detach:
+        _detach(name, words, placed(words, cwd=cwd, settings=settings, user=user))
+        sys.exit(0)
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
     with at_command(name) as channel, _raw_terminal(terminal):
         argv = placed(words or ("bash", "-i"), cwd=cwd, settings=settings, user=user)
@@ -69,6 +82,15 @@ def execute(
         threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
         status = job.wait(timeout)
     sys.exit(status)
+
+
+def _detach(name: str, words: Sequence[str], argv: Sequence[str]) -> None:
+    """Start ``argv`` in the background, and print the commands that show its output and end it."""
+    with at_command(name) as channel:
+        job = start_in_background(channel, argv, words[0])
+    click.echo(f"{shlex.join(words)} runs in {name} as process {job.group}")
+    click.echo(f"its output: mlx5emu exec {name} -- tail -n +1 -f {job.log}")
+    click.echo(f"to end it:  mlx5emu exec {name} -- kill -- -{job.group}")
 
 
 def _with_terminal(words: Sequence[str]) -> list[str]:

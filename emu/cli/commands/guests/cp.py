@@ -9,11 +9,7 @@ import click
 from emu.cli.shared.progress import working
 from emu.guests.named.copying import DEFAULT_MAX_SIZE, copy_in, copy_out
 
-
-@click.command()
-@click.argument("source")
-@click.argument("target")
-@click.option(
+max_size_option = click.option(
     "--max-size",
     type=click.IntRange(min=1),
     default=DEFAULT_MAX_SIZE >> 20,
@@ -21,6 +17,12 @@ from emu.guests.named.copying import DEFAULT_MAX_SIZE, copy_in, copy_out
     metavar="MIB",
     help="Refuse what makes a copy out of a guest larger; each file counts as 4 KiB at least.",
 )
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+@max_size_option
 def cp(source: str, target: str, max_size: int) -> None:
     """Copy a file or a directory: `cp FILE NAME:PATH` or `cp NAME:PATH FILE`.
 
@@ -35,7 +37,7 @@ def cp(source: str, target: str, max_size: int) -> None:
         if to_guest:
             copy_in(to_guest, Path(from_path), to_path)
         else:
-            copy_out(from_guest, from_path, Path(to_path), _warn, max_size << 20)
+            copy_out(from_guest, from_path, Path(to_path), warn, max_size << 20)
 
 
 def _parted(place: str) -> tuple[str, str]:
@@ -46,5 +48,6 @@ def _parted(place: str) -> tuple[str, str]:
     return name, path or "."
 
 
-def _warn(what: str) -> None:
+def warn(what: str) -> None:
+    """Tell of what a copy leaves out."""
     click.echo(f"mlx5emu: {what}", err=True)

@@ -15,6 +15,7 @@ def command(**choices: Any) -> None:
     """Run COMMAND in the guest NAME (in a lab, LAB/GUEST), as root unless --user says otherwise.
 
     It has our standard input; output, errors and status are its own. What it has started ends when
-    `exec` does.
+    `exec` does, unless --detach starts it in the background; the commands that show its output and
+    end it are printed then.
     """
     execute(**choices)

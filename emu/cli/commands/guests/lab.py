@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from emu.cli.commands.guests.cp import max_size_option, warn
 from emu.cli.commands.guests.down import end_all
 from emu.cli.options.guest import prepare, tell_begin
 from emu.cli.runs.execute import command_options, execute
@@ -19,6 +20,7 @@ from emu.cli.shared.tables import Rows
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.states import UP
 from emu.guests.named import attach, hosts, keeper, running, topology
+from emu.guests.named.copying import copy_in, copy_out
 from emu.host.printable import one_line
 
 _FILE = ExampleFile("lab", resolve_path=True)
@@ -27,7 +29,7 @@ _LAB = click.option("--lab", metavar="NAME", help="Which lab, when several run."
 
 @click.group()
 def lab() -> None:
-    """Many guests from one file: `up`, `exec`, `status`, `down`."""
+    """Many guests from one file: `up`, `exec`, `cp`, `status`, `down`."""
 
 
 @lab.command()
@@ -74,6 +76,30 @@ def execute_in(lab: str | None, name: str, **choices: Any) -> None:
 
 @lab.command()
 @_LAB
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.argument("target")
+@max_size_option
+def cp(lab: str | None, sources: tuple[str, ...], target: str, max_size: int) -> None:
+    """Copy to every guest of the lab, or from every guest: `lab cp FILE... :PATH`.
+
+    `lab cp :PATH... DIRECTORY` copies into a folder of DIRECTORY for each guest, by its name.
+    PATH and what is copied are as of `mlx5emu cp`.
+    """
+    are_ours = {not source.startswith(":") for source in sources}
+    if are_ours != {target.startswith(":")}:
+        raise click.UsageError("either TARGET is in the guests, as :PATH, or each SOURCE is")
+    entry = _lab(lab)
+    with working(f"copying for {', '.join(entry.guests)}"):
+        for guest in entry.guests:
+            name = f"{entry.name}/{guest}"
+            if target.startswith(":"):
+                _copy_in(name, sources, target[1:] or ".")
+            else:
+                _copy_out(name, sources, Path(target, guest), max_size << 20)
+
+
+@lab.command()
+@_LAB
 def status(lab: str | None) -> None:
     """Show the lab's guests, and whether each takes commands."""
     entry = _lab(lab)
@@ -88,6 +114,19 @@ def status(lab: str | None) -> None:
 def down(name: str | None) -> None:
     """End all guests of a lab at once; statuses as of `mlx5emu down`."""
     end_all([_lab(name)])
+
+
+def _copy_in(name: str, sources: Sequence[str], target: str) -> None:
+    """Copy files into a guest; the target of several is a directory."""
+    for source in sources:
+        copy_in(name, Path(source), target if len(sources) == 1 else f"{target}/")
+
+
+def _copy_out(name: str, sources: Sequence[str], folder: Path, max_size: int) -> None:
+    """Copy from a guest into a folder, which is made; ``max_size`` is of each source, in bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sources:
+        copy_out(name, source[1:] or ".", folder, warn, max_size)
 
 
 def _checks() -> topology.Checks:
