@@ -90,6 +90,8 @@ class BuildOnAllProcessors(build_ext):
 SHIPPED = (
     "share/guide/*.md",
     "share/man/man1/*.1",
+    "examples/programs/*.py",
+    "examples/programs/*.c",
     *(
         f"examples/{folder}/*.{suffix}"
         for folder in ("campaigns", "faults", "findings", "lab", "links", "subnet", "switch")

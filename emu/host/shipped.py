@@ -1,4 +1,4 @@
-"""Files that come with the package: the guide, the manual page, and examples that are data.
+"""Files that come with the package: the guide, the manual page, and examples.
 
 In a checkout they stand in ``share/`` and ``examples/``. A wheel has copies in ``emu/data``, with
 the same folders (``setup.py``), so examples that name each other find each other there.
@@ -20,8 +20,10 @@ FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("faults", "links", "findings"),
     "lab": ("lab", "subnet", "switch"),
     "campaign": ("campaigns",),
+    "program": ("programs",),
 }
 """Folders of ``examples/`` by the kind of their files; a name is looked for in this order."""
+_PROGRAMS: Final = (".py", ".c")
 _NO_EXAMPLE: Final = frozenset(("findings", "fixes"))
 """Files of these folders that are lists about the others."""
 
@@ -37,13 +39,24 @@ def root() -> Path:
 
 
 def examples(kind: str) -> dict[str, Path]:
-    """Return the examples of a kind (a key of ``FOLDERS``) by their names, without ``.toml``."""
+    """Return the examples of a kind (a key of ``FOLDERS``) by their names.
+
+    A program's name has its suffix, as ``exchange.c``; the others have no ``.toml``.
+    """
     found: dict[str, Path] = {}
     for folder in FOLDERS[kind]:
-        for path in sorted((root() / "examples" / folder).glob("*.toml")):
-            if path.stem not in _NO_EXAMPLE:
+        for path in sorted((root() / "examples" / folder).iterdir()):
+            if kind == "program" and path.suffix in _PROGRAMS:
+                found.setdefault(path.name, path)
+            elif path.suffix == ".toml" and path.stem not in _NO_EXAMPLE:
                 found.setdefault(path.stem, path)
     return found
+
+
+def all_examples() -> dict[str, Path]:
+    """Return the examples of all kinds by their names; the first kind of ``FOLDERS`` has a name."""
+    kinds = reversed(tuple(FOLDERS))
+    return {name: path for kind in kinds for name, path in examples(kind).items()}
 
 
 def example(kind: str, name: str) -> Path:

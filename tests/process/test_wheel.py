@@ -59,6 +59,10 @@ def test_guide_and_examples_by_name(wheel, tmp_path):
     assert page.stdout == (ROOT / "share" / "guide" / "faults.md").read_text()
     checked = run(wheel, "fault", "check", "@link-flaps", cwd=tmp_path)
     assert (checked.returncode, "1 rules" in checked.stdout) == (0, True), checked.stderr
+    for name in ("exchange.py", "exchange.c", "roce"):
+        shown = run(wheel, "guide", f"@{name}", cwd=tmp_path)
+        (source,) = (ROOT / "examples").glob(f"[lp]*/{name}*")
+        assert shown.stdout == source.read_text()
     missed = run(wheel, "fault", "check", "@flaps", cwd=tmp_path)
     assert (missed.returncode, "near it: " in missed.stderr) == (2, True)
     assert "link-flaps" in missed.stderr

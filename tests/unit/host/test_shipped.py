@@ -19,6 +19,7 @@ from emu.server.service.plan_files import read_plan
         ("lab", "roce", "examples/lab/roce.toml"),
         ("lab", "hosts", "examples/subnet/hosts.toml"),
         ("campaign", "refused", "examples/campaigns/refused.toml"),
+        ("program", "exchange.c", "examples/programs/exchange.c"),
     ],
 )
 def test_an_example_by_its_name(kind, name, path):
@@ -54,3 +55,16 @@ def test_pages_of_the_guide():
     assert (result.exit_code, "no page 'fault'; near it: faults" in result.output) == (1, True)
     result = CliRunner().invoke(main, ["guide", "faults"])
     assert result.output == shipped.pages()["faults"].read_text()
+
+
+def test_an_example_to_read_or_to_keep():
+    for name in ("exchange.py", "link-flaps"):
+        result = CliRunner().invoke(main, ["guide", f"@{name}"])
+        assert result.output == shipped.all_examples()[name].read_text()
+    result = CliRunner().invoke(main, ["guide", "@exchang.py"])
+    assert (result.exit_code, "near it: exchange.py" in result.output) == (1, True)
+
+
+def test_a_name_means_one_example():
+    count = sum(len(shipped.examples(kind)) for kind in shipped.FOLDERS)
+    assert len(shipped.all_examples()) == count
