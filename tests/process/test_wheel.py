@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -15,27 +16,28 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The unpacked wheel; the sources are copied, as a build writes beside them."""
-    work = tmp_path_factory.mktemp("wheel")
+def sources(tmp_path_factory):
+    """A copy of what is in the repository, as a build writes beside the sources."""
+    work = tmp_path_factory.mktemp("sources")
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file() and not name.startswith("tests/"):
-            (work / "src" / name).parent.mkdir(parents=True, exist_ok=True)
-            (work / "src" / name).write_bytes((ROOT / name).read_bytes())
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "-w",
-        work,
-        work / "src",
-    ]
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_bytes((ROOT / name).read_bytes())
+    return work
+
+
+@pytest.fixture(scope="module")
+def wheel(sources, tmp_path_factory):
+    """The unpacked wheel."""
+    return built(sources, tmp_path_factory.mktemp("wheel"))
+
+
+def built(sources, work):
+    """Where the wheel of these sources is unpacked: in a folder of ``work``."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", work, sources]
     subprocess.run(command, check=True)
     (path,) = work.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
@@ -80,3 +82,26 @@ def test_campaigns_by_name_find_their_plans(wheel, tmp_path):
 
 def test_doctor_names_no_script_of_a_checkout(wheel, tmp_path):
     assert "scripts/setup" not in run(wheel, "doctor", cwd=tmp_path).stdout
+
+
+def test_a_source_distribution_makes_the_same_wheel(wheel, sources, tmp_path):
+    """By the build backend itself, as a front end such as build calls it."""
+    code = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    command = [sys.executable, "-c", code, tmp_path]
+    subprocess.run(command, cwd=sources, capture_output=True, check=True)
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / path.name.removesuffix(".tar.gz")
+    assert contents(built(unpacked, tmp_path / "wheel")) == contents(wheel)
+    for page in ("README.md", "CHANGELOG.md", "LICENSE", "examples/ucx/ucx.sh"):
+        assert (unpacked / page).read_bytes() == (ROOT / page).read_bytes()
+
+
+def contents(folder):
+    """The files of a wheel, but for the list of them."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("RECORD", "SOURCES.txt")
+    }
