@@ -78,7 +78,7 @@ def find_gid(address: str) -> tuple[Context, int, str]:
                 continue
             # The table has each address twice: for RoCE v1 as well.
             if context.query_gid_type(ADAPTER_PORT, index) == IBV_GID_TYPE_SYSFS_ROCE_V2:
-                return context, index, str(wanted)
+                return context, index, f"::ffff:{address}"
     sys.exit(f"no RDMA device has the address {address}: is its interface up?")
 
 
