@@ -21,9 +21,12 @@ FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "lab": ("lab", "subnet", "switch"),
     "campaign": ("campaigns",),
     "program": ("programs",),
+    "finding": ("findings",),
 }
 """Folders of ``examples/`` by the kind of their files; a name is looked for in this order."""
 _PROGRAMS: Final = (".py", ".c")
+_FEW: Final = 12
+"""Names that a message lists; of more it names the pages that do."""
 _NO_EXAMPLE: Final = frozenset(("findings", "fixes"))
 """Files of these folders that are lists about the others."""
 
@@ -54,17 +57,23 @@ def examples(kind: str) -> dict[str, Path]:
 
 
 def all_examples() -> dict[str, Path]:
-    """Return the examples of all kinds by their names; the first kind of ``FOLDERS`` has a name."""
-    kinds = reversed(tuple(FOLDERS))
-    return {name: path for kind in kinds for name, path in examples(kind).items()}
+    """Return the examples of all kinds by their names, and the page of a folder by the folder's."""
+    folders = {folder for folders in FOLDERS.values() for folder in folders}
+    pages = {folder: root() / "examples" / folder / "README.md" for folder in folders}
+    found = {folder: page for folder, page in pages.items() if page.is_file()}
+    for kind in FOLDERS:
+        found |= examples(kind)
+    return found
 
 
 def example(kind: str, name: str) -> Path:
     """Return the file of an example. Raises UserError, with near names, if there is none."""
     known = examples(kind)
     if name not in known:
-        where = " and ".join(f"examples/{folder}" for folder in FOLDERS[kind])
-        raise UserError(f"no {kind} @{name}{near(name, known)}; {where} have {len(known)}")
+        pages = (f"@{folder}" for folder in FOLDERS[kind] if folder in all_examples())
+        where = " and ".join(pages) if len(known) > _FEW else ""
+        rest = f"mlx5emu guide has {where}" if where else f"there are {', '.join(known)}"
+        raise UserError(f"no {kind} @{name}{near(name, known)}; {rest}")
     return known[name]
 
 

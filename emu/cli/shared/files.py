@@ -51,7 +51,7 @@ class Existing(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path. Fails for one that is not there."""
         path = Path(value)
-        if not path.exists() and str(value) != "-":
+        if self.exists and not path.exists() and str(value) != "-":
             self.fail(missing("file" if self.file_okay else "directory", path), param, ctx)
         return super().convert(value, param, ctx)
 
@@ -59,10 +59,15 @@ class Existing(click.Path):
 class ExampleFile(Existing):
     """A file that is there, or ``@NAME``: an example that comes with the package."""
 
-    def __init__(self, kind: str, resolve_path: bool = False) -> None:
-        """``kind`` is one of :data:`emu.host.shipped.FOLDERS`."""
+    def __init__(self, kind: str, resolve_path: bool = False, *, has_names: bool = False) -> None:
+        """``kind`` is one of :data:`emu.host.shipped.FOLDERS`.
+
+        With ``has_names`` a folder and a name that only the command knows are accepted, too.
+        """
         super().__init__(resolve_path=resolve_path)
         self._kind = kind
+        if has_names:
+            self.exists, self.dir_okay = False, True
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path. Fails for a name that no example has."""

@@ -51,7 +51,7 @@ def bootstrap(
     """
     program = shutil.which("mmdebstrap")
     if program is None:
-        raise LabError("mmdebstrap is not installed: run scripts/setup, or install that package")
+        raise LabError("mmdebstrap is not installed: mlx5emu doctor says how to get it")
     if room is not None:
         check_room(what, room)
     options = [f"--aptopt={option}" for option in proxy_options()]

@@ -188,7 +188,7 @@ class GuestOptions:
         None,
         flag="faults",
         kind=File(example="plan"),
-        help="Make the functions fail as this plan says; @NAME is one of examples/faults.",
+        help="Make the functions fail as this plan says; @NAME is one of `guide @faults`.",
         refused=OWN_PLANS,
         tables=OF_SERVER,
         wrong=lambda o: "nothing to fail without a device" if o.faults and not o.devices else "",

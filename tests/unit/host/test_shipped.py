@@ -1,5 +1,8 @@
 """Examples and pages that come with the package, by their names."""
 
+import re
+
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -33,8 +36,12 @@ def test_every_plan_by_name_is_a_plan():
 
 
 def test_a_name_that_no_example_has():
-    with pytest.raises(UserError, match=r"no campaign @refuse; near it: refused; examples/camp"):
+    says = "no campaign @refuse; near it: refused; there are loading, refused, traffic"
+    with pytest.raises(UserError, match=says):
         shipped.example("campaign", "refuse")
+    says = "no plan @zz; mlx5emu guide has @faults and @links and @findings"
+    with pytest.raises(UserError, match=says):
+        shipped.example("plan", "zz")
     result = CliRunner().invoke(main, ["run", "--faults", "@link-flap", "--", "true"])
     assert (result.exit_code, "near it: link-flaps" in result.output) == (2, True)
 
@@ -58,7 +65,7 @@ def test_pages_of_the_guide():
 
 
 def test_an_example_to_read_or_to_keep():
-    for name in ("exchange.py", "link-flaps"):
+    for name in ("exchange.py", "link-flaps", "faults"):
         result = CliRunner().invoke(main, ["guide", f"@{name}"])
         assert result.output == shipped.all_examples()[name].read_text()
     result = CliRunner().invoke(main, ["guide", "@exchang.py"])
@@ -66,5 +73,28 @@ def test_an_example_to_read_or_to_keep():
 
 
 def test_a_name_means_one_example():
-    count = sum(len(shipped.examples(kind)) for kind in shipped.FOLDERS)
-    assert len(shipped.all_examples()) == count
+    known = shipped.all_examples()
+    for kind in shipped.FOLDERS:
+        for name, path in shipped.examples(kind).items():
+            assert (known[name], name in shipped.pages()) == (path, False)
+
+
+def helps(command, words=()):
+    """The help texts of a command and of those below it, by their words."""
+    with click.Context(command, info_name=" ".join(("mlx5emu", *words))) as context:
+        yield " ".join(words), command.get_help(context)
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                yield from helps(command.get_command(context, name), (*words, name))
+
+
+def test_help_texts_name_what_a_wheel_has():
+    texts = dict(helps(main))
+    assert len(texts) > 50
+    folders = {folder for folders in shipped.FOLDERS.values() for folder in folders}
+    known = {*shipped.pages(), *(f"@{name}" for name in shipped.all_examples()), "PAGE", "@NAME"}
+    for words, text in texts.items():
+        flat = " ".join(text.split())
+        assert not re.search(r"scripts/|share/|tests/|\.md\b", flat), words
+        assert set(re.findall(r"examples/(\w+)", flat)) <= folders, words
+        assert set(re.findall(r"guide (@?[a-z][\w.]+)", flat)) - {"page"} <= known, words

@@ -29,7 +29,7 @@ _PLAN = ExampleFile("plan")
 def fault() -> None:
     """Make the functions of a running guest fail, and see what has failed.
 
-    Plans and rules are described in examples/faults/README.md.
+    `mlx5emu guide faults` is about plans, `mlx5emu guide @faults` has all points and actions.
     """
 
 
@@ -204,7 +204,7 @@ def _runs(name: str) -> bool:
 def load(words: tuple[str, ...], control: Path | None) -> None:
     """Replace all rules of the guest NAME by those of PLAN, which begins now.
 
-    Without NAME it is about the only guest that runs. PLAN may be @NAME, one of examples/faults. A
+    Without NAME it is about the only guest that runs. PLAN may be @NAME, an example's. A
     plan that is for a driver that loads has its effect when the driver is loaded the next time.
     """
     from emu.device.faults.plan import LOADING

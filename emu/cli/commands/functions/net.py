@@ -28,7 +28,7 @@ def net() -> None:
     """Delay, lose, reorder and mark packets of a running guest, as tc's netem would.
 
     A function's port has a link for what it sends (direction=tx) and one for what it receives
-    (rx). The properties are described in examples/links/README.md.
+    (rx). `mlx5emu guide @links` describes the properties.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 from rich.markdown import Markdown
@@ -23,37 +24,34 @@ def _complete(_ctx: click.Context, _param: click.Parameter, start: str) -> list[
 def guide(page: str | None) -> None:
     """Show a PAGE of the guide, or the list of its pages; @NAME is an example.
 
-    `mlx5emu guide faults` is about fault plans; a pipe gets the page's Markdown. An example is what
-    other commands take as @NAME, or a program: `mlx5emu guide @exchange.py > exchange.py`.
+    `mlx5emu guide faults` is about fault plans; a pipe gets the page's Markdown. @NAME is
+    what other commands take so, a program (`mlx5emu guide @exchange.py > exchange.py`), or the page
+    about such files: @faults, @findings, @links, @switch.
     """
     pages = shipped.pages()
     if page is None:
         width = max(map(len, pages))
-        for name, path in pages.items():
-            with path.open() as file:
+        for name, page_path in pages.items():
+            with page_path.open() as file:
                 click.echo(f"{name:{width}}  {file.readline().removeprefix('# ').strip()}")
         return
-    if page.startswith("@"):
-        _show_example(page[1:])
-        return
-    if page not in pages:
+    path = _example(page[1:]) if page.startswith("@") else pages.get(page)
+    if path is None:
         raise UserError(f"no page {page!r}{near(page, pages)}; there are {', '.join(pages)}")
-    text = pages[page].read_text()
+    text = path.read_text()
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
-        return
-    screen = console()
-    with screen.pager(styles=True):
-        screen.print(Markdown(text))
+    elif path.suffix != ".md":
+        click.echo_via_pager(text)
+    else:
+        screen = console()
+        with screen.pager(styles=True):
+            screen.print(Markdown(text))
 
 
-def _show_example(name: str) -> None:
-    """Print the file of an example. Raises UserError, with near names, if there is none."""
+def _example(name: str) -> Path:
+    """Return the file of an example. Raises UserError, with near names, if there is none."""
     known = shipped.all_examples()
     if name not in known:
         raise UserError(f"no example @{name}{near(name, known)}")
-    text = known[name].read_text()
-    if sys.stdout.isatty():
-        click.echo_via_pager(text)
-    else:
-        click.echo(text, nl=False)
+    return known[name]

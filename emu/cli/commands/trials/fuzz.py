@@ -13,7 +13,7 @@ import click
 
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.control import console
-from emu.cli.shared.files import NewFile
+from emu.cli.shared.files import ExampleFile, NewFile
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
 from emu.guests.options import Use
@@ -28,6 +28,7 @@ _MAX_LOG = 64 << 20
 _NO_LIMIT_MIB = 1 << 30
 """Of a trace that goes nowhere."""
 _CORPUS = click.Path(file_okay=False, path_type=Path)
+_FINDING = ExampleFile("finding", has_names=True)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE = NewFile()
 _OLD_CORPUS = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -170,13 +171,13 @@ def coverage(corpus: Path, coverage: Path, out: Path) -> None:
 
 @fuzz.command()
 @guest_options(Use.FUZZ_REPLAY)
-@click.argument("which", metavar="PATH", type=click.Path(path_type=Path))
+@click.argument("which", metavar="PATH", type=_FINDING)
 def replay(which: Path, **choices: object) -> None:
     """Carry out one input of a corpus in a fresh guest, and print what goes wrong.
 
     PATH is one of an input's files, a finding's folder, or DIR/ID with an input's ID or the name of
-    a finding's folder. Or it is a plan of examples/findings, which is tried in three guests at
-    most. Status 1 says that a finding did not come up again.
+    a finding's folder. Or it is a plan of examples/findings (@NAME, listed by `mlx5emu guide
+    @findings`), tried in three guests at most. Status 1: a finding did not come up again.
     """
     from emu.instruments.fuzz.executor import GuestExecutor
     from emu.instruments.fuzz.report.mail import FACTS
@@ -216,7 +217,7 @@ def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
 
 
 @fuzz.command()
-@click.argument("which", metavar="PATH", type=click.Path(path_type=Path))
+@click.argument("which", metavar="PATH", type=_FINDING)
 @click.option(
     "--tree",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -226,9 +227,10 @@ def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
 def report(which: Path, tree: Path | None) -> None:
     """Print a finding as a mail for the kernel's mailing list, with a patch.
 
-    PATH is a finding's folder in a corpus, DIR/NAME for short, or a plan of examples/findings, for
-    which there are proposals. The words in angle brackets are left to you: what it fixes, who signs
-    it off, and the change where nothing is proposed.
+    PATH is a finding's folder in a corpus, DIR/NAME for short, or a plan of examples/findings
+    (@NAME, listed by `mlx5emu guide @findings`), for which there are proposals. The words in angle
+    brackets are left to you: what it fixes, who signs it off, and the change where nothing is
+    proposed.
     """
     from emu.instruments.fuzz.report.mail import mail
 

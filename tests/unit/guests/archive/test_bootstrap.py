@@ -133,5 +133,5 @@ def test_a_success_is_silent(program, tmp_path):
 
 def test_it_may_be_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LabError, match="mmdebstrap is not installed: run scripts/setup"):
+    with pytest.raises(LabError, match="mmdebstrap is not installed: mlx5emu doctor"):
         bootstrap.bootstrap([], what="X", log=tmp_path / "log")
