@@ -79,17 +79,28 @@ def test_a_name_means_one_example():
             assert (known[name], name in shipped.pages()) == (path, False)
 
 
-def helps(command, words=()):
-    """The help texts of a command and of those below it, by their words."""
+def contexts(command, words=()):
+    """The contexts of a command and of those below it, by their words."""
     with click.Context(command, info_name=" ".join(("mlx5emu", *words))) as context:
-        yield " ".join(words), command.get_help(context)
+        yield " ".join(words), context
         if isinstance(command, click.Group):
             for name in command.list_commands(context):
-                yield from helps(command.get_command(context, name), (*words, name))
+                yield from contexts(command.get_command(context, name), (*words, name))
+
+
+def test_each_plan_may_be_an_example():
+    options = {
+        words: option.type
+        for words, context in contexts(main)
+        for option in context.command.params
+        if "--faults" in option.opts and not option.hidden  # hidden: only to be refused
+    }
+    assert {"run", "up", "serve", "suite"} <= options.keys()
+    assert [words for words, kind in options.items() if not isinstance(kind, ExampleFile)] == []
 
 
 def test_help_texts_name_what_a_wheel_has():
-    texts = dict(helps(main))
+    texts = {words: context.get_help() for words, context in contexts(main)}
     assert len(texts) > 50
     folders = {folder for folders in shipped.FOLDERS.values() for folder in folders}
     known = {*shipped.pages(), *(f"@{name}" for name in shipped.all_examples()), "PAGE", "@NAME"}

@@ -15,7 +15,7 @@ import click
 
 from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
-from emu.cli.shared.files import Existing, NewFile
+from emu.cli.shared.files import ExampleFile, Existing, NewFile
 from emu.device.function.function import Function
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
@@ -130,8 +130,9 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--faults",
-    type=Existing(),
-    help="Fail as this plan says (TOML).",
+    type=ExampleFile("plan"),
+    metavar="FILE",
+    help="Fail as this plan says (TOML); @NAME is one of `mlx5emu guide @faults`.",
 )
 @click.option(
     "--faults-when",
