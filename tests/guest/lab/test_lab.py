@@ -43,6 +43,18 @@ def test_a_command_runs_as_root_on_the_suites_kernel(bare_guest, suite):
     assert release == bare_guest.kernel_release
 
 
+def test_file_systems_of_the_kernel_are_where_its_tools_look(bare_guest):
+    """All that Debian's kernels have; with an entry of the kernel's own in them."""
+    places = {
+        "configfs": "/sys/kernel/config", "debugfs": "/sys/kernel/debug",
+        "tracefs": "/sys/kernel/tracing", "bpf": "/sys/fs/bpf",
+    }  # fmt: skip
+    mounts = bare_guest.run("cat /proc/mounts").check().stdout.splitlines()
+    assert places.items() <= {(line.split()[2], line.split()[1]) for line in mounts}
+    bare_guest.run("test -e /sys/kernel/tracing/trace; test -e /sys/kernel/debug/bdi").check()
+    bare_guest.run("modprobe target_core_mod && test -d /sys/kernel/config/target").check()
+
+
 @pytest.mark.parametrize(
     ("command", "status"),
     [("exit 3", 3), ("kill -9 $$", 137), (["no-such-program"], 127), (["/etc/passwd"], 126)],
