@@ -1,1 +1,1 @@
-"""How the device executes: work queues, memory keys, both ends of a message, completions."""
+"""Execution engine: work queues, memory keys, both ends of a message, completions and events."""

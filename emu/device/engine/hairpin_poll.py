@@ -1,10 +1,10 @@
-"""A turn of a hairpin send queue: what waits in the receive queue of the pair leaves.
+"""Polls a hairpin send queue: forwards packets from the pair's receive queue.
 
-They wait for the queue's rate, and while the port at the other end of the cable asks for that
-(``eth.room``); what the receive queue has no room for meanwhile is lost and counted there.
+Packets wait for the queue's rate, and while the link partner has no receive credits
+(``eth.rx_credits``). Meanwhile the receive queue counts and drops packets beyond its capacity.
 
-A packet that comes back to the receive queue waits in it again, so a loop of hairpins takes turns
-as other queues do.
+A packet that loops back to the receive queue is queued there again. A loop of hairpins therefore
+shares rounds with the other queues.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @polls(HairpinSq)
 def poll(hca: Hca, sq: HairpinSq) -> bool:
-    """Send some of the packets that wait; True when there are more."""
+    """Send some of the queued packets; return True when more are queued."""
     hairpin = packets_for(hca, sq) if sq.state is SqState.RDY else None
     if hairpin is None:
         return False
-    if hca.egress:  # what was sent before is still on its way
+    if hca.egress:  # earlier frames are still being sent
         return True
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing

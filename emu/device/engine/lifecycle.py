@@ -1,6 +1,6 @@
-"""A function as a whole: turns for its queues, the port's link, teardown and shutdown.
+"""Lifecycle of a function: polls of its queues, link changes, teardown and shutdown.
 
-``emu.device.state.hca`` holds the state; this module acts on all of it.
+``emu.device.state.hca`` holds the state; this module changes all of it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from layouts.rings.eqe import eqe_port_state
 log = logging.getLogger(__name__)
 
 for _module in walk_packages(engine.__path__, f"{engine.__name__}."):
-    import_module(_module.name)  # those with a turn register it
+    import_module(_module.name)  # modules with a poll function register it
 
 
 def run(hca: Hca) -> bool:
-    """Give some of the ready queues a turn if the round allows it; True when more are ready."""
+    """Poll some of the ready queues within the round's budget; return True when more are ready."""
     budget, ready = hca.budget, hca.ready
     if (hca.broken_cqs or hca.stopping is not None) and not budget.exhausted(POLL_BUDGET):
         _stop_users_of_broken_cqs(hca)
@@ -62,7 +62,7 @@ def run(hca: Hca) -> bool:
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:
-    """Stop some of the queues that report to CQs which take no more; others in later rounds."""
+    """Stop queues that report to broken CQs; continue in later rounds when the budget ends."""
     if hca.stopping is None:
         broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
         hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
@@ -74,7 +74,7 @@ def _stop_users_of_broken_cqs(hca: Hca) -> None:
 
 
 def teardown(hca: Hca) -> None:
-    """TEARDOWN_HCA: back to ENABLED. What the driver left behind is logged and freed."""
+    """Return to ENABLED (TEARDOWN_HCA). Log and free the objects that the driver left."""
     for table in hca.tables:
         if table:
             log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
@@ -84,10 +84,10 @@ def teardown(hca: Hca) -> None:
 
 
 def shut_down(hca: Hca) -> None:
-    """Stop at once: forget objects and firmware pages without logging them.
+    """Forget objects and firmware pages at once, without logging them.
 
-    A driver asks for this when its machine goes down and there is no time to destroy its objects.
-    Afterwards the function only executes commands.
+    A driver sends this when its machine goes down without time to destroy its objects. Afterwards
+    the function only executes commands.
     """
     log.info("%s: shut down", hca.model.name)
     quiesce(hca)
@@ -101,11 +101,10 @@ def shut_down(hca: Hca) -> None:
 def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending.
 
-    Its sub-functions end, and the LAG that it is the master of. Its tables are nobody's root.
+    End the function's sub-functions and the LAG that it is master of. Detach switch tables from it.
 
-    There may be 250,000 queues, and each may wait. From here on none of what they wait for reaches
-    them (``Hca.end_lifetime``), and what waits is taken back a share at a time, when the objects
-    are freed (``Object.give_up``).
+    A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
+    the callbacks; ``Object.give_up`` cancels a few in each round, when the objects are freed.
     """
     hca.adapter.board.end_lag_of(hca.vhca)
     if hca.eswitch is not None:
@@ -115,7 +114,7 @@ def quiesce(hca: Hca) -> None:
     hca.end_lifetime()
     for qp in hca.qps:
         if qp.moving is not None:
-            qp.moving = None  # its views of guest memory, which may be unmapped next
+            qp.moving = None  # drops its views: guest memory may be unmapped next
     for dct in hca.dcts:
         if dct.responders:
             hca.deferred_free.add_work(dynamic.end_all(dct))
@@ -140,7 +139,7 @@ def quiesce(hca: Hca) -> None:
     hca.repacing.clear()
     hca.broken_cqs.clear()
     hca.stopping = None
-    hca.wake()  # what waits is taken back in its turns, and another function may have ended it
+    hca.wake()  # deferred frees run in its rounds; another function may have ended it
 
 
 def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:
@@ -150,14 +149,14 @@ def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:
 
 
 def unsubscribe(hca: Hca, eq: Eq) -> Portions[None]:
-    """An EQ is destroyed. Pending page faults fail if it was the EQ that reports them."""
+    """Unsubscribe a destroyed EQ. Fail pending page faults if no other EQ reports them."""
     hca.unsubscribe(eq)
     if hca.event_eq(EventType.PAGE_FAULT) is None:
         yield from page_faults.give_up(hca)
 
 
 def set_link(hca: Hca, *, up: bool) -> None:
-    """SubnetPort the cable in or pull it: raise the port event and tell the wire."""
+    """Insert or pull the cable: raise the port event and notify the wire."""
     before = _links(hca)
     had_cable = hca.port.has_cable
     hca.port.set_link(up=up)
@@ -168,9 +167,9 @@ def set_link(hca: Hca, *, up: bool) -> None:
 
 
 def set_admin(hca: Hca, *, up: bool) -> None:
-    """Enable or disable the port as its driver asks.
+    """Enable or disable the port on its driver's request.
 
-    mlx5e looks at the link before it enables the port and waits for the event after it
+    mlx5e reads the link before it enables the port, and waits for the event afterwards
     (core/en_main.c: mlx5e_open, async_event).
     """
     before = _links(hca)
@@ -186,16 +185,16 @@ def set_vport_admin(hca: Hca, *, up: bool) -> None:
 
 
 def set_switch_state(hca: Hca, state: VportAdminState) -> None:
-    """The manager of the switch enables or disables a vPort, or lets it follow the cable."""
+    """Enable or disable a vPort, or let it follow the cable, for the manager of the switch."""
     before = _links(hca)
     hca.nic_vport.switch_state = state
     _follow_link(before)
 
 
 def take_down(hca: Hca) -> None:
-    """The function has failed: its peers get no answers any more, and are to see that.
+    """Take down a failed function's link, so that its peers notice.
 
-    The others of its adapter keep the port.
+    The other functions of its adapter keep the port.
     """
     if len(hca.adapter.vhcas) == 1:
         hca.port.set_link(up=False)
@@ -205,7 +204,7 @@ def take_down(hca: Hca) -> None:
 
 
 def _links(hca: Hca) -> list[tuple[Hca, bool]]:
-    """The functions of an adapter, and which of them can send and receive."""
+    """Return the functions of the adapter, each with whether it can send and receive."""
     return [(node, node.vport.is_up) for node in hca.adapter.nodes()]
 
 
@@ -220,13 +219,13 @@ def _follow_link(before: list[tuple[Hca, bool]]) -> None:
 
 
 def announce(hca: Hca) -> None:
-    """Tell the wires that the port has come up or gone down, or has other addresses."""
+    """Notify the wire and the switch that the port is up or down, or has other addresses."""
     hca.wire.port_changed(hca)
     hca.switch.vport_changed(hca)
 
 
 def reregister(hca: Hca) -> None:
-    """Ask the guest to register again: a new subnet manager lacks what the old one was told."""
+    """Ask the guest to register again: a new subnet manager lacks the old registrations."""
     _raise_port_change(hca, PortChange.CLIENT_REREG)
 
 

@@ -1,7 +1,8 @@
-"""Pulses that go out of a pin and come in at the other one (``emu.device.objects.pins``).
+"""Pulses per second: pulses leave one pin and arrive at the other (``emu.device.objects.pins``).
 
-Each is a rising edge, and a falling one after its duration. The driver hears of both ends: where a
-pulse goes out it may have to say when the next one is, where one comes in it wants to know when.
+Each pulse is a rising edge, and a falling edge after its duration. The driver gets events of both
+pins: of the sender, because it may have to schedule the next pulse; of the receiver, for the time
+stamp.
 
 Source: PRM "MTPPS", "MTPPSE"; core/lib/clock.c: mlx5_perout_configure, mlx5_pps_event.
 """
@@ -21,34 +22,34 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 LOG_LEAST_PERIOD_NS: Final = 20
-"""A millisecond: what a driver can follow."""
+"""Shortest period: 2**20 ns, about 1 ms, which a driver can follow."""
 LOG_LEAST_DURATION_NS: Final = 10
 MAX_PERIOD_NS: Final = 1 << 40
 _USUAL_DURATION_NS: Final = 100_000_000
-"""Of pulses for which the driver has no say (once a second)."""
+"""Longest default duration, for pulses whose duration the driver cannot set (once a second)."""
 _RISING: Final = 0
 _FALLING: Final = 1
 
 
 def pin_changed(hca: Hca, pin: Pin) -> None:
-    """The driver has set a pin: begin or end its pulses."""
+    """Start or stop the pulses of a pin that the driver has set."""
     pin.stop()
     if pin.is_on and pin.mode == PinMode.OUT:
         _wait(hca, pin, _due(hca, pin))
 
 
 def clock_changed(hca: Hca) -> None:
-    """The time of day has been set, so pulses go out at other moments."""
+    """Reschedule all pulses after the time of day has been set."""
     for pin in hca.pins:
         if pin.timer is not None:
             pin_changed(hca, pin)
 
 
 def _due(hca: Hca, pin: Pin) -> int | None:
-    """In how many nanoseconds the next pulse goes out; None for none.
+    """Return the delay in nanoseconds until the next pulse; None without one.
 
-    One whose time is past goes out after whole periods, and without a period not at all: the driver
-    that asks for it is late, and says when the next one is.
+    A start in the past moves ahead by whole periods. Without a period the pulse is skipped: the
+    driver set it late, and schedules the next one.
     """
     now = hca.clock.now_ns()
     if not hca.caps.general.rq_ts_format:
@@ -70,7 +71,7 @@ def _wait(hca: Hca, pin: Pin, delay_ns: int | None) -> None:
 
 
 def _rise(hca: Hca, pin: Pin) -> None:
-    """A pulse begins."""
+    """Start a pulse."""
     stamp = _stamp(hca)
     _tell(hca, pin, stamp)
     _arrives(hca, pin, _RISING, stamp)
@@ -79,7 +80,7 @@ def _rise(hca: Hca, pin: Pin) -> None:
 
 
 def _fall(hca: Hca, pin: Pin) -> None:
-    """It ends."""
+    """End the pulse, and schedule the next one."""
     pin.timer = None
     _arrives(hca, pin, _FALLING, _stamp(hca))
     _wait(hca, pin, _due(hca, pin))
@@ -91,7 +92,7 @@ def _stamp(hca: Hca) -> int:
 
 
 def _arrives(hca: Hca, source: Pin, edge: int, stamp: int) -> None:
-    """An edge comes in at the other pin."""
+    """Deliver an edge to the other pin."""
     pin = hca.pins[(source.number + 1) % PINS]
     if pin.is_on and pin.mode == PinMode.IN and pin.pattern == edge:
         _tell(hca, pin, stamp)

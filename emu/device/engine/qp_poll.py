@@ -1,10 +1,10 @@
-"""A queue pair's turn: responses, requests, flush.
+"""Polls a queue pair: responses, requests, flush.
 
-A message to a queue pair in the same process is one direct call, which ends in an acknowledgement
-or in one of the cases of ``emu.device.objects.queues.outcome``. A table here says what is done then
-- wait and retry, give up, fail - by the retry counts and timers of the queue pair (IBTA 9.7.5,
-9.7.6). For a peer in another process ``emu.device.engine.rc.packets.requester`` does the same with
-packets.
+A message to a queue pair in the same process is one direct call. The call ends in an
+acknowledgement or in a case of ``emu.device.objects.queues.outcome``. A table here maps each
+outcome to its action - wait and retry, give up, fail - by the retry counts and timers of the queue
+pair (IBTA 9.7.5, 9.7.6). For a peer in another process ``emu.device.engine.rc.packets.requester``
+does the same with packets.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 _FEW_BYTES: Final = 1 << 16
-"""A message up to this length is not counted among the steps of a round."""
+"""Longest message that is not charged to the round's budget by its length."""
 
 _RTS: Final = QpState.RTS
 _DCI: Final = QpType.DCI
@@ -61,10 +61,13 @@ _DCI: Final = QpType.DCI
 
 @polls(Qp)
 def poll(hca: Hca, qp: Qp) -> bool:
-    """Send responses, then requests: directly within this process, else in packets."""
+    """Send responses, then requests: directly within this process, else in packets.
+
+    Returns True when more can be sent in a later round.
+    """
     more = False
     if qp.connection is not None:
-        # Responses are sent even after the queue pair has failed: the NAK is one of them.
+        # Responses are sent even after the queue pair has failed: the NAK is among them.
         respond = qp.connection.responder.poll
         pace = qp.response_pace
         more = respond() if pace is None else pacing.paced(hca, qp, pace, respond)
@@ -98,16 +101,15 @@ def poll(hca: Hca, qp: Qp) -> bool:
 
 
 def _waits_for_page(qp: Qp) -> bool:
-    """Whether requests wait until a driver, ours or the peer's, has brought a page in."""
+    """Return whether requests wait for a page that our driver or the peer's has to map."""
     return qp.held_by is not None or (bool(qp.page_faults) and Side.REQUESTER in qp.page_faults)
 
 
 def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
-    """Do a share of the requests that need no packets; True when there are more.
+    """Process some of the requests that need no packets; return True when more are posted.
 
-    ``node`` is the peer's function, None when it is not in this process.
-
-    Raises BadWqeError or DmaError when the ring is broken.
+    ``node`` is the peer's function, None when it is in another process. Raises BadWqeError or
+    DmaError when the ring is broken.
     """
     budget = BYTES_PER_POLL
     own = qp.adapter_requests
@@ -119,7 +121,7 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
             wqe = moving.wqe
         elif own is not None and (first := own.next()) is not None:
             wqe = first
-        elif waiting <= 0:  # requests posted meanwhile ring their own doorbell
+        elif waiting <= 0:  # later requests ring their own doorbell
             return False
         else:
             wqe = sq.fetch(waiting)
@@ -141,7 +143,7 @@ def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
 
 
 def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
-    """Do one request. Returns the bytes moved, or None when the queue pair has to stop or wait."""
+    """Process one request. Return the bytes moved, or None when the queue pair stops or waits."""
     work = qp.moving or send_requests.parse(hca, qp, wqe)
     outcome, length = None, 0
     if isinstance(work, Message):
@@ -162,7 +164,7 @@ def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
     if outcome is not None:
         _ACTIONS[type(outcome)](hca, qp, wqe, outcome)
         return None
-    # A queue pair that is its own peer and has failed has already flushed this request.
+    # A failed queue pair that is its own peer has already flushed this request.
     if qp.state is not _RTS:
         return None
     send_requests.complete(hca, qp, wqe, length)
@@ -170,12 +172,12 @@ def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
 
 
 def _goes_on(qp: Qp) -> bool:
-    """Whether it may send; a completion can have changed that."""
+    """Return whether the queue pair may send; a completion can have changed its state."""
     return qp.state is _RTS
 
 
 def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:
-    """Send all datagrams of a large send; returns their bytes."""
+    """Send all datagrams of a large send; return the number of their bytes."""
     length = 0
     origin = ud.origin_of(hca.link, qp, work.datagrams[0].to)
     for one in work.datagrams:
@@ -186,7 +188,7 @@ def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:
 
 
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
-    """Keep the request in the ring; it is tried again when the page is present."""
+    """Keep the request in the ring; retry it when the page is present."""
     page = absent.error
     failure = Failure.of_access(page, wqe.opcode)
 
@@ -200,14 +202,14 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
 
 
 def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: PageFaultPending) -> None:
-    """Wait while the peer waits for a page of its own: no timeout runs and no retry is counted."""
+    """Wait while the peer waits for a page: no timeout runs and no retry is counted."""
     fault, lifetime = held.page_fault, hca.lifetime
 
     def go_on(answer: Outcome | None) -> None:
         fault.release(qp)
         if lifetime.is_over:
             return
-        if isinstance(answer, Nak):  # in RTS still: what stops a queue pair releases the page fault
+        if isinstance(answer, Nak):  # still in RTS: a stopped queue pair releases the page fault
             _fail_by_peer(hca, qp, wqe, answer)
         else:
             hca.schedule(qp)
@@ -226,7 +228,7 @@ def _fail_to_place(hca: Hca, qp: Qp, wqe: Wqe, misplaced: LocalAccessFailed) -> 
 
 
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
-    """RNR NAK: retry after the time that the responder gave (IBTA 9.7.5.2.8)."""
+    """Retry after the time in the RNR NAK (IBTA 9.7.5.2.8)."""
     qp.count("rnr_nak_retry_err")
     if send_requests.may_wait_for_receiver(qp):
         _again_after(hca, qp, RNR_NAK_NS[nak.timer])
@@ -236,10 +238,10 @@ def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
 
 
 def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
-    """No response: retry after the timeout (IBTA 9.7.6.1)."""
+    """Retry after the ACK timeout (IBTA 9.7.6.1)."""
     if not qp.ack_timeout:
         log.info(
-            "%r: no response (%s), and no ACK timeout is set: it waits for the next doorbell",
+            "%r: no response (%s); without an ACK timeout, retry at the next doorbell",
             qp,
             dropped.why,
         )
@@ -266,12 +268,12 @@ def _again_after(hca: Hca, qp: Qp, delay_ns: int) -> None:
 
 
 def _go_on(hca: Hca, qp: Qp, _wqe: Wqe, _: InProgress) -> None:
-    """The message takes another turn."""
+    """Poll again: the message has more segments."""
     hca.schedule(qp)
 
 
 def _need_packets(hca: Hca, qp: Qp, _wqe: Wqe, _: NeedsPackets) -> None:
-    """From the next turn on it is packets, until the queue pair is reset."""
+    """Send packets from the next poll on, until the queue pair is reset."""
     connection_of(hca, qp)
     hca.schedule(qp)
 
@@ -287,4 +289,4 @@ _ACTIONS: Final[Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]]] = {
     InProgress: _go_on,
     NeedsPackets: _need_packets,
 }
-"""What is done about a request that is not done."""
+"""Action for each outcome of an incomplete request."""

@@ -1,10 +1,11 @@
-"""How far a sub-function has come: what takes it from one state to the next.
+"""State machine of a sub-function, and its event to the manager.
 
     INVALID -> ALLOCATED -> ACTIVE -> IN_USE -> TEARDOWN_REQUEST -> ALLOCATED -> INVALID
 
-The manager allocates it, enables it (ACTIVE) and disables it; between this it belongs to its own
-driver, whose ENABLE_HCA takes it into use. When the manager disables it then, its driver is only
-asked to leave. Each change is told to the manager once it has armed the number.
+The manager allocates a sub-function, enables it (ACTIVE) and disables it. In between the
+sub-function's own driver takes it into use by ENABLE_HCA. If the manager disables it then, its
+driver is only asked to leave. The manager gets an event for each change once it has armed the
+sub-function.
 
 Source: PRM "vHCA state"; core/sf/devlink.c, core/sf/dev/dev.c, core/sf/vhca_event.c.
 """
@@ -28,14 +29,14 @@ VHCA_STATE_POINT: FaultPoint[[SubFunction, VhcaState], None] = FaultPoint("vhca_
 
 
 def enable(one: SubFunction, manager: Hca) -> None:
-    """The manager lets its driver begin. Raises BAD_SYS_STATE_ERR."""
+    """Let the sub-function's driver start. Raise BAD_SYS_STATE_ERR unless it is ALLOCATED."""
     if one.state is not VhcaState.ALLOCATED:
         raise _wrong(one)
     change(one, manager, VhcaState.ACTIVE)
 
 
 def disable(one: SubFunction, manager: Hca) -> None:
-    """The manager wants its driver to leave."""
+    """Disable the sub-function, or ask its driver to leave."""
     if one.state is VhcaState.ACTIVE:
         change(one, manager, VhcaState.ALLOCATED)
     elif one.state is VhcaState.IN_USE:
@@ -43,19 +44,19 @@ def disable(one: SubFunction, manager: Hca) -> None:
 
 
 def check_entry(one: SubFunction) -> None:
-    """Its own driver begins. Raises BAD_SYS_STATE_ERR before the manager allows that."""
+    """Raise BAD_SYS_STATE_ERR unless the manager has enabled the sub-function."""
     if one.state not in (VhcaState.ACTIVE, VhcaState.IN_USE):
         raise _wrong(one)
 
 
 def enter(one: SubFunction, manager: Hca) -> None:
-    """Its own driver has begun."""
+    """Move to IN_USE: the sub-function's own driver has started."""
     if one.state is VhcaState.ACTIVE:
         change(one, manager, VhcaState.IN_USE)
 
 
 def leave(one: SubFunction, manager: Hca) -> None:
-    """Its own driver has gone."""
+    """Leave IN_USE or TEARDOWN_REQUEST: the sub-function's own driver has ended."""
     if one.state is VhcaState.IN_USE:
         change(one, manager, VhcaState.ACTIVE)
     elif one.state is VhcaState.TEARDOWN_REQUEST:
@@ -63,7 +64,7 @@ def leave(one: SubFunction, manager: Hca) -> None:
 
 
 def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
-    """It is in a new state now. Rules may hold up what neither makes nor ends it."""
+    """Move to a new state; fault rules may delay it, except to or from INVALID."""
     faults = manager.faults
     if faults is None or VhcaState.INVALID in (one.state, state):
         take(one, manager, state)
@@ -72,16 +73,16 @@ def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
 
 
 def take(one: SubFunction, manager: Hca, state: VhcaState) -> None:
-    """Tell the manager of a new state, if it wants to know."""
+    """Set the state, and report it to the manager if armed."""
     one.state = state
     if one.armed:
         tell(one, manager)
 
 
 def arm(one: SubFunction, manager: Hca) -> None:
-    """The manager wants to be told of the next change, or of one that it has not seen yet.
+    """Report the next change to the manager, or at once a change that it has not seen.
 
-    It asks for the state first and arms then, so a change may be between the two
+    The manager queries the state before it arms, so a change may lie between the two
     (core/sf/vhca_event.c: mlx5_vhca_event_notify).
     """
     one.armed = True
@@ -90,7 +91,7 @@ def arm(one: SubFunction, manager: Hca) -> None:
 
 
 def tell(one: SubFunction, manager: Hca) -> None:
-    """Report the state, if its event has been turned on."""
+    """Report the state, if its event is enabled."""
     general = manager.caps.general
     if not (
         general.vhca_state and getattr(general, f"event_on_vhca_state_{one.state.name.lower()}")
@@ -104,6 +105,6 @@ def tell(one: SubFunction, manager: Hca) -> None:
 
 def _wrong(one: SubFunction) -> CmdError:
     return CmdError(
-        Status.BAD_SYS_STATE_ERR, "sub-function is in another state",
+        Status.BAD_SYS_STATE_ERR, "sub-function is not in the required state",
         f"function_id {one.number:#x} is {one.state.name}",
     )  # fmt: skip

@@ -1,1 +1,1 @@
-"""Completion and event queues."""
+"""Completion queues, event queues and their interrupts."""

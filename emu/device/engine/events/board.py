@@ -1,7 +1,7 @@
-"""What the board tells its driver: cables that come and go, the slot's power, too much heat.
+"""Board events for the driver: cable plugged or unplugged, slot power, temperature.
 
-Of an adapter's functions only the manager has the cable and the slot. It hears of both as soon as
-an event queue asks for such events, so that the kernel log of every boot has a line about each.
+Of an adapter's functions only the manager has the cable and the slot. Its driver gets both events
+when it creates an event queue for them. The kernel log of every boot then has a line about each.
 
 Source: PRM "Port module event", "Temperature warning event"; core/events.c.
 """
@@ -35,7 +35,7 @@ class ModuleStatus(IntEnum):
 
 
 def tell_all(hca: Hca, eq: Eq) -> None:
-    """An event queue has been made: tell what is already so of the events that it asks for.
+    """Report the current state to a new event queue, by the events that it subscribes to.
 
     Virtual functions and sub-functions have none of the capabilities.
     """
@@ -46,12 +46,12 @@ def tell_all(hca: Hca, eq: Eq) -> None:
 
 
 def module_status(hca: Hca) -> ModuleStatus:
-    """The state of the port's module, as events and PMAOS tell it."""
+    """Return the state of the port's module, for events and PMAOS."""
     return ModuleStatus.PLUGGED if hca.port.has_cable else ModuleStatus.UNPLUGGED
 
 
 def tell_cable(hca: Hca) -> None:
-    """Whether a cable is plugged into the port."""
+    """Report whether a cable is plugged into the port."""
     if not hca.caps.general.port_module_event:
         return
     data = eqe_port_module.new(module=0, module_status=module_status(hca))
@@ -59,7 +59,7 @@ def tell_cable(hca: Hca) -> None:
 
 
 def warm(hca: Hca, temperature: int) -> None:
-    """The chip has another temperature, in units of MTMP; each driver is told if it is too hot."""
+    """Set the chip's temperature in units of MTMP; warn each driver if it is too hot."""
     if not hca.adapter.board.asic.measure(temperature):
         return
     data = bytes(eqe_temp_warning.new(sensor_warning_lsb=_ASIC))

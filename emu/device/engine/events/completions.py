@@ -1,6 +1,6 @@
-"""Completions: what a CQE tells of a request that is done, filled or failed.
+"""Completions: the CQE of a request that is done, filled or failed.
 
-Source: PRM "Completion queue entry"; libmlx5 (get_resp_ctx_v0 and _v1) for whom one names.
+Source: PRM "Completion queue entry"; libmlx5 (get_resp_ctx_v0 and _v1) for the named receiver.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ _HAS_VLAN: Final = 1 << 0
 """l4_l3_hdr_type: the packet had a VLAN tag, whose TCI is in vlan_info (device.h: CQE_HAS_VLAN)."""
 
 Received = tuple[int, int, int, int, int, int, bool, int, int | None]
-"""What a completion tells of a message that has filled a receive WQE: wqe_counter; byte_cnt; the
-shared queue's number, 0 for the queue pair's own; immediate data, or the key that was invalidated;
-flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag, None without one
-(``cqe64``). One is made for each message, so it is a plain tuple."""
+"""Fields of a completion (``cqe64``) for a message that has filled a receive WQE: wqe_counter;
+byte_cnt; number of the shared queue, 0 for the queue pair's own; immediate data, or the invalidated
+key; flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag, None without
+one. A plain tuple, because each message makes one.
+"""
 
 
 def now_for(hca: Hca, queue: Queue) -> int:
-    """The time stamp of a completion of a queue."""
+    """Return the time stamp for a completion of a queue."""
     if queue.has_real_time:
         return hca.adapter.real_time.stamp(hca.clock.now_ns())
     return hca.ticks()
 
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
-    """Report that a send request is done; what it has fetched may go along with that."""
+    """Report that a send request is done, with the bytes that it fetched (scatter to CQE)."""
     now = now_for(hca, queue) if queue.has_real_time else hca.ticks()
     entry = CQE.pack(
         0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
@@ -77,10 +78,10 @@ def complete_receive(
     data: bytes | None = None,
     hds_ip_ext: int = 0,
 ) -> None:
-    """Report that a message has filled a receive WQE, or with ``data`` that it is to be filled.
+    """Report that a message has filled a receive WQE.
 
-    These are 32 or 64 bytes, for which the CQ's entries have room. ``hds_ip_ext`` says which
-    checksums of a datagram are right.
+    ``data`` are 32 or 64 bytes for the CQE itself, within the CQ's entry size. ``hds_ip_ext`` has
+    bits for the valid checksums of a datagram.
     """
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
@@ -102,16 +103,16 @@ def complete_receive(
 
 
 def _extended(entry: bytes, **fields: int) -> bytes:
-    """The entry with fields of cqe64 that few have."""
+    """Return the entry with additional fields of cqe64."""
     whole = bytearray(entry + b"\0")
     cqe64.view(whole).assign(fields)
     return bytes(whole[:OP_OWN])
 
 
 def with_data(entry: bytes, data: bytes) -> tuple[bytes, int]:
-    """An entry with 32 or 64 bytes of data, and what op_own has for it (scatter to CQE).
+    """Return an entry with 32 or 64 bytes of data, and its bits of op_own (scatter to CQE).
 
-    64 bytes stand before the entry, as the first half of one of 128 bytes.
+    64 bytes precede the entry: they are the first half of an entry of 128 bytes.
     """
     if len(data) == SCATTER_64_BYTES:
         return data + entry, SCATTER_64
@@ -157,9 +158,10 @@ def fail_receive(
 
 
 def _receiver(hca: Hca, queue: Queue, srqn: int) -> int:
-    """Whom a receive completion names: the user index of the queue, or of an XRC SRQ or XRQ.
+    """Return the user index of the queue, or of an XRC SRQ or XRQ, for a receive completion.
 
-    Without one it is the shared queue's number, 0 for none (libmlx5: get_resp_ctx_v0 and _v1).
+    Without a user index return the shared queue's number, 0 for none (libmlx5: get_resp_ctx_v0 and
+    _v1).
     """
     srq = hca.srqs.get(srqn) if srqn else None
     if srq is not None and srq.form in _NAMED:
@@ -189,7 +191,7 @@ def report_signature(
 
 
 def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool) -> None:
-    """Write an entry, unless a fault suppresses it; count a lost one at its queue."""
+    """Write an entry, unless a fault suppresses it; count a lost entry at its queue."""
     if hca.faults is None:
         is_written = write(hca, cq, entry, op_own, solicited)
     else:
@@ -211,8 +213,8 @@ def error_entry(
 ) -> bytes:
     """Return the bytes of an error CQE before op_own.
 
-    ``vendor`` None: what the error's cause gives; another one has no hardware syndrome. Why a
-    request is flushed is known by its queue, if ``cause`` does not say.
+    ``vendor`` None takes the vendor syndrome of the error's cause; any other value has no hardware
+    syndrome. For a flush with ``cause`` ANY, the queue's state selects the cause.
     """
     if vendor is None:
         if syndrome is CqeSyndrome.WR_FLUSH_ERR and cause is Cause.ANY:

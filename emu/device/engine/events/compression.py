@@ -1,18 +1,19 @@
-"""Compressed completions: packets that come together share what their completions have in common.
+"""Compressed completions: packets of one session share the common fields of their completions.
 
-Such packets are a session. Its title is the completion of the first one; each packet has a mini CQE
-of eight bytes with what is its own: the length, and by the queue's format hash, checksum, stride,
-flow tag or kinds of headers. A session of ``n`` packets takes the room of ``n`` entries, whatever
-of it is written.
+A session's title is the completion of its first packet. Each packet has a mini CQE of eight bytes:
+its length, and by the queue's format hash, checksum, stride, flow tag or header types. A session of
+``n`` packets takes ``n`` entries of the ring, whether all of them are written or not.
 
-Basic layout: the title says how many packets there are. The next entry has the mini CQEs of packets
-0 to 7, the eighth one after the title those of 8 to 15, and so on; all others are left as they are.
-Enhanced layout: the title is a plain completion. Blocks of up to seven packets follow it, each in
-the first of the entries that it takes, and valid as any completion: by the byte that counts the
-ring's laps. The entries behind a block get that byte as well: what the driver finds where the next
-completion will be is then always from the lap before.
+Basic layout: the title has the number of packets. The next entry has the mini CQEs of packets 0 to
+7. The eighth entry after the title has those of 8 to 15, and so on. The other entries keep their
+old contents.
 
-No session goes over the ring's end, where DPDK's vectorized receive functions would read on
+Enhanced layout: the title is a plain completion. Blocks of up to seven packets follow it. Each
+block is written into its first entry, and the validity byte, which counts the ring's laps, makes it
+valid. The other entries of a block get the validity byte too. The entry of the next completion is
+then always from the lap before.
+
+No session wraps around the ring's end, where DPDK's vectorized receive functions would read on
 (mlx5_rxtx_vec_sse.h: rxq_cq_decompress_v).
 
 Source: core/en_rx.c: mlx5e_decompress_cqes_start, mlx5e_rx_cq_process_enhanced_cqe_comp.
@@ -46,20 +47,20 @@ _CHECKED: Final = _AT["hds_ip_ext"]
 _TIME: Final = _AT["timestamp_h"]
 _INDEX: Final = _AT["wqe_counter"]
 _PLACE: Final = Struct(">I12xH")
-"""byte_cnt and wqe_counter, from the first one on."""
+"""byte_cnt and wqe_counter, from byte_cnt on."""
 _STRIDES_SHIFT: Final = 16
 _TAGGED_COUNT: Final = 1 << 24
-"""A byte_cnt beside a flow tag is less."""
+"""Limit of a byte_cnt beside a flow tag."""
 _FOUR: Final = Struct(">I")
 
 
 def is_packet(entry: bytes, op_own: int) -> bool:
-    """Whether an entry may be in a session: of a received Ethernet packet, and no error."""
+    """Return whether an entry may be in a session: a received Ethernet packet without an error."""
     return op_own == PACKET and bool(entry[_CHECKED] & CqeChecked.L2)
 
 
 def sessions(entries: Sequence[bytes], form: MiniCqeFormat, limit: int) -> Iterator[int]:
-    """How many of the entries, in their order, are in one session after the other; often one."""
+    """Yield the number of entries of each session, in their order; 1 for an entry alone."""
     shared_of = _SHARED[form]
     count, shared, following = 0, b"", -1
     for entry in entries:
@@ -78,12 +79,12 @@ def sessions(entries: Sequence[bytes], form: MiniCqeFormat, limit: int) -> Itera
 
 
 def _without_sum(entry: bytes) -> bytes:
-    """What a title says for all packets, if a mini CQE has the hash: not checksum, count, time."""
+    """Return the title's fields for all packets with a hash format: no checksum, count or time."""
     return entry[:_HASH] + entry[_HASH_TYPE:_SUM] + entry[_SUM + 2 : _COUNT] + entry[_TAG:_INDEX]
 
 
 def _without_hash(entry: bytes) -> bytes:
-    """The same if it has the checksum: the driver drops the hash."""
+    """Return the title's fields for all packets with a checksum format; drivers drop the hash."""
     return (
         entry[:_HASH] + entry[_HASH_TYPE + 1 : _SUM] + entry[_SUM + 2 : _COUNT]
         + entry[_TAG:_INDEX]
@@ -91,7 +92,7 @@ def _without_hash(entry: bytes) -> bytes:
 
 
 def _without_tag(entry: bytes) -> bytes:
-    """The same if it has the flow tag."""
+    """Return the title's fields for all packets with a flow tag format."""
     return (
         entry[:_HASH] + entry[_HASH_TYPE + 1 : _SUM] + entry[_SUM + 2 : _COUNT]
         + entry[_TAG : _TAG + 1]
@@ -99,7 +100,7 @@ def _without_tag(entry: bytes) -> bytes:
 
 
 def _without_kind(entry: bytes) -> bytes:
-    """The same if it has the kinds of headers."""
+    """Return the title's fields for all packets with a header type format."""
     return (
         entry[:_HASH] + entry[_HASH_TYPE + 1 : _SUM] + entry[_SUM + 2 : _KIND]
         + entry[_KIND + 1 : _COUNT] + entry[_TAG:_INDEX]
@@ -150,12 +151,12 @@ _MINI: Final[Mapping[MiniCqeFormat, Callable[[bytes], bytes]]] = {
 
 
 def title(entry: bytes, count: int) -> bytes:
-    """The first entry of a session in the basic layout."""
+    """Return the first entry of a session in the basic layout."""
     return entry[:_COUNT] + _FOUR.pack(count) + entry[_TIME:]
 
 
 def arrays(entries: Sequence[bytes], form: MiniCqeFormat) -> Iterator[tuple[int, bytes]]:
-    """The mini CQEs of a session in the basic layout: how far behind the title, and the bytes."""
+    """Yield the mini CQE arrays of a basic session: entry offset from the title, and bytes."""
     mini = _MINI[form]
     for first in range(0, len(entries), PER_ARRAY):
         minis = b"".join(map(mini, entries[first : first + PER_ARRAY]))
@@ -163,8 +164,9 @@ def arrays(entries: Sequence[bytes], form: MiniCqeFormat) -> Iterator[tuple[int,
 
 
 def block(entries: Sequence[bytes], form: MiniCqeFormat) -> tuple[bytes, int]:
-    """A block of the enhanced layout, up to seven packets: its bytes before VALIDITY, and op_own
-    without the owner bit.
+    """Return a block of up to seven packets in the enhanced layout.
+
+    The result is its bytes before VALIDITY, and op_own without the owner bit.
     """
     minis = b"".join(map(_MINI[form], entries))
     return minis.ljust(VALIDITY, b"\0"), len(entries) - 1 << 4 | COMPRESSED

@@ -1,4 +1,4 @@
-"""Which error counters of a counter set an event increments (query_q_counter_out; hw/counters.c).
+"""Error counters of a counter set that an event increments (query_q_counter_out; hw/counters.c).
 
 Traffic and retries are counted where they happen, under the same names.
 """

@@ -1,9 +1,9 @@
-"""Completion queues: how a CQE is written, and becomes an event perhaps.
+"""Completion queues: write CQEs and raise completion events.
 
-How entries get into the ring is in :mod:`~emu.device.engine.events.entries`. An event is raised
-once for each arm: at once if there are entries that no event has reported
-(cqc.last_notified_index), otherwise with the next (solicited) entry. Moderation delays an event
-until there are enough entries or enough time has passed (PRM "CQ moderation").
+:mod:`~emu.device.engine.events.entries` writes the entries into the ring. One event is raised for
+each arm: at once if entries exist that no event has reported (cqc.last_notified_index), otherwise
+with the next (solicited) entry. Moderation delays an event until enough entries are written or
+enough time has passed (PRM "CQ moderation").
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _COMP: Final = EventType.COMP
 
 
 def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
-    """Append an entry, and raise the event that is due; False when the entry is lost.
+    """Append an entry and raise the event that is due; return False when the entry is lost.
 
-    ``entry`` is the CQE without its last byte, and behind the first half of a CQE of 128 bytes if
-    there is anything in that; ``op_own`` is that byte without the owner bit.
+    ``entry`` is the CQE without its last byte. Data of a 128-byte CQE's first half precede it.
+    ``op_own`` is the last byte without the owner bit.
     """
     if cq.compression is not None:
         if (
@@ -78,37 +78,37 @@ def _settle_all(hca: Hca) -> None:
 
 
 def settle(hca: Hca, cq: Cq) -> None:
-    """Write what is held, and raise the event that is due."""
+    """Write the held packets, and raise the event that is due."""
     count = entries.put_held(hca, cq)
     if count and cq.notification is _ARMED:
         _notify(hca, cq, count)
 
 
 def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
-    """The CQ doorbell: arm serial, which completions are wanted, and the consumer index.
+    """Process the CQ doorbell: arm serial, wanted completions, and the consumer index.
 
-    Who waits for any completion goes on doing so when only solicited ones are asked for (IBTA
-    11.4.2.2: a pending request for the next completion is not changed).
-    It only works in the page that the context names, which protects processes from each other.
+    A CQ armed for any completion stays armed for any when only solicited ones are requested (IBTA
+    11.4.2.2: a pending request for the next completion is not changed). The doorbell only works in
+    the UAR page that the context names, which protects processes from each other.
     """
     cq = hca.cqs.get(cqn)
     if cq is None:
         log.warning("CQ doorbell ignored: no CQ has the number %#x", cqn)
         return
     if cq.uar_page != uar_page:
-        log.warning("%r: doorbell ignored: it came by UAR %#x", cq, uar_page)
+        log.warning("%r: doorbell ignored: sent through UAR %#x", cq, uar_page)
         return
     consumed = entries.consumed(cq, command)
     if consumed is not None:
         cq.ci += consumed
     elif (cq.ci - command) & entries.INDEX_MASK > cq.entries:
-        log.warning("%r: doorbell ignored: it moves the consumer index past the producer index", cq)
+        log.warning("%r: doorbell ignored: consumer index past producer index", cq)
         return
     if command & ARM_SOLICITED and cq.notification is not _ARMED:
         cq.notification, newest = _SOLICITED_ARMED, cq.solicited_pi
     else:
         cq.notification, newest = _ARMED, cq.pi
-    # A consumer may arm before it polls: entries its last event reported must not wake it again.
+    # A consumer may arm before it polls: entries of the last event must not raise another.
     known = max(cq.ci, cq.notified_pi)
     if newest > known:
         _notify(hca, cq, newest - known)
@@ -133,9 +133,9 @@ def _notify(hca: Hca, cq: Cq, count: int) -> None:
 
 
 def _period_is_over(hca: Hca, cq: Cq, moderation: Moderation) -> None:
-    """Raise the event, unless entries have started the period anew: then wait for the rest of it.
+    """Raise the event, or wait for the rest of the period if entries have restarted it.
 
-    An entry does not move the timer, as that would cost more than the entry.
+    An entry does not move the timer, because a timer costs more than the entry.
     """
     rest_ns = moderation.due_ns - hca.clock.now_ns() if moderation.starts_from_cqe else 0
     if rest_ns > 0:
@@ -155,7 +155,7 @@ def _fire(hca: Hca, cq: Cq) -> None:
 
 
 def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
-    """Set the moderation; an event that was held back is raised now."""
+    """Set the moderation, and raise a delayed event now."""
     before, cq.moderation = cq.moderation, moderation
     if before is not None and before.timer is not None:
         before.restart()
@@ -165,12 +165,12 @@ def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
 def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     """Write a RESIZE_CQ entry at the end of the old buffer and switch to the new one.
 
-    That entry takes an index of its own, so the driver copies its unread entries to the new buffer
-    one position further (hw/cq.c: copy_resize_cqes). It raises no event.
+    The RESIZE_CQ entry takes an index of its own. The driver therefore copies its unread entries to
+    the new buffer one position further (hw/cq.c: copy_resize_cqes). The entry raises no event.
 
-    Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no room for that entry or the new one none
-    for the unread ones, BAD_RES_STATE_ERR for a queue that is broken, and BAD_PARAM_ERR when its
-    doorbell record is gone.
+    Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no space for the entry, or the new one
+    none for the unread entries; BAD_RES_STATE_ERR for a broken queue; BAD_PARAM_ERR when the
+    doorbell record is not guest memory.
     """
     settle(hca, cq)
     try:
@@ -181,7 +181,7 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
         ) from None
     unread = cq.pi - cq.ci - consumed
     if unread >= min(cq.entries, 1 << log_size):
-        raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than room", f"{unread}")
+        raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than entries", f"{unread}")
     cq.ci += consumed
     if not entries.append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
         raise CmdError(Status.BAD_RES_STATE_ERR, "CQ is in error", f"{cq!r}")

@@ -1,13 +1,12 @@
-"""The ring of a completion queue: how entries get into it.
+"""Ring of a completion queue: writes entries into it.
 
 The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
-sw_own_cqe), so the owner byte is written after everything else. In the layout of enhanced
-compression it is the byte before that counts the laps (wq.h: mlx5_cqwq_get_cqe_enahnced_comp).
+sw_own_cqe), so the owner byte is written last. In the enhanced compression layout the byte before
+the owner byte counts the laps (wq.h: mlx5_cqwq_get_cqe_enahnced_comp).
 
-Packets that may be compressed are held until the round's gathering ends; before anything else is
-written into the ring, they are. A queue that overruns or whose memory is gone takes no more
-entries: an event tells its driver, and the queue pairs that report to it stop (IBTA 10.2.5.2,
-11.6.3.2).
+Packets that may be compressed are held until the round's gathering ends, or until any other entry
+is written. A queue that overruns, or whose memory is gone, takes no more entries. An event notifies
+its driver, and the queue pairs that report to it stop (IBTA 10.2.5.2, 11.6.3.2).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _STATUSES: Final = {
 
 
 def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
-    """Append an entry, as ``cq.write`` takes it; False when it is lost. No other is held."""
+    """Append an entry in ``cq.write``'s form; return False when it is lost. None may be held."""
     if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
         return False
     pi = cq.pi
@@ -71,18 +70,18 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
 
 
 def _address(cq: Cq, index: int) -> int:
-    """Where a CQE of 64 bytes begins; aligned to them, it lies in one page."""
+    """Return the address of a 64-byte CQE; it is aligned to its size and lies in one page."""
     return cq.buffer.address((index & cq.mask) * cq.stride + cq.last_half)
 
 
 def _write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> None:
-    """Write an entry of the enhanced layout. Raises DmaError."""
+    """Write an entry of the enhanced layout. Raise DmaError."""
     hca.memory.write(address, entry[:_VALIDITY])
     hca.memory.write(address + _VALIDITY, bytes((cq.pi >> cq.log_size & 0xFF, op_own)))
 
 
 def _room(hca: Hca, cq: Cq) -> bool:
-    """Read the consumer index; a queue that is really full breaks. False when it is broken."""
+    """Read the consumer index; break a queue that is full. Return False when it is broken."""
     try:
         cq.ci += consumed(cq, record(hca, cq)) or 0
     except DmaError as error:
@@ -95,26 +94,26 @@ def _room(hca: Hca, cq: Cq) -> bool:
 
 
 def record(hca: Hca, cq: Cq) -> int:
-    """The consumer index in the doorbell record. Raises DmaError."""
+    """Return the consumer index in the doorbell record. Raise DmaError."""
     index: int
     (index,) = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, _CONSUMER.size))
     return index
 
 
 def consumed(cq: Cq, index: int) -> int | None:
-    """How much further the driver has read at this index; None when it cannot have got there."""
+    """Return the entries that the driver has read since ``cq.ci``; None for an impossible index."""
     further = (index - cq.ci) & INDEX_MASK
     return further if further <= cq.pi - cq.ci else None
 
 
 def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """Stop the queue and raise an error event."""
-    log.warning("%r: %s: it takes no more completions; destroy it and its queues", cq, why)
+    log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
     cq.status = _STATUSES[syndrome]
     cq.waiting.clear()
     hca.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
     eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
-    # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
+    # The queue pair that reports now is being polled: stop it afterwards.
     hca.broken_cqs.append(cq)
     hca.wake()
 
@@ -123,7 +122,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
 
 
 def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
-    """Whether one packet more can be held: the ring has room for all of them."""
+    """Return whether one more packet can be held: the ring has space for all of them."""
     room = cq.entries - len(cq.waiting)
     if cq.pi - cq.ci < room:
         return not cq.status
@@ -135,7 +134,7 @@ def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
 
 
 def put_held(hca: Hca, cq: Cq) -> int:
-    """Write the packets that are held, in sessions; how many."""
+    """Write the held packets, in sessions; return their number."""
     held, how = cq.waiting, cq.compression
     if not held or how is None:
         return 0
@@ -151,7 +150,7 @@ def put_held(hca: Hca, cq: Cq) -> int:
 
 
 def _put_session(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
-    """Write packets that can be in one session. Raises DmaError."""
+    """Write packets that can be in one session. Raise DmaError."""
     while entries:
         to_end = cq.entries - (cq.pi & cq.entries - 1)
         now, entries = entries[:to_end], entries[to_end:]
@@ -164,7 +163,7 @@ def _put_session(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -
 
 
 def _put_with_title(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
-    """Write a session of the basic layout. Raises DmaError."""
+    """Write a session of the basic layout. Raise DmaError."""
     memory = hca.memory
     for behind, minis in compression.arrays(entries, how.form):
         memory.write(_address(cq, cq.pi + behind), minis)
@@ -175,7 +174,7 @@ def _put_with_title(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]
 
 
 def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
-    """Write a block of the enhanced layout. Raises DmaError."""
+    """Write a block of the enhanced layout. Raise DmaError."""
     lap = cq.pi >> cq.log_size
     for behind in range(1, len(entries)):
         hca.memory.write(_address(cq, cq.pi + behind) + _VALIDITY, _BYTES[lap & 0xFF])
@@ -185,7 +184,7 @@ def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> 
 
 
 def _passed(hca: Hca, cq: Cq, entries: Sequence[bytes]) -> None:
-    """Compressed packets are in the ring."""
+    """Trace and count compressed packets, and advance the producer index."""
     if hca.tracer:
         for index, entry in enumerate(entries, cq.pi):
             hca.tracer.cqe(cq.handle, entry, _COMPRESSED_PACKET | index >> cq.log_size & 1)

@@ -1,9 +1,9 @@
-"""Event queues: how an event becomes an EQE in the guest's ring and an interrupt.
+"""Event queues: write an EQE into the guest's ring and raise the interrupt.
 
-An EQE belongs to the driver when its owner bit equals bit ``log_eq_size`` of the consumer index
-that the driver has reached (core/lib/eq.h:next_eqe_sw); the driver initialises all owner bits to 1,
-so the first pass writes 0. The interrupt fires once for each arm: at once if there are unread
-entries, otherwise with the next one (PRM "EQ arming"; core/eq.c:eq_update_ci).
+An EQE belongs to the driver when its owner bit equals bit ``log_eq_size`` of the driver's consumer
+index (core/lib/eq.h: next_eqe_sw). The driver initialises all owner bits to 1, so the first lap
+writes 0. One interrupt is raised for each arm: at once if entries are unread, otherwise with the
+next entry (PRM "EQ arming"; core/eq.c: eq_update_ci).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OWNER: Final = EQE_BYTES - 1
 
 
 def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
-    """Report an asynchronous event to the EQ that asked for its type; False if none did."""
+    """Report an asynchronous event to the EQ that subscribes to it; return False without one."""
     eq = hca.event_eq(event)
     return eq is not None and post(hca, eq, event, sub_type, data)
 
@@ -38,11 +38,11 @@ def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> 
 def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
     """Write one EQE and, when the queue is armed, raise its vector.
 
-    ``data`` is the event's own part (at most 28 bytes). Returns False when the event is lost.
+    ``data`` is the event's data of at most 28 bytes. Returns False when the event is lost.
 
-    A ring that is full loses events until its driver reads: the device has no event about that, so
-    it counts them (QUERY_VNIC_ENV: comp_eq_overrun, async_eq_overrun) and goes on. One whose page
-    is no longer guest memory says so for good (eqc.status: EQ_WRITE_FAILURE).
+    A full ring loses events until its driver reads. The device has no event for that: it counts
+    them (QUERY_VNIC_ENV: comp_eq_overrun, async_eq_overrun). A ring whose page is no longer guest
+    memory reports that permanently (eqc.status: EQ_WRITE_FAILURE).
     """
     if hca.faults is not None:
         return hca.faults.show(EQE_POINT, eq, event, sub_type, data)
@@ -50,19 +50,19 @@ def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> boo
 
 
 def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
-    """As ``post``, without the planned faults."""
+    """Do the same as ``post``, without planned faults."""
     if eq.is_full:
         eq.overruns += 1
         if not eq.is_losing:
             eq.is_losing = True
             log.warning(
-                "%r: overrun: all %d entries are unread; a %s event is lost, and what comes until"
-                " the driver reads", eq, 1 << eq.log_size, event.name,
+                "%r: overrun: all %d entries are unread; %s and later events are lost until the"
+                " driver reads", eq, 1 << eq.log_size, event.name,
             )  # fmt: skip
         return False
     if eq.is_losing:
         eq.is_losing = False
-        log.warning("%r: has room again: %d events were lost so far", eq, eq.overruns)
+        log.warning("%r: has space again: %d events lost so far", eq, eq.overruns)
     entry = bytearray(EQE_BYTES)
     entry[1] = event
     entry[3] = sub_type
@@ -83,23 +83,22 @@ def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bo
 
 
 def doorbell(hca: Hca, uar_page: int, eqn: int, ci: int, *, arm: bool) -> None:
-    """The driver has consumed up to ``ci`` (24 bits) and may ask for the next interrupt.
+    """Process the EQ doorbell: the consumer index ``ci`` (24 bits), and the request for an
+    interrupt.
 
-    Only in the page that the context names: a process of the guest has a page of its own, and could
-    make events of the kernel's queue disappear.
+    The doorbell only works in the UAR page that the context names. Otherwise a process of the
+    guest, which has a page of its own, could drop events of the kernel's queue.
     """
     eq = hca.eqs.get(eqn)
     if eq is None:
         log.warning("EQ doorbell ignored: no EQ has the number %#x", eqn)
         return
     if eq.uar_page != uar_page:
-        log.warning("%r: doorbell ignored: it came by UAR %#x", eq, uar_page)
+        log.warning("%r: doorbell ignored: sent through UAR %#x", eq, uar_page)
         return
     consumed = (ci - eq.ci) & INDEX_MASK
     if consumed > eq.pi - eq.ci:
-        log.warning(
-            "%r: doorbell ignored: it consumes %d entries of %d", eq, consumed, eq.pi - eq.ci
-        )
+        log.warning("%r: doorbell ignored: consumes %d of %d entries", eq, consumed, eq.pi - eq.ci)
         return
     eq.ci += consumed
     if arm:

@@ -1,8 +1,8 @@
-"""How an event queue's interrupt is raised: at once, or not too soon after the last of its vector.
+"""Interrupts of event queues: raised at once, or delayed by the vector's moderation.
 
-CONFIG_INT_MODERATION sets the shortest time between two interrupts of a vector. One that would
-come sooner is held back until the time is over, with all that want to come meanwhile (PRM
-"Interrupt moderation"; no driver of Linux asks for it, illumos' mlxcx does).
+CONFIG_INT_MODERATION sets the shortest time between two interrupts of a vector. An earlier
+interrupt is delayed until the time is over, together with all others of that vector (PRM "Interrupt
+moderation"). No driver of Linux requests moderation; illumos' mlxcx does.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 UNMEASURED_NS: Final = 8_000
-"""A time up to this is shorter than a host timer can measure: no delay, of interrupts or of a CQ.
+"""Longest time that is treated as no delay, of interrupts or of a CQ: a host timer is coarser.
 
 mlx5_ib's default for a CQ starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
 """
 
 
 def fire(hca: Hca, eq: Eq) -> None:
-    """An armed queue has an event."""
+    """Raise the interrupt of an armed queue, now or when moderation allows it."""
     moderation = hca.vector_moderation.get(eq.vector)
     if moderation is None:
         _raise(hca, eq.vector, eq.handle)
@@ -38,7 +38,7 @@ def fire(hca: Hca, eq: Eq) -> None:
 
 
 def moderate(hca: Hca, vector: int, delay_ns: int) -> None:
-    """Set the time between two interrupts; one that is held back comes now."""
+    """Set the time between two interrupts, and raise a delayed one now."""
     moderation = hca.vector_moderation.pop(vector, None)
     if delay_ns:
         hca.vector_moderation[vector] = VectorModeration(delay_ns)
@@ -48,7 +48,7 @@ def moderate(hca: Hca, vector: int, delay_ns: int) -> None:
 
 
 def quiesce(hca: Hca) -> None:
-    """Forget the settings and what waits."""
+    """Forget the settings and cancel delayed interrupts."""
     for moderation in hca.vector_moderation.values():
         moderation.stop()
     hca.vector_moderation.clear()

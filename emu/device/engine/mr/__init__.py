@@ -1,1 +1,1 @@
-"""Memory keys at work: from a key and an address to the guest's own bytes."""
+"""Memory keys: translate a key and an address to the guest's bytes."""

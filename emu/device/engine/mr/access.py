@@ -1,15 +1,14 @@
 """Access by memory key: from (key, address, length, rights) to views of guest memory.
 
 Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with its variant byte,
-its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
-directly (PA, MEMIC, SW_ICM), by pages (MTT), or by other keys (KLM, KSM), which may nest
-``max_indirection`` deep. Nothing has been read or written when an access fails. One that is too
-much for one call, because it is long or falls into many pieces, is TOO_FRAGMENTED: the caller has
-to split it.
+its state, domain, rights and bounds. Then the address is translated. An mkey translates directly
+(PA, MEMIC, SW_ICM), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max_indirection``
+deep. A failed access has read and written nothing. An access that is too long or too scattered for
+one call is TOO_FRAGMENTED: the caller has to split it.
 
-A page that is absent, or may not be written, is an ABSENT_PAGE: the driver may bring it in
+A page that is absent or read-only is an ABSENT_PAGE: the driver may map it
 (``emu.device.objects.queues.page_fault``). The null key among the entries of a KSM key means the
-same; used directly it reads as zeros and discards writes (``emu.device.engine.mr.special_keys``).
+same; used directly, it reads as zeros and discards writes (``emu.device.engine.mr.special_keys``).
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ if TYPE_CHECKING:
 
 _NO_LIMIT: Final = 1 << 64
 SEGMENT_2GIB: Final = 1 << 31
-"""What byte_count 0 means (PRM "Data segment")."""
+"""Length for byte_count 0 (PRM "Data segment")."""
 LENGTH: Final = SEGMENT_2GIB - 1
-"""The bits of byte_count that are a length."""
+"""Length bits of byte_count."""
 INLINE_KEY: Final = -1
-"""In the place of the key of a segment whose data are in the WQE, ``addr`` bytes from its start."""
+"""Key of a segment whose data are inline in the WQE, ``addr`` bytes from its start."""
 
 _PA: Final = AccessMode.PA
 _MTT: Final = AccessMode.MTT
@@ -71,12 +70,13 @@ def access(
     depth: int = 0,
     limit: int | None = None,
 ) -> Views:
-    """The guest's bytes behind a span of ``key``, as views in order.
+    """Return the guest's bytes behind a span of ``key``, as views in order.
 
-    Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
-    that can split or wait looks for TOO_FRAGMENTED and ABSENT_PAGE. ``depth`` keys have led here.
-    ``limit`` is the value of ``hca.budget.steps`` above which the access is TOO_FRAGMENTED. Without
-    ``limit`` an access may cost STEPS_PER_ACCESS, and one up to PIECE_BYTES any number of steps.
+    Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller that
+    can split or wait handles TOO_FRAGMENTED and ABSENT_PAGE. ``depth`` is the number of keys above
+    this one. ``limit`` is the value of ``hca.budget.steps`` above which the access is
+    TOO_FRAGMENTED. Without ``limit`` an access may cost STEPS_PER_ACCESS, and one up to PIECE_BYTES
+    any number of steps.
     """
     if not span[1]:
         return ()
@@ -86,7 +86,7 @@ def access(
     is_usual = mkey.pd is pd and mkey.qpn == ANY_QPN and not mkey.free
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
-        if not is_usual:  # the span's rights and bounds are right: what changes them clears these
+        if not is_usual:  # rights and bounds are valid: changing them clears the cache
             check_key(hca, mkey, pd, qpn, key, span)
         return cached[1]
     va, length, need = span
@@ -109,10 +109,10 @@ def walk(
     step_limit: int | None = None,
     buf: bytes = b"",
 ) -> tuple[Views, int]:
-    """The guest's bytes behind part of a list of data segments, as views in order.
+    """Return the guest's bytes behind a range of a list of data segments, as views in order.
 
-    ``span`` is where the part begins, its length and what is to be done there. Also returns how
-    many bytes the list is too short for it. An inline segment's bytes are in ``buf``, its WQE.
+    ``span`` is the range's offset, its length and the needed rights. Also returns the number of
+    bytes that the list is too short. ``buf`` is the WQE with the bytes of an inline segment.
 
     Raises :class:`AccessError`, TOO_FRAGMENTED for more than MAX_BYTES. ``step_limit`` is the
     ``limit`` of ``access``.
@@ -164,10 +164,10 @@ def walk(
 
 
 def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
-    """Where a segment begins and how long it is in the wire's stream of its key.
+    """Return address and length of a segment in the wire's stream of its key.
 
-    Drivers give a segment's length with the signatures that both domains have, so one that the
-    wire adds is not in it (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
+    Drivers count only signatures that both domains have, so a signature that only the wire has is
+    not in the segment's length (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
     """
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
@@ -180,7 +180,7 @@ def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
 
 
 def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
-    """Bytes on the wire of a list of data segments."""
+    """Return the bytes on the wire of a list of data segments."""
     total = 0
     for byte_count, lkey, address in segments:
         length = byte_count & LENGTH or SEGMENT_2GIB
@@ -214,7 +214,7 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
 
 
 def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
-    """Software ICM: what is written takes memory of the host's. Fails when there is none left."""
+    """Return views of software ICM; writes allocate host memory, and fail when none is left."""
     va, length, need = span
     icm, start = mkey.icm, int(mkey.ctx.start_addr) + va
     assert icm is not None  # or there would be no such key
@@ -230,7 +230,7 @@ def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
 
 
 def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | None = None) -> Views:
-    """Follow the key's entries to the keys below; each is checked as a separate access."""
+    """Follow the key's entries to the keys below; check each as a separate access."""
     va, length, need = span
     if depth >= hca.caps.general.max_indirection:
         raise AccessError(Violation.DEPTH, mkey.key, va, length)
@@ -259,7 +259,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
         views += below_views
         if len(views) + hca.budget.steps > limit:
             hca.budget.charge(len(views))
-            if step_limit is None and length <= PIECE_BYTES:  # of signed blocks, or data units
+            if step_limit is None and length <= PIECE_BYTES:  # signed blocks or data units
                 raise AccessError(Violation.TRANSLATION, mkey.key, va, length)
             raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, PIECE_BYTES)
     hca.budget.charge(len(views))
@@ -267,6 +267,6 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
 
 
 def _rest(va: int, length: int, views: Views) -> tuple[int, int]:
-    """Start and length of the part that the views do not cover yet."""
+    """Return start and length of the range that the views do not cover yet."""
     done = length_of(views)
     return va + done, length - done

@@ -1,8 +1,8 @@
-"""Parse a BSF: block signatures in the memory and the wire domain of a key (PRM "BSF").
+"""Parses a BSF: block signatures in the memory and the wire domain of a key (PRM "BSF").
 
 A domain is a stream of blocks, each followed by its signature: T10-DIF's eight bytes of guard,
-application tag and reference tag, or a CRC. Signatures are handled as 64-bit values whose bytes
-the masks of the BSF name: a CRC of 32 bits is the upper half (mlx5dv_wr_set_mkey_sig_block(3)).
+application tag and reference tag, or a CRC. Signatures are handled as 64-bit values whose bytes the
+masks of the BSF name: a CRC of 32 bits is the upper half (mlx5dv_wr_set_mkey_sig_block(3)).
 
 Sources: qp.h (mlx5_bsf) and hw/wr.c (mlx5_set_bsf) of Linux 6.12; rdma-core providers/mlx5/qp.c.
 """
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 BSF_OCTWORDS: Final = bsf_layout.size // 16
 
 BLOCK_BYTES: Final[Mapping[int, int]] = {1: 512, 2: 520, 3: 4096, 4: 4160, 6: 4048}
-"""By bs_selector."""
+"""Block sizes in bytes by bs_selector."""
 
 _SIZE_WITH_INLINE: Final = 2
 _SIZE_WITH_CRYPTO: Final = 3
-"""Another BSF follows, about encryption."""
+"""bsf_size_sbs with a second BSF, for encryption."""
 _SAME_BLOCK_STRUCTURE: Final = 1 << 4
 _INLINE_VALID: Final = 1 << 15
 _SEED: Final = 1 << 3
@@ -41,14 +41,14 @@ class BsfError(Exception):
 
 
 class Escape(IntFlag):
-    """Which T10-DIF tags, by their value, exempt a block from checking."""
+    """T10-DIF tags whose all-ones value exempts a block from checking."""
 
     APP = 1
     APP_AND_REF = 2
 
 
 class Syndrome(IntFlag):
-    """What is wrong with a signature (sig_err_cqe.syndrome)."""
+    """Errors of a signature (sig_err_cqe.syndrome)."""
 
     REF_TAG = 1 << 11
     APP_TAG = 1 << 12
@@ -71,7 +71,7 @@ class Form(Enum):
 
 
 _FORMATS: Final[Mapping[int, Form]] = {0x2: Form.CRC32, 0x4: Form.CRC32C, 0x5: Form.CRC64}
-"""By the upper half of the block format selector; 0 is described inline."""
+"""Signature by the upper half of the block format selector; 0 is described inline."""
 
 _DIF_TYPES: Final[Mapping[int, Form]] = {1: Form.T10_CRC, 2: Form.T10_CHECKSUM}
 
@@ -81,12 +81,12 @@ PsvOf = Callable[[int], "Psv | None"]
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Blocks of data, and what kind of signature follows each."""
+    """Blocks of data, and the kind of signature that follows each."""
 
     form: Form
     block: int
     psv: Psv
-    """The bit position of a CRC's seed."""
+    """Signature value whose ``transient_sig`` seeds the CRCs."""
     seed: int = 0
     app_tag: int = 0
     app_mask: int = 0xFFFF
@@ -101,7 +101,7 @@ class Domain:
         return 4 if self.form in (Form.CRC32, Form.CRC32C) else 8
 
     def sign(self, data: bytes, index: int) -> int:
-        """The signature of the block with this number."""
+        """Return the signature of the block with this number."""
         if self.form is Form.CRC32:
             return checksums.crc32(data, self.psv.transient_sig >> 32) << 32
         if self.form is Form.CRC32C:
@@ -113,20 +113,20 @@ class Domain:
         return guard(data, self.seed) << 48 | self.app_tag << 32 | ref_tag
 
     def encode(self, value: int) -> bytes:
-        """The bytes of a signature in memory: T10-DIF big-endian, CRCs least byte first."""
+        """Return the bytes of a signature in memory: T10-DIF big-endian, CRCs least byte first."""
         if self.form.is_dif:
             return value.to_bytes(8, "big")
         return (value if self.size == 8 else value >> 32).to_bytes(self.size, "little")
 
     def decode(self, raw: bytes | bytearray) -> int:
-        """The value of a signature in memory."""
+        """Return the value of a signature in memory."""
         if self.form.is_dif:
             return int.from_bytes(raw, "big")
         value = int.from_bytes(raw, "little")
         return value if self.size == 8 else value << 32
 
     def compare(self, actual: int, computed: int, mask: int) -> Syndrome:
-        """What differs under the mask: the first of guard, application tag and reference tag."""
+        """Return the first difference under the mask: guard, application tag or reference tag."""
         if self.form.is_dif:
             if self._is_escaped(actual):
                 return Syndrome(0)
@@ -146,25 +146,27 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class BlockSignature:
-    """A parsed BSF. A domain that is None is plain data."""
+    """Parsed BSF. A domain that is None is plain data."""
 
     mem: Domain | None
     wire: Domain | None
     check_mask: int
     """Bits of the input domain's signatures that are compared."""
     copy_mask: int
-    """Bits that go from one domain to the other unchanged; 0 where the domains differ."""
+    """Bits that are copied from one domain to the other unchanged; 0 where the domains differ."""
 
     @classmethod
     def parse(cls, raw: bytes, psv_of: PsvOf) -> BlockSignature:
-        """Read a BSF; ``psv_of`` finds the signature values of the key's domain.
+        """Parse a BSF; ``psv_of`` finds the signature values of the key's domain.
 
         Raises BsfError.
         """
         view = bsf_layout.view(raw)
         basic = view.basic
         if basic.bsf_size_sbs >> 6 not in (_SIZE_WITH_INLINE, _SIZE_WITH_CRYPTO):
-            raise BsfError(f"bsf_size_sbs {basic.bsf_size_sbs:#x}: only the form with inline parts")
+            raise BsfError(
+                f"bsf_size_sbs {basic.bsf_size_sbs:#x}: only the inline form is supported"
+            )
         is_same = bool(basic.bsf_size_sbs & _SAME_BLOCK_STRUCTURE)
         mem = _domain(basic.mem, basic.m_bfs_psv, view.m_inl, psv_of)
         selector = basic.mem if is_same else basic.wire
@@ -175,7 +177,7 @@ class BlockSignature:
         return cls(mem, wire, _bytes_mask(basic.check_byte_mask), copy_mask)
 
     def merge(self, computed: int, source: int) -> int:
-        """A signature of the output domain: computed, except for the bytes that are copied."""
+        """Return a signature of the output domain: computed, except for the copied bytes."""
         return computed & ~self.copy_mask | source & self.copy_mask
 
 
@@ -193,7 +195,7 @@ def _domain(selector: int, bfs_psv: int, inline: BsfInl, psv_of: PsvOf) -> Domai
             raise BsfError(f"block format {bfs:#x}")
         return Domain(_FORMATS[bfs >> 4], block, psv)
     if not inline.vld_refresh & _INLINE_VALID or inline.sig_type not in _DIF_TYPES:
-        raise BsfError(f"T10-DIF without its inline part, or of type {inline.sig_type}")
+        raise BsfError(f"T10-DIF without its inline segment, or of type {inline.sig_type}")
     checks = inline.dif_inc_ref_guard_check
     return Domain(
         _DIF_TYPES[inline.sig_type],
@@ -209,5 +211,5 @@ def _domain(selector: int, bfs_psv: int, inline: BsfInl, psv_of: PsvOf) -> Domai
 
 
 def _bytes_mask(bits: int) -> int:
-    """A mask of bytes, expanded to a mask of bits."""
+    """Return a mask of bits for a mask of bytes."""
     return sum(0xFF << 8 * bit for bit in range(8) if bits >> bit & 1)

@@ -1,10 +1,10 @@
-"""What a key caches of its translations: ranges that were used lately, and pages.
+"""Translation cache of a key: recently used ranges, and pages.
 
-A message of the same range as one before finds its views by the range. Messages of other ranges
-of the same pages, as from a ring of buffers, find the pages' views.
+A message for a cached range finds its views by the range. Messages for other ranges of the same
+pages, such as a ring of buffers, find the pages' views.
 
-A cached view is used while the memory's ``generation`` is that of the view; what changes a key or
-its translations drops them (``emu.device.objects.memory.mkey``). DMA faults have to see every
+A cached view is valid while the memory's ``generation`` is that of the view. A change of a key or
+its translations drops the views (``emu.device.objects.memory.mkey``). DMA faults have to see every
 access, so nothing new is cached while a plan for faults is in force.
 """
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 _KEPT_RANGES: Final = 64
 _KEPT_PAGES: Final = 1024
 _KEPT_LISTS: Final = 256
-"""How many ranges, single pages, and lists of pages of one key are cached."""
+"""Maximum number of ranges, single pages, and lists of pages that one key caches."""
 
 _LOG_LIST: Final = 6
 _LIST: Final = 1 << _LOG_LIST
 """Pages in a list of ``Mkey.scattered``."""
 _NOT_THERE: Final = memoryview(b"")
-"""In the place of a page that has not been looked at."""
+"""Placeholder for a page that has not been translated."""
 
 MAX_KEPT_VIEWS = 1 << 18
-"""Views in the cached translations of all keys, including those dropped since."""
+"""Maximum number of views in the caches of all keys, including those dropped since."""
 
 
 def keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
@@ -45,9 +45,9 @@ def keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
 
 
 def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
-    """The bytes of a range inside one page of an MTT key.
+    """Return the bytes of a range inside one page of an MTT key.
 
-    Raises IndexError and AccessError as ``in_page`` does, DmaError for bytes that are not granted.
+    Raises IndexError and AccessError like ``in_page``, DmaError for bytes that are not granted.
     """
     va, length, need = span
     size = 1 << mkey.log_page_size
@@ -75,9 +75,9 @@ def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
 
 
 def parts_of_pages(hca: Hca, mkey: Mkey, span: Span) -> list[memoryview]:
-    """The bytes of a range of several pages of an MTT key, one view for each.
+    """Return the bytes of a range of several pages of an MTT key, one view for each.
 
-    Nothing where ``page_views`` has nothing.
+    The list is empty where that of ``page_views`` is.
     """
     va, length, need = span
     shift, end = mkey.log_page_size, va + length
@@ -95,7 +95,7 @@ def parts_of_pages(hca: Hca, mkey: Mkey, span: Span) -> list[memoryview]:
 
 
 def _listed(mkey: Mkey, first: int, last: int, writable: bool) -> list[memoryview]:
-    """The cached views of scattered pages; nothing if one is missing."""
+    """Return the cached views of scattered pages; an empty list if one is missing."""
     views: list[memoryview] = []
     for number in range(first >> _LOG_LIST, (last >> _LOG_LIST) + 1):
         pages = mkey.scattered.get(number * 2 + writable)
@@ -129,7 +129,7 @@ def _forget_pages(hca: Hca, mkey: Mkey) -> None:
 
 
 def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryview | None:
-    """The view of a page; None if not all of it is granted, in one mapping."""
+    """Return the view of a page; None unless one mapping grants all of it."""
     try:
         views = memory.segments(iova, size, writable=writable)
     except DmaError:
@@ -138,7 +138,10 @@ def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryv
 
 
 def _has_room(hca: Hca, mkey: Mkey, count: int) -> bool:
-    """Count views that a key caches; when all keys have too many, drop all of them."""
+    """Count new views of a key; drop all keys' views when they are too many.
+
+    Returns whether the new views may be cached.
+    """
     hca.kept_views += count
     if hca.kept_views > MAX_KEPT_VIEWS:
         hca.forget_views()

@@ -1,4 +1,4 @@
-"""Whether a key allows an access, and whose it is (IBTA 10.6.3, 10.6.7, 9.7.4.1.5)."""
+"""Checks of a key's owner, rights and bounds (IBTA 10.6.3, 10.6.7, 9.7.4.1.5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
-    """As ``access.access``, but check only the key itself, without translating."""
+    """Check only the key of an ``access.access``, without translating."""
     mkey = hca.mkeys.get(key >> 8)
     if not span[1]:
         return
@@ -30,7 +30,7 @@ def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
 
 
 def check_key(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
-    """Check a key that exists, in the order of IBTA 10.6.3. Raises AccessError."""
+    """Check an existing key in the order of IBTA 10.6.3. Raise AccessError."""
     va, length, need = span
     if mkey.free:
         raise AccessError(Violation.FREE, key, va, length)
@@ -44,7 +44,7 @@ def check_key(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Spa
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Whether the key is a type 2A window of this queue pair, so that its domain does not matter.
+    """Return whether the key is a type 2A window of this queue pair: its domain does not matter.
 
     Of the two flavours of type 2, ConnectX has 2B; a function can be configured for 2A instead.
     """
@@ -52,15 +52,15 @@ def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
 
 
 def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Whether a queue pair may use the key: any may, or only the one that it was bound to."""
+    """Return whether a queue pair may use the key: an unbound key, or one bound to it."""
     return mkey.qpn == ANY_QPN or is_bound_to(hca, mkey, qpn)
 
 
 def is_bound_to(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Whether the key is bound to this queue pair and no other.
+    """Return whether the key is bound to this queue pair and no other.
 
-    The number alone is not enough: after the queue pair is destroyed another one may get its
-    number, and a type 2 window must not become valid again (IBTA 10.6.7).
+    The number alone is not enough: a new queue pair may get the number of a destroyed one, and a
+    type 2 window must not become valid again (IBTA 10.6.7).
     """
     qp = hca.qps.get(qpn)
     return mkey.qpn == qpn and qp is not None and qp.serial == mkey.qp_serial

@@ -1,7 +1,7 @@
-"""The guards of block signatures: T10-DIF's CRC and checksum, CRC32, CRC32C and CRC64.
+"""Guards of block signatures: T10-DIF's CRC and checksum, CRC32, CRC32C and CRC64.
 
-CRC32 is Ethernet's, computed by zlib. No library that comes with Python has the other polynomials;
-they use tables of 65536 entries, one lookup for every two bytes, built on first use.
+CRC32 is Ethernet's, computed by zlib. Python's standard library lacks the other polynomials:
+their tables have 65536 entries, one lookup for every two bytes, built on first use.
 
 Sources: T10 SBC-3 (CRC-16, polynomial 0x8BB7), RFC 3720 (CRC32C), the XP10 compression standard
 (CRC64), RFC 1071 (IP checksum).
@@ -22,7 +22,7 @@ _WORDS: Final = 1 << 16
 
 
 def t10_crc(data: bytes, seed: int) -> int:
-    """The 16-bit CRC of T10-DIF, most significant bit first."""
+    """Return the 16-bit CRC of T10-DIF, most significant bit first."""
     table, crc = _t10_table(), seed
     words = _words(data, "big")
     for word in words:
@@ -33,7 +33,7 @@ def t10_crc(data: bytes, seed: int) -> int:
 
 
 def ip_checksum(data: bytes, seed: int) -> int:
-    """The complement of the one's complement sum of 16-bit words (RFC 1071)."""
+    """Return the complement of the one's complement sum of 16-bit words (RFC 1071)."""
     padded = data if len(data) % 2 == 0 else data + b"\0"
     total = seed + sum(_words(padded, "big"))
     while total > 0xFFFF:
@@ -42,17 +42,17 @@ def ip_checksum(data: bytes, seed: int) -> int:
 
 
 def crc32(data: bytes, seed: int) -> int:
-    """CRC32 as of FC-PH and Ethernet; the register starts with the seed and is complemented."""
+    """Return the CRC32 of FC-PH and Ethernet from the seed; the register is complemented."""
     return zlib.crc32(data, seed ^ 0xFFFFFFFF)
 
 
 def crc32c(data: bytes, seed: int) -> int:
-    """CRC32C (Castagnoli), in the same form."""
+    """Return the CRC32C (Castagnoli), in the same form."""
     return _reflected(data, _reflected_table(_CRC32C_REFLECTED), seed) ^ 0xFFFFFFFF
 
 
 def crc64_xp10(data: bytes, seed: int) -> int:
-    """CRC64 of XP10, in the same form."""
+    """Return the CRC64 of XP10, in the same form."""
     return _reflected(data, _reflected_table(_XP10_REFLECTED), seed) ^ 0xFFFFFFFFFFFFFFFF
 
 
@@ -67,14 +67,14 @@ def _reflected(data: bytes, table: array[int], crc: int) -> int:
     for word in _words(data, "little"):
         crc = crc >> 16 ^ table[(crc ^ word) & 0xFFFF]
     if len(data) % 2:
-        # A single last byte: look it up as the upper half of a word.
+        # Look up a single last byte as the upper half of a word.
         crc = crc >> 8 ^ table[((crc ^ data[-1]) & 0xFF) << 8]
     return crc
 
 
 @cache
 def _reflected_table(polynomial: int) -> array[int]:
-    """Table, by the low 16 bits of a reflected register: what they XOR into the rest of it."""
+    """Return the table from a reflected register's low 16 bits to the XOR of its other bits."""
     by_byte = []
     for byte in range(256):
         value = byte
@@ -90,7 +90,7 @@ def _reflected_table(polynomial: int) -> array[int]:
 
 @cache
 def _t10_table() -> array[int]:
-    """Table, by the XOR of the 16-bit register and data: the next register."""
+    """Return the table from the XOR of the 16-bit register and data to the next register."""
     by_byte = []
     for byte in range(256):
         value = byte << 8

@@ -1,9 +1,9 @@
 """Keys that encrypt: AES-XTS between the memory domain's stream and the wire's.
 
-A key's stream is cut into data units, each with the next tweak. What is encrypted or decrypted at
-a time is a cell: a block of 16 bytes, or the last one of a unit with what is left behind it. A
-request has to begin and end with a cell (mlx5dv_wr_set_mkey_crypto(3), "NOTES"); the packets that
-it is cut into need not.
+A key's stream is cut into data units, each with the next tweak. A cell is the unit of one
+encryption: a block of 16 bytes, or the last block of a data unit with the bytes behind it. A
+request has to begin and end at a cell boundary (mlx5dv_wr_set_mkey_crypto(3), "NOTES"); its packets
+need not.
 
 Source: rdma-core providers/mlx5/wqe.h (mlx5_crypto_bsf), qp.c (mlx5_umr_fill_crypto_bsf); DPDK
 drivers/crypto/mlx5.
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from emu.device.objects.memory.dek import Dek
 
 _AES_XTS: Final = 0
-"""enc_standard."""
+"""Value of enc_standard."""
 _UNIT_BYTES: Final[Mapping[int, int]] = {**BLOCK_BYTES, 5: 1 << 20}
-"""By bs_pointer."""
+"""Data unit sizes in bytes by bs_pointer."""
 _MAX_CACHED_BYTES: Final = 2 * BLOCK
 _TWEAKS: Final = 1 << 128
 
 
 class Order(IntEnum):
-    """What is encrypted, and whether block signatures are of data before or after it."""
+    """Encrypted side, and whether block signatures cover data before or after encryption."""
 
     WIRE_SIGNATURE = 0
-    """The wire has ciphertext, of data and signatures."""
+    """The wire has ciphertext of data and signatures."""
     MEMORY_SIGNATURE = 1
-    """Memory has ciphertext, of data and signatures."""
+    """Memory has ciphertext of data and signatures."""
     RAW_WIRE = 2
-    """The wire has ciphertext, and signatures of that."""
+    """The wire has ciphertext, and signatures of the ciphertext."""
     RAW_MEMORY = 3
-    """Memory has ciphertext, and signatures of that."""
+    """Memory has ciphertext, and signatures of the ciphertext."""
 
 
 _ENCRYPTING: Final = frozenset({Order.WIRE_SIGNATURE, Order.RAW_WIRE})
@@ -51,25 +51,25 @@ DekOf = Callable[[int], "Dek | None"]
 
 
 class Crypto:
-    """How one key encrypts, and the beginning of the cell that is arriving."""
+    """Encryption parameters of one key, and the beginning of the cell that is arriving."""
 
     __slots__ = ("arriving", "dek", "encrypts", "is_next_to_memory", "tweak", "unit")
 
     def __init__(self, dek: Dek, order: Order, unit: int, tweak: int) -> None:
         self.dek = dek
         self.encrypts = order in _ENCRYPTING
-        """What leaves for the wire is encrypted; otherwise it is decrypted."""
+        """Whether data to the wire are encrypted; otherwise they are decrypted."""
         self.is_next_to_memory = order in _NEXT_TO_MEMORY
-        """Data are encrypted or decrypted on memory's side of the signatures."""
+        """Whether encryption is on memory's side of the signatures."""
         self.unit = unit
         """Bytes of a data unit."""
         self.tweak = tweak
-        """Of the first data unit."""
+        """Tweak of the first data unit."""
         self.arriving = bytearray(_MAX_CACHED_BYTES)
 
     @classmethod
     def parse(cls, raw: bytes, dek_of: DekOf, *, is_big_endian: bool) -> Crypto:
-        """Read a crypto BSF; ``dek_of`` finds the encryption keys of the memory key's domain.
+        """Parse a crypto BSF; ``dek_of`` finds the encryption keys of the memory key's domain.
 
         Raises BsfError.
         """
@@ -83,12 +83,12 @@ class Crypto:
         number = view.rsvd_dek_ptr & 0xFFFFFF
         dek = dek_of(number)
         if dek is None or (dek.keytag and dek.keytag != view.keytag):
-            raise BsfError(f"no encryption key {number:#x} in the domain, or of another keytag")
+            raise BsfError(f"no encryption key {number:#x} with this keytag in the domain")
         tweak = int.from_bytes(view.xts_init_tweak, "big" if is_big_endian else "little")
         return cls(dek, Order(view.enc_order), _UNIT_BYTES[view.bs_pointer], tweak)
 
     def cell(self, at: int) -> tuple[int, int]:
-        """Start and end of the cell with this byte of the stream."""
+        """Return start and end of the cell with this byte of the stream."""
         first = at // self.unit * self.unit
         last = first + (self.unit // BLOCK - 1) * BLOCK if self.unit % BLOCK else first + self.unit
         start = first + (at - first) // BLOCK * BLOCK
@@ -102,7 +102,7 @@ class Crypto:
         )
 
     def _in_units(self, at: int, data: bytes) -> Iterator[tuple[bytes, int, int]]:
-        """Parts of cells within a data unit each, with its tweak and their first block in it."""
+        """Yield the cells by data unit: bytes, tweak, and index of their first block in it."""
         done = 0
         while done < len(data):
             index, within = divmod(at + done, self.unit)
@@ -112,7 +112,7 @@ class Crypto:
 
 
 class CipherStream:
-    """A stream on the wire's side of a key's encryption, over the one on memory's side."""
+    """Stream on the wire's side of a key's encryption, over the one on memory's side."""
 
     __slots__ = ("_below", "_crypto", "_length", "_reads_back", "_refuse")
 
@@ -125,23 +125,24 @@ class CipherStream:
         *,
         reads_back: bool,
     ) -> None:
-        """``length`` are the stream's bytes; ``refuse`` makes the error for a cell that leaves it.
+        """Wrap ``below``, a stream of ``length`` bytes; ``refuse`` makes the error for a cell
+        beyond it.
 
-        Part of a cell that arrives is written at once if the rest of the cell can be read back;
-        otherwise it is kept with the key.
+        A partial cell is written at once if the rest of the cell can be read back. Otherwise the
+        key keeps it.
         """
         self._below, self._crypto, self._length = below, crypto, length
         self._refuse, self._reads_back = refuse, reads_back
 
     def _cells(self, at: int, length: int) -> tuple[int, int]:
-        """Where the cells begin and end that a piece is in. Raises AccessError."""
+        """Return start and end of the cells that a range touches. Raise AccessError."""
         start, end = self._crypto.cell(at)[0], self._crypto.cell(at + length - 1)[1]
         if end > self._length:
             raise self._refuse(at)
         return start, end
 
     def outgoing(self, at: int, length: int) -> bytes:
-        """Read a piece. Raises AccessError."""
+        """Read a range. Raise AccessError."""
         if not length:
             return b""
         start, end = self._cells(at, length)
@@ -150,13 +151,13 @@ class CipherStream:
         return made[at - start : at - start + length]
 
     def touch(self, at: int, length: int) -> None:
-        """Translate all memory that a piece needs. Raises AccessError; nothing is written."""
+        """Translate all memory that a range needs, without writing. Raise AccessError."""
         if length:
             start, end = self._cells(at, length)
             self._below.touch(start, end - start)
 
     def incoming(self, at: int, data: memoryview) -> None:
-        """Take a piece that has been touched."""
+        """Write a range that has been touched."""
         start, end = self._cells(at, len(data))
         is_whole = (start, end) == (at, at + len(data))
         if is_whole:
@@ -173,7 +174,7 @@ class CipherStream:
         self._below.incoming(start, memoryview(made))
 
     def _collect(self, at: int, data: memoryview) -> None:
-        """Pass whole cells on; keep the beginning of one whose end has not come."""
+        """Write whole cells; keep the beginning of a cell whose end has not arrived."""
         arriving = self._crypto.arriving
         while len(data):
             start, end = self._crypto.cell(at)

@@ -1,6 +1,6 @@
-"""What a key's own list says about a range of it: the pages of an MTT, or pieces of other keys.
+"""Entries of a key for a range: the pages of an MTT, or ranges of other keys.
 
-Nothing is checked here but the list: ``access.py`` has checked the key.
+Only the list is checked here: ``access.py`` has checked the key.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from emu.device.ports import GuestMemory
 from layouts.rings.wqe import KLM
 
 _MANY: Final = 4
-"""Pages from which on it is quicker to look at all of them together."""
+"""Number of pages from which on processing all of them together is faster."""
 
 _MTT_ADDRESS: Final = ~0xFFF & (1 << 64) - 1
 
 
 def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
-    """The IOVA of a range inside one page of an MTT key. Raises as ``page_runs`` does."""
+    """Return the IOVA of a range inside one page of an MTT key. Raises like ``page_runs``."""
     shift = mkey.log_page_size
     entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
     if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
@@ -33,10 +33,11 @@ def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
 def page_views(
     memory: GuestMemory, mkey: Mkey, va: int, length: int, need: int
 ) -> list[memoryview]:
-    """Views of the whole pages that a range of an MTT key touches, if that is all there is to it.
+    """Return views of the whole pages that a range of an MTT key touches.
 
-    Nothing if an entry is missing or lacks the right, if two pages lie together, or for few pages;
-    then ``page_runs`` joins pages, or says what is wrong. Many pages take 0.4 of its time here.
+    The list is empty if an entry is missing or lacks the right, if two pages are contiguous, or for
+    few pages. Then ``page_runs`` joins pages, or raises the error. Many pages take 0.4 of its time
+    here.
     """
     shift = mkey.log_page_size
     size = 1 << shift
@@ -54,7 +55,7 @@ def page_views(
 
 
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
-    """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
+    """Yield contiguous runs (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
 
     Raises IndexError where the list ends, AccessError (ABSENT_PAGE) at an entry without the right.
     """
@@ -86,15 +87,15 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
 
 
 def klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
-    """(key, address, bytes) below a KLM key: entries of any length, back to back."""
+    """Return (key, address, bytes) below a KLM key: entries of any length, back to back."""
     return mkey.ranges.pieces(va - mkey.start, length)
 
 
 def ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
-    """(key, address, bytes) below a KSM key: entries of equal length, the first one at its start.
+    """Return (key, address, bytes) below a KSM key: entries of equal length, from the key's start.
 
-    The start need not be a multiple of that length: the key that UCX creates for atomics starts
-    some bytes after one, and its address ``start_addr + n`` is ``va + n`` of the first entry
+    The start need not be a multiple of that length. UCX's key for atomics starts some bytes after
+    one: its address ``start_addr + n`` is ``va + n`` of the first entry
     (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
     """
     shift = mkey.log_page_size
@@ -111,7 +112,7 @@ def ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int
 
 
 def _ksm_series(mkey: Mkey, index: int, within: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """The pieces from ``within`` bytes into the entry ``index`` on."""
+    """Yield the ranges from ``within`` bytes into the entry ``index`` on."""
     shift, blocks = mkey.log_page_size, mkey.blocks
     while length:
         _, key, at = blocks.entry(index)

@@ -17,34 +17,34 @@ _NO_LIMIT: Final = 1 << 64
 
 
 class Stream(Protocol):
-    """A key's bytes before or behind its encryption or its signatures."""
+    """Bytes of a key before or behind its encryption or its signatures."""
 
     def outgoing(self, at: int, length: int) -> bytes:
-        """Read a piece. Raises AccessError."""
+        """Read a range. Raise AccessError."""
 
     def touch(self, at: int, length: int) -> None:
-        """Translate all memory that a piece needs. Raises AccessError; nothing is written."""
+        """Translate all memory that a range needs, without writing. Raise AccessError."""
 
     def incoming(self, at: int, data: memoryview) -> None:
-        """Take a piece that has been touched."""
+        """Write a range that has been touched."""
 
 
 class MemoryStream:
-    """What the key's list of other keys covers."""
+    """Bytes that the key's list of other keys covers."""
 
     __slots__ = ("_depth", "_hca", "_limit", "_mkey", "_need")
 
     def __init__(self, hca: Hca, mkey: Mkey, need: int, depth: int, limit: int) -> None:
-        """Above ``limit`` steps of ``hca.budget`` the access is TOO_FRAGMENTED."""
+        """Open the key's memory; above ``limit`` steps of ``hca.budget`` it is TOO_FRAGMENTED."""
         self._hca, self._mkey, self._need, self._depth = hca, mkey, need, depth
         self._limit = limit
 
     def unlimited(self) -> None:
-        """From now on something may have been written."""
+        """Remove the limit, because something may be written from now on."""
         self._limit = _NO_LIMIT
 
     def _views(self, at: int, length: int) -> Iterator[memoryview]:
-        """Raises AccessError: it falls into too many pieces."""
+        """Yield views of a range. Raise AccessError, TOO_FRAGMENTED above the limit."""
         mkey, va = self._mkey, self._mkey.start + at
         while length:
             size = min(length, PACKET_BYTES)
@@ -56,14 +56,14 @@ class MemoryStream:
             va, length = va + size, length - size
 
     def outgoing(self, at: int, length: int) -> bytes:
-        """Read a piece. Raises AccessError."""
+        """Read a range. Raise AccessError."""
         return b"".join(self._views(at, length))
 
     def touch(self, at: int, length: int) -> None:
-        """Translate a piece. Raises AccessError."""
+        """Translate a range. Raise AccessError."""
         for _ in self._views(at, length):
             pass
 
     def incoming(self, at: int, data: memoryview) -> None:
-        """Write a piece."""
+        """Write a range."""
         copy(list(self._views(at, len(data))), (data,))

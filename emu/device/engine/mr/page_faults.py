@@ -1,12 +1,12 @@
-"""Page faults: who may wait for a page, the event to the driver, and the resume.
+"""Page faults: which operations may wait for a page, the event to the driver, and the resume.
 
 A message to a queue pair in this process is moved as a whole. After a page fault and the resume it
-restarts from its beginning: nothing of it takes effect until all its pages are present. In packets
-it continues after the bytes that have been transferred, and the event reports how many. A signature
-adds bytes on the wire that the driver does not count: the event then reports 0.
+restarts from its beginning: it has no effect until all its pages are present. In packets it
+continues after the transferred bytes, whose number the event reports. A signature adds bytes on the
+wire that the driver does not count: the event then reports 0.
 
 Only the side of the queue pair that has the page fault waits. Other queue pairs, commands and the
-driver's own UMR queue go on, so that it can bring the page in (hw/odp.c: mlx5_ib_pfault).
+driver's own UMR queue continue, so that the driver can map the page (hw/odp.c: mlx5_ib_pfault).
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ PAGE_FAULT_POINT: Final[FaultPoint[[PageFault], None]] = FaultPoint("page_fault"
 RESUME_POINT: Final[FaultPoint[[PageFault, bool], None]] = FaultPoint("page_fault.resume")
 
 FULL_QUEUE_NS: Final = 1_000_000
-"""How long until a full event queue is looked at again."""
+"""Interval in nanoseconds between checks of a full event queue."""
 
 MAX_RESUMES: Final = 1000
-"""After so many resumes of a page fault without the page, a warning is logged."""
+"""Number of resumes of a page fault without the page after which a warning is logged."""
 
 _SERVICES: Final[Mapping[QpType, str]] = {
     QpType.RC: "rc_odp_caps",
@@ -67,15 +67,16 @@ _REQUESTS: Final[Mapping[int, tuple[PageFaultType, str]]] = {
     Opcode.ATOMIC_CS: (PageFaultType.READ_OR_ATOMIC, "atomic"),
     Opcode.ATOMIC_FA: (PageFaultType.READ_OR_ATOMIC, "atomic"),
 }
-"""The kind of page fault of a send request, and the ODP capability that it needs.
+"""Kind of page fault of a send request, and the ODP capability that it needs.
 
-A UMR is not here: drivers do not resolve page faults of what it reads, so it fails. Nor are masked
-atomics, whose segments the driver does not know (odp.c: mlx5_ib_mr_initiator_pfault_handler).
+A UMR has no entry: drivers do not resolve page faults of the memory that it reads, so it fails.
+Masked atomics have none either: the driver does not know their segments (odp.c:
+mlx5_ib_mr_initiator_pfault_handler).
 """
 
 
 def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
-    """Whether to raise a page fault: the operation has the capability and an EQ reports them."""
+    """Return whether to raise a page fault: the capability is set and an EQ subscribes to them."""
     service = _SERVICES.get(qp.st)
     if service is None or not hca.caps.general.pg or hca.event_eq(EventType.PAGE_FAULT) is None:
         return False
@@ -89,23 +90,23 @@ def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
 
 
 def request_may_wait(hca: Hca, qp: Qp, wqe: Wqe) -> bool:
-    """Whether a send request may wait for a page of its own.
+    """Return whether a send request may wait for a page of its own.
 
-    One of the adapter's own may not: a driver looks for the request in the ring.
+    The adapter's own requests may not: a driver searches the ring for the request.
     """
     request = _REQUESTS.get(wqe.opcode)
     return request is not None and bool(wqe.blocks) and may_wait(hca, qp, request[1])
 
 
 def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:
-    """The event's description of a send request; ``done`` as for ``committed``."""
+    """Return the event's description of a send request; ``done`` is that of ``committed``."""
     kind, _ = _REQUESTS[wqe.opcode]
     done = committed(hca, done)
     return FaultedAccess(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
 
 
 def committed(hca: Hca, done: int) -> int:
-    """The event's bytes_committed when ``done`` bytes have been transferred on the wire."""
+    """Return the event's bytes_committed for ``done`` bytes transferred on the wire."""
     return 0 if hca.has_signatures else done
 
 
@@ -117,9 +118,9 @@ def suspend(
     page: AccessError,
     refuse: Callable[[str], Outcome | None],
 ) -> PageFault:
-    """Let one side of a queue pair wait, and tell the driver. Call ``may_wait`` first.
+    """Suspend one side of a queue pair, and notify the driver. Call ``may_wait`` first.
 
-    ``refuse`` as for ``PageFault``.
+    ``refuse`` is that of ``PageFault``.
     """
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
@@ -151,7 +152,7 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
 
 
 def announce(hca: Hca, fault: PageFault) -> None:
-    """Post the event once its queue has room, in the order of the page faults."""
+    """Post the event once its queue has space, in the order of the page faults."""
     faults = hca.page_faults
     faults.untold[fault.token] = fault
     if faults.timer is None:
@@ -159,7 +160,7 @@ def announce(hca: Hca, fault: PageFault) -> None:
 
 
 def _tell(hca: Hca) -> None:
-    """Post some of the waiting events, as far as there is room for them."""
+    """Post some of the waiting events, until the queue is full."""
     faults, told = hca.page_faults, 0
     faults.timer = None
     while faults.untold:
@@ -180,9 +181,9 @@ def _tell(hca: Hca) -> None:
 
 
 def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:
-    """PAGE_FAULT_RESUME. ``named`` is type and number, in the transport scheme.
+    """Process PAGE_FAULT_RESUME. ``named`` is type and number, in the transport scheme.
 
-    Does nothing if the queue pair of the page fault has stopped meanwhile. Raises BAD_RES_ERR for a
+    Do nothing if the queue pair of the page fault has stopped meanwhile. Raise BAD_RES_ERR for a
     token that is not open, and BAD_PARAM_ERR if type or number are those of another page fault.
     """
     fault = hca.page_faults.find(token)
@@ -201,7 +202,7 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
 
 
 def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
-    """Close an open page fault: its operation is tried again, or fails if ``refused``."""
+    """Close an open page fault: retry its operation, or fail it if ``refused``."""
     hca.page_faults.close(fault)
     del fault.qp.page_faults[fault.side]
     _trace(hca, fault, "error" if refused else "resumed")
@@ -213,9 +214,9 @@ def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
 
 
 def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
-    """The queue pair stops, or one side of it: cancel its page faults.
+    """Cancel the page faults of a queue pair that stops, or of one side of it.
 
-    It does not wait for its peer's any more, either.
+    The queue pair stops waiting for its peer's page fault, too.
     """
     if Side.RESPONDER not in sides and qp.held_by is not None:
         qp.held_by.release(qp)
@@ -235,10 +236,10 @@ def _lapse(hca: Hca, fault: PageFault) -> None:
 
 
 def cancel_all(hca: Hca) -> None:
-    """The function stops: cancel all page faults, whoever waits. Tokens told before mean nothing.
+    """Cancel all page faults of a stopping function. Earlier tokens become invalid.
 
-    There may be many: some in each round. Responders of DC targets are among those who wait, and
-    they are in no table.
+    The table may be large: some are cancelled in each round. Responders of DC targets also wait,
+    and they are in no table.
     """
     table, hca.page_faults = hca.page_faults, hca.page_faults.renewed()
     if table.timer is not None:
@@ -248,9 +249,9 @@ def cancel_all(hca: Hca) -> None:
 
 
 def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
-    """Cancel page faults of queue pairs that are gone; yields what each costs, in objects freed.
+    """Cancel page faults of freed queue pairs; yield the cost of each, in objects freed.
 
-    A peer that waits for one in this process may go on.
+    A peer in this process that waits for one may continue.
     """
     for fault in table.open():
         if fault.is_open:
@@ -263,7 +264,7 @@ def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
 
 
 def give_up(hca: Hca) -> Portions[None]:
-    """No EQ reports page faults any more: fail all open ones, unless another EQ begins to."""
+    """Fail all open page faults, unless another EQ subscribes meanwhile."""
     for number, fault in enumerate(hca.page_faults.open(), 1):
         if fault.is_open and hca.event_eq(EventType.PAGE_FAULT) is None:
             end(hca, fault, refused=True)

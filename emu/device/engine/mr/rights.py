@@ -15,7 +15,7 @@ WRITES: Final = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 
 
 class Violation(IntEnum):
-    """Why an access is refused, in the order of the checks."""
+    """Reasons to refuse an access, in the order of the checks."""
 
     NO_KEY = 1
     FREE = 2
@@ -25,9 +25,9 @@ class Violation(IntEnum):
     TRANSLATION = 6
     DEPTH = 7
     TOO_FRAGMENTED = 8
-    """Nothing is wrong so far, but it is too much for one call: less may be asked for at a time."""
+    """The access is too long or scattered for one call: request less at a time."""
     ABSENT_PAGE = 9
-    """The key is valid, but a page is absent: a caller that can wait for the driver does."""
+    """The key is valid, but a page is absent: wait for the driver if possible."""
 
 
 _CAUSES: Final[Mapping[Violation, Cause]] = {
@@ -43,14 +43,14 @@ ABSENT_PAGE: Final = Violation.ABSENT_PAGE
 
 
 class AccessError(Exception):
-    """A key does not allow an access, or not now; nothing has been read or written.
+    """Access that a key does not allow, or not now; nothing has been read or written.
 
-    ``limit``, for TOO_FRAGMENTED: how many bytes to ask for at a time.
+    ``limit``, for TOO_FRAGMENTED, is the number of bytes to request at a time.
 
     For ABSENT_PAGE ``key`` and ``va`` name the page where the translation ended, which may be in a
-    key below the requested one; ``length`` is how much of that key was still needed. For keys below
-    an implicit key, the implicit key itself is named: its driver frees the keys below it at any
-    time and then does not know them any more (hw/odp.c).
+    key below the requested one; ``length`` is the rest of the range in that key. For keys below an
+    implicit key, ``key`` is the implicit key: its driver frees the keys below it at any time and
+    then does not know them any more (hw/odp.c).
     """
 
     def __init__(
@@ -66,11 +66,13 @@ class AccessError(Exception):
 
 
 MAX_BYTES = 4 << 20
-"""How much is translated and moved in one call, at most."""
+"""Maximum number of bytes that are translated and moved in one call."""
 
 PACKET_BYTES: Final = 4096 + 64
 """A packet with its headers."""
 
 PIECE_BYTES: Final = 256
-"""Always translated in one call, however scattered it is. So much is moved at a time of a range
-that falls into too many pieces for one call."""
+"""Number of bytes that one call always translates, however scattered.
+
+A range too scattered for one call is moved in segments of this size.
+"""

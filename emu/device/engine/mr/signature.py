@@ -1,12 +1,13 @@
-"""Access by keys with block signatures, or encryption: check, insert, strip, copy (PRM "Signature
-offload").
+"""Access by keys with block signatures or encryption: check, insert, strip, copy.
 
-Data that leaves is read from the memory domain, checked there, and given the wire's signatures;
-received data go the opposite direction. Blocks are independent of each other, so any part of the
-stream can be handled alone, as packets and retransmissions require. An address is an offset from
-the key's start in the wire's stream, whose length is ``wire_length``.
+Source: PRM "Signature offload".
 
-The first wrong signature is reported by a SIG_ERR completion and the transfer goes on; the next
+Outgoing data are read from the memory domain, checked there, and given the wire's signatures.
+Received data take the opposite direction. Blocks are independent of each other, so any range of the
+stream can be handled alone, for packets and retransmissions. An address is an offset from the key's
+start in the wire's stream, whose length is ``wire_length``.
+
+The first wrong signature is reported by a SIG_ERR completion and the transfer continues. The next
 one is reported only after a UMR has set ``expected_sigerr_count`` again.
 """
 
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 MAX_BYTES = 16 << 10
-"""Longest access in one go: it is computed while the rest of the device waits."""
+"""Longest access in one call, in bytes: computing it blocks the rest of the device."""
 
 
 class Signature(SignatureState):
-    """The signature part of one key, and its encryption."""
+    """Signatures of one key, and its encryption."""
 
     __slots__ = ("crypto",)
 
@@ -68,22 +69,22 @@ class Signature(SignatureState):
     def is_on_wire(self) -> bool:
         """Whether segments do not count the signatures of the wire's domain.
 
-        Those of a key that encrypts do (rdma-core's test_mlx5_crypto_signature_mkey sends one
-        block of such a key to a buffer of that size).
+        For a key that encrypts they do (rdma-core's test_mlx5_crypto_signature_mkey sends one block
+        of such a key to a buffer of that size).
         """
         return self.blocks.wire is not None and self.crypto is None
 
     def wire_length(self, length: int) -> int:
-        """Bytes on the wire for ``length`` bytes of the memory domain."""
+        """Return the bytes on the wire for ``length`` bytes of the memory domain."""
         return to_stream(self.blocks.wire, to_data(self.blocks.mem, length))
 
     def views(
         self, hca: Hca, mkey: Mkey, qpn: int, span: Span, depth: int, step_limit: int | None = None
     ) -> Views:
-        """A span of the wire's stream: a computed copy to read, or a sink for writes.
+        """Return a span of the wire's stream: a computed copy to read, or a sink for writes.
 
-        Raises AccessError as the key's ranges do, for atomics, and where the block around a short
-        span falls into too many pieces; TOO_FRAGMENTED if it is too long, or takes more steps than
+        Raises AccessError for the key's ranges, for atomics, and where the block around a short
+        span is too scattered; TOO_FRAGMENTED for a span that is too long, or takes more steps than
         ``access`` would.
         """
         va, length, need = span
@@ -104,14 +105,14 @@ class Signature(SignatureState):
             is_final = step_limit is not None or length > PIECE_BYTES
             if is_final or error.violation is not TOO_FRAGMENTED:
                 raise
-            # However little of a block is moved, all of it is read. Drivers' blocks are in pages.
+            # All of a block is read, however little of it is moved. Drivers' blocks are in pages.
             raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None
         memory.unlimited()
-        # It supports slices and slice assignment, which is all that callers do with such a view.
+        # Inflow supports slices and slice assignment, which is all that callers use.
         return [cast(memoryview, Inflow(stream, at, length))]
 
     def _steps(self, at: int, length: int) -> int:
-        """Return the cost of computing a part of the wire's stream.
+        """Return the cost in steps of computing a range of the wire's stream.
 
         Blocks are computed from their beginning on, and a cipher from its data unit's.
         """
@@ -123,7 +124,7 @@ class Signature(SignatureState):
         return steps if self.crypto is None else steps + STEPS_PER_CIPHER
 
     def _stream(self, hca: Hca, mkey: Mkey, qpn: int, need: int, memory: MemoryStream) -> Stream:
-        """The wire's stream, over memory's."""
+        """Return the wire's stream over memory's."""
         blocks, crypto = self.blocks, self.crypto
         if crypto is None:
             return SignedStream(hca, mkey, self, qpn, need, memory)

@@ -1,7 +1,7 @@
-"""One access to a key with block signatures: the wire's stream, made of memory or put into it.
+"""One access to a key with block signatures: the wire's stream, read from or written to memory.
 
-Data that leaves is read from the memory domain, checked there, and given the wire's signatures;
-received data go the opposite direction.
+Outgoing data are read from the memory domain, checked there, and given the wire's signatures.
+Received data take the opposite direction.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MEMORY: Final = 1
 
 
 class SignatureState:
-    """What one key's signatures are, and how far its current block has come."""
+    """Signatures of one key, and the progress of its current block."""
 
     __slots__ = ("arriving", "blocks", "is_reported")
 
     def __init__(self, blocks: BlockSignature) -> None:
         self.blocks = blocks
         self.is_reported = False
-        """An error has been reported; later ones are not reported."""
+        """Whether an error has been reported; later ones are not reported."""
         self.arriving = bytearray(8)
-        """The wire's signature of the current block, as far as it has been received."""
+        """Received bytes of the current block's signature in the wire's domain."""
 
 
 class SignedStream:
@@ -47,7 +47,7 @@ class SignedStream:
         self._blocks = key.blocks
 
     def _data(self, start: int, end: int) -> bytes:
-        """Data bytes without their signatures."""
+        """Return data bytes without their signatures."""
         mem = self._blocks.mem
         if mem is None:
             return self._below.outgoing(start, end - start)
@@ -59,7 +59,7 @@ class SignedStream:
         return b"".join(parts)
 
     def _stored(self, index: int) -> int:
-        """The signature that memory holds for a block of the memory domain."""
+        """Return the signature that memory holds for a block of the memory domain."""
         mem = self._blocks.mem
         assert mem is not None
         return mem.decode(
@@ -69,7 +69,7 @@ class SignedStream:
     # -- sending
 
     def outgoing(self, at: int, length: int) -> bytes:
-        """A piece of the wire's stream, from memory; blocks that end in it are checked."""
+        """Read a range of the wire's stream from memory; check the blocks that end in it."""
         blocks, wire = self._blocks, self._blocks.wire
         start, end = to_data(wire, at), to_data(wire, at + length)
         first = start if wire is None else at // (wire.block + wire.size) * wire.block
@@ -104,7 +104,7 @@ class SignedStream:
     def _check(
         self, domain: Domain, side: int, block: bytes, index: int, actual: int | None = None
     ) -> None:
-        """Compare a block's signature with what it should be, and report the first error."""
+        """Compare a block's signature with the computed one, and report the first error."""
         if not self._blocks.check_mask:
             return
         actual = self._stored(index) if actual is None else actual
@@ -118,7 +118,7 @@ class SignedStream:
     # -- receiving
 
     def touch(self, at: int, length: int) -> None:
-        """Translate all memory of a piece of the wire's stream before any of it is written."""
+        """Translate all memory of a range of the wire's stream before any of it is written."""
         mem, wire = self._blocks.mem, self._blocks.wire
         # Completing a block reads it again from its beginning.
         start = at if wire is None else at // (wire.block + wire.size) * wire.block
@@ -128,7 +128,7 @@ class SignedStream:
         self._below.touch(start, max(end - start, 0))
 
     def incoming(self, at: int, data: memoryview) -> None:
-        """Take a piece of the wire's stream."""
+        """Write a range of the wire's stream."""
         wire = self._blocks.wire
         if wire is None:
             self._store(at, data)
@@ -148,7 +148,7 @@ class SignedStream:
             data = data[len(piece) :]
 
     def _store(self, start: int, data: memoryview) -> None:
-        """Write data to memory; each block that it completes gets its signature."""
+        """Write data to memory; sign each block that it completes."""
         mem = self._blocks.mem
         while len(data):
             piece = data if mem is None else data[: mem.block - start % mem.block]
@@ -167,7 +167,7 @@ class SignedStream:
         self._below.incoming(at, memoryview(mem.encode(value)))
 
     def _arrived(self, wire: Domain, index: int) -> None:
-        """A block and its signature are complete: check them, copy the signature's copied bytes."""
+        """Check a complete block and its signature, and copy the signature's copied bytes."""
         arrived = wire.decode(self._key.arriving[: wire.size])
         block = self._block(wire, index)
         self._check(wire, _WIRE, block, index, arrived)
@@ -177,7 +177,7 @@ class SignedStream:
 
 
 class Inflow:
-    """A place in a stream that data can be copied into like into a memoryview."""
+    """Slice of a stream that supports the slice assignment of a memoryview."""
 
     __slots__ = ("_at", "_length", "_stream")
 
@@ -196,7 +196,7 @@ class Inflow:
 
 
 def to_data(domain: Domain | None, at: int) -> int:
-    """Data bytes before an offset in a domain's stream."""
+    """Return the data bytes before an offset in a domain's stream."""
     if domain is None:
         return at
     index, within = divmod(at, domain.block + domain.size)
@@ -204,7 +204,7 @@ def to_data(domain: Domain | None, at: int) -> int:
 
 
 def to_stream(domain: Domain | None, data: int) -> int:
-    """The offset of a data byte in a domain's stream."""
+    """Return the offset of a data byte in a domain's stream."""
     return data if domain is None else data + data // domain.block * domain.size
 
 

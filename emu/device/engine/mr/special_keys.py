@@ -1,6 +1,6 @@
 """Keys that always exist (QUERY_SPECIAL_CONTEXTS): null, dump-fill, and the reserved lkey.
 
-The null key and the dump-fill key read as zeros and discard writes; the reserved lkey covers all of
+The null key and the dump-fill key read as zeros and discard writes. The reserved lkey covers all of
 guest memory, for the driver's own queues.
 """
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 NULL_MKEY: Final = 2 << 8
 DUMP_FILL_MKEY: Final = 3 << 8
 RESERVED_LKEY: Final = 4 << 8
-"""Their indexes are never allocated to created keys."""
+"""Special keys, whose indexes are never allocated to created keys."""
 
 _NULL_BYTES: Final = 1 << 16
 
 
 def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
-    """The views of a special key. Only the null key may be an entry of another key's list.
+    """Return the views of a special key. Only the null key may be an entry of another key's list.
 
-    The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)), the reserved one an lkey over
-    all physical addresses (IBTA 10.6.2.3.1) for the driver's queues with ``rlky``, which have one
-    number space: queue pairs, and Ethernet queues as Snabb's driver makes them.
+    The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)). The reserved one is an lkey over
+    all physical addresses (IBTA 10.6.2.3.1) for the driver's queues with ``rlky``. Queue pairs and
+    Ethernet queues (as in Snabb's driver) have one number space.
     """
     general, (va, length, need) = hca.caps.general, span
     if key == NULL_MKEY and general.null_mkey:
@@ -64,7 +64,7 @@ def _check_length(key: int, va: int, length: int) -> None:
 
 
 def _nothing(key: int, va: int, length: int, need: int) -> Views:
-    """Zeros to read, or a buffer for writes that is thrown away."""
+    """Return zeros to read, or a discarded buffer for writes."""
     _check_length(key, va, length)
     piece = memoryview(bytearray(min(length, _NULL_BYTES)))
     if not need & WRITES:
