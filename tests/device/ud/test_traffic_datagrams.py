@@ -346,4 +346,4 @@ class TestWaiting:
 
     def test_more_than_may_wait_are_counted(self, channel, come):
         come(MAX_WAITING + 3)
-        assert channel.right.hca.link.dropped["too many wait"] == 3
+        assert channel.right.hca.link.dropped["backlog is full"] == 3

@@ -1,1 +1,1 @@
-"""Queue pairs: their states, their requests, and what happens when a state changes."""
+"""Queue pairs: states, send requests, flush, and the effects of a state change."""

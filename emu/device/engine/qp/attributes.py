@@ -1,12 +1,11 @@
-"""Values of a queue pair's attributes: which ones the adapter takes (PRM "QP transitions").
+"""Checks the attribute values of a queue pair's transition (PRM "QP transitions").
 
-Only the fields that a transition takes are looked at. Programs leave the others at 0 or as they
-were, so a check of them would refuse honest ones.
+Only the fields that a transition takes are checked. Programs leave the others at 0 or unchanged, so
+checking those would refuse correct programs.
 
-Sources: qp.c: mlx5_ib_modify_qp, __mlx5_ib_modify_qp; IBTA 11.2.5.2 (Modify Queue Pair). That the
-answer is "bad parameter" is known of one value, a port that does not exist in RST2INIT_QP (the
-message of the kernel's commit "RDMA/mlx5: Allow only raw Ethernet QPs when RoCE isn't enabled"
-quotes it); for the others it is inferred.
+Sources: qp.c: mlx5_ib_modify_qp, __mlx5_ib_modify_qp; IBTA 11.2.5.2 (Modify Queue Pair). BAD_PARAM
+is known for one value, a nonexistent port in RST2INIT_QP (quoted in the kernel's commit "RDMA/mlx5:
+Allow only raw Ethernet QPs when RoCE isn't enabled"). For the others it is inferred.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
 MTU_CODES: Final = range(1, 6)
 """IBTA's codes for 256 to 4096 bytes."""
 _SMALLEST_PKEY_TABLE: Final = 128
-"""Entries by pkey_table_size 0; each next code is twice as many (driver.h: mlx5_to_sw_pkey_sz)."""
+"""Entries for pkey_table_size 0; each next code doubles them (driver.h: mlx5_to_sw_pkey_sz)."""
 
 _WITH_PATH: Final = (QpType.RC, QpType.UC, QpType.XRC)
 _WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
-"""Services that cut messages. Datagrams are one packet, and iPXE's golan.c sets no MTU for them."""
+"""Services that segment messages. A datagram is one packet; iPXE's golan.c sets no MTU for UD."""
 
 
 def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
-    """Raise BAD_PARAM_ERR for a value in the fields taken from ``given`` that is not possible."""
+    """Raise BAD_PARAM_ERR for an invalid value in the fields taken from ``given``."""
     caps, path = hca.caps, given.primary_address_path
     if "vhca_port_num" in what.path:
         check_port(caps, path.vhca_port_num)
@@ -51,43 +50,48 @@ def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
             Status.BAD_PARAM_ERR, "log_msg_max above log_max_msg", f"{given.log_msg_max}"
         )
     if "udp_sport" in what.path and op is Op.RTS2RTS_QP and not caps.general.rts2rts_qp_udp_sport:
-        raise CmdError(Status.BAD_PARAM_ERR, "udp_sport of this port cannot be changed")
+        raise CmdError(Status.BAD_PARAM_ERR, "this port does not support a change of udp_sport")
     _check_affinity(caps, given, what)
     _check_depths(caps, qp, given, what)
 
 
 def _check_affinity(caps: Caps, given: Qpc, what: Selection) -> None:
-    """A port of a LAG. Where there can be none, an affinity means nothing."""
+    """Check the port affinity of a LAG; without LAG ports any value is ignored."""
     ports = caps.general.num_lag_ports
     if ports and AFFINITY in what.fields and given.lag_tx_port_affinity > ports:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "affinity to a port that is none", f"{given.lag_tx_port_affinity}"
+            Status.BAD_PARAM_ERR,
+            "lag_tx_port_affinity above num_lag_ports",
+            f"{given.lag_tx_port_affinity}",
         )
 
 
 def _check_alternate(hca: Hca, qp: Qp, path: Ads) -> None:
-    """The path of automatic path migration, which connected services have."""
+    """Check the path for automatic path migration, which only connected services have."""
     if not hca.caps.general.apm or qp.st not in _WITH_PATH:
-        raise CmdError(Status.BAD_PARAM_ERR, "no alternate path for this queue pair", qp.st.name)
+        raise CmdError(Status.BAD_PARAM_ERR, "this service has no alternate path", qp.st.name)
     check_port(hca.caps, path.vhca_port_num)
     check_pkey_index(hca.caps, path.pkey_index)
     hca.link.check_path(path)
 
 
 def check_port(caps: Caps, number: int) -> None:
-    """Ports count from 1."""
+    """Refuse a port number outside 1 to num_ports with BAD_PARAM_ERR."""
     if not 1 <= number <= caps.general.num_ports:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{number}")
 
 
 def check_pkey_index(caps: Caps, index: int) -> None:
-    """An entry may be empty: then nothing passes until the subnet manager fills it."""
+    """Refuse an index beyond the P_Key table with BAD_PARAM_ERR.
+
+    An entry may be empty: all packets are then dropped until the subnet manager fills it.
+    """
     if index >= _SMALLEST_PKEY_TABLE << caps.general.pkey_table_size:
         raise CmdError(Status.BAD_PARAM_ERR, "pkey_index is beyond the table", f"{index}")
 
 
 def _check_mtu(op: Op, qp: Qp, code: int) -> None:
-    """Who needs an MTU has it with INIT2RTR at the latest; until then 0 stands for "later"."""
+    """Check the MTU code, which is required by INIT2RTR at the latest; 0 before means "later"."""
     is_needed = op is Op.INIT2RTR_QP and qp.st in _WITH_MTU
     code = code or (qp.ctx.mtu if is_needed else MTU_CODES[0])
     if code not in MTU_CODES:
@@ -95,9 +99,9 @@ def _check_mtu(op: Op, qp: Qp, code: int) -> None:
 
 
 def _check_depths(caps: Caps, qp: Qp, given: Qpc, what: Selection) -> None:
-    """READs and atomics in progress, by the driver's reading of the capabilities.
+    """Check the depths for outstanding READs and atomics, by the driver's use of the capabilities.
 
-    It holds max_rd_atomic against log_max_ra_res and max_dest_rd_atomic against log_max_ra_req
+    The driver compares max_rd_atomic with log_max_ra_res and max_dest_rd_atomic with log_max_ra_req
     (qp.c: validate_rd_atomic).
     """
     general, is_dc = caps.general, qp.st is QpType.DCI

@@ -1,6 +1,7 @@
 """Asynchronous events of queue pairs and of shared receive queues (IBTA 11.6.3).
 
-A shared queue has two of its own: fewer requests than its limit are posted, and it cannot be read.
+A shared queue has two events of its own: fewer posted requests than its limit, and an unreadable
+queue.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _FATAL: Final = (EventType.WQ_CATAS_ERROR, EventType.WQ_ACCESS_ERROR)
 def raise_qp_event(hca: Hca, qp: Qp, event: EventType, cause: Cause = Cause.ANY) -> None:
     """Raise an affiliated asynchronous event of a queue pair.
 
-    QUERY_QP then tells the ``cause`` of those for which mlx5_ib asks (mlx5_ib_qp_err_syndrome). The
-    responders of DC targets have no events: a target lives on (qpc.c: dct_allowed_event_types).
+    For fatal events QUERY_QP then reports ``cause`` (mlx5_ib: mlx5_ib_qp_err_syndrome). The
+    responders of DC targets have no events: a target stays usable (qpc.c: dct_allowed_event_types).
     """
     if qp.st is QpType.DCT:
         return
@@ -44,9 +45,9 @@ def raise_qp_event(hca: Hca, qp: Qp, event: EventType, cause: Cause = Cause.ANY)
 
 
 def establish(hca: Hca, qp: Qp) -> None:
-    """A request has come to a queue pair in RTR: with the first one, communication is established.
+    """Raise COMM_EST for the first request to a queue pair in RTR.
 
-    The event spares a driver that waits for its peer's last word (IBTA 11.6.3.1; mlx5_ib:
+    The event spares a driver the wait for its peer's last message (IBTA 11.6.3.1; mlx5_ib:
     IB_EVENT_COMM_EST).
     """
     if not qp.is_established:
@@ -62,7 +63,7 @@ def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
 def check_srq_limit(hca: Hca, srq: Srq) -> None:
     """Raise the limit event, once for each arming, when fewer requests are posted than the limit.
 
-    A doorbell record that cannot be read breaks the queue; the request just taken is still filled.
+    An unreadable doorbell record breaks the queue; the request taken last is still filled.
     """
     if not srq.lwm:
         return
@@ -78,16 +79,16 @@ def check_srq_limit(hca: Hca, srq: Srq) -> None:
 
 
 def break_srq(hca: Hca, srq: Srq) -> None:
-    """Raise an event, once, that the shared queue cannot be read any more."""
+    """Raise SRQ_CATAS_ERROR, once, for a shared queue that cannot be read any more."""
     if not srq.is_in_error:
         srq.is_in_error = True
         raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
 
 
 def take_shared(srq: Srq) -> RecvWqe | None:
-    """The next request of a shared queue; None when it is empty.
+    """Return the next request of a shared queue; None when it is empty.
 
-    Raises DmaError, and ListBrokenError for a queue in its error state as well.
+    Raises DmaError, and ListBrokenError also for a queue in its error state.
     """
     check_shared(srq)
     return srq.queue.take()
@@ -96,4 +97,4 @@ def take_shared(srq: Srq) -> RecvWqe | None:
 def check_shared(srq: Srq) -> None:
     """Raise ListBrokenError for a shared queue in its error state."""
     if srq.is_in_error:
-        raise ListBrokenError("it is in its error state")
+        raise ListBrokenError("the shared queue is in its error state")

@@ -1,9 +1,9 @@
-"""Flush: what is posted to a stopped queue completes with WR_FLUSH_ERR (IBTA 10.3.1, o10-2.1).
+"""Flush: requests posted to a stopped queue complete with WR_FLUSH_ERR (IBTA 10.3.1, o10-2.1).
 
-In ERR every request that is posted, now or later, is flushed; in SQER only sends are. Sends ring a
-doorbell; receives do not, so a queue pair in ERR with a receive ring polls the doorbell record by
-timer, less and less often: a driver that drains posts its last receive after the transition
-(hw/qp.c: mlx5_ib_drain_rq).
+In ERR every posted request is flushed, now or later; in SQER only sends are. Sends ring a doorbell;
+receives do not. A queue pair in ERR with a receive ring therefore polls the doorbell record by
+timer, at growing intervals: a draining driver posts its last receive after the transition (hw/qp.c:
+mlx5_ib_drain_rq).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LAST_FLUSH_LOOK_NS: Final = INTERVAL_NS
 def flush(hca: Hca, qp: Qp) -> None:
     """Complete with WR_FLUSH_ERR the requests that are posted to the stopped queues.
 
-    What is too much for one turn is left for the queue pair's next one.
+    Requests beyond one poll's budget are flushed in the queue pair's next poll.
     """
     if qp.state in (QpState.ERR, QpState.SQER):
         _flush_sends(hca, qp)
@@ -46,7 +46,7 @@ def flush(hca: Hca, qp: Qp) -> None:
 
 
 def begin_flush(hca: Hca, qp: Qp) -> None:
-    """The queue pair has just entered ERR."""
+    """Flush a queue pair that has just entered ERR, and start polling its receive ring."""
     _flush_sends(hca, qp)
     _flush_kept(hca, qp)
     if qp.rq is not None:
@@ -88,7 +88,9 @@ def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
     if qp.state is not QpState.ERR or hca.qps.get(qp.handle) is not qp:
         return
     if _has_receives(qp):
-        hca.schedule(qp)  # many looks may find something in one round: each flushes in its turn
+        hca.schedule(
+            qp
+        )  # many queue pairs may have receives in one round: each flushes in its poll
         interval_ns = FIRST_FLUSH_LOOK_NS
     else:
         interval_ns = min(interval_ns * 2, LAST_FLUSH_LOOK_NS)
@@ -113,7 +115,7 @@ def _look_again(hca: Hca, qp: Qp, interval_ns: int) -> None:
 def _flush_receives(hca: Hca, qp: Qp) -> None:
     """Flush some of the requests now in the receive ring."""
     ring, cq = qp.rq, qp.rcq
-    if ring is None or cq is None:  # CREATE_QP wants both or neither
+    if ring is None or cq is None:  # CREATE_QP requires both or neither
         return
     try:
         for _ in range(min(ring.posted(), FLUSHED_PER_POLL)):
@@ -132,14 +134,14 @@ def fail_receive(
     syndrome: CqeSyndrome,
     cause: Cause = Cause.ANY,
 ) -> None:
-    """Complete a receive WQE in error, unless that has been done."""
+    """Complete a receive WQE in error, unless it is complete."""
     wqe, receive.wqe = receive.wqe, None
     if wqe is not None and not _is_tagged(hca, qp, receive):
         completions.fail_receive(hca, receive.cq, qp, syndrome, wqe.index, receive.srqn, cause)
 
 
 def _is_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
-    """Whether it was a buffer with a tag, which has a completion of its own kind."""
+    """Cancel the tag list entry of a receive request; return whether it had one."""
     arrival, srq = receive.arrival, qp.srq
     if arrival is None or srq is None or srq.tags is None:
         return False

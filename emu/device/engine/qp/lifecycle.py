@@ -1,6 +1,6 @@
-"""What happens to a queue pair when its state changes, and what the device does to stop one.
+"""State changes of a queue pair, by command or by the device itself.
 
-What is posted to a queue that has stopped is flushed (``flush.py``); the driver is told by an event
+Requests posted to a stopped queue are flushed (``flush.py``). An event notifies the driver
 (``events.py``).
 """
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CONNECTED: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC})
-"""Services with a path of their own; a datagram's is in its request."""
+"""Services with a path of their own; a datagram's path is in its request."""
 
 
 def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
-    """Receive requests cannot be read: an event for each queue concerned, and the QP stops."""
+    """Stop the queue pair for unreadable receive requests; raise an event for each queue."""
     log.warning("%r: receive queue is broken: %s", qp, why)
     if srq is not None:
         break_srq(hca, srq)
@@ -42,7 +42,7 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
 
 
 def entered(hca: Hca, qp: Qp, source: QpState) -> None:
-    """A command has changed the context: decode it and act on the new state."""
+    """Decode a context that a command has changed, and act on the new state."""
     qp.decode()
     if qp.st in _CONNECTED:
         path = qp.ctx.primary_address_path
@@ -68,7 +68,7 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
 
 
 def to_error(hca: Hca, qp: Qp) -> None:
-    """The device itself moves a queue pair to ERR."""
+    """Move a queue pair to ERR, for the device itself."""
     if qp.state is not QpState.ERR:
         log.info("%r: to ERR from %s", qp, qp.state.name)
         qp.state, qp.has_failed = QpState.ERR, True
@@ -78,7 +78,7 @@ def to_error(hca: Hca, qp: Qp) -> None:
 
 
 def to_send_queue_error(hca: Hca, qp: Qp) -> None:
-    """An unreliable service stops sending but goes on receiving (IBTA 10.3.1.6)."""
+    """Stop the send queue of an unreliable service, which still receives (IBTA 10.3.1.6)."""
     log.info("%r: to SQER from %s", qp, qp.state.name)
     qp.state, qp.has_failed = QpState.SQER, True
     qp.stop_waiting()
@@ -96,7 +96,7 @@ def drained(hca: Hca, qp: Qp) -> None:
 
 
 def stop_paging(hca: Hca, qp: Qp) -> None:
-    """Reset: return receive requests that no message has filled to their shared queue."""
+    """Cancel page faults at a reset, and return unfilled receive requests to their shared queue."""
     page_faults.cancel(hca, qp)
     if qp.adapter_requests is not None:
         rendezvous.cancel(hca, qp)
@@ -117,11 +117,11 @@ def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
-    """These CQs take no more completions: move the queue pairs that report to them to ERR.
+    """Move the queue pairs that report to broken CQs to ERR.
 
-    There may be 2**18 of them: yields for each queue looked at whether it has been stopped.
-    A shared receive queue with a CQ of its own reports there as well. It goes to its error state,
-    and a queue pair that receives from it stops with its next message, or if it has begun one.
+    Up to 2**18 queues are checked; for each one, yield whether it was stopped. A shared receive
+    queue with a broken CQ of its own goes to its error state. A queue pair that receives from it
+    stops with its next message, or at once if a message has started.
     """
     for srq in list(hca.srqs):
         is_stopped = srq.cq in broken and hca.srqs.get(srq.handle) is srq
@@ -145,7 +145,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
 
 
 def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
-    """Whether a message has a request of a shared queue that reports to one of these CQs."""
+    """Return whether a message has a request of a shared queue that reports to one of these CQs."""
     return any(receive.cq in cqs for receive in qp.begun_receives())
 
 
@@ -159,7 +159,7 @@ def stop_over(
 ) -> None:
     """Complete a receive request in error, and stop the queue pair."""
     index = receive.wqe.index if receive.wqe is not None else -1
-    log.warning("%r: receive request %d fails: %s", qp, index, why)
+    log.warning("%r: receive request %d failed: %s", qp, index, why)
     qp.note_error(error_word(CqeOpcode.RESP_ERR, syndrome, cause))
     fail_receive(hca, qp, receive, syndrome, cause)
     to_error(hca, qp)

@@ -1,9 +1,9 @@
 """Automatic path migration: a connected queue pair changes to its alternate path (IBTA 17.2.8).
 
-A queue pair for which the driver has loaded an alternate path is migrated, to be rearmed, or armed
-(qpc.pm_state). Commands rearm it; it is armed when its peer is, as packets tell each other. From
-then on it migrates when its requests get no response any more, when the peer has, or by command.
-Its alternate path is then the primary one, and there is no other until one is loaded.
+A queue pair with a loaded alternate path is MIGRATED, REARM or ARMED (qpc.pm_state). Commands set
+REARM; the queue pair becomes ARMED when its peer's packets show that the peer is. An armed queue
+pair migrates when its requests get no response any more, when the peer has migrated, or by command.
+The alternate path is then the primary one, and a new alternate one has to be loaded.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 def check_state(qp: Qp, given: Qpc, what: Selection) -> bool:
-    """Whether a command that takes ``what`` makes the queue pair migrate.
+    """Return whether a command that takes ``what`` makes the queue pair migrate.
 
-    Raises BAD_PARAM_ERR for a state that there is not. Without an alternate path a state means
-    nothing: iPXE's golan.c selects ARMED, which is 0.
+    Raises BAD_PARAM_ERR for an undefined pm_state. Without an alternate path pm_state is ignored:
+    iPXE's golan.c selects ARMED, which is 0.
     """
     if not what.chooses_pm_state:
         return False
@@ -46,7 +46,7 @@ def take_alternate(qp: Qp) -> None:
 
 
 def migrate(hca: Hca, qp: Qp, why: str) -> None:
-    """The device itself changes to the alternate path."""
+    """Change to the alternate path, for the device itself."""
     log.info("%r: migrates to its alternate path: %s", qp, why)
     qp.encode()
     take_alternate(qp)
@@ -56,7 +56,7 @@ def migrate(hca: Hca, qp: Qp, why: str) -> None:
 
 
 def escape(hca: Hca, qp: Qp, why: str) -> bool:
-    """The peer does not respond any more: migrate. False when the queue pair is not armed."""
+    """Migrate because the peer does not respond; return False when the queue pair is not armed."""
     if qp.path_state is not PmState.ARMED:
         return False
     migrate(hca, qp, why)

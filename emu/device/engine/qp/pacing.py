@@ -1,7 +1,7 @@
-"""Queue pairs that keep to the rate of a queue group (mlx5dv_modify_qp_sched_elem(3)).
+"""Queue pairs limited to the rate of a queue group (mlx5dv_modify_qp_sched_elem(3)).
 
-A group for the requester limits what a queue pair sends, one for the responder the data that it
-answers READs with. Before a turn and after it the limits are asked; what has been sent is charged.
+A group for the requester limits the bytes that a queue pair sends. A group for the responder limits
+its READ response data. The limits are checked before and after each poll; sent bytes are charged.
 
 Source: rdma-core providers/mlx5/mlx5.c (modify_ib_qp_sched_elem).
 """
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def pace_by(group: SchedulingElement | None) -> Pace | None:
-    """What keeps a side of a queue pair to the rate of a group; None without a group."""
+    """Return the pacing of one side of a queue pair by a group; None without a group."""
     return None if group is None else Pace(group, Pacing(Terms(None, None, (group,))))
 
 
 def paced(hca: Hca, qp: Qp, pace: Pace, send: Callable[[], bool]) -> bool:
-    """Let one side of a queue pair ``send`` its share, if its rate allows that now.
+    """Poll one side of a queue pair by ``send``, if its rate allows that now.
 
-    Returns True when there is more and it may be sent at once; a timer schedules the queue pair
-    when it has to wait.
+    Returns True when more can be sent at once. A timer schedules the queue pair when it has to
+    wait.
     """
     if _waits(hca, qp, pace):
         return False

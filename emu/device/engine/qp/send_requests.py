@@ -52,14 +52,14 @@ _FETCHING: Final = frozenset(
         Opcode.ATOMIC_MASKED_FA,
     }
 )  # fmt: skip
-"""Requests whose memory takes what comes back."""
+"""Requests whose memory stores the response."""
 _SCATTERED: Final = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
-"""Requests whose answers libraries take out of completions (libmlx5: mlx5_copy_to_send_wqe)."""
+"""Requests whose responses libraries copy from completions (libmlx5: mlx5_copy_to_send_wqe)."""
 _STOPPED_BY_ERRORS: Final = frozenset({QpType.RC, QpType.XRC, QpType.DCI, QpType.REG_UMR})
 
 
 class Failure(Outcome):
-    """A request fails at the requester; ``syndrome`` and ``cause`` go to its completion."""
+    """Request that fails at the requester; ``syndrome`` and ``cause`` are for its completion."""
 
     __slots__ = ("cause", "syndrome", "why")
 
@@ -70,7 +70,7 @@ class Failure(Outcome):
 
     @classmethod
     def of_access(cls, error: AccessError, opcode: int = 0) -> Failure:
-        """The requester's own memory cannot be used, by a request with this opcode."""
+        """Return the failure of a request with this opcode for unusable memory of the requester."""
         cause = SCATTER[error.cause] if opcode in _FETCHING else error.cause
         return cls(CqeSyndrome.LOCAL_PROT_ERR, str(error), cause)
 
@@ -79,7 +79,7 @@ WQE_POINT: Final[FaultPoint[[Queue, Wqe], Failure | None]] = FaultPoint("wqe")
 
 
 class AbsentPage(Outcome):
-    """A page of the requester's own memory is absent, and the request may wait for it."""
+    """Absent page of the requester's own memory, for which the request may wait."""
 
     __slots__ = ("error",)
 
@@ -88,9 +88,9 @@ class AbsentPage(Outcome):
 
 
 def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
-    """What the WQE asks for; None when it is local and already done.
+    """Return the work that the WQE requests; None when it is local and done.
 
-    A Failure, or AbsentPage when the request may wait for the page.
+    Returns a Failure, or AbsentPage when the request may wait for the page.
     """
     if hca.tracer:
         hca.tracer.wqe(hca, qp, wqe)
@@ -98,13 +98,13 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
         return planned
     operation = WQE_OPS.get((wqe.opcode, qp.st))
     if operation is None:
-        return Failure(_BAD, f"opcode {wqe.opcode:#x} is not for {qp.st.name}")
+        return Failure(_BAD, f"opcode {wqe.opcode:#x} is not supported on {qp.st.name}")
     if not wqe.ds:
-        return Failure(_BAD, "its ds is 0, or above what was posted")
+        return Failure(_BAD, "ds is 0 or exceeds the posted WQEBBs")
     if wqe.qpn != qp.handle:
         return Failure(_BAD, f"WQE is for qpn {wqe.qpn:#x}")
     if qp.streams is not None and qp.streams.has_failed(wqe.buf):
-        return Failure(CqeSyndrome.WR_FLUSH_ERR, "its stream has failed", Cause.FAILURE)
+        return Failure(CqeSyndrome.WR_FLUSH_ERR, "the DCI stream has failed", Cause.FAILURE)
     try:
         work = operation(hca, qp, wqe)
     except AccessError as no_access:
@@ -122,7 +122,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
 
 
 def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
-    """Have a short answer go into the request's completion, if there will be one."""
+    """Scatter a short response to the request's completion, if it has one."""
     if message.op in _SCATTERED and wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
         wqe.scattered = bytearray(qp.cs_req)
         message.reply = (memoryview(wqe.scattered)[: message.length],)
@@ -131,9 +131,10 @@ def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
 
 
 def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:
-    """The sender's side of the next ``length`` bytes of a message.
+    """Return the sender's memory for the next ``length`` bytes of a message.
 
-    TooFragmented when they are too much for one call, and otherwise as ``parse``.
+    Returns TooFragmented when the range is too scattered for one call, and otherwise the outcomes
+    of ``parse``.
     """
     need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
@@ -151,7 +152,7 @@ def _not_accessible(hca: Hca, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
 
 
 def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
-    """The request is done; write a completion if it asked for one."""
+    """Remove a request that is done from the ring; write its completion if requested."""
     qp.moving = None
     if not wqe.blocks:
         rendezvous.done(hca, qp, wqe)
@@ -166,7 +167,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
 
 
 def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
-    """The request completes in error and the queue pair stops."""
+    """Complete the request in error, and stop the queue pair."""
     syndrome = failure.syndrome
     qp.note_error(error_word(CqeOpcode.REQ_ERR, syndrome, failure.cause))
     if not wqe.blocks:
@@ -188,14 +189,14 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
 
 
 def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
-    """The ring itself is broken: raise an event, as no completion can name a request."""
+    """Raise an event for an unreadable ring, because no completion can name a request."""
     log.warning("%r: send queue is broken: %s", qp, why)
     raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
     qp_life.to_error(hca, qp)
 
 
 def may_ask_again(qp: Qp) -> bool:
-    """Count a retry after a timeout or a sequence error; False when none is left."""
+    """Count a retry after a timeout or a sequence error; return False when none is left."""
     if qp.retries >= qp.retry_count:
         return False
     qp.retries += 1
@@ -203,7 +204,7 @@ def may_ask_again(qp: Qp) -> bool:
 
 
 def may_wait_for_receiver(qp: Qp) -> bool:
-    """Count a retry after an RNR NAK; False when none is left."""
+    """Count a retry after an RNR NAK; return False when none is left."""
     if qp.rnr_retry == INFINITE_RETRIES:
         return True
     if qp.rnr_retries >= qp.rnr_retry:

@@ -1,8 +1,8 @@
-"""The state machine of a queue pair, as tables (IBTA 10.3.1; PRM "QP transitions").
+"""State machine of a queue pair, as tables (IBTA 10.3.1; PRM "QP transitions").
 
-A transition command carries a whole qpc, but only some of it counts: the fields that the transition
-requires, and the optional ones that ``opt_param_mask`` selects. Everything else in it is zero and
-must not be copied (hw/qp.c:__mlx5_ib_modify_qp).
+A transition command carries a whole qpc, but only some fields apply: those that the transition
+requires, and the optional ones that ``opt_param_mask`` selects. The other fields are zero and must
+not be copied (hw/qp.c: __mlx5_ib_modify_qp).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ S: Final = QpState
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The source states and the target of a command, and the qpc fields that it requires."""
+    """Source states and target of a command, and the qpc fields that it requires."""
 
     sources: frozenset[QpState]
     target: QpState
@@ -32,7 +32,7 @@ class Transition:
     """Required fields of the primary address path."""
 
     def __str__(self) -> str:
-        """``INIT to RTR``."""
+        """Return the states, such as ``INIT to RTR``."""
         sources = "any state" if self.sources == _ANY else ", ".join(s.name for s in self.sources)
         return f"{sources} to {self.target.name}"
 
@@ -41,12 +41,12 @@ RECEIVING: Final = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
 """States in which the responder takes requests (IBTA 10.3.1)."""
 
 ESTABLISHED: Final = (QpState.RTS, QpState.SQD, QpState.SQER)
-"""Those among them in which the first request tells nobody anything (see ``events.establish``)."""
+"""Receiving states in which the first request raises no event (see ``events.establish``)."""
 
 _ANY: Final = frozenset(QpState)
 _MTU: Final = ("mtu", "log_msg_max")
 AFFINITY: Final = "lag_tx_port_affinity"
-"""With one port it means nothing, and is kept as it is given."""
+"""Affinity to a LAG port; with one port it is stored and ignored."""
 _ACCESS: Final = ("rre", "rwe", "rae", "atomic_mode")
 _INITIAL: Final = ("pm_state", "q_key", "counter_set_id", "rlky", "deth_sqpn", "log_ack_req_freq")
 _PATH: Final = (
@@ -95,7 +95,7 @@ _LAG_TX_AFF: Final = 15
 _PRI_PORT: Final = 16
 _COUNTER_SET_ID: Final = 25
 _UDP_SPORT: Final = 2
-"""Of opt_param_mask_95_32."""
+"""Bit of opt_param_mask_95_32."""
 
 _OPTIONAL: Final[Mapping[int, tuple[str, ...]]] = {
     _RRE: ("rre",),
@@ -117,14 +117,14 @@ _OPTIONAL_PATH: Final[Mapping[int, tuple[str, ...]]] = {
 """Bits that select fields of the primary address path."""
 
 _HIGH_OPTIONAL_PATH: Final[Mapping[int, tuple[str, ...]]] = {_UDP_SPORT: ("udp_sport",)}
-"""Bits of opt_param_mask_95_32 (rdma-core's mlx5_ifc.h: MLX5_QPC_OPT_MASK_32_*), of the path."""
+"""Bits of opt_param_mask_95_32 (rdma-core's mlx5_ifc.h: MLX5_QPC_OPT_MASK_32_*) for the path."""
 
 DCI_STREAM_CHANNEL_ID: Final = 1 << 0
-"""Of the same mask: reset the stream that the extension of the context names."""
+"""Bit of opt_param_mask_95_32: reset the stream that the context's extension names."""
 QOS_QUEUE_GROUP_ID: Final = 1 << 1
-"""Of the same mask: the groups whose rates the queue pair keeps to, by the same extension."""
+"""Bit of opt_param_mask_95_32: queue groups for pacing, from the context's extension."""
 MMO: Final = 1 << 3
-"""Of the same mask: memory-to-memory operations, by the same extension."""
+"""Bit of opt_param_mask_95_32: memory-to-memory operations, from the context's extension."""
 
 
 def _mask(*bits: int) -> int:
@@ -151,47 +151,49 @@ _OPTIONS: Final[Mapping[Op, int]] = {
     Op.SQERR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
     Op.SQD_RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
 }
-"""The bits of opt_param_mask that each transition has.
+"""Bits of opt_param_mask that each transition supports.
 
-They are those of qp.c: opt_mask, where the driver looks up its own, and what programs add that send
-commands themselves (DEVX): DRAIN_SIGERR (libmlx5: mlx5_modify_qp_drain_sigerr), LAG_TX_AFF and
-COUNTER_SET_ID in RTS2RTS. The driver's table has a column for each service, which does not count
-here: iPXE's golan.c selects RRE and RWE for datagrams. Pacing (``packet_pacing_req_rc``) is a
-feature that the adapter has not; no kernel sends a UD queue pair's SRQN and CQN_RCV.
+The bits are those of qp.c: opt_mask, where the driver looks up its own, and those that programs add
+which send commands themselves (DEVX): DRAIN_SIGERR (libmlx5: mlx5_modify_qp_drain_sigerr),
+LAG_TX_AFF and COUNTER_SET_ID in RTS2RTS. The driver's table has a column for each service, which is
+ignored here: iPXE's golan.c selects RRE and RWE for datagrams. The adapter does not support pacing
+(``packet_pacing_req_rc``). No kernel sends a UD queue pair's SRQN and CQN_RCV.
 """
 
 _HIGH_OPTIONS: Final[Mapping[Op, int]] = {
     Op.INIT2INIT_QP: MMO | QOS_QUEUE_GROUP_ID,
     Op.RTS2RTS_QP: _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID | QOS_QUEUE_GROUP_ID,
 }
-"""The same of opt_param_mask_95_32, by the transitions that have it."""
+"""Bits of opt_param_mask_95_32 that each transition supports."""
 
 
 class Selection(NamedTuple):
-    """The fields that a command takes from its qpc. Whatever else is in it does not count."""
+    """Fields that a command takes from its qpc; the others are ignored."""
 
     fields: tuple[str, ...]
     path: tuple[str, ...]
-    """Those of the primary address path."""
+    """Fields of the primary address path."""
     has_alternate: bool = False
-    """All of the secondary address path."""
+    """Whether the whole secondary address path is taken."""
     chooses_pm_state: bool = False
-    """It selects pm_state, beyond the initial one."""
+    """Whether the command selects pm_state, beyond the initial one."""
 
 
 def selection(op: Op, opt_param_mask: int, high_mask: int = 0) -> Selection:
-    """What the transition requires, and what the masks select.
+    """Return the fields that the transition requires or the masks select.
 
-    ``high_mask`` is opt_param_mask_95_32. Raises BAD_PARAM_ERR for a bit that the transition has
-    not got.
+    ``high_mask`` is opt_param_mask_95_32. Raises BAD_PARAM_ERR for a bit that the transition does
+    not support.
     """
     if wrong := opt_param_mask & ~_OPTIONS.get(op, 0):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "opt_param_mask has a bit that the transition has not",
+            Status.BAD_PARAM_ERR, "opt_param_mask has a bit that the transition does not support",
             f"{wrong:#x}",
         )  # fmt: skip
     if wrong := high_mask & ~_HIGH_OPTIONS.get(op, 0):
-        raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{wrong:#x}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "opt_param_mask_95_32 has an unsupported bit", f"{wrong:#x}"
+        )
     row = TRANSITIONS[op]
     return Selection(
         (*row.required, *_selected(_OPTIONAL, opt_param_mask)),

@@ -1,1 +1,1 @@
-"""Tag matching: messages to buffers that were posted with tags; rendezvous by the adapter."""
+"""Tag matching: messages to buffers posted with tags; rendezvous by the adapter."""

@@ -1,9 +1,9 @@
-"""Which buffer a message takes: that of the tag it matches, or a request of the receive queue.
+"""Matches a message to a buffer: that of its tag, or a request of the receive queue.
 
-A message tells by its header what it is. What is no tagged message, or is too short for its header,
-goes to the receive queue as it is. So does one that no entry matches, and a request for a
-rendezvous that is longer than the adapter said it may be, or shorter than its headers: the software
-looks for their buffers.
+The message's header says its kind. A message without a tag, or too short for its header, takes a
+request of the receive queue unchanged. The same applies to a message that matches no entry, and to
+a rendezvous request longer than the advertised limit or shorter than its headers. Software then
+finds the buffer.
 
 Source: rdma-core, Documentation/tag_matching.md.
 """
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _ALL: Final = 1 << 62
-"""More bytes than any message has."""
+"""Length above that of any message."""
 _TMH_BYTES: Final = tmh.size
 _HEAD_BYTES: Final = MAX_RNDV_BYTES + 1
-"""Enough of a message to see what it is, and that it is too long for a rendezvous."""
+"""Bytes that identify a message, and show that it is too long for a rendezvous."""
 _TAGGED: Final = (TmhOp.EAGER, TmhOp.RNDV)
 
 
 def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arrival:
-    """Look for the buffer of a SEND, and take it if there is one.
+    """Find the buffer of a SEND, and take it if there is one.
 
-    Otherwise nothing has changed: the message needs a request of the receive queue, and counts only
-    when it has one (``received``).
+    Without one the state is unchanged: the message needs a request of the receive queue, and is
+    counted only once it has one (``received``).
     """
     head = bytes(message.head[:_HEAD_BYTES]) or b"".join(part(message.data, 0, _HEAD_BYTES))
     length = max(message.length, len(head))
@@ -61,36 +61,36 @@ def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arriv
 
 
 def _for_rendezvous(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> Arrival:
-    """The adapter fetches the data, or the software does: then the headers go into the buffer."""
+    """Return the arrival of a rendezvous that the adapter fetches, or software with its headers."""
     if rendezvous.can_fetch(hca, qp, srq, entry, header):
         return Arrival(TmAppOp.CONSUMED, entry, header, _ALL)
     return Arrival(TmAppOp.CONSUMED_MSG_SW_RNDV, entry, header)
 
 
 def received(tags: TagList, arrival: Arrival) -> Arrival:
-    """The message has got a request of the receive queue."""
+    """Count an unexpected message that has taken a request of the receive queue."""
     if arrival.app_op is TmAppOp.UNEXPECTED:
         tags.count_unexpected()
     return arrival
 
 
 def lost(tags: TagList, arrival: Arrival) -> None:
-    """It will not fill that request after all, and no completion tells the driver to count it."""
+    """Uncount an unexpected message that does not fill its request, so gets no completion."""
     if arrival.app_op is TmAppOp.UNEXPECTED:
         tags.count_unexpected(-1)
 
 
 def tell_consumed(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> None:
-    """The first completion of two: a message has taken the entry, and its data are on their way."""
+    """Report the first of two completions: a message has taken the entry, and its data follow."""
     app = TmAppOp.CONSUMED, entry.index
     reports.report(hca, qp, srq, CqeOpcode.NO_PACKET, app, header[:_TMH_BYTES])
 
 
 def placed(arrival: Arrival, offset: int, data: Views, length: int) -> tuple[int, Views, int]:
-    """Where in the buffer bytes of a message go, and which ones do, and how many.
+    """Return the offset in the buffer, the views and the length for bytes of a message.
 
-    Those of its header do not; nor does what the buffer has no room for, of a rendezvous that the
-    software carries out.
+    The message's header is skipped. For a rendezvous by software, data beyond the buffer's capacity
+    are dropped.
     """
     entry = arrival.entry
     if entry is None:
@@ -107,7 +107,7 @@ def placed(arrival: Arrival, offset: int, data: Views, length: int) -> tuple[int
 def complete(
     hca: Hca, qp: Qp, message: Message, arrival: Arrival, index: int, opcode: CqeOpcode, slid: int
 ) -> None:
-    """The last byte of a message has come; ``index`` is that of its receive request."""
+    """Complete a message after its last byte; ``index`` is that of its receive request."""
     srq, entry = qp.srq, arrival.entry
     assert srq is not None
     assert srq.tags is not None

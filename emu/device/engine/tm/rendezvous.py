@@ -1,9 +1,9 @@
-"""Rendezvous by the adapter: it fetches a message's data from the sender and says that it has them.
+"""Rendezvous by the adapter: fetches a message's data from the sender, and notifies the sender.
 
-The READ and the last word are requests of the queue pair that the message came to
-(``emu.device.objects.queues.rendezvous``). They carry out what a program would have posted, and the
-queue pair's limits and retries are theirs. When the queue pair stops, what runs ends, and the
-driver may use its entries again.
+The READ and the final message (FIN) are requests of the queue pair that received the message
+(``emu.device.objects.queues.rendezvous``). They replace the requests of a program, and obey the
+queue pair's limits and retries. When the queue pair stops, running rendezvous end, and the driver
+may reuse their entries.
 
 Source: rdma-core, Documentation/tag_matching.md; UCX, rc_mlx5.inl (uct_rc_mlx5_handle_rndv_fin).
 """
@@ -34,10 +34,10 @@ _WORD_DS: Final = 1 + -(-(4 + RNDV_BYTES) // DS)
 
 
 def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> bool:
-    """Whether the adapter can carry out a rendezvous; otherwise the software does.
+    """Return whether the adapter can carry out a rendezvous; otherwise software does.
 
-    Queue and queue pair have to be set up for it, and the buffer has to be large enough, and
-    writable as a READ's is.
+    Queue and queue pair must be set up for it. The buffer must be large enough, and writable as for
+    a READ.
     """
     _, _, length = RVH.unpack_from(header, tmh.size)
     is_set_up = srq.tags is not None and srq.tags.has_rendezvous and bool(qp.ctx.offload_type)
@@ -53,7 +53,7 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
 
 
 def begin(hca: Hca, qp: Qp, srq: Srq, arrival: Arrival, slid: int, solicited: bool) -> None:
-    """A request for a rendezvous has taken an entry: fetch its data."""
+    """Fetch the data for a rendezvous request that has taken an entry."""
     va, rkey, length = RVH.unpack_from(arrival.header, tmh.size)
     own, entry = qp.adapter_requests, arrival.entry
     assert own is not None
@@ -74,7 +74,7 @@ def begin(hca: Hca, qp: Qp, srq: Srq, arrival: Arrival, slid: int, solicited: bo
 
 
 def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
-    """A request of the adapter's own is done."""
+    """Remove a finished request of the adapter's own."""
     assert isinstance(wqe, AdapterWqe)
     assert qp.adapter_requests is not None
     qp.adapter_requests.done(wqe)
@@ -83,7 +83,7 @@ def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
 
 
 def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
-    """The data have come: tell the driver, and the sender."""
+    """Report fetched data to the driver, and send FIN to the sender."""
     own, srq, entry = qp.adapter_requests, qp.srq, one.arrival.entry
     assert own is not None
     assert srq is not None
@@ -105,7 +105,7 @@ def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
 
 
 def cancel(hca: Hca, qp: Qp) -> None:
-    """The queue pair has stopped: nothing more is sent or fetched."""
+    """Cancel all requests and running rendezvous of a stopped queue pair."""
     own, srq = qp.adapter_requests, qp.srq
     if own is None or srq is None:
         return

@@ -1,4 +1,4 @@
-"""Completions of a queue that matches tags: of its list's changes, and of the messages that come.
+"""Completions of a tag matching queue: changes of its list, and received messages.
 
 Source: rdma-core, providers/mlx5/cq.c: handle_tag_matching; mlx5dv.h: mlx5_cqe64 (tmh, tm_cqe).
 """
@@ -30,8 +30,9 @@ _SOLICITED: Final = 1 << 1
 _BYTE_CNT_AT: Final = CQE_APP_AT + CQE_APP.size
 
 Values = tuple[int, int, int, int, bool]
-"""What a completion tells of a message besides its kind: wqe_counter, or 0 for a buffer with a tag;
-byte_cnt; immediate data, or the key that was invalidated; slid; whether it is solicited."""
+"""Fields of a message's completion: wqe_counter, or 0 for a buffer with a tag; byte_cnt; immediate
+data, or the invalidated key; slid; whether it is solicited.
+"""
 NOTHING: Final[Values] = (0, 0, 0, 0, False)
 
 
@@ -58,17 +59,17 @@ def report(
 
 
 def changed(hca: Hca, qp: Qp, srq: Srq, app_op: TmAppOp, is_done: bool, index: int = 0) -> None:
-    """A request about the list is done; or it was to remove what is not there."""
+    """Report a change of the list; ``is_done`` is False when the entry to remove does not exist."""
     assert srq.tags is not None
     front = bytes(tm_cqe.new(success=is_done, hw_phase_cnt=srq.tags.hw_phase).buf)
     report(hca, qp, srq, _NO_PACKET, (app_op, index), front)
 
 
 def cancel(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry) -> None:
-    """The message that has taken an entry will not fill it: the driver may use it again.
+    """Release an entry whose message will not fill it, so that the driver may reuse it.
 
-    libmlx5 has the name of this completion (MLX5_CQE_APP_OP_TM_MSG_COMPLETION_CANCELED) and what is
-    to be done about it; when adapters write it is not public.
+    libmlx5 handles this completion (MLX5_CQE_APP_OP_TM_MSG_COMPLETION_CANCELED). When adapters
+    write it is not public.
     """
     assert srq.tags is not None
     srq.tags.release(entry)

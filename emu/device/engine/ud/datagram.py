@@ -1,8 +1,8 @@
 """Unreliable datagrams: one packet, an address vector, and up to 40 bytes of GRH at the receiver.
 
-Source: IBTA 9.8.3 and 11.4.1.2; PRM "Datagram segment" (device.h: mlx5_av). There are no
-responses; a datagram that nobody can take is silently dropped, as the specification says. The
-special queue pairs QP0 and QP1 work the same, under their well-known numbers.
+Source: IBTA 9.8.3 and 11.4.1.2; PRM "Datagram segment" (device.h: mlx5_av). Datagrams have no
+responses. A datagram without a receiver is silently dropped, by the specification. The special
+queue pairs QP0 and QP1 work the same, under their well-known numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WELL_KNOWN: Final = {QpType.QP0: 0, QpType.QP1: 1}
-"""The QP numbers of the special queue pairs on the wire."""
+"""QP numbers of the special queue pairs on the wire."""
 
 
 _UD: Final = QpType.UD
@@ -57,7 +57,7 @@ _RESP_SEND_IMM: Final = CqeOpcode.RESP_SEND_IMM
 
 
 def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
-    """The headers that the sender fills in. A privileged Q_Key is the queue pair's own (10.2.5)."""
+    """Return the sender's headers. A privileged Q_Key is replaced by the queue pair's (10.2.5)."""
     qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
     pkey = link.pkey(qp.pkey_index)
     qpn = WELL_KNOWN.get(qp.st, qp.handle)
@@ -65,7 +65,7 @@ def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
-    """Take a datagram into the queue pair's next receive request; False when it is dropped."""
+    """Place a datagram into the queue pair's next receive request; return False if dropped."""
     hca.budget.charge(STEPS_PER_DATAGRAM)
     if (
         qp.state not in RECEIVING
@@ -93,7 +93,10 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
 
 
 def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
-    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1), counted; QP0 has no keys, and hears QP0."""
+    """Check P_Key and Q_Key, and count violations (IBTA 9.6.1.4, 9.8.3.1).
+
+    QP0 has no keys, and receives from QP0 only.
+    """
     if qp.st is _QP0:
         return origin.qpn == WELL_KNOWN[_QP0]
     if not partitions.match(link.pkey(qp.pkey_index), origin.pkey):
@@ -106,10 +109,10 @@ def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
 
 
 def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> bool:
-    """Fill the receive request; False when it is too small and stays the next one.
+    """Fill the receive request; return False when it is too small and stays the next one.
 
-    Nobody who sends datagrams can stop a queue pair by one that is too long (IBTA 9.9.3, class D;
-    rxe_resp.c: RESPST_ERR_LENGTH). A shared queue's request does fail.
+    A sender of datagrams cannot stop a queue pair by a datagram that is too long (IBTA 9.9.3, class
+    D; rxe_resp.c: RESPST_ERR_LENGTH). A shared queue's request does fail.
     """
     cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
     srqn = qp.srq.handle if qp.srq is not None else 0
@@ -117,7 +120,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     length = GRH_BYTES + datagram.length
     try:
         span = 0, length, LOCAL_WRITE
-        limit = hca.budget.steps + STEPS_PER_ACCESS  # not more pieces than a datagram has bytes
+        limit = hca.budget.steps + STEPS_PER_ACCESS  # limits scattering to one segment per byte
         target, left = walk(hca, wqe.pd, qp.handle, wqe.segments, span, limit)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE
@@ -140,7 +143,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     header, flags, tag = hca.link.describe(datagram, origin)
     data, checked = datagram.data, 0
     if qp.is_ipoib:
-        packet = b"".join(data)  # read once: a sender may still write the memory of its data
+        packet = b"".join(data)  # read once: the sender may still change its data
         data, checked = (memoryview(packet),), ipoib.checked(packet)
     copy(target, (memoryview(header), *data))
     immediate = origin.pkey if qp.st is _QP1 else datagram.immediate
@@ -156,7 +159,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
 def _wait_for_room(
     hca: Hca, qp: Qp, receive: ReceiveRequest, datagram: Datagram, origin: Origin, page: AccessError
 ) -> None:
-    """Keep the datagram until the page is present; others that come meanwhile are dropped."""
+    """Keep the datagram until the page is present; drop other datagrams meanwhile."""
     wqe, srqn = receive.wqe, receive.srqn
     assert wqe is not None
     whole = datagram.copied()

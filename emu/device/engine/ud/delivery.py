@@ -1,7 +1,7 @@
 """Datagrams at a function's port: count each one and deliver it to its queue pairs.
 
 The adapter itself handles performance management MADs at QP1 and subnet management packets at QP0
-(see ``emu.device.port.ib.pma`` and ``sma``); everything else goes to queue pairs.
+(see ``emu.device.port.ib.pma`` and ``sma``). All other datagrams are for queue pairs.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _IB: Final = PortType.IB
 
 
 def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = False) -> None:
-    """Take a datagram for the function's LID, or for a multicast group that it listens to.
+    """Receive a datagram for the function's LID, or for a multicast group of its queue pairs.
 
-    ``is_looped``: the function has sent it, so it has not come in by the physical port.
+    ``is_looped`` means that the function itself sent it, so the physical port did not receive it.
 
-    It counts as received even if no queue pair takes it, except for a multicast group that no queue
-    pair here is attached to. It waits, with a copy of its bytes, when others before it wait or the
-    round has done enough. Nothing raises here.
+    The datagram is counted as received even without a receiver, except for a multicast group
+    without members here. A copy waits in the backlog behind earlier datagrams, or when the round's
+    budget is used up. Never raises.
     """
     if not (hca.link.is_up or _is_for_manager(hca, packet)):
         return
     if hca.rx_backlog.is_free:
         contain(hca, partial(_take, hca, packet, origin, is_looped))
     elif not hca.rx_backlog.keep(packet.octets, _take, hca, packet.copied(), origin, is_looped):
-        hca.link.dropped["too many wait"] += 1
+        hca.link.dropped["backlog is full"] += 1
 
 
 def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
@@ -79,7 +79,7 @@ def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
 
 
 def deliver_multicast(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
-    """Give a group's datagram to its members, those for which the round is too short later."""
+    """Deliver a group's datagram to its members; continue next round when the budget ends."""
     for at, member in enumerate(members):
         if hca.budget.exhausted(hca.budget.limit):
             rest = _rest(hca, members[at:], packet.copied(), origin)
@@ -90,7 +90,7 @@ def deliver_multicast(hca: Hca, members: Sequence[Qp], packet: Datagram, origin:
 
 
 def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Portions[None]:
-    """Give a datagram to the members that have not got it yet, as far as they still exist."""
+    """Deliver a datagram to the remaining members, as far as they still exist."""
     for member in members:
         while hca.budget.exhausted(hca.budget.limit):
             yield
@@ -106,7 +106,7 @@ def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
 
 
 def _is_for_manager(hca: Hca, packet: Datagram) -> bool:
-    """Whether a port that is not up takes it: an SMP needs a link alone (IBTA 7.2.7)."""
+    """Return whether a port that is not up takes it: an SMP needs only a link (IBTA 7.2.7)."""
     return packet.to.qpn == QP0 and hca.model.port_type is _IB and hca.ib.has_link
 
 
@@ -118,12 +118,15 @@ def _receiver(hca: Hca, qpn: int) -> Qp | None:
 
 
 def _is_own(link: Link, qp: Qp, origin: Origin) -> bool:
-    """The QP sent this and blocks multicast loopback (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
+    """Return whether the QP sent this datagram and blocks multicast loopback.
+
+    Source: IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK.
+    """
     return bool(qp.ctx.block_lb_mc) and origin.qpn == qp.handle and link.has_sent(origin)
 
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
-    """Let the port's own agents respond; False when the datagram is for a queue pair."""
+    """Let the port's own agents respond; return False when the datagram is for a queue pair."""
     if hca.model.port_type is not _IB or packet.length != MAD_BYTES:
         return False  # with RoCE mlx5_ib responds by itself (hw/mad.c: process_pma_cmd)
     qpn = packet.to.qpn
@@ -137,7 +140,7 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
 
 
 def _subnet_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
-    """SMPs have no keys; they have a lane of their own, which only QP0 sends on (IBTA 13.5.1)."""
+    """Answer an SMP. SMPs have no keys, but a virtual lane only for QP0 (IBTA 13.5.1)."""
     taken = sma.taken_at_qp0(mad) if origin.qpn == QP0 else None
     return None if taken is None else own_smps.answer(hca, taken, origin.lid)
 

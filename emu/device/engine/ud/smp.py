@@ -1,4 +1,4 @@
-"""SMPs for a function's own port, and the events by which its driver hears what they have set."""
+"""SMPs for a function's own port, and the events that notify its driver of changes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _STATES: Final = {
 
 
 def answer(hca: Hca, data: bytes, slid: int, *, checks_mkey: bool = True) -> bytes | None:
-    """What the port's agent answers; None when a wrong M_Key forbids it, or there is none.
+    """Return the response of the port's agent; None for a wrong M_Key, or without a response.
 
-    ``slid`` is the LID from which the SMP has come. The driver may ask without ``checks_mkey``.
+    ``slid`` is the LID of the SMP's sender. The driver may ask without ``checks_mkey``.
     """
     port = hca.ib
     if port.managed is None:
@@ -41,7 +41,7 @@ def _seen(port: IbPort) -> _Seen:
 
 
 def follow(hca: Hca, before: _Seen, *, reregister: bool = False) -> None:
-    """Tell the driver and the wire what of the port is not as it was before."""
+    """Notify the driver and the wire of the port's changes since ``before``."""
     state, addresses, pkeys = before
     port = hca.ib
     changes = []
