@@ -1,7 +1,7 @@
 """Guards of block signatures: T10-DIF's CRC and checksum, CRC32, CRC32C and CRC64.
 
-CRC32 is Ethernet's, computed by zlib. Python's standard library lacks the other polynomials:
-their tables have 65536 entries, one lookup for every two bytes, built on first use.
+CRC32 is Ethernet's, computed by zlib. Python's standard library lacks the other polynomials: their
+tables have 65536 entries, one lookup for every two bytes, built on first use.
 
 Sources: T10 SBC-3 (CRC-16, polynomial 0x8BB7), RFC 3720 (CRC32C), the XP10 compression standard
 (CRC64), RFC 1071 (IP checksum).

@@ -1,13 +1,13 @@
-"""Which connected queue pairs may do without packets.
+"""Decides which connected queue pairs may exchange messages without packets.
 
-A message to a queue pair of this process is moved in one call only if two things are certain: all
-packets that it would take, and those of the responses, would be taken where they arrive, and the
-only reason to refuse one would be what the responder's steps find, which both ways pass. So nothing
-about a connection may be wrong: everything else goes as packets, which then end as they do.
+A message to a queue pair of this process is moved in one call only under two conditions. All
+packets of the message and of its responses would be accepted on arrival. A packet could be refused
+only by the responder's steps, which run in both cases. The connection must therefore be free of
+errors. All other messages are sent as packets, with the outcomes of packets.
 
-The two packets that tell are made and parsed here, and are checked by the function that checks
-received ones (``headers.py``). This is done once for each context and each state of both ports'
-tables, and not for each message.
+A test packet for each direction is made and parsed here, and checked by the function that checks
+received ones (``headers.py``). The check runs once for each context and each state of both ports'
+tables, not for each message.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MIGRATED: Final = PmState.MIGRATED
 
 
 def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
-    """Note that messages may be handed to the peer as long as contexts and tables are as now.
+    """Record that messages need no packets while contexts and tables are unchanged.
 
-    False when they may not.
+    Returns False when they do need packets.
     """
     if not _is_flawless(hca, qp, node, peer):
         return False
@@ -39,11 +39,10 @@ def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
 
 
 def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
-    """Whether nothing about a connection is wrong, seen from both of its ends.
+    """Return whether the connection is free of errors at both ends, and cannot migrate.
 
-    Nor may it migrate, of which packets tell (``engine.rc.packets.migration``).
-    A path MTU of its own would cut messages otherwise than the peer expects, and one that the link
-    has no room for would lose them (IBTA 9.7.4.1.6).
+    Migration needs packets (``engine.rc.packets.migration``). Path MTUs must be equal, or the peer
+    would expect other segments, and fit the links, which would drop the packets (IBTA 9.7.4.1.6).
     """
     return (
         peer.remote_qpn == qp.handle
@@ -58,7 +57,7 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
 
 
 def _takes(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
-    """Whether a queue pair takes the packets that its peer sends."""
+    """Return whether a queue pair accepts the packets that its peer sends."""
     op = OPS[SERVICES[peer.st], PacketKind.SEND, True, True, None]
     route = node.link.route(peer.ctx.primary_address_path)
     try:

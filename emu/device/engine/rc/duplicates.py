@@ -1,4 +1,4 @@
-"""Duplicate READs: their data are read again, if the key still allows it (IBTA 9.7.5.1.4).
+"""Duplicate READs: read their data again, if the key still allows it (IBTA 9.7.5.1.4).
 
 A key that does not allow it any more is no error: the requester may have its data already.
 """
@@ -29,7 +29,7 @@ _XRC: Final = QpType.XRC
 
 
 def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
-    """Whether queue pair and key still allow a duplicate READ."""
+    """Return whether queue pair and key still allow a duplicate READ."""
     if not _is_allowed(hca, qp, message):
         return False
     try:
@@ -43,10 +43,10 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
 def read_again(
     hca: Hca, qp: Qp, message: Message, offset: int, length: int
 ) -> Views | Outcome | None:
-    """The bytes for a duplicate READ; None when the key does not allow it any more.
+    """Return the bytes for a duplicate READ; None when the key does not allow it any more.
 
-    PageFaultPending when a page is absent; if the driver does not bring it in, there is no response
-    (Dropped).
+    Returns PageFaultPending when a page is absent. If the driver does not map the page, no response
+    is sent (Dropped).
     """
     if not _is_allowed(hca, qp, message):
         return None
@@ -61,11 +61,11 @@ def read_again(
 
 
 def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:
-    """Whether the queue pair allows READs; on XRC the SRQ that the request names must exist."""
+    """Return whether the queue pair allows READs; on XRC the SRQ of the request must exist."""
     return bool(qp.rre) and (qp.st is not _XRC or named_queue(hca, qp, message) is not None)
 
 
 def _domain(hca: Hca, qp: Qp, message: Message) -> Pd | None:
-    """The domain whose keys a request that is allowed may use."""
+    """Return the domain whose keys an allowed request may use."""
     srq = named_queue(hca, qp, message) if qp.st is _XRC else None
     return qp.pd if srq is None else srq.pd

@@ -1,14 +1,14 @@
 """Dynamically connected transport (DC): an initiator's messages to targets in this process.
 
 Each request of an initiator (DCI) names its target (DCT) by an address vector, a number and the
-target's access key. What receives the message is a responder that initiator and target have to
-themselves (the PRM's DCR): it has the target's domain, rights and shared receive queue, and fails
-without the target. It lasts until the initiator stops or turns to another target, or until the
-target is destroyed or its function stops. It is in no table; initiator and target know it, and
+target's access key. A responder for this initiator and target (the PRM's DCR) receives the message.
+The responder has the target's domain, rights and shared receive queue, and fails without stopping
+the target. The responder ends when the initiator stops or sends to another target, when the target
+is destroyed or when its function stops. No table has it: only initiator and target refer to it, and
 either of them ends it.
 
-What DC puts on a wire is not public. So a target is reached only in this process, and its messages
-stay messages: an initiator gets no response from anywhere else.
+DC's packet format is not public. A target is therefore reachable only in this process, without
+packets. An initiator gets no response from other processes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SAME: Final = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", 
 
 
 class Dcr(Qp):
-    """The responder of one initiator at one target."""
+    """Responder of one initiator at one target."""
 
     __slots__ = ("dct", "initiator", "lifetime", "node")
 
     def __init__(self, node: Hca, dct: Dct, initiator: Qp) -> None:
-        """``node`` is the target's function."""
+        """Create the responder; ``node`` is the target's function."""
         given = {name: getattr(dct.ctx, name) for name in _SAME}
         ctx = qpc.new(st=QpType.DCT, rq_type=RqType.SRQ, remote_qpn=initiator.handle, **given)
         ctx.log_msg_max = node.caps.general.log_max_msg
@@ -63,9 +63,10 @@ class Dcr(Qp):
         initiator.responder = self
 
     def leave(self) -> None:
-        """End it: it waits for no page any more, and a receive request that it has goes back.
+        """End the responder: cancel its page faults, and return its receive request.
 
-        When the target's function has dropped its objects, there is nothing that this goes back to.
+        If the target's function has dropped its objects, the receive request has no queue to return
+        to.
         """
         self.dct.responders.pop(self, None)
         if self.initiator.responder is self:
@@ -79,15 +80,15 @@ class Dcr(Qp):
 
 
 def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
-    """Hand an initiator's message to its target and take the response.
+    """Hand an initiator's message to its target; return the response.
 
-    As ``emu.device.engine.rc.local.exchange``.
+    The outcomes are those of ``emu.device.engine.rc.local.exchange``.
     """
     node = hca.wire.node(message.address)
     if node is None or (dct := node.dcts.get(message.dctn)) is None:
         return Dropped("no such target")
     if not _takes(hca, node, qp, dct, message):
-        return Dropped("the target does not take it")
+        return Dropped("the target refuses the message")
     peer = _responder(hca, qp, node, dct, message)
     outcome = None
     if peer.mtu_bytes != qp.mtu_bytes:
@@ -102,7 +103,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
 
 
 def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
-    """Whether the target takes messages, and this one of this initiator."""
+    """Return whether the target accepts this message of this initiator."""
     if dct.is_drained or dct.cq.status or not (hca.link.is_up and node.link.is_up):
         return False
     if min(message.length, qp.mtu_bytes) > min(hca.link.most_payload, node.link.most_payload):
@@ -119,20 +120,20 @@ def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
 
 
 def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
-    """The initiator's path MTU is another than the target's: refuse what needs several packets.
+    """Refuse a message of several packets when the path MTUs of initiator and target differ.
 
-    As with any service the target refuses packets of another length than its own MTU, and the
-    initiator a READ's response that it has not expected.
+    A target refuses packets of another length than its own MTU, like any responder. An initiator
+    refuses a READ's response of unexpected length.
     """
     refused = check_whole_length(node, peer, message, mtu_bytes)
-    # Of what is longer than the smaller MTU only a READ has passed: its request is one packet.
+    # Only a READ longer than the smaller MTU has passed the check: its request is one packet.
     if refused is None and message.length > min(peer.mtu_bytes, mtu_bytes):
         return Failure(CqeSyndrome.BAD_RESP_ERR, "READ response of another MTU")
     return refused
 
 
 def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
-    """What receives for the initiator at the target."""
+    """Return the responder for the initiator at the target, created if necessary."""
     dcr = qp.responder
     if isinstance(dcr, Dcr) and dcr.dct is dct and dcr.state is QpState.RTR:
         return dcr
@@ -146,7 +147,7 @@ def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
 
 
 def end_all(dct: Dct) -> Iterator[int]:
-    """End all responders of a target that is gone; yields what each costs, in objects freed."""
+    """End all responders of a destroyed target; yield the cost of each, in objects freed."""
     while dct.responders:
         responder, _ = dct.responders.popitem()
         responder.leave()
@@ -154,7 +155,7 @@ def end_all(dct: Dct) -> Iterator[int]:
 
 
 def end_some(dct: Dct) -> bool:
-    """End some of a target's responders; True when there are more."""
+    """End some of a target's responders; return True when there are more."""
     for responder in list(islice(dct.responders, ENDED_PER_POLL)):
         responder.leave()
     return bool(dct.responders)

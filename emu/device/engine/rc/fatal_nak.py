@@ -1,4 +1,4 @@
-"""How a responder of a connected transport NAKs a request and stops (IBTA 9.7.5.2, 9.9.3)."""
+"""Fatal NAKs of a connected transport's responder, which stop it (IBTA 9.7.5.2, 9.9.3)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ log = logging.getLogger(__name__)
 
 
 def access_violation(hca: Hca, qp: Qp, why: str, cause: Cause = Cause.ANY) -> Outcome:
-    """Stop the queue pair: a request must not use this memory. Returns the answer."""
+    """Stop the queue pair for a forbidden memory access; return the response."""
     log.log(_level(qp), "%r: remote access refused: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR, cause)
 
 
 def invalid_request(hca: Hca, qp: Qp, why: str) -> Outcome:
-    """Stop the queue pair: the request is malformed. Returns the answer."""
+    """Stop the queue pair for a malformed request; return the response."""
     log.log(_level(qp), "%r: invalid request: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
 
 
 def _level(qp: Qp) -> int:
-    """DEBUG on UC: the queue pair does not stop, so a peer could flood the log."""
+    """Return DEBUG on UC: the queue pair does not stop, so a peer could flood the log."""
     return logging.DEBUG if qp.st is QpType.UC else logging.WARNING
 
 
 def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode, cause: Cause = Cause.ANY) -> Outcome:
-    """An RC responder raises an event and stops; a UC responder only drops (9.9.3)."""
+    """Raise an event and stop an RC responder; on UC only drop the message (9.9.3)."""
     if qp.st is QpType.UC:
         return Dropped("UC has no NAK")
     raise_qp_event(hca, qp, event, cause)

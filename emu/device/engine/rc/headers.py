@@ -1,7 +1,7 @@
-"""A packet's headers against its queue pair (IBTA 9.6.1).
+"""Checks a packet's headers against its queue pair (IBTA 9.6.1).
 
-The checks come in the specification's order. They are made on each packet that is received
-(``packets/intake.py``), and once on packets that are not sent (``agreement.py``).
+The checks are in the specification's order. Each check runs on each received packet
+(``packets/intake.py``), and once on test packets that are not sent (``agreement.py``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 WRONG_PKEY: Final = "wrong P_Key"
 _NO_QP: Final = "no such queue pair"
-_NOT_ITS_SERVICE: Final = "not its transport service"
-_DEAF: Final = "not in a state that receives"
+_NOT_ITS_SERVICE: Final = "wrong transport service"
+_DEAF: Final = "not in a receiving state"
 ABOUT_QUEUE_PAIR: Final = frozenset({_NO_QP, _NOT_ITS_SERVICE, _DEAF})
-"""Objections that have nothing to do with the packet's path."""
+"""Objections that are independent of the packet's path."""
 _UD: Final = Service.UD
 
 
 def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
-    """Why the queue pair does not take the packet, in fixed words; empty when it does."""
+    """Return a fixed reason why the queue pair refuses the packet; empty when it accepts it."""
     if qp is None:
         return _NO_QP
     service = packet.op.service
@@ -43,7 +43,7 @@ def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
 
 
 def _is_notice(hca: Hca, qp: Qp, service: Service) -> bool:
-    """Whether it is a congestion notification, for a connected queue pair over RoCE."""
+    """Return whether this is a congestion notification for a connected queue pair over RoCE."""
     return (
         service is Service.CNP
         and hca.link.congestion is not None

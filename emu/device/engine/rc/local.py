@@ -1,8 +1,8 @@
-"""Messages to a queue pair in this process: handed to its responder, as a whole or in shares.
+"""Messages to a queue pair in this process: handed to its responder, as a whole or in segments.
 
-The responder's steps are those of ``emu.device.engine.rc.responder``. The two agree
-(``agreement.py``), and a message that we made ourselves has no opcode sequence and no length to
-check. What becomes of the request is the requester's business (``emu.device.engine.qp_poll``).
+The responder's steps are those of ``emu.device.engine.rc.responder``. The two queue pairs agree
+(``agreement.py``). A message of our own needs no check of opcode sequence or length. The requester
+handles the outcome (``emu.device.engine.qp_poll``).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _UC: Final = QpType.UC
 
 
 def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> Outcome | None:
-    """Hand a message to the responder and take its response; None when it is acknowledged.
+    """Hand a message to the responder; return its response, or None when it is acknowledged.
 
-    ``node`` is the peer's function, None when it is not in this process. The two queue pairs agree
-    (``agreement.py``). NEEDS_PACKETS when the peer has to see packets: it is in no state to
-    receive, expects another one, or takes only so many at once.
+    ``node`` is the peer's function, None when it is in another process. The two queue pairs agree
+    (``agreement.py``). NEEDS_PACKETS when the peer must receive packets: it is in no receiving
+    state, expects another PSN, allows fewer outstanding READs, or paces its responses.
     """
     if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
         return _NO_PEER if qp.is_looped else NEEDS_PACKETS
@@ -65,7 +65,7 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
         return NEEDS_PACKETS
     if message.op in WITH_RESPONSE_DATA and (qp.reads_ahead or peer.response_pace is not None):
         return NEEDS_PACKETS
-    # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
+    # UC accepts any PSN for the first packet of a message (IBTA 9.9.2.1.1).
     if qp.psn != peer.epsn and qp.st is not _UC:
         return NEEDS_PACKETS
     packets = -(-message.length // qp.mtu_bytes) or 1
@@ -73,7 +73,7 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
         outcome = pass_on(hca, qp, wqe, node, peer, message)
     else:
         outcome = Dropped("a link is down")
-    # UC is done with a message that it has sent.
+    # UC has completed a message once it is sent.
     if outcome is not None and not (qp.st is _UC and isinstance(outcome, Dropped)):
         return outcome
     qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
@@ -83,10 +83,10 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
 
 
 def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | None:
-    """Hand a message to a queue pair of the same function, by a path that leads back (``fl``).
+    """Hand a message to a queue pair of the same function, by a loopback path (``fl``).
 
-    No port is asked, so nobody counts it: flow tables are written so, also without RoCE
-    (core/steering/dr_send.c: dr_send_allow_fl).
+    The ports are not involved and count nothing. Flow tables are written this way, also without
+    RoCE (core/steering/dr_send.c: dr_send_allow_fl).
     """
     if (
         not peer.is_looped
@@ -105,20 +105,20 @@ def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | N
     return outcome
 
 
-_NO_PEER: Final = Dropped("no queue pair of this function takes what comes by such a path")
+_NO_PEER: Final = Dropped("no queue pair of this function accepts messages by a loopback path")
 
 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
-    """Have the responder take all of a message, or one turn's share: IN_PROGRESS."""
+    """Hand the responder all of a message, or one poll's segment of it (IN_PROGRESS)."""
     if hca.budget.steps > POLL_BUDGET and message.op in segments.DIVISIBLE:
-        message.limit = message.limit or PIECE_BYTES  # the receiver's side may be as scattered
+        message.limit = message.limit or PIECE_BYTES  # the receiver's memory may be scattered
     outcome: Outcome | None = None
     if not message.limit:
         try:
             outcome = respond(node, peer, message, hca.link.lid)
         except Exception:  # a bug in the peer stops only the peer: no response
             node.fail()
-            return Dropped("the peer has failed")
+            return Dropped("the peer's function has failed")
         if outcome is None:
             return None
     if message.limit:
@@ -134,12 +134,12 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
 
 
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
-    """Take one whole message; None when it is acknowledged.
+    """Execute one whole message at the responder; return None when it is acknowledged.
 
-    TooFragmented when the message has begun but is too much for one call: then ``message.limit`` is
-    set, and the caller has to pass it by ``segments.move``. Nak or RnrNak; Dropped when there is no
-    response; PageFaultPending when a page is absent: the caller has to pass the message again.
-    LocalAccessFailed when the requester has no place for the answer.
+    Other outcomes: TooFragmented when the message has started but is too much for one call:
+    ``message.limit`` is then set, and the caller continues by ``segments.move``. Nak or RnrNak;
+    Dropped without a response. PageFaultPending when a page is absent: the caller repeats the
+    message. LocalAccessFailed when the requester cannot store the response.
     """
     if qp.state not in ESTABLISHED or qp.page_faults:
         refused = segments.check_ready(hca, qp)
@@ -205,10 +205,10 @@ _AETH_BYTES: Final = bth.aeth.size
 def count(
     ours: Link, theirs: Link, qp: Qp, message: Message, packets: int, *, is_refused: bool = False
 ) -> None:
-    """Count what a wire would have carried, without padding: ``packets`` with the message's data.
+    """Count the packets and bytes of a message on a wire, without padding.
 
-    A message that is not answered by data has one ACK, or a NAK when it is refused; on UC none. Of
-    one that is sent again, only the packets that are.
+    ``packets`` carry the message's data. A message without response data has one ACK, or a NAK when
+    it is refused; on UC none. For a repeated message only the repeated packets count.
     """
     each, marks = qp.header_bytes + _BTH_AND_ICRC_BYTES, qp.marks
     octets = packets * each + message.length

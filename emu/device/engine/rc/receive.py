@@ -1,8 +1,8 @@
-"""Check resource: receive WQEs of connected services are taken, filled, completed.
+"""Check resource: takes, fills and completes receive WQEs of connected services.
 
-IBTA 9.7.4.1, 10.8.3; rxe_resp.c: check_resource. A WQE comes from the queue pair's own receive
-queue or from a shared one; on XRC the message names the shared one (IBTA annex A14). A WQE that
-cannot take its message completes in error, and its queue pair stops.
+IBTA 9.7.4.1, 10.8.3; rxe_resp.c: check_resource. A WQE is from the queue pair's own receive queue
+or from a shared one; on XRC the message names the shared one (IBTA annex A14). A WQE that cannot
+hold its message completes in error, and its queue pair stops.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UC: Final = QpType.UC
 _NO_NAK: Final = Dropped("UC has no NAK")
 _TOO_LONG: Final = Dropped("UC message longer than its receive request")
 _PROTECTION: Final = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
-"""The receiver's own memory cannot be used."""
+"""Errors for unusable memory of the receiver."""
 _XRC: Final = QpType.XRC
 _BORROWERS: Final = frozenset({QpType.XRC, QpType.DCT})
 _SEND: Final = MsgOp.SEND
@@ -69,8 +69,8 @@ _RESP_WR_IMM: Final = CqeOpcode.RESP_WR_IMM
 def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Take the next receive WQE of the queue pair, or of its shared queue, for a message.
 
-    RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC Dropped
-    instead of either.
+    Returns RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC
+    Dropped instead of either.
     """
     srq = shared_queue(hca, qp, message)
     if isinstance(srq, Outcome):
@@ -82,7 +82,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     srqn = srq.handle if srq is not None else 0
     kept = qp.waiting_receive
     if kept is not None and kept.wqe is not None and kept.srqn == srqn:
-        # The message has waited for a page and comes again.
+        # The message has waited for a page and is repeated.
         message.receive, qp.waiting_receive = kept, None
         return None
     arrival: Arrival | None = None
@@ -108,7 +108,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
 
 
 def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arrival:
-    """What a queue makes of a message whose tag it matches; a WRITE has none.
+    """Return the arrival of a message at a tag matching queue; a WRITE has no tag.
 
     Raises ListBrokenError for a queue in its error state.
     """
@@ -119,14 +119,14 @@ def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arr
 
 
 def _matched_request(arrival: Arrival, entry: TagEntry, srq: Srq, cq: Cq) -> ReceiveRequest:
-    """The buffer with a tag, in the place of a receive WQE."""
+    """Return a tagged buffer as a receive request."""
     return ReceiveRequest(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
 
 
 def keep(hca: Hca, qp: Qp, message: Message) -> None:
     """Keep the receive WQE of a message that continues later, unless its queue is destroyed.
 
-    XRC and DC need this: any other queue pair holds a reference to its queue, so it stays.
+    Only XRC and DC need this: any other queue pair holds a reference to its queue.
     """
     receive = message.receive
     if qp.st in _BORROWERS and receive is not None and receive.wqe is not None:
@@ -134,13 +134,13 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
 
 
 def set_aside(hca: Hca, qp: Qp, message: Message) -> None:
-    """Keep the receive WQE of a message that comes again, or that another one is to fill."""
+    """Keep the receive WQE of a message that is repeated, or for another message."""
     qp.waiting_receive = message.receive
     keep(hca, qp, message)
 
 
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
-    """The SRQ that a message is for, None for the queue pair's own queue; on XRC perhaps a NAK."""
+    """Return the SRQ that a message is for, None for the queue pair's own queue; on XRC a NAK."""
     if qp.st is not _XRC:
         return qp.srq
     srq = named_queue(hca, qp, message)
@@ -148,18 +148,18 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
 
 
 def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
-    """The SRQ that an XRC message names; None if its queue pair's domain has no such SRQ."""
+    """Return the SRQ that an XRC message names; None if its queue pair's domain has no such SRQ."""
     srq = hca.srqs.get(message.srqn)
     return srq if srq is not None and srq.xrcd is qp.xrcd else None
 
 
 def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
-    """Where ``length`` bytes go, ``offset`` bytes into the scatter list of the receive WQE.
+    """Return the memory for ``length`` bytes, ``offset`` bytes into the receive WQE's scatter list.
 
-    When they do not fit or may not be written, the queue pair stops; but UC drops what does not
-    fit, and the next message gets the WQE if it is the queue pair's own (IBTA 9.9.3, classes D and
-    E; rxe_resp.c: RESPST_ERR_LENGTH; hfi1's uc.c). PageFaultPending when a page is absent,
-    TooFragmented when they are too much for one call.
+    When the bytes do not fit or may not be written, the queue pair stops. UC drops a message that
+    does not fit, and the next message gets the WQE if it is the queue pair's own (IBTA 9.9.3,
+    classes D and E; rxe_resp.c: RESPST_ERR_LENGTH; hfi1's uc.c). Returns PageFaultPending when a
+    page is absent, TooFragmented for a range that is too much for one call.
     """
     receive = message.receive
     assert receive is not None
@@ -182,22 +182,22 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
 
 
 def scatters(qp: Qp, message: Message, length: int) -> bool:
-    """Whether so many bytes, no more than cs_res, go into the completion of the receive WQE.
+    """Return whether ``length`` bytes, at most cs_res, are stored in the receive completion.
 
-    They have to be all of a SEND, and the completion has to have room.
+    The bytes must be all of a SEND, and the CQ's entries must be large enough.
     """
     receive = message.receive
     if message.op is not _SEND or not length or length != message.length or receive is None:
         return False
     if receive.arrival is not None:
-        return False  # these bytes of the completion tell of the tag
+        return False  # the completion has the tag's fields there
     return qp.cs_res <= SCATTER_32_BYTES or receive.cq.stride > CQE_BYTES
 
 
 def _wait_for_room(
     hca: Hca, qp: Qp, receive: ReceiveRequest, offset: int, length: int, page: AccessError
 ) -> Outcome:
-    """Make the responder wait for a page of a receive WQE.
+    """Suspend the responder for a page of a receive WQE.
 
     ``length`` bytes are to be placed there, after the ``offset`` bytes that it has.
     """
@@ -209,7 +209,7 @@ def _wait_for_room(
 
     is_tagged = receive.arrival is not None and receive.arrival.entry is not None
     if is_tagged or not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-        return refuse(str(page))  # drivers look for the page of a request in the queue
+        return refuse(str(page))  # drivers search the queue for the request
 
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
@@ -220,19 +220,19 @@ def _wait_for_room(
 def invalidate(
     hca: Hca, qp: Qp, pd: Pd | None, rkey: int, receive: ReceiveRequest
 ) -> Outcome | None:
-    """SEND with invalidate: the key must allow it and belong to this QP (IBTA 9.4.1.1.3).
+    """Invalidate a key for SEND with invalidate, if the key allows it to this QP (IBTA 9.4.1.1.3).
 
-    Otherwise the key stays unchanged, the receive request fails and the queue pair stops, without
-    an answer (IBTA 9.9.6.3, class J; rxe_resp.c: RESPST_ERR_INVALIDATE_RKEY): the requester's
+    Otherwise the key stays unchanged, the receive request fails and the queue pair stops, without a
+    response (IBTA 9.9.6.3, class J; rxe_resp.c: RESPST_ERR_INVALIDATE_RKEY): the requester's
     timeout ends its request.
     """
     mkey = hca.mkeys.get(rkey >> 8)
     if mkey is None or mkey.variant != rkey & 0xFF:
         why = "no such key"
     elif mkey.pd is not pd and not is_type_2a(hca, mkey, qp.handle):
-        why = "key of another domain"
+        why = "the key is of another protection domain"
     elif mkey.free or not mkey.en_rinval or not is_for(hca, mkey, qp.handle):
-        why = "key is not open to invalidation from here"
+        why = "the key does not allow invalidation by this queue pair"
     else:
         mkey.invalidate()
         return None
@@ -250,17 +250,17 @@ def give_up(
     why: str,
     cause: Cause = Cause.ANY,
 ) -> Outcome:
-    """A receive WQE cannot take its message: as :func:`stop_over`.
+    """Fail a receive WQE that cannot hold its message, like :func:`stop_over`.
 
-    ``syndrome`` and ``cause`` go to the owner's completion, ``code`` to the sender's NAK.
+    ``syndrome`` and ``cause`` are for the owner's completion, ``code`` for the sender's NAK.
     """
     qp_life.stop_over(hca, qp, receive, syndrome, why, cause)
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 
 
 def give_up_pieces(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Outcome:
-    """The memory of a packet falls into too many pieces."""
-    return give_up(hca, qp, receive, *_PROTECTION, f"too many pieces: {why}", Cause.MEMORY)
+    """Fail a receive WQE because the memory of a packet is too scattered."""
+    return give_up(hca, qp, receive, *_PROTECTION, f"memory too scattered: {why}", Cause.MEMORY)
 
 
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:

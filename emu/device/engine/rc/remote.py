@@ -1,8 +1,7 @@
 """Remote memory: whether a request may access it, and the views of its (va, rkey, length).
 
-check_op_valid asks for the queue pair's own rights, check_rkey for those of the key (IBTA
-9.7.4.1.5, 10.6.5.2; rxe_resp.c: check_op_valid, check_rkey). When a page is absent the responder
-waits.
+check_op_valid checks the queue pair's own rights, check_rkey those of the key (IBTA 9.7.4.1.5,
+10.6.5.2; rxe_resp.c: check_op_valid, check_rkey). When a page is absent the responder waits.
 """
 
 from __future__ import annotations
@@ -46,8 +45,11 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 LOOK_AHEAD: Final = 1 << 18
-"""How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
-fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
+"""Number of bytes of a segmented message that are translated at a time.
+
+A message may have 2 GiB, and a page fault reports all absent pages of the range. The limit bounds
+both costs for each packet.
+"""
 _UC: Final = QpType.UC
 _XRC: Final = QpType.XRC
 _WRITE: Final = MsgOp.WRITE
@@ -56,16 +58,16 @@ _READ: Final = MsgOp.READ
 
 @dataclass(frozen=True, slots=True)
 class RemoteAccess:
-    """What an operation does to the responder's memory."""
+    """Access of an operation to the responder's memory."""
 
     need: int
-    """The right that the key must give."""
+    """Right that the key must grant."""
     counter: str
-    """Counts the requests, in the queue pair's set."""
+    """Counter of the requests, in the queue pair's set."""
     page_fault: PageFaultType
-    """The type of its page faults."""
+    """Type of its page faults."""
     capability: str
-    """The ODP capability without which it does not wait for a page."""
+    """ODP capability that it needs to wait for a page."""
 
 
 REMOTE: Final[Mapping[MsgOp, RemoteAccess]] = {
@@ -76,14 +78,14 @@ REMOTE: Final[Mapping[MsgOp, RemoteAccess]] = {
         RemoteAccess(REMOTE_ATOMIC, "rx_atomic_requests", PageFaultType.RDMA_WRITE, "atomic"),
     ),
 }
-"""By operation; a SEND names no remote memory."""
+"""Access by operation; a SEND names no remote memory."""
 
 
 def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
-    """Before the first byte of a WRITE, READ or atomic: check_op_valid, check_rkey.
+    """Run check_op_valid and check_rkey before the first byte of a WRITE, READ or atomic.
 
-    Returns the views of all of its range, as ``map_piece`` does. A request that has to wait is
-    repeated, and counted only then.
+    Returns the views of its whole range, or the outcomes of ``map_piece``. A request that has to
+    wait is repeated, and counted only then.
     """
     counter = REMOTE[message.op].counter
     if qp.counter is not None:
@@ -100,20 +102,20 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
 def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
 
-    To IBTA it is an opcode for a function that the queue pair is not set up for, which an RC
-    responder answers by "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c:
-    nack_inv). A remote access error is about keys.
+    By IBTA a forbidden operation is an unsupported opcode, which an RC responder answers by
+    "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c: nack_inv). A remote access
+    error is for keys.
     """
     op = message.op
     if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
-        return invalid_request(hca, qp, "queue pair does not allow it")
+        return invalid_request(hca, qp, "the queue pair does not allow this operation")
     return None
 
 
 def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
-    """Check the key for all of the range, and that its first pages are present.
+    """Check the key for the whole range, and that its first pages are present.
 
-    For a message in pieces, which are mapped as they come.
+    For a segmented message, whose segments are mapped on arrival.
     """
     operation, pd, va = REMOTE[message.op], domain_of(hca, qp, message), start_of(hca, message)
     if isinstance(pd, Outcome):
@@ -129,7 +131,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
 
 
 def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
-    """As ``map_piece``, for the pieces, in order, of a message that has begun."""
+    """Map the next segment, in order, of a message that has started, like ``map_piece``."""
     if offset and not offset % LOOK_AHEAD:
         refused = _look_ahead(hca, qp, message, offset)
         if refused is not None:
@@ -147,10 +149,10 @@ def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | No
 def map_piece(
     hca: Hca, qp: Qp, message: Message, offset: int, length: int, limit: int | None = None
 ) -> Views | Outcome:
-    """The views behind a piece of (va, rkey, length); ``limit`` as in ``access``.
+    """Return the views behind a segment of (va, rkey, length); ``limit`` is that of ``access``.
 
-    Nak or Dropped when the request may not access them, PageFaultPending when a page is absent,
-    TooFragmented when they are too much for one call.
+    Returns Nak or Dropped when the request may not access them, PageFaultPending when a page is
+    absent, TooFragmented when they are too much for one call.
     """
     pd = qp.pd
     if qp.st is _XRC:
@@ -171,11 +173,11 @@ def map_piece(
 
 
 def needs_wqe_first(qp: Qp, message: Message) -> bool:
-    """Whether a message takes its receive WQE before its key is checked.
+    """Return whether a message takes its receive WQE before its key is checked.
 
-    A WRITE with immediate data does, whose only packet asks for both (IBTA 9.7.4; rxe_resp.c:
-    check_resource comes before check_rkey). Of a longer one the last packet takes the WQE, after
-    the first has passed the check. UC drops a message with a wrong key, and the WQE stays.
+    A WRITE with immediate data in a single packet does (IBTA 9.7.4; rxe_resp.c: check_resource
+    precedes check_rkey). For a longer WRITE the last packet takes the WQE, after the first has
+    passed the check. UC drops a message with a wrong key, and the WQE stays.
     """
     if message.immediate is None or message.op is not _WRITE:
         return False
@@ -185,10 +187,10 @@ def needs_wqe_first(qp: Qp, message: Message) -> bool:
 def refuse_access(
     hca: Hca, qp: Qp, receive: ReceiveRequest | None, why: str, cause: Cause = Cause.MEMORY
 ) -> Outcome:
-    """Stop the queue pair: a message must not use this memory. Returns the answer.
+    """Stop the queue pair for a forbidden memory access; return the response.
 
-    If it has a receive WQE already (``receive``), that completes with a local access error, which
-    is there for WRITEs with immediate data (IBTA 11.6.2), and there is no event.
+    If the message has a receive WQE already (``receive``), the WQE completes with a local access
+    error, which exists for WRITEs with immediate data (IBTA 11.6.2), and no event is raised.
     """
     if receive is None or receive.wqe is None or qp.st is _UC:
         return access_violation(hca, qp, why, cause)
@@ -197,14 +199,14 @@ def refuse_access(
 
 
 def start_of(hca: Hca, message: Message) -> int:
-    """Where the message's range begins in the wire's stream of its key."""
+    """Return the start of the message's range in the wire's stream of its key."""
     if not hca.has_signatures:
         return message.va
     return on_wire(hca, message.rkey, message.va, 0)[0]
 
 
 def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
-    """The domain whose keys a request may use; on XRC the named SRQ's (IBTA annex A14)."""
+    """Return the domain whose keys a request may use; on XRC the named SRQ's (IBTA annex A14)."""
     srq = shared_queue(hca, qp, message) if qp.st is _XRC else None
     if isinstance(srq, Outcome):
         return srq
@@ -212,13 +214,13 @@ def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
 
 
 def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: AccessError) -> Outcome:
-    """Make the responder wait for a page of remote memory."""
+    """Suspend the responder for a page of remote memory."""
     if qp.state not in RECEIVING or not page_faults.may_wait(
         hca, qp, REMOTE[message.op].capability
     ):
         return refuse_access(hca, qp, message.receive, str(page))
 
-    receive = message.receive  # the message is its sender's, which may go before the page is there
+    receive = message.receive  # the sender may free its message before the page is present
 
     def refuse(why: str) -> Outcome:
         return refuse_access(hca, qp, receive, why)
@@ -234,7 +236,7 @@ def suspend_rdma(
     page: AccessError,
     refuse: Callable[[str], Outcome],
 ) -> PageFault:
-    """Wait for a page of remote memory; if the responder already waits, return that page fault.
+    """Suspend the responder for a page of remote memory, or return its pending page fault.
 
     The operation continues ``offset`` bytes after its start.
     """

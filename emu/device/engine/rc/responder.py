@@ -1,23 +1,23 @@
-"""The responder's steps for RC, UC and the target side of XRC (IBTA 9.7.4, 9.9).
+"""Steps of the responder for RC, UC and the target side of XRC (IBTA 9.7.4, 9.9).
 
-Every request passes them in this order, whether it comes as a whole (``direct.py``) or packet by
-packet (``packets/responder.py``):
+Every request passes them in this order, as a whole message (``local.py``), in segments
+(``segments.py``) or packet by packet (``packets/responder.py``):
 
     check_psn        validation.py   expected, after a gap, or a duplicate (packets only)
-    check_op_seq     validation.py   does the packet continue what went before (packets only)
+    check_op_seq     validation.py   does the packet continue the message (packets only)
     check_op_valid   remote.py       does the queue pair allow the operation
     check_resource   receive.py      take a receive WQE, for a SEND and for immediate data
-    check_length     validation.py   as long as the MTU and the RETH say (packets only)
+    check_length     validation.py   against MTU and RETH (packets only)
     check_rkey       remote.py       key, range, pages of remote memory
     execute          here            write the data, read them, or do the atomic
     complete         here            invalidate the key that the sender names, write the CQE
-    acknowledge      direct: the requester goes on; packets: packets/responses.py
+    acknowledge      direct: the requester continues; packets: packets/responses.py
     duplicate        duplicates.py, packets/execution.py
 
-For packets, the length is checked before anything else that could have an effect, because a packet
-of the wrong length must have none. A request that fails a check is NAKed, and what that means for
-the responder happens at once: an error completion, an asynchronous event, the error state
-(``fatal_nak.py``, ``receive.give_up``). What it means for the request is the requester's business.
+For packets, the length is checked before any step with an effect, because a packet of the wrong
+length must have none. A request that fails a check is NAKed. The responder's consequence is
+immediate: an error completion, an asynchronous event, the error state (``fatal_nak.py``,
+``receive.give_up``). The requester handles the consequence for the request.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _WRITE: Final = MsgOp.WRITE
 
 
 def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
-    """Before the first byte of a message in pieces: the same checks, without mapping all of it.
+    """Check a segmented message before its first byte, without mapping its whole range.
 
-    A SEND takes its receive WQE, and so does a WRITE that needs it first.
+    A SEND takes its receive WQE here, and so does a WRITE that needs it first.
     """
     if message.op is _SEND:
         return check_resource(hca, qp, message)
@@ -81,10 +81,10 @@ def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
 def execute(
     hca: Hca, qp: Qp, message: Message, offset: int, data: Views, length: int
 ) -> Outcome | None:
-    """SEND and WRITE: write the ``length`` bytes at ``offset`` of the message to their place.
+    """Write ``length`` bytes at ``offset`` of a SEND or WRITE to their memory.
 
-    The data of a short SEND may be kept for its completion; then their place is only checked.
-    A key that was valid when the message began may be gone for a later piece of it (9.7.4.2).
+    The data of a short SEND may be kept for its completion; their memory is then only checked. A
+    key that was valid at the start of the message may be invalid for a later segment (9.7.4.2).
     """
     target: Views | Outcome
     if message.op is _SEND:
@@ -106,9 +106,9 @@ def execute(
 
 
 def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: TooFragmented) -> Outcome:
-    """SEND and WRITE: the memory of one packet falls into too many pieces.
+    """Refuse a packet of a SEND or WRITE whose memory is too scattered.
 
-    A message inside the process is cut into smaller pieces; a packet is not.
+    A message inside the process is cut into smaller segments; a packet is not.
     """
     if message.op is not _SEND:
         return refuse_access(hca, qp, message.receive, pieces.why)
@@ -117,17 +117,17 @@ def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: TooFragmented) -> 
 
 
 def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
-    """READ: the ``length`` bytes at ``offset`` of the response; checked again for each piece."""
+    """Return the ``length`` bytes at ``offset`` of a READ's response; check each segment again."""
     if not qp.rre:
-        return invalid_request(hca, qp, "queue pair does not allow it")
+        return invalid_request(hca, qp, "the queue pair does not allow READs")
     return map_next_piece(hca, qp, message, offset, length)
 
 
 def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
-    """Replace the operand atomically; returns the old value, which is the response (9.4.5)."""
+    """Replace the operand atomically; return the old value, which is the response (9.4.5)."""
     if message.va % message.length:
         qp.count(REMOTE[message.op].counter)
-        return invalid_request(hca, qp, f"atomic at {message.va:#x}")
+        return invalid_request(hca, qp, f"atomic at unaligned address {message.va:#x}")
     views = begin_rdma(hca, qp, message)
     if isinstance(views, Outcome):
         return views
@@ -140,7 +140,7 @@ def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
 
 
 def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
-    """After the last byte: invalidate the key that the sender names, complete the receive WQE.
+    """Invalidate the key that the sender names, and complete the receive WQE after the last byte.
 
     IBTA 9.4.1.1.3, 10.8.5; rxe_resp.c: do_complete.
     """

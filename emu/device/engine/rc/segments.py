@@ -1,8 +1,8 @@
-"""Messages between queue pairs of this process that are too much for one turn.
+"""Moves messages in segments between queue pairs of this process.
 
-A message that is long, or whose keys fall into many pieces, is moved a share at a time; other
-queues get their turns in between. It then takes effect as it would in packets: bytes that were
-moved stay even if the rest fails, and a key that was valid at the start may be gone in the middle.
+A message that is too long or too scattered for one poll is moved in segments. Other queues are
+polled in between. The effects are those of packets: moved bytes stay even if the rest fails, and a
+key that was valid at the start may be invalid in the middle.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _SEND: Final = MsgOp.SEND
 _READ: Final = MsgOp.READ
 _WRITE: Final = MsgOp.WRITE
 DIVISIBLE: Final = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
-"""Operations that can be moved in shares; an atomic cannot."""
+"""Operations that can be moved in segments; an atomic cannot."""
 
 
 def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | None:
-    """Move a turn's share of a message to its peer; None when that was the last one.
+    """Move one poll's segments of a message to its peer; return None after the last one.
 
-    IN_PROGRESS when there are more: the message goes on after ``done`` bytes in its next turn. All
-    else is what has gone wrong at the requester, or the responder's response.
+    Returns IN_PROGRESS when there are more: the next poll continues after ``done`` bytes. Any other
+    outcome is an error at the requester, or the responder's response.
     """
     if message.begun is not None and not _is_begun(peer, message):
         message.done = message.counted = 0
@@ -72,11 +72,11 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
         return _take_segment(node, peer, message, local, length, hca.link.lid)
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
-        return Dropped("the peer has failed")
+        return Dropped("the peer's function has failed")
 
 
 def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
-    """Whether the responder can take a request now; what is to be answered when it cannot."""
+    """Return None if the responder can execute a request now, otherwise its response."""
     if qp.state not in ESTABLISHED:
         if qp.state not in RECEIVING:
             return Dropped(f"{qp!r} is in {qp.state.name}")
@@ -86,7 +86,7 @@ def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
 
 
 def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
-    """The message has begun if it is only too much for one call."""
+    """Record that a message has started if it is only too much for one call."""
     if isinstance(outcome, TooFragmented):
         message.limit = outcome.limit
         _begin(hca, qp, message)
@@ -94,10 +94,11 @@ def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
 
 
 def place_all_but_last(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> Outcome:
-    """Place what the packets before the last one carry, of a WRITE whose last packet is refused.
+    """Place the data of all packets before the last one, of a WRITE whose last packet is refused.
 
-    Only that one has immediate data and needs a receive request (IBTA 9.4.3, 9.7.4; rxe_resp.c:
-    check_resource). After an RNR NAK it is sent again alone: the message goes on there.
+    Only the last packet has immediate data and needs a receive request (IBTA 9.4.3, 9.7.4;
+    rxe_resp.c: check_resource). After an RNR NAK only the last packet is sent again: the message
+    continues there.
     """
     target, message.target = message.target, ()
     done = _start_of_last(qp, message)
@@ -111,14 +112,14 @@ def place_all_but_last(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> 
 
 
 def _start_of_last(qp: Qp, message: Message) -> int:
-    """Where the last packet of a WRITE with immediate data begins; 0 for any other message."""
+    """Return the offset of the last packet of a WRITE with immediate data; 0 for other messages."""
     if message.op is not _WRITE or message.immediate is None:
         return 0
     return (packets_of(message.length, qp.mtu_bytes) - 1) * qp.mtu_bytes
 
 
 def _begin(hca: Hca, qp: Qp, message: Message) -> None:
-    """Remember that a message has begun; if the QP stops, its receive WQE is flushed."""
+    """Record that a message has started; if the QP stops, its receive WQE is flushed."""
     if message.begun is None:
         message.begun = object()
     qp.begun = message.begun
@@ -127,9 +128,9 @@ def _begin(hca: Hca, qp: Qp, message: Message) -> None:
 
 
 def _is_begun(qp: Qp, message: Message) -> bool:
-    """Whether the message has begun at this responder and still has its receive WQE.
+    """Return whether the message has started at this responder and still has its receive WQE.
 
-    A responder that was reset since, or another one with its number, has not begun it.
+    A responder that was reset since, or another one with its number, has not started it.
     """
     return message.begun is qp.begun and (
         message.op is not _SEND or message.receive is qp.waiting_receive
@@ -139,10 +140,10 @@ def _is_begun(qp: Qp, message: Message) -> bool:
 def _take_segment(
     hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
 ) -> Outcome | None:
-    """Take the next ``length`` bytes of a message, or of a READ give them.
+    """Execute the next ``length`` bytes of a message; for a READ, copy them to the requester.
 
-    ``local`` is the requester's memory. As ``respond``; TooFragmented when they are too much for
-    one call.
+    ``local`` is the requester's memory. The outcomes are those of ``respond``; TooFragmented when
+    the bytes are too much for one call.
     """
     refused = check_ready(hca, qp)
     if refused is None and message.begun is None:
@@ -168,7 +169,7 @@ def _take_segment(
 def _take_last(
     hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
 ) -> Outcome | None:
-    """The last share of a SEND or WRITE, after which it is complete."""
+    """Execute the last segment of a SEND or WRITE, and complete the message."""
     refused = None
     if message.immediate is not None and not message.has_wqe:
         refused = check_resource(hca, qp, message)

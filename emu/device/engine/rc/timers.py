@@ -1,11 +1,11 @@
-"""The time units of the transport (IBTA 9.7.5.2.8 table 45, 9.7.6.1.3)."""
+"""Time units of the transport (IBTA 9.7.5.2.8 table 45, 9.7.6.1.3)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 ACK_TIMEOUT_UNIT_NS: Final = 4096
-"""A local ACK timeout of code ``n`` is this time shifted left by ``n``."""
+"""Unit of the local ACK timeout: code ``n`` means this time shifted left by ``n``."""
 
 RNR_NAK_NS: Final = tuple(
     round(milliseconds * 1_000_000)
@@ -15,4 +15,4 @@ RNR_NAK_NS: Final = tuple(
         122.88, 163.84, 245.76, 327.68, 491.52,
     )
 )  # fmt: skip
-"""How long a requester waits after an RNR NAK, by its timer code."""
+"""Time in nanoseconds that a requester waits after an RNR NAK, by its timer code."""

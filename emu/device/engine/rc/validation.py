@@ -1,9 +1,8 @@
 """Validation of request packets: PSN, opcode sequence, opcode and length (IBTA 9.7.4.1).
 
-These are the checks that need neither a memory key nor a receive WQE. A message of this process
-passes them whole where they can fail; where they cannot, ``agreement.py`` says why. A check that
-fails sends the NAK that the specification wants and stops the responder
-(``emu.device.engine.rc.fatal_nak``).
+The checks need neither a memory key nor a receive WQE. A message of this process runs the checks
+that can fail; ``agreement.py`` excludes the others. A failed check sends the NAK of the
+specification and stops the responder (``emu.device.engine.rc.fatal_nak``).
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ MSG_OPS: Final = {
     PacketKind.MASKED_COMPARE_SWAP: MsgOp.MASKED_COMPARE_SWAP,
     PacketKind.MASKED_FETCH_ADD: MsgOp.MASKED_FETCH_ADD,
 }
-"""The operation of a message, by the kind of its packets."""
+"""Operation of a message, by the kind of its packets."""
 
 KINDS: Final = {op: kind for kind, op in MSG_OPS.items()}
-"""The kind of the packets, by the operation of their message."""
+"""Kind of the packets, by the operation of their message."""
 
 _SOME_BYTES: Final = memoryview(bytes(MAX_PAYLOAD))
 _WRITE: Final = MsgOp.WRITE
@@ -45,7 +44,7 @@ _MASKED_ATOMICS: Final = frozenset({PacketKind.MASKED_COMPARE_SWAP, PacketKind.M
 
 
 class PsnCheck(Enum):
-    """Where the PSN of a request packet lies."""
+    """Position of a request packet's PSN."""
 
     EXPECTED = "expected"
     GAP = "after a gap: packets before it are missing"
@@ -56,9 +55,9 @@ EXPECTED, GAP, DUPLICATE = PsnCheck
 
 
 def check_psn(qp: Qp, psn: int) -> PsnCheck:
-    """Check psn: compare a request's PSN with the expected one, and count if it is another.
+    """Compare a request's PSN with the expected one, and count any other.
 
-    IBTA 9.7.4.1; rxe_resp.c: check_psn. Reliable services only: UC takes any PSN for the first
+    IBTA 9.7.4.1; rxe_resp.c: check_psn. Reliable services only: UC accepts any PSN for the first
     packet of a message (9.9.2.1.1).
     """
     ahead = psn - qp.epsn & PSN_MASK
@@ -72,19 +71,19 @@ def check_psn(qp: Qp, psn: int) -> PsnCheck:
 
 
 def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> Outcome | None:
-    """Check the opcode sequence: a packet has to continue what went before it.
+    """Check the opcode sequence: a packet has to continue its message.
 
-    IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq. ``message`` is the one whose last packet is still to
-    come: the packet must then be a middle or last one of the same operation. Without one it must be
-    a first packet; a NAK otherwise.
+    IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq. ``message`` is the message whose last packet is still
+    missing: the packet must be a middle or last one of the same operation. Without a message it
+    must be a first packet. Any other packet gets a NAK.
     """
     if not follows(packet, message):
-        return invalid_request(hca, qp, f"{packet!r} does not continue what went before")
+        return invalid_request(hca, qp, f"{packet!r} does not continue the message before it")
     return None
 
 
 def follows(packet: Packet, message: Message | None) -> bool:
-    """Whether a packet may come after those of ``message``, or begin a message when it is None."""
+    """Return whether a packet may follow those of ``message``, or start one when it is None."""
     op = packet.op
     if message is None:
         return op.is_first
@@ -94,10 +93,10 @@ def follows(packet: Packet, message: Message | None) -> bool:
 def check_length(
     hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int
 ) -> Outcome | None:
-    """Check length: all packets but the last are a full MTU, a WRITE is as long as its RETH says.
+    """Check the length: all packets but the last are a full MTU, and a WRITE matches its RETH.
 
-    IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length. ``before`` bytes of
-    ``message`` have come already.
+    IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length. ``before`` is the number of
+    bytes of ``message`` received so far.
     """
     op, size = packet.op, len(packet.payload)
     if op.kind is _READS and not is_possible(qp, packet.length):
@@ -121,7 +120,7 @@ def check_length(
 
 
 def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> Outcome | None:
-    """The operands of a masked atomic fit into the size that its header says."""
+    """Check that the operands of a masked atomic fit the size in its header."""
     size = packet.length
     largest = max(packet.swap_add, packet.compare, packet.swap_add_mask, packet.compare_mask)
     if size not in MASKED_ATOMIC_SIZES or largest >> 8 * size:
@@ -130,7 +129,7 @@ def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> Outcome | None:
 
 
 def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
-    """Check length of a whole message, as of the first of its packets of ``mtu_bytes`` each."""
+    """Check the length of a whole message, by the first of its packets of ``mtu_bytes`` each."""
     kind = KINDS[message.op]
     is_placing = kind in (_SENDS, _WRITES)
     is_last = not is_placing or message.length <= mtu_bytes
@@ -142,10 +141,10 @@ def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Ou
 
 
 def is_possible(qp: Qp, length: int) -> bool:
-    """Whether a message may have this length: log_msg_max, and less than half of all PSNs."""
+    """Return whether a message may have this length: log_msg_max, and below half of all PSNs."""
     return length <= 1 << qp.log_msg_max and packets_of(length, qp.mtu_bytes) < PSN_HALF
 
 
 def packets_of(length: int, mtu_bytes: int) -> int:
-    """How many packets a message takes, at least one."""
+    """Return the number of packets of a message, at least one."""
     return -(-length // mtu_bytes) or 1

@@ -1,9 +1,9 @@
 """Rendezvous by the adapter: fetches a message's data from the sender, and notifies the sender.
 
 The READ and the final message (FIN) are requests of the queue pair that received the message
-(``emu.device.objects.queues.rendezvous``). They replace the requests of a program, and obey the
-queue pair's limits and retries. When the queue pair stops, running rendezvous end, and the driver
-may reuse their entries.
+(``emu.device.objects.queues.rendezvous``). The two requests replace a program's, and obey the queue
+pair's limits and retries. When the queue pair stops, running rendezvous end, and the driver may
+reuse their entries.
 
 Source: rdma-core, Documentation/tag_matching.md; UCX, rc_mlx5.inl (uct_rc_mlx5_handle_rndv_fin).
 """

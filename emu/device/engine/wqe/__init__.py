@@ -1,4 +1,4 @@
-"""What work requests ask for: one decorated function for each send opcode and service.
+"""Work requests: one decorated function for each send opcode and service.
 
 Importing the package imports every module in it, which fills the registry.
 """

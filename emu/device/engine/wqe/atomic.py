@@ -1,7 +1,7 @@
 """Atomic operations of connected services (PRM "Atomic segment").
 
-Those with masks have operands of 4 or 8 bytes, which opmod tells apart. The segments are UCX's
-(ib_mlx5.h: uct_ib_mlx5_atomic_masked_cswap32_seg and those after it; rc_mlx5.inl).
+Masked atomics have operands of 4 or 8 bytes, selected by opmod. The segments are UCX's (ib_mlx5.h:
+uct_ib_mlx5_atomic_masked_cswap32_seg and those after it; rc_mlx5.inl).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from layouts.rings.wqe import (
 )
 
 ATOMIC_BYTES: Final = 8
-"""Size of an operand without masks."""
+"""Size in bytes of an operand without masks."""
 
 _WORDS: Final[Mapping[int, tuple[Struct, Struct]]] = {
     4: (Struct(">I"), Struct("<I")),
@@ -42,38 +42,40 @@ _MASKED: Final[Mapping[MsgOp, Mapping[int, tuple[int, Struct]]]] = {
         EXTENDED_ATOMIC: (4, MASKED_FA_4), EXTENDED_ATOMIC | 1: (8, MASKED_FA),
     },
 }  # fmt: skip
-"""The operand's size and the segment, by operation and opmod."""
+"""Operand size and segment, by operation and opmod."""
 
 
 _PLAIN: Final = (MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD)
 
 
 def atomic_word(hca: Hca, size: int) -> Struct:
-    """An atomic's operand in memory, by the endianness mode that the driver has chosen."""
+    """Return the layout of an atomic's operand in memory, by the driver's endianness mode."""
     return _WORDS[size][hca.caps.atomic.atomic_req_8B_endianness_mode & 1]
 
 
 def reply_word(hca: Hca, size: int) -> Struct:
-    """The old value in the requester's memory: the mode is about 8 bytes, others are big-endian.
+    """Return the layout of the old value in the requester's memory.
 
-    Source: UCX, uct_ib_mlx5_devx_md_open: ext_atomic_arg_sizes_be.
+    The driver's mode applies to 8 bytes; other sizes are big-endian. Source: UCX,
+    uct_ib_mlx5_devx_md_open: ext_atomic_arg_sizes_be.
     """
     return atomic_word(hca, size) if size == ATOMIC_BYTES else in_completion(size)
 
 
 def in_completion(size: int) -> Struct:
-    """The old value in a completion: big-endian, whatever the mode.
+    """Return the layout of the old value in a completion: always big-endian.
 
     Source: UCX, rc_mlx5_iface.c, which overrides the handlers of little-endian replies for it;
-    libmlx5 copies the bytes as they are (qp.c: mlx5_copy_to_send_wqe).
+    libmlx5 copies the bytes unchanged (qp.c: mlx5_copy_to_send_wqe).
     """
     return _WORDS[size][0]
 
 
 def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) -> Message:
-    """ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data: so many bytes for the old value.
+    """Parse ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data for ``size`` bytes of old
+    value.
 
-    Without masks, data segments may have room for more, and get that much, as on real cards
+    Without masks, data segments may be longer; only ``size`` bytes are written, like on real cards
     (rdma-unit-test: introspection_mlx5.h, FetchAddInvalidSize).
     """
     message = Message(op, size)
@@ -90,7 +92,7 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
     message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
     if message.length != size:
         if op not in _PLAIN or message.length < size:
-            raise BadWqeError(f"the answer to an atomic takes {size} bytes")
+            raise BadWqeError(f"the response to an atomic needs {size} bytes, not {message.length}")
         message.length = size
     return message
 
@@ -104,23 +106,23 @@ def _masked(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp) -> Message:
 
 @wqe_op(Opcode.ATOMIC_CS, RELIABLE)
 def atomic_cs(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Compare and swap."""
+    """Parse a compare and swap."""
     return _atomic(hca, qp, wqe, MsgOp.COMPARE_SWAP, ATOMIC_BYTES, ATOMIC)
 
 
 @wqe_op(Opcode.ATOMIC_FA, RELIABLE)
 def atomic_fa(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Fetch and add."""
+    """Parse a fetch and add."""
     return _atomic(hca, qp, wqe, MsgOp.FETCH_ADD, ATOMIC_BYTES, ATOMIC)
 
 
 @wqe_op(Opcode.ATOMIC_MASKED_CS, RELIABLE)
 def atomic_masked_cs(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Compare the bits of one mask and swap those of another."""
+    """Parse a masked compare and swap, with a mask for each operand."""
     return _masked(hca, qp, wqe, MsgOp.MASKED_COMPARE_SWAP)
 
 
 @wqe_op(Opcode.ATOMIC_MASKED_FA, RELIABLE)
 def atomic_masked_fa(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Fetch, and add in fields."""
+    """Parse a masked fetch and add, which adds in fields."""
     return _masked(hca, qp, wqe, MsgOp.MASKED_FETCH_ADD)

@@ -1,4 +1,4 @@
-"""SEND of datagram services."""
+"""Sends of datagram services."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from layouts.enums import Opcode, QpType
 
 @wqe_op(Opcode.SEND, DATAGRAM)
 def send_datagram(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, av (16 or 48 bytes), data."""
+    """Parse a SEND: ctrl, av (16 or 48 bytes), data."""
     return _datagram(hca, qp, wqe, immediate=None)
 
 
 @wqe_op(Opcode.SEND_IMM, DATAGRAM)
 def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """As SEND; the immediate is in the control segment."""
+    """Parse a SEND with immediate data, which is in the control segment."""
     return _datagram(hca, qp, wqe, immediate=wqe.imm)
 
 
 @wqe_op(Opcode.LSO, frozenset({QpType.UD}))
 def send_large(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, av, pad, Ethernet segment with headers, data: a large send of IP over InfiniBand."""
+    """Parse a large send of IP over InfiniBand.
+
+    Segments: ctrl, av, pad, Ethernet segment with headers, data.
+    """
     if not qp.is_ipoib:
         raise BadWqeError("large send on a queue pair without offloads")
     to, at = read_av(hca.link, wqe)
@@ -48,7 +51,7 @@ def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
         if error.violation is not TOO_FRAGMENTED:
             raise
         length = listed_length(hca, segments)
-        if length <= PACKET_BYTES:  # it falls into too many pieces: LOCAL_PROT_ERR
+        if length <= PACKET_BYTES:  # too scattered: LOCAL_PROT_ERR
             raise
-        # Longer than any datagram: the length alone fails it.
+        # Longer than any datagram: the length alone makes it fail.
     return Datagram(destination, data, length, immediate, bool(wqe.fm_ce_se & SOLICITED))

@@ -1,9 +1,10 @@
-"""Datagrams of IP over InfiniBand, with the Ethernet segment that their requests have.
+"""Datagrams of IP over InfiniBand, with the Ethernet segment of their requests.
 
     ctrl (16) | av (48) | pad (16) | Ethernet segment (16 or more) | data
 
-Headers may be inline behind that segment's first 14 bytes; a large send needs them there. Source:
-hw/wr.c: handle_qpt_ud, set_eth_seg; PRM "Ethernet segment".
+Headers may be inline behind that segment's first 14 bytes; a large send needs them there.
+
+Source: hw/wr.c: handle_qpt_ud, set_eth_seg; PRM "Ethernet segment".
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from layouts.rings.wqe import DS
 
 PAD_BYTES: Final = 16
 MAX_PAYLOAD: Final = 1 << 18
-"""Bytes of a large send: as an Ethernet function's, whose max_lso_cap is the logarithm."""
+"""Maximum bytes of a large send: 2**max_lso_cap of an Ethernet function."""
 _INLINE_SIZE_SHIFT: Final = 16
 _L3: Final = int(EthChecksum.L3)
 _L4: Final = int(EthChecksum.L4)
 
 
 def _segment(wqe: Wqe, at: int) -> tuple[int, int, bytes, int]:
-    """The checksums wanted, mss, the headers that are inline, and where the data begin.
+    """Return the requested checksums, mss, the inline headers, and the offset of the data.
 
-    Raises BadWqeError when they leave the WQE.
+    Raises BadWqeError when the segments exceed the WQE.
     """
     at += PAD_BYTES
     end, body = wqe.ds * DS, at + ETH.size
     if body > end:
-        raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
+        raise BadWqeError(f"ds {wqe.ds} is too short for the Ethernet segment")
     cs_flags, mss, _, trailer = ETH.unpack_from(wqe.buf, at)
     size, start = trailer >> _INLINE_SIZE_SHIFT, at + INLINE_HDR_START
     if start + size > end:
-        raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
+        raise BadWqeError(f"inline headers of {size} bytes exceed the WQE")
     if size:
         body = max(start + size + DS - 1 & -DS, body)
     return cs_flags, mss, bytes(wqe.buf[start : start + size]), body
@@ -53,15 +54,15 @@ def _segment(wqe: Wqe, at: int) -> tuple[int, int, bytes, int]:
 def one(
     hca: Hca, queue: Qp | Sq, wqe: Wqe, to: Destination, at: int, immediate: int | None = None
 ) -> Datagram:
-    """The datagram of a request whose address vector ends at byte ``at``.
+    """Return the datagram of a request whose address vector ends at byte ``at``.
 
-    Raises BadWqeError, and AccessError for what the queue may not read.
+    Raises BadWqeError, and AccessError for memory that the queue may not read.
     """
     cs_flags, _, header, at = _segment(wqe, at)
     solicited = bool(wqe.fm_ce_se & SOLICITED)
     segments = data_segments(wqe, at)
     length = len(header) + listed_length(hca, segments)
-    if length > PACKET_BYTES:  # longer than any datagram: the length alone fails it
+    if length > PACKET_BYTES:  # longer than any datagram: the length alone makes it fail
         return Datagram(to, (), length, immediate, solicited)
     data, _ = gather(hca, queue, wqe, segments, LOCAL_READ)
     packet = b"".join((header, *data))
@@ -74,9 +75,9 @@ def one(
 
 
 def large(hca: Hca, queue: Qp | Sq, wqe: Wqe, to: Destination, at: int) -> Datagram | LargeSend:
-    """The datagrams of a large send; a single one if it is too long for any.
+    """Return the datagrams of a large send; a single one if it is too long.
 
-    Raises as :func:`one`.
+    Raises the errors of :func:`one`.
     """
     _, mss, header, at = _segment(wqe, at)
     segments = data_segments(wqe, at)

@@ -1,6 +1,6 @@
-"""What a UMR gives a memory key besides its list: block signatures and encryption (BSFs).
+"""Block signatures and encryption that a UMR sets on a memory key (BSFs).
 
-The BSFs follow the translations: one about signatures, one about encryption, or both in this order.
+The BSFs follow the translations: one for signatures, one for encryption, or both in this order.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LISTS: Final = (AccessMode.KLMS, AccessMode.KSM)
 _BSF_BYTES: Final = BSF_OCTWORDS * OCTWORD
 _TYPE: Final = 0x0F
 _CRYPTO: Final = 1
-"""The type of a BSF, in its first byte (MLX5_BSF_TYPE_CRYPTO); 0 is signatures."""
+"""Type of a BSF, in its first byte (MLX5_BSF_TYPE_CRYPTO); 0 is signatures."""
 _SIZE_SHIFT: Final = 6
-"""Where the size of all BSFs is in that byte: 2 for one, 3 for both (MLX5_BSF_SIZE_*)."""
+"""Position of the BSFs' size in that byte: 2 for one, 3 for both (MLX5_BSF_SIZE_*)."""
 _NOTHING: Final = BlockSignature(None, None, 0, 0)
 
 
 class BindError(Exception):
-    """The key may not be changed this way: MW_BIND_ERR; ``cause`` goes to its completion."""
+    """Refused change of a key: MW_BIND_ERR; ``cause`` is for its completion."""
 
     def __init__(self, why: str, cause: Cause = Cause.ANY) -> None:
         super().__init__(why)
@@ -41,9 +41,9 @@ class BindError(Exception):
 def read(
     hca: Hca, mkey: Mkey, wqe: Wqe, is_on: bool, at: int, octwords: int
 ) -> KeySignature | None:
-    """The key's new signatures and encryption; None (bsf_en is 0) turns them off.
+    """Return the key's new signatures and encryption; None (bsf_en is 0) turns them off.
 
-    With bsf_en but no BSF the key keeps those that it has. Raises BindError and BadWqeError.
+    With bsf_en but no BSF the key keeps its current ones. Raises BindError and BadWqeError.
     """
     if not is_on:
         return None
@@ -55,13 +55,13 @@ def read(
     if octwords % BSF_OCTWORDS or count > 2 or octwords > mkey.ctx.bsf_octword_size:
         raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.ctx.bsf_octword_size}")
     if wqe.ds * OCTWORD < at + octwords * OCTWORD:
-        raise BadWqeError("the BSF leaves the WQE")
+        raise BadWqeError("the BSF exceeds the WQE")
     if mkey.mode not in _LISTS:
-        raise BindError(f"{mkey!r} is {mkey.mode.name}: BSFs are for lists of keys")
+        raise BindError(f"{mkey!r} is {mkey.mode.name}: only keys over lists of keys have BSFs")
     raw = [wqe.buf[start : start + _BSF_BYTES] for start in _starts(at, count)]
     types = [one[0] & _TYPE for one in raw]
     if any(one[0] >> _SIZE_SHIFT != count + 1 for one in raw):
-        raise BindError(f"{mkey!r}: BSFs of other sizes than {count} of them have")
+        raise BindError(f"{mkey!r}: BSF size does not match {count} BSFs")
     try:
         if types in ([_CRYPTO], [0, _CRYPTO]):
             blocks = _NOTHING if len(raw) == 1 else _signatures(hca, mkey, raw[0])
@@ -70,7 +70,7 @@ def read(
             return Signature(_signatures(hca, mkey, raw[0]))
     except BsfError as error:
         raise BindError(f"{mkey!r}: {error}") from None
-    raise BindError(f"{mkey!r}: BSFs of types {types}")
+    raise BindError(f"{mkey!r}: unsupported BSF types {types}")
 
 
 def _starts(at: int, count: int) -> range:
@@ -87,7 +87,7 @@ def _signatures(hca: Hca, mkey: Mkey, raw: bytes) -> BlockSignature:
 
 def _crypto(hca: Hca, mkey: Mkey, raw: bytes) -> Crypto:
     if not mkey.ctx.crypto_en:
-        raise BsfError("the key has not been made for encryption")
+        raise BsfError("the key was not created with crypto_en")
 
     def dek_of(number: int) -> Dek | None:
         dek = hca.objects[Dek].get(number)

@@ -1,4 +1,4 @@
-"""Copies within the memory of the host (MMO, with opmod DMA).
+"""Copies within guest memory (MMO, with opmod DMA).
 
 Source: rdma-core, providers/mlx5/qp.c: mlx5_wr_memcpy, mlx5dv_wr_memcpy(3).
 """
@@ -20,24 +20,24 @@ from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE
 
 DMA: Final = 1
-"""opmod of the control segment."""
+"""Value of opmod in the control segment."""
 _SOURCE_AT: Final = 2 * DS
 _TARGET_AT: Final = 3 * DS
 
 
 @wqe_op(Opcode.MMO, frozenset({QpType.RC}))
 def mmo(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, metadata (where the adapter may keep a state, of which it needs none), source, target.
+    """Copy guest memory: ctrl, metadata (space for adapter state, unused here), source, target.
 
-    Nothing goes to the peer. Both places are checked before anything is copied; memory in more
-    pieces than one access may have is refused.
+    The peer receives nothing. Both ranges are checked before anything is copied. Memory too
+    scattered for one access is refused.
     """
     if wqe.opmod != DMA or not qp.has_mmo:
-        raise BadWqeError("memory-to-memory operation that the queue pair has not")
+        raise BadWqeError("the queue pair does not support this memory-to-memory operation")
     need_segment(wqe, _TARGET_AT + DS)
     source, target = DATA.unpack_from(wqe.buf, _SOURCE_AT), DATA.unpack_from(wqe.buf, _TARGET_AT)
     if source[0] != target[0] or source[0] & INLINE:
-        raise BadWqeError("source and target of a copy are inline, or of different lengths")
+        raise BadWqeError("source or target of a copy is inline, or their lengths differ")
     length = source[0] or SEGMENT_2GIB
     if length > 1 << hca.caps.general.log_dma_mmo_max_size:
         raise BadWqeError(f"copy of {length} bytes, above log_dma_mmo_max_size")

@@ -1,6 +1,6 @@
 """SEND, RDMA WRITE and RDMA READ of connected services, and NOP (PRM "Send WQE format").
 
-Other opcodes have some of their segments behind the control segment, too.
+Other opcodes share some of the segments behind the control segment.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 
 SOLICITED: Final = 1 << 1
-"""In the control segment's fm_ce_se: the peer's completion is a solicited one."""
+"""Bit of fm_ce_se in the control segment: the peer's completion is solicited."""
 
 _INLINE_HEADER_BYTES: Final = 4
-"""An inline segment begins with its length; the data follow."""
+"""Length field at the start of an inline segment; the data follow."""
 _ALL: Final = 1 << 62
-"""More bytes than any list of segments has."""
+"""Length above that of any list of segments."""
 
 _AV_EXTENDED: Final = 1 << 31
 _AV_BASE_BYTES: Final = DS
@@ -48,25 +48,25 @@ _READ: Final = MsgOp.READ
 _XRC: Final = QpType.XRC
 _DCI: Final = QpType.DCI
 _NAMING: Final = frozenset({QpType.XRC, QpType.DCI})
-"""Services whose requests say which receiver they are for."""
+"""Services whose requests name their receiver."""
 
 
 @wqe_op(Opcode.NOP, CONNECTED | DATAGRAM | {QpType.REG_UMR})
 def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Nothing but a completion."""
+    """Complete without any work."""
     return None
 
 
 @wqe_op(Opcode.SEND, CONNECTED)
 def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, [xrc or av], data."""
+    """Parse a SEND: ctrl, [xrc or av], data."""
     message = Message(_SEND, 0)
     return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
 
 
 @wqe_op(Opcode.SEND_IMM, CONNECTED)
 def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """As SEND; the immediate is in the control segment."""
+    """Parse a SEND with immediate data, which is in the control segment."""
     message = Message(_SEND, 0)
     message.immediate = wqe.imm
     return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
@@ -74,7 +74,7 @@ def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.SEND_INVAL, RELIABLE)
 def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """As SEND; the rkey to invalidate is in the control segment."""
+    """Parse a SEND with invalidate; the rkey is in the control segment."""
     message = Message(_SEND, 0)
     message.inv_rkey = wqe.imm
     return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
@@ -82,7 +82,7 @@ def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.RDMA_WRITE, CONNECTED)
 def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, [xrc or av], raddr, data."""
+    """Parse an RDMA WRITE: ctrl, [xrc or av], raddr, data."""
     message = Message(_WRITE, 0)
     at = remote_address(hca, qp, wqe, message)
     return outgoing(hca, qp, wqe, message, at)
@@ -90,7 +90,7 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.RDMA_WRITE_IMM, CONNECTED)
 def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """As RDMA_WRITE; the peer's receive request takes the immediate."""
+    """Parse an RDMA WRITE with immediate data, for the peer's receive request."""
     message = Message(_WRITE, 0)
     message.immediate = wqe.imm
     at = remote_address(hca, qp, wqe, message)
@@ -99,7 +99,7 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.RDMA_READ, RELIABLE)
 def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, [xrc or av], raddr, data: where the response data go."""
+    """Parse an RDMA READ: ctrl, [xrc or av], raddr, data (for the response)."""
     message = Message(_READ, 0)
     at = remote_address(hca, qp, wqe, message)
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
@@ -107,9 +107,9 @@ def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
-    """Read which receiver the message names: for XRC a shared queue, for DC a target.
+    """Read the receiver that the message names: for XRC a shared queue, for DC a target.
 
-    Returns where the next segment begins; for other services that is after the control segment.
+    Returns the offset of the next segment; for other services that is behind the control segment.
     """
     if qp.st is _DCI:
         to, at = read_av(hca.link, wqe)
@@ -126,7 +126,7 @@ def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
 
 
 def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
-    """The address vector behind the control segment, and the offset of the segment after it.
+    """Return the address vector behind the control segment, and the offset of the next segment.
 
     Raises BadWqeError when the WQE is too short for it. Source: PRM "Datagram segment"; device.h:
     mlx5_av.
@@ -134,7 +134,7 @@ def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
     extended = int.from_bytes(wqe.buf[DS + 8 : DS + 12], "big") & _AV_EXTENDED
     size = av.size if extended else _AV_BASE_BYTES
     if wqe.ds * DS < DS + size:
-        raise BadWqeError("address vector leaves the WQE")
+        raise BadWqeError("address vector exceeds the WQE")
     return link.vector(bytes(wqe.buf[DS : DS + size]).ljust(av.size, b"\0")), DS + size
 
 
@@ -144,9 +144,9 @@ def need_segment(wqe: Wqe, end: int) -> None:
 
 
 def remote_address(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
-    """Read the receiver, if the service has one here, and the remote memory behind it.
+    """Read the receiver, if the service names it here, and the remote memory behind it.
 
-    Returns where the next segment begins.
+    Returns the offset of the next segment.
     """
     at = after_receiver(hca, qp, wqe, message) if qp.st in _NAMING else DS
     end = at + DS
@@ -157,9 +157,9 @@ def remote_address(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
 
 
 def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
-    """The data segments from byte ``at`` to the WQE's end, as ``walk`` takes them.
+    """Return the data segments from byte ``at`` to the WQE's end, in the form for ``walk``.
 
-    Raises BadWqeError for an inline one that leaves the WQE, or that is to be written to.
+    Raises BadWqeError for an inline segment that exceeds the WQE, or that is to be written.
     """
     segments: list[Segment] = []
     buf, end = wqe.buf, wqe.ds * DS
@@ -168,7 +168,7 @@ def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
         at += DS
         if segment[0] & INLINE:
             if need & LOCAL_WRITE:
-                raise BadWqeError("an answer cannot go into the WQE")
+                raise BadWqeError("inline data segment cannot store a response")
             segment, at = inline_segment(at - DS, segment[0] & INLINE_LENGTH, end)
             if not segment[0]:
                 continue
@@ -177,28 +177,29 @@ def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
 
 
 def inline_segment(at: int, length: int, end: int) -> tuple[Segment, int]:
-    """The inline segment of so many bytes at byte ``at``, and where the next one begins.
+    """Return the inline segment of ``length`` bytes at byte ``at``, and the next one's offset.
 
-    Raises BadWqeError when it leaves the WQE.
+    Raises BadWqeError when it exceeds the WQE.
     """
     start = at + _INLINE_HEADER_BYTES
     if start + length > end:
-        raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
+        raise BadWqeError(f"inline segment of {length} bytes exceeds the WQE")
     return (length, INLINE_KEY, start), start + length + DS - 1 & -DS
 
 
 def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
-    """Fill in what SEND and WRITE have in common: their data, from byte ``at`` of the WQE on."""
+    """Fill in the common fields of SEND and WRITE: their data, from byte ``at`` of the WQE on."""
     message.solicited = bool(wqe.fm_ce_se & SOLICITED)
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
 
 
 def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
-    """The views behind a message's data segments; sets the message's length to theirs.
+    """Return the views behind a message's data segments, and set the message's length.
 
-    When they are too much for one call: returns () and sets ``message.limit``. An answer may not go
-    there: returns () and sets ``message.misplaced``, as nobody looks before it comes.
+    Returns () and sets ``message.limit`` when they are too much for one call. Returns () and sets
+    ``message.misplaced`` when a response cannot be stored there: the error is due with the
+    response.
     """
     message.segments = segments = data_segments(wqe, at, need)
     limit = hca.budget.steps + STEPS_PER_ACCESS
@@ -220,7 +221,7 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
 def gather(
     hca: Hca, qp: Qp | Sq, wqe: Wqe, segments: Sequence[Segment], need: int
 ) -> tuple[Views, int]:
-    """The views behind all of a list of data segments, and their length.
+    """Return the views behind all of a list of data segments, and their length.
 
     Raises AccessError, TOO_FRAGMENTED when they are too much for one call.
     """
@@ -232,11 +233,11 @@ def gather(
 def piece(
     hca: Hca, qp: Qp, wqe: Wqe, message: Message, need: int, offset: int, length: int
 ) -> Views:
-    """``length`` bytes at ``offset`` of the data that a message's data segments name.
+    """Return ``length`` bytes at ``offset`` of a message's data segments.
 
-    Raises AccessError, TOO_FRAGMENTED when it is too much for one call, which PIECE_BYTES never
-    are. It is one of BOUNDS when the segments are shorter than before: a key's signatures, which
-    add bytes on the wire, may have been turned off since the request was parsed.
+    Raises AccessError: TOO_FRAGMENTED when the range is too much for one call, which PIECE_BYTES
+    never are; BOUNDS when the segments are now too short. A UMR may have turned off a key's
+    signatures, which add bytes on the wire, since the request was parsed.
     """
     span = offset, length, need
     views, left = walk(hca, qp.pd, qp.handle, message.segments, span, None, wqe.buf)

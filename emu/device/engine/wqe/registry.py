@@ -1,13 +1,13 @@
-"""Send opcodes: what each WQE asks for, by opcode and transport service.
+"""Registry of send operations, by opcode and transport service.
 
 Importing the package imports all its modules, so a decorated function is enough to add an
-operation: there is no list to extend.
+operation: no list has to be extended.
 
-A function reads the segments behind the control segment, checks the local side, and returns what is
-to be sent: a :class:`Message` (connected services), a :class:`Datagram` (UD) or many of them
-(:class:`LargeSend`), or None when the work is local and done. It raises BadWqeError for a WQE that
-is malformed and AccessError for a key that does not allow the local side; nothing has been sent by
-then.
+A function reads the segments behind the control segment, checks the local side, and returns the
+work to send: a :class:`Message` (connected services), a :class:`Datagram` (UD) or many of them
+(:class:`LargeSend`), or None when the work is local and done. The function raises BadWqeError for a
+malformed WQE and AccessError for a key that does not allow the local access; nothing has been sent
+by then.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 SEGMENT_2GIB: Final = 1 << 31
-"""What byte_count 0 means (PRM "Data segment")."""
+"""Length for byte_count 0 (PRM "Data segment")."""
 
 CONNECTED: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.DCI})
-"""Services whose requests are messages; DC's begin with an address vector."""
+"""Services whose requests are messages; DC's start with an address vector."""
 RELIABLE: Final = frozenset({QpType.RC, QpType.XRC, QpType.DCI})
 DATAGRAM: Final = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
 

@@ -1,4 +1,4 @@
-"""Changes of a list of tags, by a queue pair that receives from the queue which has it.
+"""Changes of a tag list, by a queue pair that receives from the tag matching queue.
 
 Source: rdma-core, providers/mlx5/qp.c: set_tm_seg, mlx5_post_srq_ops.
 """
@@ -29,21 +29,22 @@ _APP_OPS: Final = {
 
 @wqe_op(Opcode.TAG_MATCHING, frozenset({QpType.RC}))
 def tag_matching(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, tm, and a data segment with what is added. Nothing goes to the peer.
+    """Change the tag list: ctrl, tm, and a data segment for an added buffer.
 
-    How many unexpected messages the software has handled counts before the change.
+    The peer receives nothing. The software's count of handled unexpected messages is applied before
+    the change.
     """
     srq = qp.srq
     if srq is None or srq.tags is None:
-        raise BadWqeError("queue pair receives from no queue that matches tags")
+        raise BadWqeError("the queue pair has no tag matching receive queue")
     tags = srq.tags
     need_segment(wqe, _DATA_AT)
     tm = wqe_tm_seg.view(bytearray(wqe.buf[DS:_DATA_AT]))
     if tm.opcode not in _APP_OPS:
-        raise BadWqeError(f"tag matching opcode {tm.opcode:#x}")
+        raise BadWqeError(f"unknown tag matching opcode {tm.opcode:#x}")
     opcode, index, is_done = TmOpcode(tm.opcode), int(tm.index), True
     if opcode is not TmOpcode.NOP and index >= tags.size:
-        raise BadWqeError(f"index {index} of a list of {tags.size} tags")
+        raise BadWqeError(f"index {index} is beyond the list of {tags.size} tags")
     entry = _entry(wqe, tags, tm.append_tag, tm.append_mask) if opcode is TmOpcode.APPEND else None
     if tm.flags & TM_SW_CNT:
         tags.synchronize(tm.sw_cnt)
@@ -58,11 +59,11 @@ def tag_matching(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def _entry(wqe: Wqe, tags: TagList, tag: int, mask: int) -> TagEntry:
-    """What is to be added. Without a data segment of a length it takes an empty message."""
+    """Return the entry to add. Without a data segment with a length it takes an empty message."""
     need_segment(wqe, _DATA_AT + DS)
     if tags.is_used(tags.next_index):
-        raise BadWqeError(f"tag {tags.next_index} is in use, and was to be added next")
+        raise BadWqeError(f"tag {tags.next_index} is the next to add, but in use")
     segments = scatter_list(bytes(wqe.buf[_DATA_AT : _DATA_AT + DS]))
     if any(segment[0] & INLINE for segment in segments):
-        raise BadWqeError("a tag with an inline segment")
+        raise BadWqeError("the buffer of a tag cannot be inline")
     return TagEntry(tag, mask, segments)

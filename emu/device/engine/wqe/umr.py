@@ -2,10 +2,10 @@
 
     ctrl (16) | umr_ctrl (48) | mkey context (64) | translations, inline or by one data segment
 
-The context segment has the layout of mkc; ``mkey_mask`` says which of its fields replace the key's.
-Translations go to ``xlt_offset`` if the request has that flag, otherwise to the start of the list.
-The whole request is checked before the key changes. Only the index in ``imm`` names the key: its
-variant byte is the new one in a registration, the old one in a window's bind.
+The context segment has the layout of mkc; ``mkey_mask`` selects the fields that replace the key's.
+Translations are written at ``xlt_offset`` if the request has that flag, otherwise at the start of
+the list. The whole request is checked before the key changes. Only the index in ``imm`` names the
+key: its variant byte is the new one in a registration, the old one in a window's bind.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ _MASKED_FIELDS: Final = tuple(
         (MkeyMask.RELAXED_ORDERING_READ, ("relaxed_ordering_read",)),
     )
 )
-"""Bits of the mask, and the fields of mkc that each replaces; page size and domain are apart."""
+"""Bits of the mask, and the fields of mkc that each replaces, except page size and domain."""
 
 
 @wqe_op(Opcode.UMR, SERVICES)
 def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """A queue pair's UMR."""
+    """Execute a queue pair's UMR."""
     change_key(hca, qp, wqe)
     return None
 
@@ -102,7 +102,7 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
     """Check everything, then change context and translations together.
 
-    Raises BindError, BadWqeError or AccessError; the key is as before then.
+    Raises BindError, BadWqeError or AccessError; the key is then unchanged.
     """
     if wqe.ds * OCTWORD < _DATA_AT:
         raise BadWqeError(f"ds {wqe.ds} is too short for a UMR")
@@ -141,24 +141,24 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
 
 
 def _may_register(queue: Qp | Sq) -> bool:
-    """Whether the queue may name physical addresses: fast registration of a queue pair, reg_umr."""
+    """Return whether the queue may name physical addresses: fast registration, or reg_umr."""
     return queue.registers if isinstance(queue, Sq) else bool(queue.ctx.fre)
 
 
 def _is_drivers_own(queue: Qp | Sq) -> bool:
-    """Whether it is the queue pair by which the driver changes keys of all domains."""
+    """Return whether this is the driver's own queue pair, which changes keys of all domains."""
     return isinstance(queue, Qp) and queue.st is _REG_UMR
 
 
 def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
-    """The key that the request names; checks that it is in the state that the request needs."""
+    """Return the key that the request names, after checking that its state allows the request."""
     mkey = hca.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
-        raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR", Cause.KEY)
+        raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or does not allow UMR", Cause.KEY)
     if mkey.mode in _PHYSICAL and not _may_register(qp):
         # Such a list holds physical addresses. Kernels set this bit on all their own queue
         # pairs and on no others (hw/qp.c: _create_kernel_qp).
-        raise BindError(f"{mkey!r} is {mkey.mode.name}, {qp!r} has no fast registration")
+        raise BindError(f"{mkey!r} is {mkey.mode.name}; {qp!r} does not allow fast registration")
     if not _is_drivers_own(qp) and mkey.pd is not qp.pd:
         raise BindError(f"{mkey!r} belongs to another domain")
     if flags & _MUST_BE_FREE and not mkey.free:
@@ -167,8 +167,8 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
         raise BindError(f"{mkey!r} is free", Cause.KEY)
     if flags & _CHECK_QPN:
         # libmlx5 invalidates by this, and binds windows of type 2 to no bytes (qp.c:
-        # set_umr_control_seg). A window that is not bound does not pass, as rdma-unit-test says of
-        # ConnectX; a key that any queue pair may use does (rdma-core: test_mlx5_mkey.py).
+        # set_umr_control_seg). An unbound window is refused (rdma-unit-test, for ConnectX); a key
+        # that any queue pair may use is accepted (rdma-core: test_mlx5_mkey.py).
         if mkey.free:
             raise BindError(f"{mkey!r} is free", Cause.KEY)
         if not is_for(hca, mkey, qp.handle):
@@ -190,13 +190,13 @@ def _check_range(mkey: Mkey, given: Mkc, mask: int) -> None:
 
 
 def _new_page_size(mkey: Mkey, given: Mkc, mask: int) -> int:
-    """The new log_page_size: one mask bit selects its low five bits, another one the sixth."""
+    """Return the new log_page_size: a mask bit for its low five bits, another for the sixth."""
     bits = (0x1F if mask & _PAGE_SIZE else 0) | (0x20 if mask & _PAGE_SIZE_5 else 0)
     return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
 
 
 def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Mkc) -> Pd:
-    """Only the driver's own queue pair may move a key to another domain."""
+    """Return the new domain; only the driver's own queue pair may move a key to another one."""
     pd = pds.get(given.pd)
     if pd is None or (not _is_drivers_own(qp) and pd is not mkey.pd):
         raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
@@ -205,24 +205,24 @@ def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Mkc) -> Pd:
 
 @wqe_op(Opcode.SET_PSV, SERVICES)
 def set_psv(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> Work:
-    """ctrl, seg_set_psv: set a PSV of the queue pair's domain, where signatures start from."""
+    """Set a PSV of the queue pair's domain, the start value of signatures: ctrl, seg_set_psv."""
     if wqe.ds * OCTWORD < _CTRL_AT + SET_PSV.size:
         raise BadWqeError(f"ds {wqe.ds} is too short for a SET_PSV")
     number, _, transient_sig, ref_tag = SET_PSV.unpack_from(wqe.buf, _CTRL_AT)
     psv = hca.psvs.get(number)
     if psv is None or psv.pd is not qp.pd:
-        raise BadWqeError(f"psv {number:#x}")
+        raise BadWqeError(f"psv {number:#x} does not exist in the queue pair's domain")
     psv.transient_sig = transient_sig << 32 | ref_tag
     return None
 
 
 def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> bytes:
-    """The translation entries in the request."""
+    """Return the translation entries of the request."""
     if not length:
         return b""
     if flags & _INLINE:
         if wqe.ds * OCTWORD < _DATA_AT + length:
-            raise BadWqeError(f"{length} bytes of translations leave the WQE")
+            raise BadWqeError(f"{length} bytes of translations exceed the WQE")
         return wqe.buf[_DATA_AT : _DATA_AT + length]
     if wqe.ds * OCTWORD < _DATA_AT + DATA.size:
         raise BadWqeError("no data segment for the translations")
@@ -235,17 +235,17 @@ def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> b
 
 
 def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
-    """The entries that the key has room for; beyond it only padding (zeros) is tolerated."""
+    """Return the entries within the key's capacity; beyond it only zeros (padding) are allowed."""
     room = mkey.xlt_room - start
     if xlt and (mkey.mode == _PA or room < 0):
         raise BindError(f"{mkey!r} has no translations at {start}", Cause.BOUNDS)
     if xlt[max(room, 0) :].strip(b"\0"):
-        raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has room for {room}")
+        raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has space for {room}")
     return xlt[:room]
 
 
 def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
-    """Check that the host has memory for a large list even if no part of it compresses."""
+    """Check that the host has memory for a large list even if no chunk of it compresses."""
     chunks = len(xlt) // (CHUNK * OCTWORD) + 2
     try:
         ledger.check(mkey.kind, chunks * DENSE_BYTES)

@@ -1,1 +1,1 @@
-"""Connected services and datagrams in packets: how messages reach another process."""
+"""Connected services in packets: messages to and from another process."""

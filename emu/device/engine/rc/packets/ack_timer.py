@@ -1,11 +1,11 @@
-"""The timers of a requester: ACK timeout, questions before it, the pause after an RNR NAK.
+"""Timers of a requester: ACK timeout, probes before it, and the pause after an RNR NAK.
 
-A timer runs while anything is unacknowledged. Progress only moves the deadline; the timer itself
-is not restarted for every packet, and may fire when no response is due any more.
+A timer runs while any packet is unacknowledged. Progress only moves the deadline; the timer is not
+restarted for every packet, and may fire when no response is due any more.
 
-The ACK timeout is hundreds of milliseconds or, with rdma_cm, seconds. Long before it, as soon as a
-response is later than responses are, the requester asks what has arrived. Only the timeout counts
-as a retry.
+The ACK timeout is hundreds of milliseconds or, with rdma_cm, seconds. Long before it, when a
+response takes longer than usual, the requester probes which packets have arrived. Only the timeout
+counts as a retry.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.ports import Clock, Timer
 
 TIMEOUT_FACTOR: Final = 4
-"""A requester may wait up to four times the time of the code (IBTA 9.7.6.1.3), and a peer that
-shares a processor with us needs it."""
+"""Factor of the timeout code's time: a requester may wait four times as long (IBTA 9.7.6.1.3).
+
+A peer that shares a processor with this process needs it.
+"""
 
 
 class AckWaiter(Protocol):
-    """Who waits; the clock calls it."""
+    """Owner of the timers, which the clock calls."""
 
     def timed_out(self) -> bool:
-        """The ACK timeout is over. Returns whether to go on waiting."""
+        """Handle the ACK timeout; return whether to continue waiting."""
 
     def ask(self) -> None:
-        """A response is late: ask what has arrived."""
+        """Probe which packets have arrived: a response is late."""
 
     def go_on(self) -> None:
-        """The pause after an RNR NAK is over."""
+        """Continue after the pause of an RNR NAK."""
 
 
 class AckTimer:
-    """The timers of one requester."""
+    """Timers of one requester."""
 
     __slots__ = (
         "_clock", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_owner", "_pause",
@@ -48,21 +50,21 @@ class AckTimer:
         self.round_trip = RoundTrip()
         self._timer: Timer | None = None
         self._due_ns = 0
-        """When the timer fires."""
+        """Time at which the timer fires."""
         self._pause: Timer | None = None
         self.is_paused = False
-        """Whether the pause after an RNR NAK is not over yet."""
+        """Whether the pause after an RNR NAK is running."""
         self._is_due = False
-        """A response is due."""
+        """Whether a response is due."""
         self._since_ns = self._timeout_ns = 0
         self._has_moved = False
-        """The time to wait has begun anew since the timer was set."""
+        """Whether the wait has restarted since the timer was set."""
         self._is_overdue = False
 
     def watch(self, code: int, psn: int) -> None:
-        """A response is due; ``code`` is the queue pair's timeout, 0 for none.
+        """Start waiting for a response; ``code`` is the queue pair's timeout, 0 for none.
 
-        Packets before ``psn`` were sent; the last one asks for an ACK.
+        Packets before ``psn`` were sent; the last one requests an ACK.
         """
         if not code:
             return
@@ -76,9 +78,10 @@ class AckTimer:
             self._set()
 
     def progress(self, una: int, *, is_all: bool) -> None:
-        """Packets before ``una`` are acknowledged. ``is_all``: no response is due any more.
+        """Record that packets before ``una`` are acknowledged.
 
-        The time of the next request then begins when it is sent.
+        ``is_all`` means that no response is due any more. The next request's time then starts when
+        the request is sent.
         """
         now = self._clock.now_ns()
         self.round_trip.acknowledged(una, now)
@@ -86,11 +89,11 @@ class AckTimer:
         self._is_due = not is_all
 
     def restart(self, pause_ns: int = 0) -> None:
-        """Wait anew: from now on, or from the end of a pause."""
+        """Restart the wait: from now on, or from the end of a pause."""
         self._since_ns, self._has_moved = self._clock.now_ns() + pause_ns, True
 
     def pause(self, code: int) -> None:
-        """RNR NAK: pause for the time of this timer code (9.7.5.2.8)."""
+        """Pause for the time of an RNR NAK's timer code (9.7.5.2.8)."""
         self._pause = self._clock.call_later(RNR_NAK_NS[code], self._go_on)
         self.is_paused = True
         self.restart(RNR_NAK_NS[code])
@@ -117,12 +120,12 @@ class AckTimer:
         return self._since_ns + self._timeout_ns
 
     def _next_ns(self) -> int:
-        """When to look: when it is time to ask, or at the deadline."""
+        """Return the time of the next check: the time to probe, or the deadline."""
         patience = self.round_trip.patience_ns(self._timeout_ns)
         return self._since_ns + min(patience, self._timeout_ns)
 
     def _set(self) -> None:
-        """Have the timer fire when it is time to look, or earlier."""
+        """Set the timer to the time of the next check, or keep an earlier one."""
         due, self._has_moved = self._next_ns(), False
         if self._timer is not None:
             if self._due_ns <= due:
@@ -132,10 +135,10 @@ class AckTimer:
         self._timer = self._clock.call_later(max(due - self._clock.now_ns(), 0), self._look)
 
     def _look(self) -> None:
-        """The timer fired: it is time, or progress has moved the time.
+        """Check the deadlines: the timer has fired, but progress may have moved them.
 
-        This process may itself be late. So once overdue, it first reads the packets that have come
-        in by now, and looks again before anything is sent again.
+        The process may itself be late. Once overdue, it first polls for received packets, and
+        checks again before anything is retransmitted.
         """
         self._timer = None
         was_overdue, self._is_overdue = self._is_overdue, False

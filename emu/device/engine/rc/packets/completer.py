@@ -1,9 +1,9 @@
-"""How a requester handles responses: completions, retries, failures (IBTA 9.7.5, 9.7.6).
+"""Responses at a requester: completions, retries, failures (IBTA 9.7.5, 9.7.6).
 
 The kind of a packet, and the syndrome of an ACK packet, select the function that handles it. A
-response to nothing outstanding is ignored. The requester sends again once for each loss, one packet
-(``selective.py``) or all from there on: until there is progress again, further signs of the same
-loss are ignored.
+response to no outstanding packet is ignored. The requester retransmits once for each loss, one
+packet (``selective.py``) or all from the lost one on. Until the next progress, further signs of the
+same loss are ignored.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class PacketCompleter:
         self.timer = AckTimer(connection.hca.clock, self)
         self._is_retrying = False
         self._questions = 0
-        """How often the requester has asked since there was progress."""
+        """Number of probes since the last progress."""
         self._selective = SelectiveRepeat()
-        """Used only where the port has it switched on."""
+        """Used only if the port has selective repeat enabled."""
 
     def restart(self) -> None:
-        """The queue pair has stopped: forget all outstanding requests."""
+        """Forget all outstanding requests of a stopped queue pair."""
         self.window.restart(self._connection.qp.psn)
         self._is_retrying = False
         self._questions = 0
@@ -69,13 +69,15 @@ class PacketCompleter:
     # -- responses
 
     def take(self, packet: Packet) -> None:
-        """Take a response packet."""
+        """Process a response packet."""
         una, sent = self.window.una, self.window.sent
         if packet.psn - una & PSN_MASK < sent - una & PSN_MASK:
             _RESPONSES[packet.op.kind](self, packet)
 
     def acknowledged(self, packet: Packet) -> None:
-        """ACK, RNR NAK or NAK (table 44). A NAK also acknowledges all packets before its PSN."""
+        """Process an ACK, RNR NAK or NAK (table 44). A NAK also acknowledges all packets before its
+        PSN.
+        """
         kind = packet.syndrome & bth.SYNDROME_KIND
         psn = packet.psn + (kind == bth.KIND_ACK) & PSN_MASK
         if self.advance(psn) and kind != bth.KIND_ACK and self._is_running:
@@ -83,7 +85,7 @@ class PacketCompleter:
             step(self, packet.syndrome & bth.SYNDROME_VALUE)
 
     def nak(self, code: int) -> None:
-        """NAK: send again for a PSN sequence error, otherwise fail the request."""
+        """Retransmit for a PSN sequence error NAK; fail the request for any other NAK."""
         if code == _PSN_SEQUENCE_ERROR:
             self._send_again("packet_seq_err", may_be_one=True)
         elif code in SYNDROMES:
@@ -93,12 +95,12 @@ class PacketCompleter:
             self.bad_syndrome(code)
 
     def not_ready(self, code: int) -> None:
-        """RNR NAK: send nothing for the time that the receiver names, then go back."""
+        """Pause for the time in an RNR NAK, then retransmit."""
         qp = self._connection.qp
         if self.timer.is_paused:
             return
         qp.count("rnr_nak_retry_err")
-        # The response to a question counts as no attempt of the program's.
+        # The response to a probe is no attempt of the program's.
         is_answer, self._questions = self._questions > 0, max(self._questions - 1, 0)
         if is_answer or send_requests.may_wait_for_receiver(qp):
             self._rewind()
@@ -107,11 +109,11 @@ class PacketCompleter:
             self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
 
     def bad_syndrome(self, code: int) -> None:
-        """A NAK or AETH syndrome that the specification does not define."""
+        """Fail the request for a NAK or AETH syndrome that the specification does not define."""
         self.fail(CqeSyndrome.BAD_RESP_ERR, f"AETH value {code}")
 
     def read_response(self, packet: Packet) -> None:
-        """Take a packet of READ data; packets must come in PSN order."""
+        """Process a packet of READ data; packets must arrive in PSN order."""
         if not self.advance(packet.psn) or not self._is_running:
             return
         request, mtu, size = (
@@ -122,7 +124,7 @@ class PacketCompleter:
         offset = (packet.psn - request.first & PSN_MASK) * mtu
         is_last = (packet.psn + 1) & PSN_MASK == request.end
         if request.op is not _READ:
-            self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
+            self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to another operation")
         elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
         elif self._connection.hca.budget.exhausted(RX_BUDGET):
@@ -131,13 +133,13 @@ class PacketCompleter:
             self._take(request, packet.payload, offset)
 
     def train(self, train: Train) -> None:
-        """Take packets of READ data: at once if they are expected and their place can be had."""
+        """Process a train of READ data: at once if it is expected and its memory is accessible."""
         if not (train.first.psn == self.window.una and self._is_running and self._place(train)):
             for packet in train.packets():
                 self.take(packet)
 
     def _place(self, train: Train) -> bool:
-        """Write the data of expected responses to their place; False when that is not so easy."""
+        """Write the data of expected responses; return False to process them one by one."""
         hca, qp, request = self._connection.hca, self._connection.qp, self.window.requests[0]
         message, una = request.message, self.window.una
         left = min(self.window.distance(request.end), self.window.distance(self.window.sent))
@@ -156,20 +158,22 @@ class PacketCompleter:
         return True
 
     def atomic_response(self, packet: Packet) -> None:
-        """Take an atomic's old value; the guest gets it in the byte order that the driver chose."""
+        """Process an atomic's old value; the guest gets it in the driver's byte order."""
         if not self.advance(packet.psn) or not self._is_running:
             return
         request, old = self.window.requests[0], packet.original
         if request.op not in ATOMICS:
-            self.fail(CqeSyndrome.BAD_RESP_ERR, "an atomic response to something else")
+            self.fail(CqeSyndrome.BAD_RESP_ERR, "an atomic response to another operation")
         elif old >> 8 * request.length:
-            self.fail(CqeSyndrome.BAD_RESP_ERR, f"{old:#x} for {request.length} bytes")
+            self.fail(
+                CqeSyndrome.BAD_RESP_ERR, f"atomic response {old:#x} exceeds {request.length} bytes"
+            )
         else:
             assert request.message is not None
             self._take(request, memoryview(request.message.old_value.pack(old)), 0)
 
     def _take(self, request: WindowRequest, data: memoryview, offset: int) -> None:
-        """Write response data to the request's memory; the key may be gone by now."""
+        """Write response data to the request's memory; the key may be invalid by now."""
         hca, qp, message = self._connection.hca, self._connection.qp, request.message
         assert message is not None
         try:
@@ -184,13 +188,13 @@ class PacketCompleter:
             self._progress((self.window.una + 1) & PSN_MASK)
 
     def _ask_again(self) -> None:
-        """This round has done enough: drop all responses from here, and ask for them again."""
+        """Drop all responses from here, and request them again: the round's budget is used up."""
         self._rewind()
         self._is_retrying = True
         self._schedule()
 
     def _wait_for_page(self, request: WindowRequest, page: AccessError, done: int) -> None:
-        """The page for response data is absent: drop all responses from here and go back later."""
+        """Drop all responses from here, and go back once the page for their data is present."""
         self._rewind()
         self._is_retrying = True
         self._connection.requester.stall(request, page, done)
@@ -198,10 +202,10 @@ class PacketCompleter:
     # -- progress
 
     def advance(self, psn: int) -> bool:
-        """Everything before ``psn`` is acknowledged.
+        """Record that all packets before ``psn`` are acknowledged.
 
-        Goes back and returns False when the response of an earlier READ or atomic is missing: it
-        was lost (an implied NAK, 9.7.5.1.1).
+        Goes back and returns False when the response of an earlier READ or atomic is missing: the
+        response was lost (an implied NAK, 9.7.5.1.1).
         """
         una = self.window.reach(psn)
         if una != self.window.una:
@@ -211,7 +215,7 @@ class PacketCompleter:
         return una == psn
 
     def _progress(self, una: int) -> None:
-        """Move ``una``, reset the retry counts, and complete what is done."""
+        """Move ``una``, reset the retry counts, and complete finished requests."""
         qp = self._connection.qp
         self.window.move(una)
         was_retrying, self._is_retrying = self._is_retrying, False
@@ -236,7 +240,7 @@ class PacketCompleter:
 
     @property
     def _is_running(self) -> bool:
-        """False if reporting earlier requests has stopped the queue pair or emptied the window."""
+        """Whether requests are outstanding and no reported request has stopped the queue pair."""
         return self._connection.qp.state is _RTS and bool(self.window.requests)
 
     def fail(self, syndrome: CqeSyndrome, why: str) -> None:
@@ -249,7 +253,7 @@ class PacketCompleter:
     # -- trying again
 
     def _send_again(self, counter: str, *, may_be_one: bool = False) -> None:
-        """What is at ``una`` was lost: send from there again, or (``may_be_one``) only this."""
+        """Retransmit from the lost packet ``una`` on, or (``may_be_one``) only that packet."""
         if self._is_retrying:
             return
         self._connection.qp.count(counter)
@@ -258,7 +262,7 @@ class PacketCompleter:
         self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
 
     def timed_out(self) -> bool:
-        """The ACK timer expired: retry. False when that has stopped the queue pair."""
+        """Retry after the ACK timeout; return False when that has stopped the queue pair."""
         qp = self._connection.qp
         if self._connection.requester.is_stuck:
             self.timer.restart()
@@ -268,9 +272,10 @@ class PacketCompleter:
         return qp.state is _RTS
 
     def ask(self) -> None:
-        """A response is late: have the requester ask what has arrived.
+        """Have the requester probe which packets have arrived: a response is late.
 
-        This is no retry, and the timeout goes on. Who wants no retries is not asked for.
+        A probe is no retry, and the timeout continues. A queue pair without retries sends no
+        probes.
         """
         qp, window = self._connection.qp, self.window
         hca = self._connection.hca
@@ -315,7 +320,7 @@ class PacketCompleter:
         self.window.rewind()
 
     def go_on(self) -> None:
-        """The pause after an RNR NAK is over."""
+        """Continue after the pause of an RNR NAK."""
         self._schedule()
 
     def _schedule(self) -> None:

@@ -1,8 +1,8 @@
 """Congestion notifications of connected queue pairs over RoCE (IBTA A17.9).
 
-A packet that was marked on its way is answered by a CNP, at most one in ``min_time_between_cnps``
-for each queue pair. A CNP from the peer slows the queue pair down (``rate.py``). Nothing else comes
-of a CNP, so a flood of them costs its flow no more than the lowest rate.
+A received packet with an ECN mark is answered by a CNP, at most one in ``min_time_between_cnps``
+for each queue pair. A CNP from the peer slows the queue pair down (``rate.py``) and has no other
+effect, so a flood of CNPs at worst reduces the flow to the lowest rate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NS_PER_US: Final = 1000
 
 
 def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
-    """A marked packet has come to a queue pair: tell its peer, unless it was told just now."""
+    """Notify the peer of a marked packet, unless a CNP was sent too recently."""
     congestion.counts["np_ecn_marked_roce_packets"] += 1
     priority = int(qp.ctx.primary_address_path.eth_prio)
     connection, now = connection_of(hca, qp), hca.clock.now_ns()
@@ -38,7 +38,7 @@ def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
 
 
 def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
-    """A CNP has come from the queue pair's peer."""
+    """Reduce the rate of a queue pair whose peer has sent a CNP."""
     priority = int(qp.ctx.primary_address_path.eth_prio)
     if not congestion.rp_enabled[priority] or qp.state is not QpState.RTS:
         congestion.counts["rp_cnp_ignored"] += 1

@@ -1,7 +1,7 @@
-"""A queue pair's packet connection, created when its first packet is sent or received.
+"""Packet connection of a queue pair, created when its first packet is sent or received.
 
-It holds the state that only packets need: the route, and the requester's and the responder's state
-machines. A queue pair whose peer is in this process never has one.
+The connection holds the state that only packets need: the route, and the state machines of
+requester and responder. A queue pair whose peer is in this process never has one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MIGRATED: Final = PmState.MIGRATED
 
 
 class PacketConnection:
-    """One queue pair's packet connection to its peer in another process."""
+    """Packet connection of one queue pair to its peer in another process."""
 
     __slots__ = (
         "_room", "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
@@ -52,13 +52,13 @@ class PacketConnection:
         self.responder = PacketResponder(self)
         self._route: Route | None = None
         self.is_waiting = False
-        """The wire has no room: nothing is sent until it schedules the queue pair again."""
+        """Whether sending waits until the wire has space or the rate allows it."""
         self._room: Timer | None = None
-        """What ends that, or the pause that a rate wants."""
+        """Callback that ends the wait."""
         self.rate: FlowRate | None = None
-        """The rate to keep to after congestion notifications; None for as fast as possible."""
+        """Rate limit after congestion notifications; None without a limit."""
         self.next_cnp_ns = 0
-        """When the peer may be told of congestion again."""
+        """Time from which on the peer may be notified of congestion again."""
 
     def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
         """Put a packet on the wire, where it may be lost."""
@@ -79,7 +79,7 @@ class PacketConnection:
             self._keep_to(self.rate, len(frame))
 
     def trains(self) -> CarryTrain | None:
-        """What carries trains to the peer; None when each packet has to go alone."""
+        """Return the function that sends trains to the peer; None to send each packet alone."""
         qp = self.qp
         if qp.pace is not None or qp.response_pace is not None:
             return None
@@ -92,7 +92,7 @@ class PacketConnection:
     def send_train(self, carry: CarryTrain, packet: Packet, payload: Views, count: int) -> None:
         """Put ``count`` middle packets of a message on the wire, of which ``packet`` is the first.
 
-        They have ``payload`` together. ``carry`` is what :meth:`trains` gave.
+        ``payload`` has the data of all. ``carry`` is the result of :meth:`trains`.
         """
         hca, mtu, route = self.hca, self.qp.mtu_bytes, self._route
         assert route is not None
@@ -100,7 +100,7 @@ class PacketConnection:
         octets = count * (len(front) + mtu) if front else 0
         hca.link.count_sent(count, octets, self.qp.marks)
         if (
-            front  # there is none while the source GID is empty
+            front  # empty while the source GID is
             and hca.link.is_up
             and not carry((front[:-ICRC_BYTES], *payload, front[-ICRC_BYTES:]))
             and not self.is_waiting
@@ -108,13 +108,13 @@ class PacketConnection:
             self._await_room(route.address)
 
     def _await_room(self, address: int) -> None:
-        """Send nothing until the wire has room."""
+        """Send nothing until the wire has space."""
         self.is_waiting = True
         self._room = room = CancellableCall(partial(contain, self.hca.lifetime, self._go_on))
         self.hca.wire.when_room(address, room)
 
     def _keep_to(self, rate: FlowRate, octets: int) -> None:
-        """Send nothing more for as long as the rate wants."""
+        """Send nothing more until the rate allows it."""
         clock = self.hca.clock
         now, before = clock.now_ns(), rate.made_up
         is_over = rate.is_over(now)
@@ -126,7 +126,7 @@ class PacketConnection:
             self._room = clock.call_later(pause, self._go_on)
 
     def limit(self, rate: FlowRate | None) -> None:
-        """Keep to a rate from now on, or to none."""
+        """Set the rate limit, or remove it."""
         congestion = self.hca.link.congestion
         if congestion is not None:
             congestion.flows += (rate is not None) - (self.rate is not None)
@@ -138,24 +138,24 @@ class PacketConnection:
         self.hca.schedule(self.qp)
 
     def reload(self) -> None:
-        """A command has changed the context: forget the route made from it."""
+        """Forget the route after a command has changed the context."""
         self._route = None
 
     def dissolve(self) -> None:
-        """The queue pair drops its connection: break the reference cycles with its parts."""
+        """Break the reference cycles of a connection that its queue pair drops."""
         self._give_up_room()
         self.limit(None)
         del self.completer.timer
         del self.completer, self.requester, self.responder
 
     def pause(self) -> None:
-        """The queue pair changes its state or is destroyed: stop the timers."""
+        """Stop the timers when the queue pair changes its state or is destroyed."""
         self.completer.timer.stop()
         if self.qp.state not in RECEIVING:
             self.responder.drop_held()
 
     def _give_up_room(self) -> None:
-        """Nothing will be sent: wait for the wire no longer."""
+        """Cancel the wait for the wire, because nothing will be sent."""
         self.is_waiting = False
         if self._room is not None:
             self._room.cancel()
@@ -163,17 +163,17 @@ class PacketConnection:
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether there are outstanding requests that no response has completed."""
+        """Whether requests are outstanding."""
         return bool(self.completer.window.requests)
 
     def unfinished(self) -> list[ReceiveRequest]:
-        """Receive WQEs that no message has filled yet."""
+        """Return the receive WQEs that no message has filled yet."""
         return self.responder.execution.unfinished()
 
     def stop(self) -> None:
-        """SQER or ERR: forget outstanding requests, which are then flushed from the ring.
+        """Forget outstanding requests in SQER or ERR; they are then flushed from the ring.
 
-        In ERR this also flushes a receive WQE that a message has begun to fill.
+        In ERR this also flushes the receive WQE of a started message.
         """
         self.completer.restart()
         if self.qp.state is QpState.ERR:
@@ -181,7 +181,7 @@ class PacketConnection:
 
 
 def connection_of(hca: Hca, qp: Qp) -> PacketConnection:
-    """The queue pair's packet connection, created if it has none."""
+    """Return the queue pair's packet connection, created if it has none."""
     connection = qp.connection
     if connection is None:
         connection = qp.connection = PacketConnection(hca, qp)

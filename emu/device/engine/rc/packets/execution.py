@@ -1,8 +1,7 @@
-"""What a responder does with a request packet that is in order, and with a duplicate.
+"""Executes request packets that are in order, and duplicates, for a responder.
 
-SEND and WRITE are executed a packet at a time; an atomic has one packet, and a READ is a promise of
-response packets (IBTA 9.7.5.1). A duplicate gets its response again and has no other effect
-(9.7.5.1.4).
+SEND and WRITE are executed packet by packet. An atomic has one packet. A READ queues its response
+packets (IBTA 9.7.5.1). A duplicate gets its response again and has no other effect (9.7.5.1.4).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _READS: Final = PacketKind.READ
 
 
 class PacketExecution:
-    """The messages that arrive at one queue pair. The caller has checked order and length."""
+    """Incoming messages of one queue pair. The caller has checked order and length."""
 
     __slots__ = (
         "_after_data", "_atomics", "_connection", "_responses", "_spare", "message", "offset",
@@ -57,25 +56,25 @@ class PacketExecution:
         self._connection = connection
         self._responses = responses
         self.message: Message | None = None
-        """The message whose last packet is still to come."""
+        """Message whose last packet has not arrived."""
         self.offset = 0
-        """How much of it has arrived."""
+        """Number of its bytes that have arrived."""
         self._spare: ReceiveRequest | None = None
-        """The receive WQE of an incomplete UC message; the next message uses it."""
+        """Receive WQE of an incomplete UC message; the next message uses it."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
         self._after_data: int | None = None
-        """The PSN after the newest READ or atomic, whose responses no ACK stands for."""
+        """PSN after the newest READ or atomic, whose responses no ACK replaces."""
 
     def abandon(self) -> None:
-        """The queue pair stops: flush the receive WQE of an incomplete message."""
+        """Flush the receive WQE of an incomplete message when the queue pair stops."""
         hca, qp = self._connection.hca, self._connection.qp
         for receive in self.unfinished():
             fail_receive(hca, qp, receive, CqeSyndrome.WR_FLUSH_ERR)
         self.message = self._spare = None
 
     def unfinished(self) -> list[ReceiveRequest]:
-        """Receive WQEs that were taken and that no message has filled yet."""
+        """Return the receive WQEs that were taken and that no message has filled yet."""
         current = None if self.message is None else self.message.receive
         return [receive for receive in (current, self._spare) if receive is not None]
 
@@ -106,14 +105,14 @@ class PacketExecution:
         return refused or self._place(packet, message)
 
     def _place(self, packet: Packet, message: Message) -> Outcome | None:
-        """Write the packet's data to their place, and complete the message after the last ones."""
+        """Write the packet's data to their memory; complete the message after the last packet."""
         hca, qp, op, size = (
             self._connection.hca,
             self._connection.qp,
             packet.op,
             len(packet.payload),
         )
-        # From here on the message owns its receive WQE, whatever happens next.
+        # From here on the message owns its receive WQE, whatever the outcome.
         self.message = message
         refused = execute(hca, qp, message, self.offset, (packet.payload,), size)
         if refused is not None:
@@ -149,7 +148,7 @@ class PacketExecution:
         return None
 
     def takes(self, train: Train) -> bool:
-        """Whether a train continues the message, is as long as it may be, and can be executed."""
+        """Return whether a train continues the message within its length, and can be executed."""
         qp, first, message = self._connection.qp, train.first, self.message
         if message is None or not follows(first, message) or train.mtu != qp.mtu_bytes:
             return False
@@ -163,7 +162,7 @@ class PacketExecution:
         if isinstance(refused, TooFragmented):
             return refuse_packet(hca, qp, message, refused)
         if isinstance(refused, PageFaultPending):
-            # The packet will be taken again; if it is a first one it then starts the message anew.
+            # The packet will be executed again; a first one then restarts the message.
             keep(hca, qp, message)
             if packet.op.is_first:
                 self.break_off()
@@ -188,7 +187,7 @@ class PacketExecution:
             self._spare = message.receive
         return (
             None if isinstance(target, TooFragmented) else target
-        )  # the packet's own place is next
+        )  # the packet's own range is checked next
 
     def _take_wqe(self, message: Message) -> Outcome | None:
         """Take a receive WQE: that of an incomplete message if there is one, else the next."""
@@ -200,22 +199,22 @@ class PacketExecution:
 
     @staticmethod
     def _finish_reading(message: Message, packet: Packet, length: int) -> None:
-        """Take over the fields that are in a message's last packet."""
+        """Copy the fields of a message's last packet to the message."""
         message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
         message.solicited = packet.solicited
         if message.op is _SEND:
             message.length = length
 
     def read(self, packet: Packet) -> Outcome | None:
-        """Execute a READ request: check its range now, send its data in turns."""
+        """Execute a READ request: check its range now; later polls send its data."""
         hca, qp = self._connection.hca, self._connection.qp
         message = _message_of(packet)
         refused = begin_pieces(hca, qp, message)
         if refused is not None:
             return refused
-        # Duplicates do not count: their requester may have all that it wants by now.
+        # Duplicates do not count: their requester may have all its data by now.
         if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
-            return invalid_request(hca, qp, "more READs than the queue pair takes")
+            return invalid_request(hca, qp, "more READs than log_rra_max allows")
         self._responses.count_message()
         qp.epsn = self._after_data = self._responses.data(packet.psn, message).end
         return None
@@ -237,10 +236,10 @@ class PacketExecution:
     # -- duplicates (9.7.5.1.4)
 
     def duplicate_piece(self, packet: Packet) -> None:
-        """The data are placed already: acknowledge all that was executed.
+        """Acknowledge all executed packets for a duplicate whose data are placed already.
 
-        So the requester need not send all of it again. But not beyond a READ or an atomic that came
-        after the packet: its response may be lost, too.
+        The requester then need not send all of them again. The ACK does not cover a READ or an
+        atomic after the packet, whose response may be lost, too.
         """
         psn = packet.psn
         if self._after_data is None or not precedes(psn, self._after_data):
@@ -248,7 +247,7 @@ class PacketExecution:
         self._responses.acknowledge(psn)
 
     def duplicate_read(self, packet: Packet) -> None:
-        """Read the data again, if the key still allows it and the PSNs lie before the expected one.
+        """Read the data again, if the key still allows it and the PSNs are before the expected one.
 
         If the READ's response is still being sent, it restarts at the requested packet.
         """
@@ -277,7 +276,7 @@ class PacketExecution:
 
 
 def _message_of(packet: Packet) -> Message:
-    """The message that a packet starts. The length of a SEND is known only at its end."""
+    """Return the message that a packet starts. The length of a SEND is known only at its end."""
     kind = packet.op.kind
     message = Message(MSG_OPS[kind], 0)
     message.srqn = packet.srqn
@@ -291,7 +290,7 @@ def _message_of(packet: Packet) -> Message:
 
 
 def _take_operands(message: Message, packet: Packet) -> None:
-    """Those of an atomic. A plain FETCH_ADD has one; what stands beside it means nothing."""
+    """Copy the operands of an atomic. A plain FETCH_ADD has one; its other fields are ignored."""
     message.swap_add, message.length = packet.swap_add, ATOMIC_BYTES
     if message.op in MASKED_ATOMICS:
         message.length = packet.length

@@ -1,7 +1,7 @@
-"""Received packets: check the headers and pass each packet to its requester or responder.
+"""Received packets: checks the headers and forwards each packet to its requester or responder.
 
 A packet that fails a check of its headers (``emu.device.engine.rc.headers``) is dropped, and
-counted by the check. Nothing raises here, whatever the wire carries.
+counted by the check. Bad packets raise no exception here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MIGRATED: Final = PmState.MIGRATED
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
-    """Take a packet of a connected service, ``length`` bytes in all, for this function's LID."""
+    """Receive a packet of a connected service, ``length`` bytes in all, for this function's LID."""
     try:
         if hca.faults is not None and hca.faults.wants_packets:
             hca.faults.show(PKT_RX_POINT, packet, length)
@@ -46,7 +46,7 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
 
 
 def receive_train(hca: Hca, train: Train, length: int) -> None:
-    """Take a train of packets with ``length`` bytes each: as a whole, or one by one."""
+    """Receive a train of packets with ``length`` bytes each: as a whole, or one by one."""
     try:
         is_watched = hca.faults is not None and hca.faults.wants_packets
         if not is_watched and _take_train(hca, train, length):
@@ -59,9 +59,9 @@ def receive_train(hca: Hca, train: Train, length: int) -> None:
 
 
 def _take_train(hca: Hca, train: Train, length: int) -> bool:
-    """Take a train to which nothing in the headers objects, on a path that nothing is to change.
+    """Process a train with valid headers and without a path change.
 
-    False when that is not so.
+    Returns False for any other train.
     """
     first = train.first
     qp = hca.qps.get(first.qpn)
@@ -83,7 +83,7 @@ def _take_train(hca: Hca, train: Train, length: int) -> bool:
 
 
 def take(hca: Hca, packet: Packet, length: int) -> None:
-    """As ``receive``, without the planned faults."""
+    """Do the same as ``receive``, without planned faults."""
     if not hca.link.is_up:
         return
     hca.budget.charge(STEPS_PER_PACKET)

@@ -1,4 +1,4 @@
-"""The interfaces between the parts of a queue pair's packet connection."""
+"""Interfaces between the components of a queue pair's packet connection."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from emu.device.state.hca import Hca
 
 
 class RequesterPart(Protocol):
-    """The requester, as the completer sees it."""
+    """Interface of the requester for the completer."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it waits for a page."""
+        """Whether the requester waits for a page."""
 
     def ask(self) -> bool:
-        """Ask what has arrived, by a packet that is sent again; False if that cannot be now."""
+        """Send a probe, a packet that is sent again; return False if that is impossible now."""
 
     def repeat(self) -> bool:
-        """Send the oldest packet again; False when that cannot be, or is not enough."""
+        """Send the oldest packet again; return False when that is impossible or not enough."""
 
     def stall(self, request: WindowRequest, page: AccessError, done: int) -> None:
-        """A response needs an absent page, ``done`` bytes into its request."""
+        """Suspend sending: a response needs an absent page, ``done`` bytes into its request."""
 
 
 class ResponderPart(Protocol):
-    """The responder, as its responses see it."""
+    """Interface of the responder for its responses."""
 
     def wait_for(self, fault: PageFault) -> None:
-        """The responder waits for a page."""
+        """Suspend the responder until a page is present."""
 
 
 class InnerConnection(Protocol):
-    """One queue pair's packet connection (``emu.device.engine.rc.packets.connection``)."""
+    """Packet connection of one queue pair (``emu.device.engine.rc.packets.connection``)."""
 
     hca: Hca
     qp: Qp
     is_waiting: bool
-    """The wire has no room: nothing is sent until it schedules the queue pair again."""
+    """Whether sending waits until the wire has space or the rate allows it."""
     repeats_selectively: bool
-    """What comes after a gap is kept, and only what was lost is sent again."""
+    """Whether packets after a gap are kept, and only lost packets are sent again."""
 
     @property
     def requester(self) -> RequesterPart:
-        """Sends requests."""
+        """Component that sends requests."""
 
     @property
     def responder(self) -> ResponderPart:
-        """Takes requests."""
+        """Component that receives requests."""
 
     def trains(self) -> CarryTrain | None:
-        """What carries trains to the peer; None when each packet has to go alone."""
+        """Return the function that sends trains to the peer; None to send each packet alone."""
 
     def send_train(self, carry: CarryTrain, packet: Packet, payload: Views, count: int) -> None:
-        """Put ``count`` middle packets of a message, beginning with ``packet``, on the wire."""
+        """Put ``count`` middle packets of a message, starting with ``packet``, on the wire."""
 
     def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
         """Put a packet on the wire, where it may be lost."""

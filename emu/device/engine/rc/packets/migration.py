@@ -1,8 +1,9 @@
-"""What packets say about migration, and what follows from it (IBTA 9.6.1.5, 17.2.8.1).
+"""Path migration by received packets (IBTA 9.6.1.5, 17.2.8.1).
 
-The migration bit of a packet says that its sender's path is not to change. So one without it tells
-a queue pair that is to be rearmed that its peer is, too; and one with it tells an armed queue pair
-that its peer has migrated. It follows if the packet has come by the alternate path.
+The migration bit of a packet means that its sender's path will not change. A packet without the bit
+therefore arms a queue pair in REARM: its peer is in REARM or ARMED, too. A packet with the bit
+shows an ARMED queue pair that its peer has migrated. The queue pair migrates too if the packet
+arrived by the alternate path.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _REARM: Final = PmState.REARM
 
 
 def judge(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
-    """Why a queue pair with an alternate path does not take a packet; empty when it does.
+    """Return why a queue pair with an alternate path refuses a packet; empty when it accepts it.
 
-    ``why`` is what the primary path has against it. The packet may arm the queue pair, or make it
+    ``why`` is the objection of the primary path. The packet may arm the queue pair, or make it
     migrate.
     """
     if why in ABOUT_QUEUE_PAIR:
@@ -43,7 +44,7 @@ def judge(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
             qp.has_refused_path = True
             raise_qp_event(hca, qp, EventType.PATH_MIG_FAILED)
         return "migrated to another path than the alternate one"
-    migrate(hca, qp, "its peer has")
+    migrate(hca, qp, "the peer has migrated")
     return ""
 
 

@@ -1,9 +1,9 @@
-"""The rate of a flow that congestion notifications slow down, by DCQCN.
+"""Rate of a flow that congestion notifications slow down, by DCQCN.
 
-Each CNP cuts the rate by half of the congestion estimate alpha, a moving average of "a CNP came"
-with the weight ``dce_tcp_g``, taken every ``dce_tcp_rtt``. Then the rate rises towards its target:
-in steps of time and steps of bytes, first halfway to the target, then with the target itself
-rising. Parameters are the port's (``emu.device.port.congestion``).
+Each CNP cuts the rate by half of the congestion estimate alpha: a moving average of received CNPs
+with the weight ``dce_tcp_g``, updated every ``dce_tcp_rtt``. Then the rate rises towards its target
+in steps of time and steps of bytes: first halfway to the target, then with the target itself
+rising. The parameters are the port's (``emu.device.port.congestion``).
 
 Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015), 3 and 5.
 """
@@ -15,13 +15,13 @@ from typing import Final
 from emu.device.port.congestion import ALPHA_ONE, Congestion
 
 BURST_NS: Final = 50_000
-"""A flow may be ahead of its rate by this much, so that it need not wait after each packet."""
+"""Maximum lead of a flow over its rate, so that it need not wait after each packet."""
 IDLE_NS: Final = 1_000_000_000
-"""A flow that has not sent for so long is forgotten."""
+"""Idle time after which a flow is forgotten."""
 MAX_INTERVALS: Final = 256
-"""Steps of time that are made up for at once."""
+"""Maximum number of time steps processed at once."""
 _UNIT: Final = 64
-"""Bytes of ``rpg_byte_reset``."""
+"""Unit of ``rpg_byte_reset`` in bytes."""
 _MEGA: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1000
@@ -29,7 +29,7 @@ _ALMOST: Final = 0.999
 
 
 class FlowRate:
-    """The rate of one queue pair; times are in nanoseconds, rates in bits per second."""
+    """Rate of one queue pair; times are in nanoseconds, rates in bits per second."""
 
     __slots__ = (
         "_alpha", "_alpha_ns", "_byte_steps", "_bytes", "_congestion", "_cut_ns", "_free_ns",
@@ -37,7 +37,7 @@ class FlowRate:
     )  # fmt: skip
 
     def __init__(self, congestion: Congestion, now: int) -> None:
-        """A flow that has got its first CNP, which has not been obeyed yet."""
+        """Start at the first CNP's rate; the caller then calls ``notified`` for that CNP."""
         self._congestion = congestion
         rp = congestion.rp
         self.target = float(congestion.most_rate)
@@ -48,12 +48,12 @@ class FlowRate:
         self._cut_ns = now - rp.rate_reduce_monitor_period * _NS_PER_US
         self._time_steps = self._byte_steps = self._bytes = 0
         self.made_up = 0
-        """Steps of time so far; many are made up for at once when nothing has come for a while."""
+        """Number of time steps so far; many are processed at once after an idle time."""
 
     # -- down
 
     def notified(self, now: int) -> None:
-        """A CNP has come."""
+        """Cut the rate after a CNP."""
         rp = self._congestion.rp
         self._rise_by_time(now)
         self._decay(now)
@@ -70,7 +70,7 @@ class FlowRate:
         self._time_steps = self._byte_steps = self._bytes = 0
 
     def _decay(self, now: int) -> None:
-        """The estimate falls while no CNP comes."""
+        """Reduce the congestion estimate for the time without CNPs."""
         rp = self._congestion.rp
         if rp.dce_tcp_rtt:
             rounds = (now - self._alpha_ns) // (rp.dce_tcp_rtt * _NS_PER_US)
@@ -103,13 +103,13 @@ class FlowRate:
     # -- sending
 
     def is_over(self, now: int) -> bool:
-        """Whether the flow need not be limited any more."""
+        """Return whether the flow needs no limit any more."""
         self._rise_by_time(now)
         is_idle = now - max(self._free_ns, self._cut_ns) > IDLE_NS
         return is_idle or self.rate >= self._congestion.most_rate * _ALMOST
 
     def sent(self, octets: int, now: int) -> int:
-        """A packet goes; returns for how many nanoseconds no other one should, 0 for none."""
+        """Charge a sent packet; return the nanoseconds to wait before the next one, 0 for none."""
         self._free_ns = max(now, self._free_ns) + int(octets * 8 * _NS_PER_S / self.rate)
         self._bytes += octets
         every = self._congestion.rp.rpg_byte_reset * _UNIT

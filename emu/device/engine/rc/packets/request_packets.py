@@ -1,4 +1,4 @@
-"""The packets of a request: how those of SENDs, WRITEs, READs and atomics are made (IBTA 9.4)."""
+"""Builds the packets of SENDs, WRITEs, READs and atomics (IBTA 9.4)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def offset_of(qp: Qp, request: WindowRequest, psn: int) -> int:
-    """The offset of a packet's data in those of its request, in bytes."""
+    """Return the offset in bytes of a packet's data in those of its request."""
     return (psn - request.first & PSN_MASK) * qp.mtu_bytes
 
 
 def placing(
     hca: Hca, qp: Qp, request: WindowRequest, psn: int, count: int = 1
 ) -> tuple[Packet, Views, int]:
-    """A packet of a SEND or a WRITE, its payload and the payload's length.
+    """Return a packet of a SEND or a WRITE, its payload and the payload's length.
 
-    Or the first one of a train of ``count``, and the payload of all. Raises AccessError when the
-    payload cannot be read.
+    For a train of ``count`` packets, return its first packet and the payload of all. Raises
+    AccessError when the payload cannot be read.
     """
     message = request.message
     assert message is not None
@@ -42,7 +42,7 @@ def placing(
 
 
 def asking_for_data(qp: Qp, request: WindowRequest, psn: int) -> Packet:
-    """A READ of the response ``psn`` and all after it, or an atomic."""
+    """Return a READ of the response ``psn`` and all after it, or an atomic."""
     message = request.message
     assert message is not None
     offset = offset_of(qp, request, psn)

@@ -1,8 +1,8 @@
-"""The requester of connected services, packet by packet (IBTA 9.7.3, 9.7.7, 9.9.2).
+"""Requester of connected services in packets (IBTA 9.7.3, 9.7.7, 9.9.2).
 
-Requests are fetched from the ring into the window, and their packets are sent as far as window,
-fences, receiver and wire allow. The completer handles the responses. UC uses the same code and
-treats each packet as acknowledged once it is sent.
+Requests are fetched from the ring into the window. Their packets are sent as far as window, fences,
+receiver and wire allow. The completer handles the responses. UC uses the same code and treats each
+packet as acknowledged once it is sent.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from emu.device.ports import CarryTrain
 
 WINDOW_PACKETS: Final = 128
-"""Request packets that may be outstanding."""
+"""Maximum number of outstanding request packets."""
 WINDOW_REQUESTS: Final = 128
 WINDOW_OF_TRAINS: Final = 256
-"""The same of a message whose packets go in trains: there the processes take turns, not packets."""
+"""Maximum number of outstanding packets of a message in trains, which are cheaper to process."""
 ACK_EVERY: Final = 32
-"""A long message requests an ACK every so many packets, so that the window moves."""
+"""Interval in packets at which a long message requests an ACK, so that the window moves."""
 MIN_TRAIN_PACKETS: Final = 3
-"""Messages of so many packets have no train: their first and last packets go alone."""
+"""Messages of at most this many packets have no train: first and last packets are sent alone."""
 
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
-# fence orders local requests; here these are complete before the next request is looked at.
+# fence orders local requests; here they complete before the next request is fetched.
 _FENCE_SHIFT: Final = 5
 _FENCE: Final = 2
 _STRONG: Final = 3
@@ -55,7 +55,7 @@ _UC: Final = QpType.UC
 
 
 class PacketRequester:
-    """The sending side of one queue pair."""
+    """Sending side of one queue pair."""
 
     __slots__ = ("_completer", "_connection", "_window", "is_stuck")
 
@@ -64,10 +64,12 @@ class PacketRequester:
         self._completer = completer
         self._window: SendWindow = completer.window
         self.is_stuck = False
-        """An outstanding request waits for a page: nothing is sent until the page is present."""
+        """Whether an outstanding request waits for a page: nothing is sent until the page is
+        present.
+        """
 
     def poll(self) -> bool:
-        """Send a share of the pending packets; True when there are more.
+        """Send some of the pending packets; return True when there are more.
 
         Raises BadWqeError or DmaError when the ring is broken.
         """
@@ -82,7 +84,7 @@ class PacketRequester:
                 return True
             if qp.pace is not None and self._is_ahead(qp.pace):
                 return True
-            if window.requests and window.next != qp.psn:  # some of it is unsent
+            if window.requests and window.next != qp.psn:  # the window has unsent packets
                 done = self._send(budget)
                 if not done:
                     return False
@@ -99,7 +101,8 @@ class PacketRequester:
     # -- from the ring to the window
 
     def _fetch(self) -> bool:
-        """Take the next request into the window; False when there is none or it has to wait.
+        """Fetch the next request into the window; return False when none is posted or it has to
+        wait.
 
         A local request is executed here.
         """
@@ -121,7 +124,7 @@ class PacketRequester:
             window.restart(qp.psn)
         request = WindowRequest(wqe, qp.psn)
         work = send_requests.parse(self._connection.hca, qp, wqe)
-        assert not isinstance(work, (Datagram, LargeSend))  # no work of connected services
+        assert not isinstance(work, (Datagram, LargeSend))  # connected services have none
         if isinstance(work, AbsentPage):
             self._wait_for_page(request, work.error, lambda why: self._admit_failed(request, why))
             return False
@@ -132,24 +135,26 @@ class PacketRequester:
         window.append(request)
         if own is not None and qp.adapter_requests is not None:
             qp.adapter_requests.done(own)
-        if request.message is None:  # it is done, or has failed
+        if request.message is None:  # the request is done or has failed
             self._completer.retire()
         return True
 
     def _has_room(self) -> bool:
-        """Whether the window takes one more; not after a failed request, which stops the QP."""
+        """Return whether the window can hold one more; not after a failed request, which stops the
+        QP.
+        """
         requests = self._window.requests
         return len(requests) < WINDOW_REQUESTS and not (requests and requests[-1].failure)
 
     def _is_fenced(self, wqe: Wqe) -> bool:
-        """Whether the request has to wait for earlier ones (IBTA 10.8.3.3)."""
+        """Return whether the request has to wait for earlier ones (IBTA 10.8.3.3)."""
         fence = wqe.fm_ce_se >> _FENCE_SHIFT
         if fence == _STRONG:
             return bool(self._window.requests)
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
 
     def _number(self, request: WindowRequest, message: Message) -> bool:
-        """Give the request its PSNs; False when it has to wait for earlier ones."""
+        """Assign the request its PSNs; return False when it has to wait for earlier ones."""
         qp, window = self._connection.qp, self._window
         packets = -(-message.length // qp.mtu_bytes) or 1
         if message.op in WITH_RESPONSE_DATA and window.expecting_data >= 1 << qp.ctx.log_sra_max:
@@ -163,7 +168,7 @@ class PacketRequester:
     # -- pages that are absent
 
     def stall(self, request: WindowRequest, page: AccessError, done: int) -> None:
-        """Make a request wait for a page, ``done`` bytes into it; nothing is sent meanwhile."""
+        """Suspend sending: a request waits for a page, ``done`` bytes into it."""
         self.is_stuck = True
         self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
 
@@ -176,8 +181,8 @@ class PacketRequester:
     ) -> None:
         """Raise a page fault, unless the requester already waits for another page.
 
-        If the request cannot wait or the driver gives up, ``refuse`` is called with the reason.
-        ``done`` bytes of the request are transferred; it continues after them.
+        If the request cannot wait or the driver refuses the page, ``refuse`` is called with the
+        reason. ``done`` bytes of the request are transferred; it continues after them.
         """
         hca, qp = self._connection.hca, self._connection.qp
         error = Failure.of_access(page, request.wqe.opcode)
@@ -216,9 +221,9 @@ class PacketRequester:
     # -- from the window to the wire
 
     def _send(self, budget: int) -> int:
-        """Send packets of the request at ``next``; returns how much of the turn's budget they took.
+        """Send packets of the request at ``next``; return their cost in the poll's budget.
 
-        0 if none may be sent.
+        The cost is 0 if none may be sent.
         """
         qp, request = self._connection.qp, self._window.sending()
         message = request.message
@@ -253,19 +258,19 @@ class PacketRequester:
         except AccessError as error:
             if error.violation is ABSENT_PAGE:
                 self.stall(request, error, offset_of(qp, request, self._window.next))
-            else:  # the key was valid when the request was parsed, and is gone now
+            else:  # the key was valid when the request was parsed
                 self.fail(request, Failure.of_access(error))
             return 0
         return done
 
     def _is_ahead(self, pace: Pace) -> bool:
-        """Whether the rate of a queue group wants that nothing more is sent now."""
+        """Return whether a queue group's rate allows no more packets now."""
         return not pace.may_go_on(self._connection.hca.clock.now_ns())
 
     def _send_piece(self, request: WindowRequest, is_final: bool) -> None:
         """Send packet ``next`` of a SEND or a WRITE.
 
-        ``is_final`` requests an ACK: it is the last packet of this turn. Raises AccessError before
+        ``is_final`` requests an ACK: the packet is the last of this poll. Raises AccessError before
         anything is sent.
         """
         hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
@@ -280,9 +285,10 @@ class PacketRequester:
             self._completer.advance(following)
 
     def _send_train(self, carry: CarryTrain, request: WindowRequest, limit: int) -> int:
-        """Send packets from ``next`` on as a train; returns how many, 0 if the next goes alone.
+        """Send packets from ``next`` on as a train; return their number, 0 if ``next`` is sent
+        alone.
 
-        The first and the last one of a message do, and what cannot be read all at once.
+        A message's first and last packet are sent alone, and a range that cannot be read at once.
         """
         hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
         count = min(limit, TRAIN_PACKETS, (request.end - 1 - psn) & PSN_MASK)
@@ -301,7 +307,7 @@ class PacketRequester:
         return count
 
     def _ask_for_data(self, request: WindowRequest) -> None:
-        """Send a READ, starting at the first response that is still missing, or an atomic."""
+        """Send a READ from the first missing response on, or an atomic."""
         packet = asking_for_data(self._connection.qp, request, self._window.next)
         self._window.sent_up_to(request.end, request, 1)
         self._connection.send(packet)
@@ -309,9 +315,9 @@ class PacketRequester:
     # -- single packets again
 
     def repeat(self) -> bool:
-        """Send the oldest packet in flight again. False when it cannot be sent now.
+        """Send the oldest packet in flight again; return False when it cannot be sent now.
 
-        And for a READ or an atomic: a peer keeps none of those that come after it.
+        A READ or an atomic is not sent: a peer keeps none of the packets after it.
         """
         request, una = self._oldest(), self._window.una
         if request is None or request.expects_data or una == self._window.next:
@@ -319,11 +325,11 @@ class PacketRequester:
         return self._send_again(request, una)
 
     def ask(self) -> bool:
-        """Send the oldest packet in flight again, and the newest one; nothing else changes.
+        """Send the oldest and the newest packet in flight again, as a probe.
 
-        Where all has arrived, the peer acknowledges it; where the oldest or the newest packet was
-        lost, it is there now; and the newest one makes a peer that misses others say so, even if
-        it did so before and that was lost. False when nothing can be sent now.
+        If all have arrived, the peer acknowledges them. If the oldest or the newest one was lost,
+        it arrives now. If others were lost, the newest one makes the peer NAK them, even if an
+        earlier NAK was lost. Returns False when nothing can be sent now.
         """
         request, una = self._oldest(), self._window.una
         if request is None:
@@ -338,14 +344,14 @@ class PacketRequester:
         return True
 
     def _oldest(self) -> WindowRequest | None:
-        """The oldest request in flight; None when nothing can be sent now.
+        """Return the oldest request in flight; None when nothing can be sent now.
 
-        It has packets, and has not failed: what is local or has failed does not stay the oldest.
+        The request has packets and has not failed: local or failed requests are removed at once.
         """
         return None if self._is_held_up else self._window.requests[0]
 
     def _send_again(self, request: WindowRequest, psn: int) -> bool:
-        """Send one packet of a SEND or WRITE again; False when its data cannot be read now."""
+        """Send one packet of a SEND or WRITE again; return False when its data is unreadable."""
         try:
             packet, payload, size = placing(self._connection.hca, self._connection.qp, request, psn)
         except AccessError:

@@ -1,10 +1,10 @@
-"""The responder of connected services: which packets it takes, holds or NAKs (IBTA 9.7.4, 9.9.3).
+"""Responder of connected services: packets to execute, hold or NAK (IBTA 9.7.4, 9.9.3).
 
 A request packet passes the steps listed in ``emu.device.engine.rc.responder``; ``execution.py``
-does what it asks for. One before the expected PSN is a duplicate: its response is sent again and
-nothing else is done. The first packet after a gap gets a NAK. Further ones are dropped or, with
-selective repeat (``selective.py``), kept until the gap is filled. UC has no responses: a message
-that misses a packet is dropped, and the next first packet starts a new one.
+executes it. A packet before the expected PSN is a duplicate: only its response is sent again. The
+first packet after a gap gets a NAK. Further ones are dropped or, with selective repeat
+(``selective.py``), kept until the gap is filled. UC has no responses: a message that misses a
+packet is dropped, and the next first packet starts a new one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _UC: Final = QpType.UC
 
 
 PATIENCE_NS: Final = 100_000_000
-"""After waiting this long for a page, the responder sends an RNR NAK."""
+"""Time to wait for a page, in nanoseconds, before the responder sends an RNR NAK."""
 UC_PATIENCE_NS: Final = 1_000_000_000
-"""The same for UC, which has no RNR NAK: the held packets are lost."""
+"""Time to wait for a page on UC, which has no RNR NAK: the held packets are then lost."""
 
 _RESPONDER: Final = Side.RESPONDER
 _PLACING: Final = (PacketKind.SEND, PacketKind.WRITE)
@@ -51,7 +51,7 @@ _ONE_BY_ONE: Final = TooFragmented(1, "a train whose packets are taken one by on
 
 
 class PacketResponder:
-    """The receiving side of one queue pair."""
+    """Receiving side of one queue pair."""
 
     __slots__ = (
         "_connection", "_early", "_has_kept", "_has_missed", "_has_naked", "_held", "_is_not_ready",
@@ -63,21 +63,22 @@ class PacketResponder:
         self.responses = ResponseQueue(connection)
         self.execution = PacketExecution(connection, self.responses)
         self._has_naked = False
-        """A NAK for the expected PSN has been sent, and no second one is."""
+        """Whether a NAK for the expected PSN has been sent; no second one is sent."""
         self._is_not_ready = False
-        """It was an RNR NAK: the requester sends all from there on again."""
+        """Whether it was an RNR NAK, after which the requester retransmits all packets."""
         self._early = EarlyPackets(connection.hca.held_room)
         self._has_kept = False
-        """Packets that were kept are among the held ones now."""
+        """Whether kept packets are now among the held ones."""
         self._held = HeldPackets(connection.hca.held_room)
-        """Packets that came while the responder waits for a page, or after enough work for a round;
-        and those that came after them."""
+        """Packets held while the responder waits for a page or the next round, and those after
+        them.
+        """
         self._has_missed = False
-        """Packets were dropped because there was no room to hold them."""
+        """Whether packets were dropped for lack of space to hold them."""
         self._patience: Timer | None = None
 
     def request(self, packet: Packet) -> None:
-        """Take a request packet, or hold it when this round has done enough."""
+        """Execute a request packet, or hold it when the round's budget is used up."""
         hca = self._connection.hca
         if self.responses.is_full:
             return
@@ -92,7 +93,7 @@ class PacketResponder:
             self.wait_for(held.page_fault)
 
     def train(self, train: Train) -> None:
-        """Take the packets of a train: at once if they are expected and nothing is in the way."""
+        """Execute a train: at once if it is expected and no packet is held before it."""
         outcome: Outcome | None = _ONE_BY_ONE
         is_next = train.first.psn == self._connection.qp.epsn
         if is_next and self._is_free and self.execution.takes(train):
@@ -109,7 +110,7 @@ class PacketResponder:
 
     @property
     def _is_free(self) -> bool:
-        """Whether a request would be executed now, and no other one waits for it."""
+        """Whether a request would be executed now, without waiting behind others."""
         return not (
             self._held.packets
             or self._early.packets
@@ -119,7 +120,7 @@ class PacketResponder:
         )
 
     def poll(self) -> bool:
-        """Take a share of the held packets and send responses; True when there is more."""
+        """Execute some of the held packets and send responses; return True when there are more."""
         budget, hca = PACKETS_PER_POLL, self._connection.hca
         while self._held.packets and budget and not self._is_waiting and not self.responses.is_full:
             if hca.budget.exhausted(TIMER_BUDGET):
@@ -137,9 +138,9 @@ class PacketResponder:
         return more or (bool(self._held.packets) and not self._is_waiting)
 
     def _catch_up(self) -> None:
-        """All held packets are taken: acknowledge those that had been kept, name the next gap.
+        """Acknowledge the kept packets, and NAK the next gap, once no packet is held.
 
-        There is one, too, if packets were dropped for lack of room.
+        Packets dropped for lack of space are a gap, too.
         """
         if self._held.packets:
             return
@@ -161,7 +162,7 @@ class PacketResponder:
         return bool(faults) and _RESPONDER in faults
 
     def drop_held(self) -> None:
-        """The queue pair takes no packets any more."""
+        """Drop the held packets of a queue pair that receives no packets any more."""
         self._held.clear()
         self._early.clear()
         self._has_kept = False
@@ -173,7 +174,9 @@ class PacketResponder:
             self._patience = None
 
     def _take(self, packet: Packet) -> PageFaultPending | None:
-        """Take one packet. PageFaultPending when a page is absent: take it again later."""
+        """Process one packet; return PageFaultPending when a page is absent and it must be
+        repeated.
+        """
         qp = self._connection.qp
         if qp.st is _UC:
             return self._unreliable(packet)
@@ -193,14 +196,14 @@ class PacketResponder:
         return None
 
     def not_ready(self, packet: Packet, timer: int) -> None:
-        """Send an RNR NAK for a request, as if there were no receive request."""
+        """Send an RNR NAK for a request, as if no receive request were posted."""
         if packet.psn == self._connection.qp.epsn:
             self._nak_not_ready(timer)
 
     # -- waiting for a page
 
     def _hold(self, packet: Packet) -> None:
-        """Hold a packet until the page is present; without room for it, send an RNR NAK."""
+        """Hold a packet until the page is present; without space for it, send an RNR NAK."""
         if not self._held.add(packet):
             self._has_missed = True
             if not self._held.packets and not self._has_naked:
@@ -209,17 +212,17 @@ class PacketResponder:
             self._set_patience()
 
     def _set_patience(self) -> None:
-        """From now on the page has so long to come."""
+        """Start the time limit for the page."""
         if self._patience is None and self._is_waiting:
             patience = UC_PATIENCE_NS if self._connection.qp.st is _UC else PATIENCE_NS
             self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
 
     def wait_for(self, fault: PageFault) -> None:
-        """Wait for a page; usually it comes before the requester times out."""
+        """Wait for a page, which usually arrives before the requester's timeout."""
         fault.go_on = self._page_is_there
 
     def _lose_patience(self) -> None:
-        """The page takes too long: drop the held packets and send an RNR NAK."""
+        """Drop the held packets and send an RNR NAK: the page takes too long."""
         self._patience = None
         if self._is_waiting:
             self._held.clear()
@@ -232,9 +235,9 @@ class PacketResponder:
             self._nak_not_ready(qp.min_rnr_nak)
 
     def _page_is_there(self, outcome: Outcome | None) -> None:
-        """The wait for a page is over; the held packets are then taken in turns.
+        """Process the held packets in the next polls, after the wait for a page.
 
-        ``outcome`` is None if the page is present, otherwise what the requester gets instead.
+        ``outcome`` is None if the page is present, otherwise the requester's response.
         """
         qp = self._connection.qp
         self._stop_patience()
@@ -272,17 +275,17 @@ class PacketResponder:
         self._nak_not_ready(nak.timer)
 
     def answer_nothing(self, _packet: Packet, _: Dropped) -> None:
-        """UC: the message misses a packet."""
+        """Drop the message, which misses a packet (UC)."""
         self.execution.break_off()
 
     def _nak_not_ready(self, timer: int) -> None:
-        """Send an RNR NAK; nothing is kept, for the requester sends all from here on again."""
+        """Send an RNR NAK and drop the kept packets: the requester retransmits all from here on."""
         self._has_naked = self._is_not_ready = True
         self._early.clear()
         self.responses.nak(self._connection.qp.epsn, bth.KIND_RNR | timer)
 
     def _nak_gap(self) -> None:
-        """Packets are missing: send one PSN sequence error NAK for the gap (9.7.5.1.1)."""
+        """Send one PSN sequence error NAK for missing packets (9.7.5.1.1)."""
         if not self._has_naked:
             self._has_naked = True
             self.responses.nak(self._connection.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
@@ -294,7 +297,7 @@ class PacketResponder:
             self._early.add(packet)
 
     def _fill_gap(self) -> None:
-        """A packet was missing and has come: hold those after it, which are then taken in turns."""
+        """Hold the kept packets after a filled gap, for the next polls."""
         psn = self._connection.qp.epsn
         while (packet := self._early.pop(psn)) is not None:
             self._has_kept = True
@@ -308,7 +311,7 @@ class PacketResponder:
             self._nak_gap()
 
     def _unreliable(self, packet: Packet) -> PageFaultPending | None:
-        """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""
+        """Process a UC packet: a first packet starts a message, others continue it (9.9.2)."""
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         if packet.op.is_first:
             execution.break_off()
@@ -334,4 +337,4 @@ _ANSWERS: Final[
     Dropped: PacketResponder.answer_nothing,
     PageFaultPending: _held,
 }
-"""What is done about a request packet that is not carried out; PageFaultPending is the caller's."""
+"""Response to a request packet that was not executed; the caller handles PageFaultPending."""

@@ -1,7 +1,7 @@
-"""The responses that a responder has yet to send, in PSN order (IBTA 9.7.5.1).
+"""Responses that a responder has yet to send, in PSN order (IBTA 9.7.5.1).
 
-Responses are queued here and sent in turns, so that an ACK never overtakes the data of an earlier
-READ; adjacent ACKs are coalesced into one. The data of a READ are read from memory packet by
+Responses are queued here and sent by polls, so that an ACK never overtakes the data of an earlier
+READ. Adjacent ACKs are coalesced into one. The data of a READ are read from memory packet by
 packet, when they are sent.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
 MOST: Final = 256
-"""With so many responses queued, further requests of this requester are dropped."""
+"""Number of queued responses from which on further requests of this requester are dropped."""
 _SILENT: Final = (QpState.RST, QpState.INIT)
 _READ: Final = PacketKind.READ
 _ACKNOWLEDGE: Final = PacketKind.ACKNOWLEDGE
@@ -38,7 +38,7 @@ _ATOMIC_ACKNOWLEDGE: Final = PacketKind.ATOMIC_ACKNOWLEDGE
 
 
 class Response:
-    """A response: an ACK or NAK, the old value of an atomic, or the data of a READ."""
+    """Response: an ACK or NAK, the old value of an atomic, or the data of a READ."""
 
     __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
 
@@ -47,18 +47,20 @@ class Response:
     ) -> None:
         self.kind = kind
         self.psn = psn
-        """For a READ, the PSN of the response packet that is sent next."""
+        """PSN of the response; for a READ, that of its next response packet."""
         self.end = (psn + 1) & PSN_MASK
         self.msn = msn
         self.syndrome = syndrome
         self.value = 0
         self.message: Message | None = None
         self.is_replay = False
-        """Set for a duplicate. If the data of a READ cannot be read any more, nothing is sent."""
+        """Whether this is a duplicate: if the data of a READ cannot be read any more, nothing is
+        sent.
+        """
 
 
 class ResponseQueue:
-    """The queued responses of one queue pair."""
+    """Queued responses of one queue pair."""
 
     __slots__ = ("_connection", "_responses", "is_stuck", "msn")
 
@@ -66,17 +68,17 @@ class ResponseQueue:
         self._connection = connection
         self._responses: deque[Response] = deque()
         self.msn = 0
-        """The MSN: how many messages have been completed, modulo 2**24."""
+        """MSN: number of completed messages, modulo 2**24."""
         self.is_stuck = False
-        """The data of a READ wait for a page, so all responses after them wait too."""
+        """Whether the data of a READ wait for a page, and all responses after them."""
 
     @property
     def is_full(self) -> bool:
-        """Whether too many responses are queued to take another request."""
+        """Whether too many responses are queued to accept another request."""
         return len(self._responses) >= MOST
 
     def reads(self, *, is_replay: bool) -> list[Response]:
-        """The READs whose data have not all been sent: duplicates, or those that are none."""
+        """Return the READs whose data have not all been sent: duplicates, or the others."""
         return [
             response
             for response in self._responses
@@ -84,11 +86,11 @@ class ResponseQueue:
         ]
 
     def count_message(self) -> None:
-        """One more message has been completed."""
+        """Count a completed message."""
         self.msn = (self.msn + 1) & MSN_MASK
 
     def acknowledge(self, psn: int) -> None:
-        """Acknowledge everything up to and including ``psn``."""
+        """Acknowledge all packets up to and including ``psn``."""
         last = self._responses[-1] if self._responses else None
         if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
             self._add(Response(_ACKNOWLEDGE, psn, self.msn))
@@ -96,18 +98,18 @@ class ResponseQueue:
             last.psn, last.msn = psn, self.msn
 
     def nak(self, psn: int, syndrome: int) -> None:
-        """NAK or RNR NAK for the packet ``psn``."""
+        """Queue a NAK or RNR NAK for the packet ``psn``."""
         self._add(Response(_ACKNOWLEDGE, psn, self.msn, syndrome))
 
     def value(self, psn: int, old: int, *, is_replay: bool = False) -> None:
-        """Respond with the old value of an atomic."""
+        """Queue the old value of an atomic."""
         response = Response(_ATOMIC_ACKNOWLEDGE, psn, self.msn)
         response.value = old
         response.is_replay = is_replay
         self._add(response)
 
     def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Response:
-        """Respond with the data that a READ asks for."""
+        """Queue the data of a READ."""
         response = Response(_READ, psn, self.msn)
         packets = packets_of(message.length, self._connection.qp.mtu_bytes)
         response.message, response.end = message, (psn + packets) & PSN_MASK
@@ -120,9 +122,10 @@ class ResponseQueue:
         self._connection.hca.schedule(self._connection.qp)
 
     def _place(self, response: Response) -> int:
-        """Where in the queue a response belongs: at the end, but a duplicate's at its PSN.
+        """Return the position of a response in the queue: the end, but a duplicate's at its PSN.
 
-        The requester takes the data in PSN order only, and has to ask again for what overtakes.
+        The requester accepts data in PSN order only, and would have to request overtaken data
+        again.
         """
         if response.is_replay:
             for place, other in enumerate(self._responses):
@@ -134,9 +137,9 @@ class ResponseQueue:
     # -- sending
 
     def poll(self) -> bool:
-        """Send a share of the queued responses; True when more could be sent at once.
+        """Send some of the queued responses; return True when more could be sent at once.
 
-        A queue pair in ERR still sends the ACKs of what it executed, and the NAK that stopped it.
+        A queue pair in ERR still sends the ACKs of executed requests, and the NAK that stopped it.
         """
         if self._connection.qp.state in _SILENT:
             self._responses.clear()
@@ -157,7 +160,7 @@ class ResponseQueue:
         return self.is_stuck or self._connection.is_waiting
 
     def _send_next(self) -> int:
-        """Send a packet of the oldest response, or a train; returns how many packets it counts."""
+        """Send a packet of the oldest response, or a train; return its cost in packets."""
         response = self._responses[0]
         if response.message is not None:
             return self._send_data(response, response.message)
@@ -168,14 +171,14 @@ class ResponseQueue:
         return 1
 
     def _send_data(self, response: Response, message: Message) -> int:
-        """Send the next packets of a READ's data; the key may be gone since the request came.
+        """Send the next packets of a READ's data; the key may have become invalid.
 
-        As :meth:`_send_next`.
+        Returns the cost in packets.
         """
         hca, qp, mtu = self._connection.hca, self._connection.qp, self._connection.qp.mtu_bytes
         left = response.end - response.psn & PSN_MASK
         offset = (packets_of(message.length, mtu) - left) * mtu
-        # The first and the last packet go alone.
+        # The first and the last packet are sent alone.
         count = min(TRAIN_PACKETS, left - 1) if offset else 1
         carry = self._connection.trains() if count > 1 else None
         size = min(mtu if carry is None else count * mtu, message.length - offset)
@@ -210,7 +213,7 @@ class ResponseQueue:
         return TRAIN_WORK
 
     def stop_data(self, outcome: Outcome | None) -> None:
-        """The oldest READ's data cannot be read: send ``outcome`` if it is a NAK, else nothing."""
+        """Stop the oldest READ, whose data cannot be read: send ``outcome`` if it is a NAK."""
         first = self._responses[0]
         if isinstance(outcome, Nak):
             self._responses.clear()

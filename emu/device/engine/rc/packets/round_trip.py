@@ -1,9 +1,8 @@
-"""How long responses take, and so how long to wait before the requester asks what has arrived.
+"""Round-trip time of responses, and the time after which the requester sends a probe.
 
-One packet at a time is timed. When packets were sent twice, nobody knows which of the two a
-response belongs to, and it does not count (RFC 6298, 3). After each question the wait is twice as
-long, until a response has been timed again (5.5 to 5.7) or a question is answered as fast as
-requests are: where a peer is slow, questions end.
+One packet at a time is timed. The response to a retransmitted packet is ambiguous and not counted
+(RFC 6298, 3). Each probe doubles the wait, until a response is timed again (5.5 to 5.7) or a probe
+is answered within the usual time. A slow peer therefore gets no more probes.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Final
 from emu.device.port.packet import precedes
 
 MIN_NS: Final = 10_000_000
-"""However fast responses are: the peer's process may share a processor with others."""
+"""Lower limit: the peer's process may share a processor with others."""
 FIRST_SHIFT: Final = 2
-"""Before any response was timed: this part of the ACK timeout, as a power of two."""
+"""Wait before the first timed response, as a right shift of the ACK timeout."""
 MAX_DOUBLINGS: Final = 16
 
 
 class RoundTrip:
-    """The round-trip time of one queue pair's requests, smoothed."""
+    """Smoothed round-trip time of one queue pair's requests."""
 
     __slots__ = (
         "_asked_ns", "_began_ns", "_deviation_ns", "_doublings", "_mean_ns", "_resent", "_timed",
@@ -29,35 +28,35 @@ class RoundTrip:
 
     def __init__(self) -> None:
         self._timed: int | None = None
-        """The PSN behind the packet that is timed."""
+        """PSN behind the packet that is timed."""
         self._began_ns = 0
         self.newest: int | None = None
-        """The PSN behind the packet that was sent last."""
+        """PSN behind the packet that was sent last."""
         self._asked_ns: int | None = None
-        """When the last question was sent; None when nothing is open."""
+        """Time of the last probe; None without an unanswered one."""
         self._resent: int | None = None
-        """Packets before this PSN may come twice; None when all of those are acknowledged."""
+        """PSN before which packets may arrive twice; None when all of those are acknowledged."""
         self._doublings = 0
         self._mean_ns = self._deviation_ns = 0
 
     def patience_ns(self, timeout_ns: int) -> int:
-        """How long to wait from the last progress on; ``timeout_ns`` is the ACK timeout."""
+        """Return the time to wait after the last progress; ``timeout_ns`` is the ACK timeout."""
         usual = self._usual_ns or timeout_ns >> FIRST_SHIFT
         return max(usual, MIN_NS) << self._doublings
 
     @property
     def _usual_ns(self) -> int:
-        """How long nearly all responses take; 0 before any was timed."""
+        """Time within which nearly all responses arrive; 0 before any was timed."""
         return self._mean_ns + 4 * self._deviation_ns
 
     def sent(self, psn: int, now_ns: int) -> None:
-        """Packets before ``psn`` were sent just now, and the last one wants a response."""
+        """Record that packets before ``psn`` were sent now; the last one requests a response."""
         self.newest = psn
         if self._timed is None and (self._resent is None or precedes(self._resent, psn)):
             self._timed, self._began_ns = psn, now_ns
 
     def acknowledged(self, una: int, now_ns: int) -> None:
-        """All packets before ``una`` are acknowledged."""
+        """Record that all packets before ``una`` are acknowledged."""
         if self._timed is not None and not precedes(una, self._timed):
             self._learn(max(now_ns - self._began_ns, 1))
             self._timed = None
@@ -69,21 +68,23 @@ class RoundTrip:
             self._resent = None
 
     def resent(self, psn: int) -> None:
-        """Packets before ``psn`` may come twice."""
+        """Record that packets before ``psn`` may arrive twice."""
         self._timed, self._resent = None, psn
 
     def went_back(self, psn: int, now_ns: int) -> None:
-        """The packet before ``psn`` was lost, and is sent again: no doubt which one is answered."""
+        """Time the retransmission of the packet before ``psn``: it was lost, so only one is
+        answered.
+        """
         self._timed, self._began_ns, self._resent = psn, now_ns, None
 
     def asked(self, psn: int, now_ns: int) -> None:
-        """A question was sent: some of the packets before ``psn``, again."""
+        """Record a probe: some of the packets before ``psn`` were sent again."""
         self._asked_ns = now_ns
         self._doublings = min(self._doublings + 1, MAX_DOUBLINGS)
         self.resent(psn)
 
     def forget_packets(self) -> None:
-        """The queue pair has stopped: its PSNs mean nothing any more."""
+        """Forget the PSNs of a stopped queue pair."""
         self._timed = self.newest = self._resent = self._asked_ns = None
 
     def _learn(self, took_ns: int) -> None:

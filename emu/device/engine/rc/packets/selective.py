@@ -1,9 +1,9 @@
-"""Selective repeat: only the packet that was lost is sent again.
+"""Selective repeat: only the lost packet is sent again.
 
-That is enough where the peer keeps the packets that came after it. Nothing on the wire says whether
-a peer does: one that keeps them answers the packet with an ACK for all that it has by then, one
-that does not answers with an ACK for this packet alone. So the requester tries, and where nothing
-was kept it goes back after all, which has cost one round trip.
+One packet is enough if the peer has kept those after it, but no packet says so. A peer that keeps
+packets answers with an ACK for all of them. A peer that does not answers with an ACK for the
+repeated packet alone. The requester therefore tries, and goes back if nothing was kept, at the cost
+of one round trip.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Final
 from layouts.wire.bth import PSN_MASK
 
 MAX_MISSES: Final = 3
-"""A packet and so many after it may be lost at once; then it is quicker to go back."""
+"""Number of consecutive misses after which going back is faster."""
 
 
 class SelectiveRepeat:
-    """What one requester knows of its peer."""
+    """A requester's knowledge of its peer."""
 
     __slots__ = ("_end", "_keeps", "_lost", "_misses")
 
     def __init__(self) -> None:
         self._keeps = False
-        """The peer has kept packets."""
+        """Whether the peer has kept packets."""
         self._misses = 0
-        """How often in a row the ACK was for the one packet only."""
+        """Number of consecutive ACKs for the repeated packet only."""
         self._lost: int | None = None
-        """The PSN that was sent again; None when no response to such a packet is due."""
+        """PSN that was sent again; None when no response to such a packet is due."""
         self._end = 0
-        """The PSN that was to be sent next then."""
+        """PSN that was next to send at that time."""
 
     @property
     def is_worth_trying(self) -> bool:
@@ -37,15 +37,15 @@ class SelectiveRepeat:
         return self._misses < MAX_MISSES
 
     def repeated(self, psn: int, end: int) -> None:
-        """The packet ``psn`` was sent again alone; ``end`` is the PSN that is sent next."""
+        """Record that the packet ``psn`` was sent again alone; ``end`` is the next PSN to send."""
         self._lost, self._end = psn, end
 
     def forget(self) -> None:
-        """All is sent again: the next response says nothing about the peer."""
+        """Expect no response to a repeated packet: all packets are sent again."""
         self._lost = None
 
     def was_in_vain(self, una: int) -> bool:
-        """Packets before ``una`` are acknowledged now; whether the requester has to go back."""
+        """Return whether to go back, now that packets before ``una`` are acknowledged."""
         if self._lost is None:
             return False
         following, self._lost = (self._lost + 1) & PSN_MASK, None
@@ -56,7 +56,7 @@ class SelectiveRepeat:
             return False  # nothing had been sent after it
         self._misses += 1
         if self._keeps and self._misses < MAX_MISSES:
-            return False  # the packet after it was lost, too, and the peer says so
+            return False  # the packet after it was lost, too
         if self._keeps:
             self._keeps, self._misses = False, 0
         return True

@@ -1,10 +1,10 @@
-"""The outstanding requests of one queue pair, and the PSNs that tell their progress.
+"""Outstanding requests of one queue pair, and the PSNs of their progress.
 
     una    the oldest PSN that is not acknowledged; inside a READ, the expected response
-    next   the PSN that is sent next; it goes back to ``una`` when something was lost
-    sent   the end of what has ever been sent; a response at or beyond it is ignored
+    next   the PSN that is sent next; set back to ``una`` after a loss
+    sent   the end of all PSNs sent so far; a response at or beyond it is ignored
 
-An ACK moves ``una``, but not past a READ or an atomic, which need their own responses; a request is
+An ACK moves ``una``, but not past a READ or an atomic, which need their own responses. A request is
 complete when ``una`` has passed it. Local requests are in the window too, without a PSN, so that
 completions keep the order of the queue (IBTA 9.7.5, 10.8.5.1).
 """
@@ -20,7 +20,7 @@ from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 
 class WindowRequest:
-    """A request in the window."""
+    """Request in the window."""
 
     __slots__ = (
         "end", "expects_data", "failure", "first", "flying", "following", "length", "message",
@@ -30,22 +30,22 @@ class WindowRequest:
     def __init__(self, wqe: Wqe, psn: int) -> None:
         self.wqe = wqe
         self.first = self.end = psn
-        """Its first PSN, and the first one after it."""
+        """First PSN, and the first one after the request."""
         self.message: Message | None = None
-        """The message, without views of guest memory; None for a local request, already done."""
+        """Message without views of guest memory; None for a local request, already done."""
         self.op: MsgOp | None = None
         self.length = 0
         self.expects_data = False
-        """Whether it needs a response with data (READ, atomic) rather than an ACK."""
+        """Whether the request needs a response with data (READ, atomic) rather than an ACK."""
         self.failure: Failure | None = None
         self.flying = 0
         """Packets in flight: sent and not acknowledged."""
         self.following: WindowRequest | None = None
 
     def carry(self, message: Message, end: int) -> None:
-        """It is sent as a message, with PSNs up to ``end``.
+        """Attach the message, with PSNs up to ``end``.
 
-        Each packet maps its own piece when it is sent: memory and keys may change until then.
+        Each packet maps its own range when it is sent: memory and keys may change until then.
         """
         message.data = message.reply = ()
         self.message, self.op, self.length, self.end = message, message.op, message.length, end
@@ -62,24 +62,24 @@ class SendWindow:
         self.restart(psn)
 
     def restart(self, psn: int) -> None:
-        """Empty the window; ``psn`` comes next."""
+        """Empty the window; ``psn`` is the next to send."""
         self.requests.clear()
         self.ahead = 0
-        """Blocks of the ring that the requests take up."""
+        """WQE blocks of the ring that the requests occupy."""
         self.expecting_data = 0
-        """READs and atomics among them."""
+        """Number of READs and atomics in the window."""
         self.flying = 0
         """Request packets in flight."""
         self.una = self.next = self.sent = psn
         self._current: WindowRequest | None = None
-        """Where to begin looking for the request of ``next``; None: at the oldest one."""
+        """Start of the search for the request of ``next``; None for the oldest one."""
 
     def distance(self, psn: int) -> int:
-        """How far ``psn`` is ahead of ``una``; at least PSN_HALF when it is behind."""
+        """Return the distance of ``psn`` ahead of ``una``; at least PSN_HALF when it is behind."""
         return psn - self.una & PSN_MASK
 
     def append(self, request: WindowRequest) -> None:
-        """One more request, whose PSNs follow the last one's."""
+        """Append a request, whose PSNs follow the last one's."""
         if self.requests:
             self.requests[-1].following = request
         self.requests.append(request)
@@ -89,7 +89,7 @@ class SendWindow:
     # -- sending
 
     def sending(self) -> WindowRequest:
-        """The request that ``next`` belongs to; the caller knows that there is one."""
+        """Return the request that ``next`` belongs to; the caller has checked that one exists."""
         request = self._current or self.requests[0]
         while request.message is None or request.end == self.next:
             assert request.following is not None
@@ -98,7 +98,7 @@ class SendWindow:
         return request
 
     def newest_placing(self) -> tuple[WindowRequest, int] | None:
-        """The newest packet in flight of a request without response data, and its request."""
+        """Return the newest SEND or WRITE packet in flight: its request and its PSN."""
         end = self.distance(self.next)
         for request in reversed(self.requests):
             start = self.distance(request.first)
@@ -110,7 +110,7 @@ class SendWindow:
         return None
 
     def sent_up_to(self, psn: int, request: WindowRequest, flying: int) -> None:
-        """Packets of ``request`` up to ``psn`` were sent; now ``flying`` of it are in flight."""
+        """Record that packets of ``request`` up to ``psn`` were sent; ``flying`` are in flight."""
         self.next = psn
         if self.distance(psn) > self.distance(self.sent):
             self.sent = psn
@@ -129,9 +129,10 @@ class SendWindow:
     # -- responses
 
     def reach(self, psn: int) -> int:
-        """How far ``una`` may move when everything before ``psn`` is acknowledged.
+        """Return the PSN to which ``una`` may move when all packets before ``psn`` are
+        acknowledged.
 
-        That is ``psn``, or the first READ or atomic before it whose response is missing.
+        The result is ``psn``, or the first READ or atomic before it whose response is missing.
         """
         end, start = self.distance(psn), 0
         for request in self.requests:
