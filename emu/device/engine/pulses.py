@@ -73,7 +73,7 @@ def _wait(hca: Hca, pin: Pin, delay_ns: int | None) -> None:
 def _rise(hca: Hca, pin: Pin) -> None:
     """Start a pulse."""
     stamp = _stamp(hca)
-    _tell(hca, pin, stamp)
+    _report(hca, pin, stamp)
     _arrives(hca, pin, _RISING, stamp)
     duration = pin.duration_ns or min(pin.period_ns // 2 or _USUAL_DURATION_NS, _USUAL_DURATION_NS)
     pin.timer = hca.clock.call_later(duration, partial(_fall, hca, pin))
@@ -95,10 +95,10 @@ def _arrives(hca: Hca, source: Pin, edge: int, stamp: int) -> None:
     """Deliver an edge to the other pin."""
     pin = hca.pins[(source.number + 1) % PINS]
     if pin.is_on and pin.mode == PinMode.IN and pin.pattern == edge:
-        _tell(hca, pin, stamp)
+        _report(hca, pin, stamp)
 
 
-def _tell(hca: Hca, pin: Pin, stamp: int) -> None:
+def _report(hca: Hca, pin: Pin, stamp: int) -> None:
     if pin.events is EventMode.NEVER or not pin.is_armed:
         return
     pin.is_armed = pin.events is EventMode.ALWAYS

@@ -2,9 +2,9 @@
 
 A message to a queue pair in the same process is one direct call. The call ends in an
 acknowledgement or in a case of ``emu.device.objects.queues.outcome``. A table here maps each
-outcome to its action - wait and retry, give up, fail - by the retry counts and timers of the queue
-pair (IBTA 9.7.5, 9.7.6). For a peer in another process ``emu.device.engine.rc.packets.requester``
-does the same with packets.
+outcome to its action: retry later, give up, or fail. The action depends on the queue pair's retry
+counts and timers (IBTA 9.7.5, 9.7.6). For a peer in another process
+``emu.device.engine.rc.packets.requester`` does the same with packets.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def poll(hca: Hca, qp: Qp) -> bool:
         if qp.timer is not None or _waits_for_page(qp):
             return False
         if qp.pace is not None:
-            return pacing.paced(hca, qp, qp.pace, partial(_send_share, hca, qp, sq, node))
-        return _send_share(hca, qp, sq, node)
+            return pacing.paced(hca, qp, qp.pace, partial(_send_requests, hca, qp, sq, node))
+        return _send_requests(hca, qp, sq, node)
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more
@@ -105,7 +105,7 @@ def _waits_for_page(qp: Qp) -> bool:
     return qp.held_by is not None or (bool(qp.page_faults) and Side.REQUESTER in qp.page_faults)
 
 
-def _send_share(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
+def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     """Process some of the requests that need no packets; return True when more are posted.
 
     ``node`` is the peer's function, None when it is in another process. Raises BadWqeError or

@@ -232,7 +232,7 @@ def test_doorbell_that_cannot_be_true_arms_nothing(pair, queue, ahead, caplog):
     queue.ci -= ahead + 1
     pair.send()
     assert queue.events() == 0
-    assert "it moves the consumer index past the producer index" in caplog.text
+    assert "consumer index past producer index" in caplog.text
     assert len(queue.drain()) == 2
 
 
@@ -241,7 +241,7 @@ def test_doorbell_in_another_page(pair, queue, driver, caplog):
     own, driver.uar = driver.uar, driver.must(Op.ALLOC_UAR).uar
     queue.arm()
     driver.uar = own
-    assert "doorbell ignored: it came by UAR" in caplog.text
+    assert "doorbell ignored: sent through UAR" in caplog.text
     pair.send()
     assert queue.events() == 0
     queue.arm()

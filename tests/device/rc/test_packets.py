@@ -844,5 +844,5 @@ def test_datagram_among_the_packets_of_connections(channel, nodes):
     packet = parse(memoryview(request(channel, PacketKind.SEND, 0x10, payload=bytes(64))))
     packet.op, packet.qpn = OPS[Service.UD, PacketKind.SEND, True, True, None], datagrams.qpn
     intake.receive(right.hca, packet, 64)
-    assert right.hca.link.dropped["not its transport service"] == 1
+    assert right.hca.link.dropped["wrong transport service"] == 1
     assert right.hca.qps.get(datagrams.qpn).connection is None

@@ -214,7 +214,7 @@ class TestWholePackets:
             ({"sgid": ipv4(77)}, "not from its peer's GID"),
             ({"pkey": 0x1234}, "wrong P_Key"),
             ({"flags": 0x4F}, "bad transport header"),
-            ({"code": 0x24}, "not its transport service"),
+            ({"code": 0x24}, "wrong transport service"),
             ({"code": 0xFF}, "bad transport header"),
         ],
         ids=str,

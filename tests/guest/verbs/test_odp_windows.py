@@ -12,7 +12,7 @@ WANTED = "right", "old tag", "too long", "no right", "invalidated", "unmapped"
 ON_PURPOSE = "remote access refused: ", ": REMOTE_ACCESS_ERR: peer: REMOTE_ACCESS_ERROR"
 """What the server tells of a wrong request, at the responder and at the requester."""
 OF_A_PAGE_FAULT = "remote access refused: page fault "
-OF_A_RACE = " does not exist or is not open to UMR"
+OF_A_RACE = " does not exist or does not allow UMR"
 """Of Linux 6.1, which destroys a key while another processor still invalidates its pages."""
 SECONDS = 120.0
 

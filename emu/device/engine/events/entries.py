@@ -44,7 +44,7 @@ _STATUSES: Final = {
 
 def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     """Append an entry in ``cq.write``'s form; return False when it is lost. None may be held."""
-    if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
+    if cq.status or (cq.pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
         return False
     pi = cq.pi
     at = (pi & cq.mask) * cq.stride + cq.last_half
@@ -80,7 +80,7 @@ def _write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> N
     hca.memory.write(address + _VALIDITY, bytes((cq.pi >> cq.log_size & 0xFF, op_own)))
 
 
-def _room(hca: Hca, cq: Cq) -> bool:
+def _make_space(hca: Hca, cq: Cq) -> bool:
     """Read the consumer index; break a queue that is full. Return False when it is broken."""
     try:
         cq.ci += consumed(cq, record(hca, cq)) or 0
@@ -123,14 +123,14 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
 
 def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
     """Return whether one more packet can be held: the ring has space for all of them."""
-    room = cq.entries - len(cq.waiting)
-    if cq.pi - cq.ci < room:
+    space = cq.entries - len(cq.waiting)
+    if cq.pi - cq.ci < space:
         return not cq.status
     try:
         cq.ci += consumed(cq, record(hca, cq)) or 0
     except DmaError:
         return False
-    return cq.pi - cq.ci < room and not cq.status
+    return cq.pi - cq.ci < space and not cq.status
 
 
 def put_held(hca: Hca, cq: Cq) -> int:
@@ -170,7 +170,7 @@ def _put_with_title(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]
     address = _address(cq, cq.pi)
     memory.write(address, compression.title(entries[0], len(entries)))
     memory.write(address + OP_OWN, _BYTES[_COMPRESSED_PACKET | cq.pi >> cq.log_size & 1])
-    _passed(hca, cq, entries)
+    _advance(hca, cq, entries)
 
 
 def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
@@ -180,10 +180,10 @@ def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> 
         hca.memory.write(_address(cq, cq.pi + behind) + _VALIDITY, _BYTES[lap & 0xFF])
     minis, op_own = compression.block(entries, how.form)
     _write_valid(hca, cq, _address(cq, cq.pi), minis, op_own | lap & 1)
-    _passed(hca, cq, entries)
+    _advance(hca, cq, entries)
 
 
-def _passed(hca: Hca, cq: Cq, entries: Sequence[bytes]) -> None:
+def _advance(hca: Hca, cq: Cq, entries: Sequence[bytes]) -> None:
     """Trace and count compressed packets, and advance the producer index."""
     if hca.tracer:
         for index, entry in enumerate(entries, cq.pi):

@@ -187,7 +187,7 @@ ERROR_SYNDROMES: Final[Mapping[tuple[Origin, CqeSyndrome, Cause], ErrorSyndrome]
     (_CATAS, EVENT_SYNDROME, _ANY): _guess(0x51, 2, "work requests cannot be read"),
     (_CATAS, EVENT_SYNDROME, Cause.RING): _guess(0x51, 2, "work requests cannot be read"),
     (_CATAS, EVENT_SYNDROME, Cause.CQ): ErrorSyndrome(
-        0x41, 0, "its completion queue is full or broken"
+        0x41, 0, "its completion queue is full and takes no completions"
     ),
 }
 """Values by origin of the report (requester, responder, event), syndrome and cause."""

@@ -30,11 +30,11 @@ def fire(hca: Hca, eq: Eq) -> None:
         _raise(hca, eq.vector, eq.handle)
     elif moderation.timer is None:
         rest_ns = moderation.ready_ns - hca.clock.now_ns()
-        its_time = partial(_its_time, hca, eq.vector, eq.handle, moderation)
+        raise_now = partial(_raise_now, hca, eq.vector, eq.handle, moderation)
         if rest_ns > UNMEASURED_NS:
-            moderation.timer = hca.clock.call_later(rest_ns, its_time)
+            moderation.timer = hca.clock.call_later(rest_ns, raise_now)
         else:
-            its_time()
+            raise_now()
 
 
 def moderate(hca: Hca, vector: int, delay_ns: int) -> None:
@@ -54,7 +54,7 @@ def quiesce(hca: Hca) -> None:
     hca.vector_moderation.clear()
 
 
-def _its_time(hca: Hca, vector: int, eqn: int, moderation: VectorModeration) -> None:
+def _raise_now(hca: Hca, vector: int, eqn: int, moderation: VectorModeration) -> None:
     moderation.timer = None
     moderation.ready_ns = hca.clock.now_ns() + moderation.delay_ns
     _raise(hca, vector, eqn)

@@ -29,7 +29,7 @@ _KEPT_LISTS: Final = 256
 _LOG_LIST: Final = 6
 _LIST: Final = 1 << _LOG_LIST
 """Pages in a list of ``Mkey.scattered``."""
-_NOT_THERE: Final = memoryview(b"")
+_NOT_CACHED: Final = memoryview(b"")
 """Placeholder for a page that has not been translated."""
 
 MAX_KEPT_VIEWS = 1 << 18
@@ -40,7 +40,7 @@ def keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
     """Cache a translation with its key."""
     if len(mkey.views) >= _KEPT_RANGES:
         mkey.views.clear()
-    if _has_room(hca, mkey, len(views)):
+    if _may_cache(hca, mkey, len(views)):
         mkey.views[span] = hca.memory.generation, views
 
 
@@ -57,7 +57,7 @@ def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
     page = mkey.page_views.get(number)
     if page is not None and mkey.views_generation == hca.memory.generation:
         views: Views = (page[within : within + length],)
-        if len(mkey.views) < _KEPT_RANGES and _has_room(hca, mkey, 1):
+        if len(mkey.views) < _KEPT_RANGES and _may_cache(hca, mkey, 1):
             mkey.views[span] = mkey.views_generation, views
         return views
     iova = in_page(mkey, va, length, need)
@@ -69,7 +69,7 @@ def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
         return views
     if len(mkey.page_views) >= _KEPT_PAGES or mkey.views_generation != hca.memory.generation:
         _forget_pages(hca, mkey)
-    if _has_room(hca, mkey, 1):
+    if _may_cache(hca, mkey, 1):
         mkey.page_views[number] = page
     return (page[within : within + length],)
 
@@ -110,13 +110,13 @@ def _list(hca: Hca, mkey: Mkey, first: int, writable: bool, views: list[memoryvi
     """Cache the views of scattered pages from the number ``first`` on."""
     if len(mkey.scattered) >= _KEPT_LISTS or mkey.views_generation != hca.memory.generation:
         _forget_pages(hca, mkey)
-    if not _has_room(hca, mkey, len(views)):
+    if not _may_cache(hca, mkey, len(views)):
         return
     done = 0
     while done < len(views):
         at = first + done & _LIST - 1
         number = (first + done >> _LOG_LIST) * 2 + writable
-        pages = mkey.scattered.setdefault(number, [_NOT_THERE] * _LIST)
+        pages = mkey.scattered.setdefault(number, [_NOT_CACHED] * _LIST)
         part = views[done : done + _LIST - at]
         pages[at : at + len(part)] = part
         done += len(part)
@@ -137,7 +137,7 @@ def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryv
     return views[0] if len(views) == 1 else None
 
 
-def _has_room(hca: Hca, mkey: Mkey, count: int) -> bool:
+def _may_cache(hca: Hca, mkey: Mkey, count: int) -> bool:
     """Count new views of a key; drop all keys' views when they are too many.
 
     Returns whether the new views may be cached.

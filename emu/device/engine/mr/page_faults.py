@@ -156,22 +156,22 @@ def announce(hca: Hca, fault: PageFault) -> None:
     faults = hca.page_faults
     faults.untold[fault.token] = fault
     if faults.timer is None:
-        _tell(hca)
+        _post_events(hca)
 
 
-def _tell(hca: Hca) -> None:
+def _post_events(hca: Hca) -> None:
     """Post some of the waiting events, until the queue is full."""
-    faults, told = hca.page_faults, 0
+    faults, posted = hca.page_faults, 0
     faults.timer = None
     while faults.untold:
         fault = next(iter(faults.untold.values()))
         eq = hca.event_eq(EventType.PAGE_FAULT)
         is_full = eq is not None and eq.is_full
-        if is_full or told == TOLD_PER_POLL:
+        if is_full or posted == TOLD_PER_POLL:
             delay_ns = FULL_QUEUE_NS if is_full else 0
-            faults.timer = hca.clock.call_later(delay_ns, lambda: _tell(hca))
+            faults.timer = hca.clock.call_later(delay_ns, lambda: _post_events(hca))
             return
-        told += 1
+        posted += 1
         if eq is None:
             end(hca, fault, refused=True)
         else:

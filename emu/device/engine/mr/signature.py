@@ -88,7 +88,7 @@ class Signature(SignatureState):
         ``access`` would.
         """
         va, length, need = span
-        if need & REMOTE_ATOMIC or (self.crypto is not None and not _is_there(hca, self.crypto)):
+        if need & REMOTE_ATOMIC or (self.crypto is not None and not _exists(hca, self.crypto)):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MAX_BYTES:
             raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, MAX_BYTES)
@@ -142,5 +142,5 @@ class Signature(SignatureState):
         return CipherStream(signed, crypto, self.wire_length(length), refuse, reads_back=False)
 
 
-def _is_there(hca: Hca, crypto: Crypto) -> bool:
+def _exists(hca: Hca, crypto: Crypto) -> bool:
     return hca.objects[Dek].get(crypto.dek.handle) is crypto.dek

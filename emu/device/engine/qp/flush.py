@@ -51,7 +51,7 @@ def begin_flush(hca: Hca, qp: Qp) -> None:
     _flush_kept(hca, qp)
     if qp.rq is not None:
         _flush_receives(hca, qp)
-        _look_again(hca, qp, FIRST_FLUSH_LOOK_NS)
+        _poll_later(hca, qp, FIRST_FLUSH_LOOK_NS)
     elif qp.srq is not None and qp.st is not QpType.XRC:
         raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
 
@@ -84,7 +84,7 @@ def _flush_kept(hca: Hca, qp: Qp) -> None:
         fail_receive(hca, qp, waiting, CqeSyndrome.WR_FLUSH_ERR)
 
 
-def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
+def _poll_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
     if qp.state is not QpState.ERR or hca.qps.get(qp.handle) is not qp:
         return
     if _has_receives(qp):
@@ -94,7 +94,7 @@ def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
         interval_ns = FIRST_FLUSH_LOOK_NS
     else:
         interval_ns = min(interval_ns * 2, LAST_FLUSH_LOOK_NS)
-    _look_again(hca, qp, interval_ns)
+    _poll_later(hca, qp, interval_ns)
 
 
 def _has_receives(qp: Qp) -> bool:
@@ -104,8 +104,8 @@ def _has_receives(qp: Qp) -> bool:
         return False
 
 
-def _look_again(hca: Hca, qp: Qp, interval_ns: int) -> None:
-    again = partial(_look_for_receives, hca, qp, interval_ns)
+def _poll_later(hca: Hca, qp: Qp, interval_ns: int) -> None:
+    again = partial(_poll_receives, hca, qp, interval_ns)
     if interval_ns < LAST_FLUSH_LOOK_NS:
         qp.timer = hca.clock.call_later(interval_ns, again)
     else:

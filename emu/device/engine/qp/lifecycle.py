@@ -131,7 +131,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
     for qp in list(hca.qps):
         is_stopped = (
             qp.state not in (QpState.RST, QpState.ERR)
-            and (qp.scq in broken or qp.rcq in broken or _has_begun_for(qp, broken))
+            and (qp.scq in broken or qp.rcq in broken or _has_started_for(qp, broken))
             and hca.qps.get(qp.handle) is qp
         )
         if is_stopped:
@@ -144,7 +144,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
         yield is_stopped
 
 
-def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
+def _has_started_for(qp: Qp, cqs: Collection[Cq]) -> bool:
     """Return whether a message has a request of a shared queue that reports to one of these CQs."""
     return any(receive.cq in cqs for receive in qp.begun_receives())
 

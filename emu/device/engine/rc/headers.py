@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 WRONG_PKEY: Final = "wrong P_Key"
 _NO_QP: Final = "no such queue pair"
-_NOT_ITS_SERVICE: Final = "wrong transport service"
-_DEAF: Final = "not in a receiving state"
-ABOUT_QUEUE_PAIR: Final = frozenset({_NO_QP, _NOT_ITS_SERVICE, _DEAF})
+_WRONG_SERVICE: Final = "wrong transport service"
+_NOT_RECEIVING: Final = "not in a receiving state"
+ABOUT_QUEUE_PAIR: Final = frozenset({_NO_QP, _WRONG_SERVICE, _NOT_RECEIVING})
 """Objections that are independent of the packet's path."""
 _UD: Final = Service.UD
 
@@ -32,9 +32,9 @@ def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
         return _NO_QP
     service = packet.op.service
     if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(hca, qp, service):
-        return _NOT_ITS_SERVICE
+        return _WRONG_SERVICE
     if qp.state not in RECEIVING:
-        return _DEAF
+        return _NOT_RECEIVING
     if why := hca.link.objection(packet, qp.destination, qp.route):
         return why
     if not partitions.match(hca.link.pkey(qp.pkey_index), packet.pkey):

@@ -57,7 +57,7 @@ _TOO_LONG: Final = Dropped("UC message longer than its receive request")
 _PROTECTION: Final = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
 """Errors for unusable memory of the receiver."""
 _XRC: Final = QpType.XRC
-_BORROWERS: Final = frozenset({QpType.XRC, QpType.DCT})
+_WITHOUT_REFERENCE: Final = frozenset({QpType.XRC, QpType.DCT})
 _SEND: Final = MsgOp.SEND
 _WRITE: Final = MsgOp.WRITE
 _RESP_SEND: Final = CqeOpcode.RESP_SEND
@@ -129,7 +129,7 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
     Only XRC and DC need this: any other queue pair holds a reference to its queue.
     """
     receive = message.receive
-    if qp.st in _BORROWERS and receive is not None and receive.wqe is not None:
+    if qp.st in _WITHOUT_REFERENCE and receive is not None and receive.wqe is not None:
         hca.srqs.need(receive.srqn).track_in_flight(receive)
 
 
@@ -171,7 +171,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
         if error.violation is TOO_FRAGMENTED:
             return TooFragmented(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
-            return _wait_for_room(hca, qp, receive, offset, length, error)
+            return _wait_for_page(hca, qp, receive, offset, length, error)
         return give_up(hca, qp, receive, *_PROTECTION, str(error), error.cause)
     if left:
         if qp.st is _UC and not receive.srqn:
@@ -194,7 +194,7 @@ def scatters(qp: Qp, message: Message, length: int) -> bool:
     return qp.cs_res <= SCATTER_32_BYTES or receive.cq.stride > CQE_BYTES
 
 
-def _wait_for_room(
+def _wait_for_page(
     hca: Hca, qp: Qp, receive: ReceiveRequest, offset: int, length: int, page: AccessError
 ) -> Outcome:
     """Suspend the responder for a page of a receive WQE.

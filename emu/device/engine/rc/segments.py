@@ -39,7 +39,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
     Returns IN_PROGRESS when there are more: the next poll continues after ``done`` bytes. Any other
     outcome is an error at the requester, or the responder's response.
     """
-    if message.begun is not None and not _is_begun(peer, message):
+    if message.begun is not None and not _has_started(peer, message):
         message.done = message.counted = 0
         message.begun = message.receive = None
     budget = hca.budget
@@ -89,7 +89,7 @@ def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
     """Record that a message has started if it is only too much for one call."""
     if isinstance(outcome, TooFragmented):
         message.limit = outcome.limit
-        _begin(hca, qp, message)
+        _start(hca, qp, message)
     return outcome
 
 
@@ -107,7 +107,7 @@ def place_all_but_last(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> 
         hca.budget.charge(done >> LOG_BYTES_PER_STEP)
         if isinstance(refused, RnrNak):
             message.done, message.limit = done, message.length - done
-            _begin(hca, qp, message)
+            _start(hca, qp, message)
     return refused
 
 
@@ -118,7 +118,7 @@ def _start_of_last(qp: Qp, message: Message) -> int:
     return (packets_of(message.length, qp.mtu_bytes) - 1) * qp.mtu_bytes
 
 
-def _begin(hca: Hca, qp: Qp, message: Message) -> None:
+def _start(hca: Hca, qp: Qp, message: Message) -> None:
     """Record that a message has started; if the QP stops, its receive WQE is flushed."""
     if message.begun is None:
         message.begun = object()
@@ -127,7 +127,7 @@ def _begin(hca: Hca, qp: Qp, message: Message) -> None:
         set_aside(hca, qp, message)
 
 
-def _is_begun(qp: Qp, message: Message) -> bool:
+def _has_started(qp: Qp, message: Message) -> bool:
     """Return whether the message has started at this responder and still has its receive WQE.
 
     A responder that was reset since, or another one with its number, has not started it.
@@ -150,7 +150,7 @@ def _take_segment(
         message.head = b"".join(local) if qp.adapter_requests is not None else b""
         refused = begin_pieces(hca, qp, message)
         if refused is None:
-            _begin(hca, qp, message)
+            _start(hca, qp, message)
     if refused is not None:
         return refused
     if message.op is _SEND and not message.has_wqe:
@@ -174,7 +174,7 @@ def _take_last(
     if message.immediate is not None and not message.has_wqe:
         refused = check_resource(hca, qp, message)
     if refused is None:
-        _begin(hca, qp, message)
+        _start(hca, qp, message)
         refused = execute(hca, qp, message, message.done, local, length)
     if refused is not None:
         return refused

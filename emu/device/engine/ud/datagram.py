@@ -125,7 +125,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE
         if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-            _wait_for_room(hca, qp, ReceiveRequest(wqe, cq, srqn), datagram, origin, error)
+            _wait_for_page(hca, qp, ReceiveRequest(wqe, cq, srqn), datagram, origin, error)
         else:
             stop_over(
                 hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error),
@@ -156,7 +156,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     return True
 
 
-def _wait_for_room(
+def _wait_for_page(
     hca: Hca, qp: Qp, receive: ReceiveRequest, datagram: Datagram, origin: Origin, page: AccessError
 ) -> None:
     """Keep the datagram until the page is present; drop other datagrams meanwhile."""

@@ -236,12 +236,12 @@ def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> b
 
 def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     """Return the entries within the key's capacity; beyond it only zeros (padding) are allowed."""
-    room = mkey.xlt_room - start
-    if xlt and (mkey.mode == _PA or room < 0):
+    space = mkey.xlt_room - start
+    if xlt and (mkey.mode == _PA or space < 0):
         raise BindError(f"{mkey!r} has no translations at {start}", Cause.BOUNDS)
-    if xlt[max(room, 0) :].strip(b"\0"):
-        raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has space for {room}")
-    return xlt[:room]
+    if xlt[max(space, 0) :].strip(b"\0"):
+        raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has space for {space}")
+    return xlt[:space]
 
 
 def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:

@@ -217,13 +217,13 @@ class TestErrors:
             (
                 "[ 1.2] rocep2s0/1: QP 137 error: unrecognized status (0x22 0x0 0x95)",
                 "vendor syndrome 0x22, hardware syndrome 0/149: WQ_ACCESS_ERROR of a queue pair: a"
-                " request names remote memory that it must not use: its key (public logs of real"
+                " request names remote memory that its key does not grant (public logs of real"
                 " adapters have it)",
             ),
             (
                 "mlx5_0/1: QP 5 error: unrecognized status (0x41 0x0 0x0)",
                 "vendor syndrome 0x41, hardware syndrome 0/0: WQ_CATAS_ERROR of a queue pair: its"
-                " completion queue takes no completions: it is full (public logs of real adapters"
+                " completion queue is full and takes no completions (public logs of real adapters"
                 " have it)",
             ),
             (
@@ -234,18 +234,18 @@ class TestErrors:
             (
                 "00000030: 00 00 00 00 60 10 68 01 0a 00 1d bb 00 0f 9f d2",
                 "vendor syndrome 0x68, hardware syndrome 1/96: LOCAL_LENGTH_ERR of a requester: the"
-                " request is too long, or its headers are not in it (public logs of real adapters"
+                " request is too long, or lacks its headers (public logs of real adapters"
                 " have it)",
             ),
             (
                 "00000000 00008716 0a001f8e 000027d2",
                 "vendor syndrome 0x87, hardware syndrome 0/0: RNR_RETRY_EXC_ERR of a requester: the"
-                " peer has no receive request, and no retry is left (public logs of real adapters"
+                " peer has no receive request, and no retry left (public logs of real adapters"
                 " have it)",
             ),
             (
                 "NET/IB: Got completion with error 12, opcode 0, len 0, vendor err 129",
-                "vendor syndrome 0x81: TRANSPORT_RETRY_EXC_ERR of a requester: no answer, and no"
+                "vendor syndrome 0x81: TRANSPORT_RETRY_EXC_ERR of a requester: no response, and no"
                 " retry left (public logs of real adapters have it)",
             ),
             (

@@ -50,7 +50,7 @@ def test_what_is_not_supported(basic, psv):
 def test_tags_without_their_description(flags, kind):
     good = {"vld_refresh": VALID, "sig_type": 1}
     assert parse({"mem": 1}, mem=good).mem.form is Form.T10_CRC
-    with pytest.raises(BsfError, match="without its inline part"):
+    with pytest.raises(BsfError, match="without its inline segment"):
         parse({"mem": 1}, mem=good | {"vld_refresh": flags, "sig_type": kind})
 
 

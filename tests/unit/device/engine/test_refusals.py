@@ -282,7 +282,7 @@ class TestReceiver:
         """A READ's response goes on in later turns; MODIFY_QP may come between them."""
         monkeypatch.setattr(responder, "invalid_request", lambda hca, qp, why: why)
         refused = responder.execute_read(some(), some(rre=0), some(), 0, 8)
-        assert refused == "queue pair does not allow it"
+        assert refused == "the queue pair does not allow READs"
         assert duplicates.read_again(some(), some(rre=0, st=QpType.RC), some(), 0, 8) is None
 
     @pytest.mark.parametrize(
@@ -309,10 +309,10 @@ class TestReceiver:
 def test_a_look_for_receives_to_flush(monkeypatch, state, is_there, looks):
     """The timer of a queue pair that has left ERR, or whose number is another's now, ends."""
     found = []
-    monkeypatch.setattr(flush, "_look_again", lambda hca, qp, interval: found.append(qp))
+    monkeypatch.setattr(flush, "_poll_later", lambda hca, qp, interval: found.append(qp))
     qp = some(state=state, handle=5, rq=None)
     hca = some(qps={5: qp if is_there else some()})
-    flush._look_for_receives(hca, qp, 1000)
+    flush._poll_receives(hca, qp, 1000)
     assert len(found) == looks
 
 

@@ -132,9 +132,9 @@ class AckTimer:
                 return
             self._timer.cancel()
         self._due_ns = due
-        self._timer = self._clock.call_later(max(due - self._clock.now_ns(), 0), self._look)
+        self._timer = self._clock.call_later(max(due - self._clock.now_ns(), 0), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Check the deadlines: the timer has fired, but progress may have moved them.
 
         The process may itself be late. Once overdue, it first polls for received packets, and
@@ -150,7 +150,7 @@ class AckTimer:
         elif not was_overdue:
             self._is_overdue = True
             self._due_ns = now
-            self._timer = self._clock.call_later(0, self._look)
+            self._timer = self._clock.call_later(0, self._check)
         elif self._deadline_ns > now:
             self._owner.ask()
             self._set()

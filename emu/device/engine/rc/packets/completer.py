@@ -40,7 +40,7 @@ _PSN_SEQUENCE_ERROR: Final = NakCode.PSN_SEQUENCE_ERROR
 class PacketCompleter:
     """Completes, retries or fails the requests of one queue pair."""
 
-    __slots__ = ("_connection", "_is_retrying", "_questions", "_selective", "timer", "window")
+    __slots__ = ("_connection", "_is_retrying", "_probes", "_selective", "timer", "window")
     __deletable__ = ("timer",)
 
     def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
@@ -48,7 +48,7 @@ class PacketCompleter:
         self.window = window
         self.timer = AckTimer(connection.hca.clock, self)
         self._is_retrying = False
-        self._questions = 0
+        self._probes = 0
         """Number of probes since the last progress."""
         self._selective = SelectiveRepeat()
         """Used only if the port has selective repeat enabled."""
@@ -57,7 +57,7 @@ class PacketCompleter:
         """Forget all outstanding requests of a stopped queue pair."""
         self.window.restart(self._connection.qp.psn)
         self._is_retrying = False
-        self._questions = 0
+        self._probes = 0
         self._selective.forget()
 
     def watch(self) -> None:
@@ -101,7 +101,7 @@ class PacketCompleter:
             return
         qp.count("rnr_nak_retry_err")
         # The response to a probe is no attempt of the program's.
-        is_answer, self._questions = self._questions > 0, max(self._questions - 1, 0)
+        is_answer, self._probes = self._probes > 0, max(self._probes - 1, 0)
         if is_answer or send_requests.may_wait_for_receiver(qp):
             self._rewind()
             self.timer.pause(code)
@@ -219,7 +219,7 @@ class PacketCompleter:
         qp = self._connection.qp
         self.window.move(una)
         was_retrying, self._is_retrying = self._is_retrying, False
-        self._questions = 0
+        self._probes = 0
         qp.retries = qp.rnr_retries = 0
         self.timer.progress(una, is_all=una == qp.psn)
         self.retire()
@@ -285,7 +285,7 @@ class PacketCompleter:
         qp.count("roce_adp_retrans_to")
         may_ask = qp.state is _RTS and qp.retry_count and window.una != window.next
         if may_ask and self._connection.requester.ask():
-            self._questions += 1
+            self._probes += 1
             qp.count("roce_adp_retrans")
 
     def _retry(self, why: str, *, may_be_one: bool = False) -> None:

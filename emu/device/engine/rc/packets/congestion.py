@@ -2,7 +2,7 @@
 
 A received packet with an ECN mark is answered by a CNP, at most one in ``min_time_between_cnps``
 for each queue pair. A CNP from the peer slows the queue pair down (``rate.py``) and has no other
-effect, so a flood of CNPs at worst reduces the flow to the lowest rate.
+effect. A flood of CNPs at worst reduces the flow to the lowest rate.
 """
 
 from __future__ import annotations

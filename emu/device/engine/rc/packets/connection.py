@@ -38,7 +38,7 @@ class PacketConnection:
     """Packet connection of one queue pair to its peer in another process."""
 
     __slots__ = (
-        "_room", "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
+        "_route", "_wakeup", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
         "repeats_selectively", "requester", "responder",
     )  # fmt: skip
     __deletable__ = ("completer", "requester", "responder")
@@ -53,7 +53,7 @@ class PacketConnection:
         self._route: Route | None = None
         self.is_waiting = False
         """Whether sending waits until the wire has space or the rate allows it."""
-        self._room: Timer | None = None
+        self._wakeup: Timer | None = None
         """Callback that ends the wait."""
         self.rate: FlowRate | None = None
         """Rate limit after congestion notifications; None without a limit."""
@@ -74,7 +74,7 @@ class PacketConnection:
             and not hca.wire.transmit(hca, frame, self.qp.handle)
             and not self.is_waiting
         ):
-            self._await_room(self._route.address)
+            self._await_space(self._route.address)
         if self.rate is not None:
             self._keep_to(self.rate, len(frame))
 
@@ -105,13 +105,13 @@ class PacketConnection:
             and not carry((front[:-ICRC_BYTES], *payload, front[-ICRC_BYTES:]))
             and not self.is_waiting
         ):
-            self._await_room(route.address)
+            self._await_space(route.address)
 
-    def _await_room(self, address: int) -> None:
+    def _await_space(self, address: int) -> None:
         """Send nothing until the wire has space."""
         self.is_waiting = True
-        self._room = room = CancellableCall(partial(contain, self.hca.lifetime, self._go_on))
-        self.hca.wire.when_room(address, room)
+        self._wakeup = wakeup = CancellableCall(partial(contain, self.hca.lifetime, self._go_on))
+        self.hca.wire.when_room(address, wakeup)
 
     def _keep_to(self, rate: FlowRate, octets: int) -> None:
         """Send nothing more until the rate allows it."""
@@ -123,7 +123,7 @@ class PacketConnection:
             self.limit(None)
         elif (pause := rate.sent(octets, now)) and not self.is_waiting:
             self.is_waiting = True
-            self._room = clock.call_later(pause, self._go_on)
+            self._wakeup = clock.call_later(pause, self._go_on)
 
     def limit(self, rate: FlowRate | None) -> None:
         """Set the rate limit, or remove it."""
@@ -134,7 +134,7 @@ class PacketConnection:
 
     def _go_on(self) -> None:
         self.is_waiting = False
-        self._room = None
+        self._wakeup = None
         self.hca.schedule(self.qp)
 
     def reload(self) -> None:
@@ -143,7 +143,7 @@ class PacketConnection:
 
     def dissolve(self) -> None:
         """Break the reference cycles of a connection that its queue pair drops."""
-        self._give_up_room()
+        self._cancel_wait()
         self.limit(None)
         del self.completer.timer
         del self.completer, self.requester, self.responder
@@ -154,12 +154,12 @@ class PacketConnection:
         if self.qp.state not in RECEIVING:
             self.responder.drop_held()
 
-    def _give_up_room(self) -> None:
+    def _cancel_wait(self) -> None:
         """Cancel the wait for the wire, because nothing will be sent."""
         self.is_waiting = False
-        if self._room is not None:
-            self._room.cancel()
-            self._room = None
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+            self._wakeup = None
 
     @property
     def is_awaiting(self) -> bool:

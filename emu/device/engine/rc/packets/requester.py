@@ -73,11 +73,11 @@ class PacketRequester:
 
         Raises BadWqeError or DmaError when the ring is broken.
         """
-        more = self._send_share()
+        more = self._send_packets()
         self._completer.watch()
         return more
 
-    def _send_share(self) -> bool:
+    def _send_packets(self) -> bool:
         qp, window, budget = self._connection.qp, self._window, PACKETS_PER_POLL
         while budget > 0 and qp.state is _RTS and not self._is_held_up:
             if self._connection.hca.budget.steps > POLL_BUDGET:
@@ -108,7 +108,7 @@ class PacketRequester:
         """
         window, qp = self._window, self._connection.qp
         assert qp.sq is not None
-        if qp.is_draining or not self._has_room() or _REQUESTER in qp.page_faults:
+        if qp.is_draining or not self._has_capacity() or _REQUESTER in qp.page_faults:
             return False
         own = None if qp.adapter_requests is None else qp.adapter_requests.next()
         if own is not None:
@@ -139,7 +139,7 @@ class PacketRequester:
             self._completer.retire()
         return True
 
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         """Return whether the window can hold one more; not after a failed request, which stops the
         QP.
         """
@@ -198,9 +198,9 @@ class PacketRequester:
 
         access = page_faults.request_access(hca, qp, request.wqe, done)
         fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, refused)
-        fault.go_on = self._page_is_there
+        fault.go_on = self._page_present
 
-    def _page_is_there(self, _: Outcome | None) -> None:
+    def _page_present(self, _: Outcome | None) -> None:
         self.is_stuck = False
         self._connection.hca.schedule(self._connection.qp)
 
@@ -230,8 +230,8 @@ class PacketRequester:
         assert message is not None
         is_long = request.end - request.first & PSN_MASK > MIN_TRAIN_PACKETS
         carry = self._connection.trains() if is_long else None
-        room = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - self._window.flying
-        if room <= 0 or request.failure is not None:
+        space = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - self._window.flying
+        if space <= 0 or request.failure is not None:
             return 0
         if message.op in WITH_RESPONSE_DATA:
             self._ask_for_data(request)
@@ -240,19 +240,19 @@ class PacketRequester:
         try:
             while (
                 done < budget
-                and room > 0
+                and space > 0
                 and self._window.next != request.end
                 and not self._connection.is_waiting
                 and (qp.pace is None or not self._is_ahead(qp.pace))
             ):
-                count = self._send_train(carry, request, room) if carry is not None else 0
+                count = self._send_train(carry, request, space) if carry is not None else 0
                 if count:
                     done += TRAIN_WORK
                 else:
                     count = 1
                     done += 1
-                    self._send_piece(request, done == budget or room == 1)
-                room -= count
+                    self._send_packet(request, done == budget or space == 1)
+                space -= count
                 if self._connection.hca.budget.steps > POLL_BUDGET:
                     break
         except AccessError as error:
@@ -267,7 +267,7 @@ class PacketRequester:
         """Return whether a queue group's rate allows no more packets now."""
         return not pace.may_go_on(self._connection.hca.clock.now_ns())
 
-    def _send_piece(self, request: WindowRequest, is_final: bool) -> None:
+    def _send_packet(self, request: WindowRequest, is_final: bool) -> None:
         """Send packet ``next`` of a SEND or a WRITE.
 
         ``is_final`` requests an ACK: the packet is the last of this poll. Raises AccessError before

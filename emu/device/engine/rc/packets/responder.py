@@ -55,7 +55,7 @@ class PacketResponder:
 
     __slots__ = (
         "_connection", "_early", "_has_kept", "_has_missed", "_has_naked", "_held", "_is_not_ready",
-        "_patience", "execution", "responses",
+        "_page_timer", "execution", "responses",
     )  # fmt: skip
 
     def __init__(self, connection: InnerConnection) -> None:
@@ -75,7 +75,7 @@ class PacketResponder:
         """
         self._has_missed = False
         """Whether packets were dropped for lack of space to hold them."""
-        self._patience: Timer | None = None
+        self._page_timer: Timer | None = None
 
     def request(self, packet: Packet) -> None:
         """Execute a request packet, or hold it when the round's budget is used up."""
@@ -133,7 +133,7 @@ class PacketResponder:
             else:
                 self._held.put_back(packet)
                 self.wait_for(held.page_fault)
-                self._set_patience()
+                self._start_page_timer()
         more = self.responses.poll()
         return more or (bool(self._held.packets) and not self._is_waiting)
 
@@ -166,12 +166,12 @@ class PacketResponder:
         self._held.clear()
         self._early.clear()
         self._has_kept = False
-        self._stop_patience()
+        self._stop_page_timer()
 
-    def _stop_patience(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _stop_page_timer(self) -> None:
+        if self._page_timer is not None:
+            self._page_timer.cancel()
+            self._page_timer = None
 
     def _take(self, packet: Packet) -> PageFaultPending | None:
         """Process one packet; return PageFaultPending when a page is absent and it must be
@@ -209,21 +209,21 @@ class PacketResponder:
             if not self._held.packets and not self._has_naked:
                 self._ask_for_time()
         else:
-            self._set_patience()
+            self._start_page_timer()
 
-    def _set_patience(self) -> None:
+    def _start_page_timer(self) -> None:
         """Start the time limit for the page."""
-        if self._patience is None and self._is_waiting:
-            patience = UC_PATIENCE_NS if self._connection.qp.st is _UC else PATIENCE_NS
-            self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
+        if self._page_timer is None and self._is_waiting:
+            timeout = UC_PATIENCE_NS if self._connection.qp.st is _UC else PATIENCE_NS
+            self._page_timer = self._connection.hca.clock.call_later(timeout, self._page_timed_out)
 
     def wait_for(self, fault: PageFault) -> None:
         """Wait for a page, which usually arrives before the requester's timeout."""
-        fault.go_on = self._page_is_there
+        fault.go_on = self._page_present
 
-    def _lose_patience(self) -> None:
+    def _page_timed_out(self) -> None:
         """Drop the held packets and send an RNR NAK: the page takes too long."""
-        self._patience = None
+        self._page_timer = None
         if self._is_waiting:
             self._held.clear()
             self._ask_for_time()
@@ -234,13 +234,13 @@ class PacketResponder:
         if qp.st is not _UC:
             self._nak_not_ready(qp.min_rnr_nak)
 
-    def _page_is_there(self, outcome: Outcome | None) -> None:
+    def _page_present(self, outcome: Outcome | None) -> None:
         """Process the held packets in the next polls, after the wait for a page.
 
         ``outcome`` is None if the page is present, otherwise the requester's response.
         """
         qp = self._connection.qp
-        self._stop_patience()
+        self._stop_page_timer()
         if self.responses.is_stuck:
             self.responses.is_stuck = False
             if outcome is not None:
