@@ -101,7 +101,8 @@ def shut_down(hca: Hca) -> None:
 def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending.
 
-    End the function's sub-functions and the LAG that it is master of. Detach switch tables from it.
+    End the function's sub-functions and the LAG that it is master of. Unset its flow tables as
+    roots of other switches.
 
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
     the callbacks; ``Object.give_up`` cancels a few in each round, when the objects are freed.

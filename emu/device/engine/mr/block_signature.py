@@ -185,14 +185,14 @@ def _domain(selector: int, bfs_psv: int, inline: BsfInl, psv_of: PsvOf) -> Domai
     if not selector:
         return None
     if selector not in BLOCK_BYTES:
-        raise BsfError(f"bs_selector {selector}")
+        raise BsfError(f"bs_selector {selector} is not supported")
     psv = psv_of(bfs_psv & 0xFFFFFF)
     if psv is None:
-        raise BsfError(f"psv {bfs_psv & 0xFFFFFF:#x}")
+        raise BsfError(f"no psv {bfs_psv & 0xFFFFFF:#x} in the domain")
     block, bfs = BLOCK_BYTES[selector], bfs_psv >> 24
     if bfs:
         if bfs >> 4 not in _FORMATS:
-            raise BsfError(f"block format {bfs:#x}")
+            raise BsfError(f"block format {bfs:#x} is not supported")
         return Domain(_FORMATS[bfs >> 4], block, psv)
     if not inline.vld_refresh & _INLINE_VALID or inline.sig_type not in _DIF_TYPES:
         raise BsfError(f"T10-DIF without its inline segment, or of type {inline.sig_type}")

@@ -75,11 +75,11 @@ class Crypto:
         """
         view = crypto_bsf.view(raw)
         if view.enc_standard != _AES_XTS:
-            raise BsfError(f"enc_standard {view.enc_standard}")
+            raise BsfError(f"enc_standard {view.enc_standard} is not supported")
         if view.bs_pointer not in _UNIT_BYTES:
-            raise BsfError(f"bs_pointer {view.bs_pointer}")
+            raise BsfError(f"bs_pointer {view.bs_pointer} is not supported")
         if view.enc_order not in Order._value2member_map_:
-            raise BsfError(f"enc_order {view.enc_order}")
+            raise BsfError(f"enc_order {view.enc_order} is not supported")
         number = view.rsvd_dek_ptr & 0xFFFFFF
         dek = dek_of(number)
         if dek is None or (dek.keytag and dek.keytag != view.keytag):

@@ -230,7 +230,7 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
 
 def _lapse(hca: Hca, fault: PageFault) -> None:
     table = fault.table
-    assert table is not None  # it is open
+    assert table is not None  # set while the fault is open
     table.lapse(fault)
     _trace(hca, fault, "cancelled")
 

@@ -144,7 +144,11 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
     if qp.st is not _XRC:
         return qp.srq
     srq = named_queue(hca, qp, message)
-    return invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}") if srq is None else srq
+    return (
+        invalid_request(hca, qp, f"no XRC SRQ {message.srqn:#x} in the domain")
+        if srq is None
+        else srq
+    )
 
 
 def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:

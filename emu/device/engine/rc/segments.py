@@ -79,7 +79,7 @@ def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
     """Return None if the responder can execute a request now, otherwise its response."""
     if qp.state not in ESTABLISHED:
         if qp.state not in RECEIVING:
-            return Dropped(f"{qp!r} is in {qp.state.name}")
+            return Dropped(f"{qp!r} is in {qp.state.name}: not a receiving state")
         establish(hca, qp)
     fault = qp.page_faults.get(Side.RESPONDER)
     return None if fault is None else PageFaultPending(fault)

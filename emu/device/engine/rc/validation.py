@@ -100,14 +100,14 @@ def check_length(
     """
     op, size = packet.op, len(packet.payload)
     if op.kind is _READS and not is_possible(qp, packet.length):
-        return invalid_request(hca, qp, f"READ of {packet.length} bytes")
+        return invalid_request(hca, qp, f"READ of {packet.length} bytes is too long")
     if op.kind in _MASKED_ATOMICS:
         return _check_operands(hca, qp, packet)
     if op.kind not in (_SENDS, _WRITES):
         return None
     is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
     if size > qp.mtu_bytes or is_too_short:
-        return invalid_request(hca, qp, f"{packet!r} has {size} bytes")
+        return invalid_request(hca, qp, f"{packet!r} has a payload of {size} bytes")
     total = size if op.is_first else before + size
     if op.kind is _SENDS:
         is_wrong = not is_possible(qp, total)
@@ -115,7 +115,7 @@ def check_length(
         announced = packet.length if op.is_first or not message else message.length
         is_wrong = total != announced if op.is_last else total >= announced
     if is_wrong:
-        return invalid_request(hca, qp, f"{packet!r} makes {total} bytes")
+        return invalid_request(hca, qp, f"{packet!r} makes a message of {total} bytes")
     return None
 
 

@@ -1,6 +1,6 @@
 """Matches a message to a buffer: that of its tag, or a request of the receive queue.
 
-The message's header says its kind. A message without a tag, or too short for its header, takes a
+The message's header has its kind. A message without a tag, or too short for its header, takes a
 request of the receive queue unchanged. The same applies to a message that matches no entry, and to
 a rendezvous request longer than the advertised limit or shorter than its headers. Software then
 finds the buffer.

@@ -156,8 +156,8 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     if mkey is None or not mkey.umr_en:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or does not allow UMR", Cause.KEY)
     if mkey.mode in _PHYSICAL and not _may_register(qp):
-        # Such a list holds physical addresses. Kernels set this bit on all their own queue
-        # pairs and on no others (hw/qp.c: _create_kernel_qp).
+        # The list holds physical addresses. Kernels set this bit on all their own queue pairs
+        # and on no others (hw/qp.c: _create_kernel_qp).
         raise BindError(f"{mkey!r} is {mkey.mode.name}; {qp!r} does not allow fast registration")
     if not _is_drivers_own(qp) and mkey.pd is not qp.pd:
         raise BindError(f"{mkey!r} belongs to another domain")

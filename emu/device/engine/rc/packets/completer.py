@@ -110,7 +110,7 @@ class PacketCompleter:
 
     def bad_syndrome(self, code: int) -> None:
         """Fail the request for a NAK or AETH syndrome that the specification does not define."""
-        self.fail(CqeSyndrome.BAD_RESP_ERR, f"AETH value {code}")
+        self.fail(CqeSyndrome.BAD_RESP_ERR, f"undefined AETH value {code}")
 
     def read_response(self, packet: Packet) -> None:
         """Process a packet of READ data; packets must arrive in PSN order."""
@@ -250,7 +250,7 @@ class PacketCompleter:
     def _fail(self, request: WindowRequest, why: Failure) -> None:
         send_requests.fail(self._connection.hca, self._connection.qp, request.wqe, why)
 
-    # -- trying again
+    # -- retransmission
 
     def _send_again(self, counter: str, *, may_be_one: bool = False) -> None:
         """Retransmit from the lost packet ``una`` on, or (``may_be_one``) only that packet."""

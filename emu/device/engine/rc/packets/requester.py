@@ -312,7 +312,7 @@ class PacketRequester:
         self._window.sent_up_to(request.end, request, 1)
         self._connection.send(packet)
 
-    # -- single packets again
+    # -- retransmission of single packets
 
     def repeat(self) -> bool:
         """Send the oldest packet in flight again; return False when it cannot be sent now.

@@ -47,7 +47,7 @@ UC_PATIENCE_NS: Final = 1_000_000_000
 
 _RESPONDER: Final = Side.RESPONDER
 _PLACING: Final = (PacketKind.SEND, PacketKind.WRITE)
-_ONE_BY_ONE: Final = TooFragmented(1, "a train whose packets are taken one by one")
+_ONE_BY_ONE: Final = TooFragmented(1, "packets of the train are processed one by one")
 
 
 class PacketResponder:

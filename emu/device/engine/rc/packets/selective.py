@@ -53,7 +53,7 @@ class SelectiveRepeat:
             self._keeps, self._misses = True, 0
             return False
         if una == self._end:
-            return False  # nothing had been sent after it
+            return False  # no packet was sent after it
         self._misses += 1
         if self._keeps and self._misses < MAX_MISSES:
             return False  # the packet after it was lost, too
