@@ -1,1 +1,1 @@
-"""The embedded switch (E-Switch): how frames pass between an adapter's vPorts and its cable."""
+"""The embedded switch (E-Switch): forwards frames between an adapter's vPorts and its uplink."""

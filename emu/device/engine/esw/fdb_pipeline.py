@@ -1,13 +1,13 @@
-"""A frame's way through the tables of an embedded switch: ACL, forwarding database (FDB), ACL.
+"""The table pipeline of an embedded switch: ingress ACL, forwarding database (FDB), egress ACL.
 
-The ingress ACL is that of the vPort which sends, the egress ACL that of one which gets the frame.
-What no entry of an ACL matches passes; what no entry of the FDB matches is lost. Registers C go
-along: what an entry has written there, later ones match, as far as the vPort's own tables of
-received packets (``EswVport.reg_c_id``).
+The ingress ACL belongs to the sending vPort, the egress ACL to a receiving one. A packet that
+misses in an ACL passes unchanged; a packet that misses in the FDB is dropped. Registers C stay with
+the packet: later tables match what earlier entries have written. ``EswVport.reg_c_id`` selects the
+registers that the receiving vPort's own tables see.
 
-Switches of a board can share an FDB, and the tables of one may lead to vPorts of another. The ACLs
-are those of the vPort's own switch. An egress ACL may send a packet on to another vPort, which gets
-it without passing an ACL again.
+Switches of a board can share an FDB, so an entry may lead to a vPort of another switch. The ACLs
+are always those of the vPort's own switch. An egress ACL may forward a packet to another vPort,
+whose egress ACL is then skipped.
 
 Source: PRM "E-Switch"; core/esw/acl/ingress_ofld.c, core/eswitch_offloads.c.
 """
@@ -45,25 +45,26 @@ _REG_C_0: Final = ModifyField.METADATA_REG_C_0
 
 
 class Arrival(NamedTuple):
-    """What a vPort gets."""
+    """A frame and the vPort that receives it."""
 
     target: VportTarget
     frame: Frame
 
 
 Give = Callable[[VportTarget, Frame], object]
-"""Takes what a vPort gets."""
+"""Delivers a frame to a vPort."""
 
 
 def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portions[None] | None:
-    """Carry a frame of a vPort of the manager's switch, the cable's included, to those that get it.
+    """Forward a frame of one of the switch's vPorts, uplink included, to its receivers.
 
-    Return the work that is left, which yields when the round is full: None when one vPort gets the
-    frame as it is, or nobody. Meters and samplers look at each packet of a super-frame by itself,
-    at the time when it passes. A frame without complete headers is lost; so is a packet that cannot
-    be changed as an entry says, with those of its super-frame that come after it.
+    Return a generator of the remaining work, which yields while the round's budget is used up.
+    Return None if all work is done: one vPort received the whole frame, or none did. Meters and
+    samplers see each packet of a super-frame separately, at the time when it passes. A frame
+    without complete headers is dropped. If an entry's change is impossible for a packet, that
+    packet and the later ones of its super-frame are dropped.
 
-    Charges what it costs.
+    The work is charged to the manager's budget.
     """
     eswitch, budget = manager.eswitch, manager.budget
     assert eswitch is not None
@@ -94,17 +95,16 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
             return None
     except FrameError:
         return None
-    return _others(manager, (fdb, root), packet, headers, decision, give)
+    return _forward_to_many(manager, (fdb, root), packet, headers, decision, give)
 
 
-def _others(
+def _forward_to_many(
     manager: Hca, tables: tuple[FlowDomain, FlowTable | None], packet: Packet, headers: Marked,
     decision: Decision, give: Give,
 ) -> Portions[None]:  # fmt: skip
-    """Carry a frame that several get, or that is several packets.
+    """Forward a frame that has several receivers or that stands for several packets.
 
-    ``tables`` are the FDB and its root for this frame, ``decision`` is what they have decided so
-    far.
+    ``tables`` are the FDB and its root table for this frame; ``decision`` is their decision so far.
     """
     budget, port = manager.budget, manager.adapter.number
     is_apart = decision.asks is not None
@@ -120,19 +120,19 @@ def _others(
             for at, (target, _) in enumerate(decision.deliveries):
                 assert isinstance(target, VportTarget)
                 steps = decision.rewrites[at] if decision.rewrites else None
-                parts: Iterable[tuple[Packet, Marked]] = ((one, before),)
+                packets: Iterable[tuple[Packet, Marked]] = ((one, before),)
                 if steps is not None and steps.needs_whole:
                     if one.packets > left:
                         continue
                     left -= one.packets
-                    parts = each_of(one, before, budget)
-                for part, now in parts:
+                    packets = each_of(one, before, budget)
+                for each, now in packets:
                     while budget.steps > budget.limit:
                         yield
                     if at:
                         budget.charge(STEPS_PER_COPY)
                     for to, what in _arrivals(
-                        manager, port, part, target, after(now, steps, budget)
+                        manager, port, each, target, after(now, steps, budget)
                     ):
                         if to is not target:
                             sent_on += 1
@@ -144,16 +144,17 @@ def _others(
 
 
 def _apart(packet: Packet, headers: Marked, budget: Budget) -> Iterable[tuple[Packet, Marked]]:
-    """The packets of a super-frame that meters and samplers look at; none if they are too many."""
+    """Return the packets of a super-frame for meters and samplers; none if there are too many."""
     return each_of(packet, headers, budget) if 1 < packet.packets <= MAX_SEGMENTED_PACKETS else ()
 
 
 def _arrivals(
     manager: Hca, port: int, packet: Packet, target: VportTarget, headers: Marked
 ) -> Iterable[Arrival]:
-    """Who gets a packet that the FDB leads to a vPort: that one, or those of its egress ACL.
+    """Return the receivers of a packet that the FDB forwards to a vPort.
 
-    ``port`` is the one of the manager's own switch.
+    The receiver is that vPort, or the vPorts that its egress ACL chooses. ``port`` is the port of
+    the manager's own switch.
     """
     is_own = target.port == port
     eswitch = manager.eswitch if is_own else switch_behind(manager, target.port)
@@ -173,22 +174,22 @@ def _arrivals(
         steps = decision.rewrites[at] if decision.rewrites else None
         eswitch = switch_behind(manager, other.port)
         if eswitch is not None:
-            place = eswitch.vport(other.number)
-            arrivals += _arrival(packet, place, other, after(headers, steps, budget))
+            receiver = eswitch.vport(other.number)
+            arrivals += _arrival(packet, receiver, other, after(headers, steps, budget))
     return arrivals
 
 
 def _arrival(
     packet: Packet, vport: EswVport, target: VportTarget, headers: Marked
 ) -> tuple[Arrival, ...]:
-    """What a vPort gets of a packet; none if that is too long."""
+    """Return the frame for a vPort; empty if the changed packet is longer than MAX_BYTES."""
     if len(headers.frame) > MAX_BYTES:
         return ()
     return (Arrival(target, _frame(packet.frame, headers, vport.reg_c_id, target.number)),)
 
 
 def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:
-    """The frame that leaves the switch, with the registers that the vPort gets."""
+    """Return the frame that leaves the switch, with the registers that the vPort may see."""
     registers = None
     if vport != UPLINK and reg_c_id:
         registers = {

@@ -1,4 +1,4 @@
-"""Switches of a board that share a forwarding database (FDB): one begins in the tables of another.
+"""Switches of a board that share an FDB: the root table of one belongs to another.
 
 Source: core/eswitch_offloads.c: esw_set_slave_root_fdb.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def switch_behind(hca: Hca, port: int) -> Eswitch | None:
-    """The switch behind a port of the function's board, if its manager works."""
+    """Return the switch of a board port; None if its manager is missing or has failed."""
     if port == hca.adapter.number:
         return hca.eswitch
     node = hca.adapter.board.adapters[port - 1].manager.node
@@ -23,7 +23,7 @@ def switch_behind(hca: Hca, port: int) -> Eswitch | None:
 
 
 def take_back(owner: Hca, table: FlowTable | None = None) -> None:
-    """A function's tables are no other switch's root any more, or this one is not."""
+    """Detach the other switches whose root is a table of ``owner``, or is ``table`` if given."""
     for node in _beside(owner):
         foreign = node.eswitch.foreign_root if node.eswitch is not None else None
         if foreign is None or node.eswitch is None or foreign.owner != owner.vhca.number:
@@ -34,7 +34,7 @@ def take_back(owner: Hca, table: FlowTable | None = None) -> None:
 
 
 def _beside(hca: Hca) -> Iterator[Hca]:
-    """The managers of the board's other switches."""
+    """Yield the managers of the board's other switches."""
     for adapter in hca.adapter.board.adapters:
         node = adapter.manager.node
         if adapter is not hca.adapter and node is not None:

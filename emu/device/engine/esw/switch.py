@@ -1,8 +1,8 @@
-"""Implements the switch of an adapter whose manager decides by tables where frames go.
+"""The switch of an adapter whose manager can steer frames by an FDB.
 
-As long as the manager has no forwarding database (FDB), its vPort has the cable to itself, as with
-the plain switch: messages of RoCE may go straight to functions of the process. With one every frame
-passes the tables, and nobody reaches a function of the adapter in any other way.
+Without an FDB the manager's vPort is connected directly to the uplink, as with the plain switch.
+RoCE messages then go straight to functions of this process. With an FDB every frame passes the
+tables, and the functions of the adapter can be reached through them only.
 
 Source: PRM "E-Switch"; core/eswitch_offloads.c.
 """
@@ -45,24 +45,24 @@ class EmbeddedSwitch:
         self._manager: Vhca[Hca] | None = None
         self._segments: dict[int, _Segment] = {}
         self.changes = 0
-        """Grows when the tables begin or cease to decide."""
+        """Grows when the tables start or stop deciding."""
         self._cable = PortTraffic()
-        """What has passed the cable while tables decided."""
+        """Uplink traffic while the tables decide."""
         self._alone = PortTraffic()
-        """What has passed it while they did not, up to the last time when they began to."""
+        """Uplink traffic without tables, until they last started to decide."""
         self._since = PortTraffic()
-        """What had passed the manager's vPort when they last ceased to."""
+        """Traffic of the manager's vPort at the time when the tables last stopped deciding."""
         self._did_decide = False
 
     def segment_of(self, vhca: Vhca[Hca]) -> EthWire[Hca]:
-        """The wire as a function sees it."""
+        """Return the wire that a function sees."""
         number = vhca.vport_number
         if number not in self._segments:
             self._segments[number] = _Segment(self, vhca)
         return self._segments[number]
 
     def attach(self, vhca: Vhca[Hca]) -> None:
-        """The manager's new state has no tables yet, and is plugged into the cable."""
+        """Register a function's new state; a manager's starts without tables and joins the uplink."""
         self.changes += 1
         if vhca.vport_number == MANAGER:
             node = vhca.node
@@ -73,17 +73,17 @@ class EmbeddedSwitch:
             self.uplink.attach(node)
 
     def detach(self, vhca: Vhca[Hca]) -> None:
-        """Nobody reaches it any more."""
+        """Remove a function from the switch."""
         self.changes += 1
         self._segments.pop(vhca.vport_number, None)
 
     def vport_changed(self, node: Hca) -> None:
-        """Tell the cable, which knows whether it is about the function that is plugged in."""
+        """Notify the uplink, which ignores functions that are not attached to it."""
         self.changes += 1
         self.uplink.port_changed(node)
 
     def tables_changed(self) -> None:
-        """The functions have to look anew who can be reached without them."""
+        """Make the functions determine anew which peers they reach without tables."""
         self.changes += 1
         if self.decides == self._did_decide:
             return
@@ -94,17 +94,17 @@ class EmbeddedSwitch:
         self._did_decide = not self._did_decide
 
     def _of_manager(self) -> PortTraffic:
-        """What has passed the manager's vPort, without what came back to the function."""
+        """Return the traffic of the manager's vPort, without what was looped back."""
         vport = self._manager.nic_vport if self._manager is not None else None
         return PortTraffic(*vport.passed()) if vport is not None else PortTraffic()
 
     @property
     def decides(self) -> bool:
-        """Whether there is an FDB."""
+        """Whether an FDB has a root table."""
         return self._fdb_manager() is not None
 
     def _fdb_manager(self) -> Hca | None:
-        """The manager, if there is an FDB."""
+        """Return the manager if an FDB has a root table, else None."""
         node = self._manager.node if self._manager is not None else None
         eswitch = node.eswitch if node is not None else None
         if eswitch is None or (eswitch.fdb.root is None and eswitch.foreign_root is None):
@@ -112,13 +112,16 @@ class EmbeddedSwitch:
         return node
 
     def is_decided(self, source: Hca) -> bool:
-        """The manager's frames are also those of representors, whose tables say where they go."""
+        """Return whether tables decide where a function's frames go.
+
+        This holds for the manager alone, whose frames include those of representors.
+        """
         return source.vhca.vport_number == MANAGER and self.decides
 
     def passed(self) -> tuple[Direction, Direction]:
-        """What has passed the cable since the manager's last reset.
+        """Return the uplink's traffic, sent and received, since the manager's last reset.
 
-        As long as the manager has it to itself, that is what has passed its vPort.
+        Without tables this is the traffic of the manager's vPort.
         """
         traffic = self._cable + self._alone
         if not self._did_decide:
@@ -126,7 +129,7 @@ class EmbeddedSwitch:
         return traffic.sent, traffic.received
 
     def forward(self, source: Hca, frame: Frame) -> None:
-        """Carry a frame of a function's vPort."""
+        """Forward a frame that a function's vPort sends."""
         number = source.vhca.vport_number
         manager = self._fdb_manager()
         if manager is not None:
@@ -135,14 +138,14 @@ class EmbeddedSwitch:
             self.uplink.transmit(source, frame)
 
     def receive(self, frame: Frame) -> None:
-        """Take a frame that has come by the cable."""
+        """Take a frame from the uplink."""
         manager = self._manager.node if self._manager is not None else None
         if manager is None:
             return
         if not self.decides:
             self._deliver(manager, frame)
         elif manager.eth.is_up:
-            if is_control(frame.data):  # it is for the port, not for a vPort
+            if is_control(frame.data):  # for the port, not for a vPort
                 port = manager.eth
                 port.flow.take(frame.data, manager.clock.now_ns(), port.speed)
                 return
@@ -150,9 +153,10 @@ class EmbeddedSwitch:
             self._cross(manager, UPLINK, frame)
 
     def _cross(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        """Let the tables decide, now or in a later round. A bug there stops the manager."""
-        line = manager.esw_backlog
-        if not line.do(len(frame.data), self._contained, manager, source_port, frame):
+        """Steer a frame by the tables, now or in a later round; a bug there stops the manager."""
+        if not manager.esw_backlog.do(
+            len(frame.data), self._contained, manager, source_port, frame
+        ):
             self._cable.received.discards += source_port == UPLINK
 
     def _contained(self, manager: Hca, source_port: int, frame: Frame) -> None:
@@ -160,7 +164,7 @@ class EmbeddedSwitch:
 
     def _pass(self, manager: Hca, source_port: int, frame: Frame) -> None:
         if self._fdb_manager() is not manager:
-            return  # the tables have gone while it waited
+            return  # the tables were removed while the frame waited
         faults = manager.faults
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
             return
@@ -172,7 +176,7 @@ class EmbeddedSwitch:
     def _arrives(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame
     ) -> None:
-        """A vPort gets ``what`` has become of a frame."""
+        """Deliver ``what``, the changed ``frame``, to a vPort or the uplink."""
         adapter = manager.adapter
         number, port = target.number, target.port
         if number == UPLINK:
@@ -181,13 +185,13 @@ class EmbeddedSwitch:
             adapter.board.adapters[port - 1].switch.give(number, what)
         elif number == UPLINK:
             self._leave(manager, what)
-        elif number != source_port:  # its sender has taken it itself if it is for the sender
+        elif number != source_port:  # a sender loops its own frames back itself
             vhca = adapter.by_vport(number)
             if vhca is not None and vhca.node is not None:
                 self._deliver(vhca.node, what)
 
     def give(self, number: int, frame: Frame) -> None:
-        """A vPort gets a frame that has passed tables."""
+        """Deliver a frame that has passed the tables to a vPort or the uplink."""
         manager = self._manager.node if self._manager is not None else None
         if manager is None:
             return
@@ -206,17 +210,17 @@ class EmbeddedSwitch:
 
 @dataclass(slots=True)
 class PortTraffic:
-    """What has passed both ways."""
+    """Traffic of a port in both directions."""
 
     sent: Direction = field(default_factory=Direction)
     received: Direction = field(default_factory=Direction)
 
     def __add__(self, other: PortTraffic) -> PortTraffic:
-        """What has passed in two times."""
+        """Return the traffic of two periods."""
         return PortTraffic(self.sent + other.sent, self.received + other.received)
 
     def without(self, before: PortTraffic) -> PortTraffic:
-        """What has passed since some time."""
+        """Return the traffic since ``before``."""
         return PortTraffic(self.sent.without(before.sent), self.received.without(before.received))
 
 
@@ -229,7 +233,7 @@ def _count(direction: Direction, frame: Frame) -> None:
 
 
 class _Segment(EthWire["Hca"]):
-    """The wire as one function behind the switch sees it."""
+    """The wire that one function behind the switch sees."""
 
     def __init__(self, switch: EmbeddedSwitch, vhca: Vhca[Hca]) -> None:
         self._switch = switch
@@ -237,44 +241,44 @@ class _Segment(EthWire["Hca"]):
 
     @property
     def changes(self) -> int:
-        """Grows with everything that may change who can be reached."""
+        """Grows when the set of reachable functions may change."""
         return self._switch.changes + self._switch.uplink.changes
 
     @property
     def wants_packets(self) -> bool:
-        """Whether messages have to be frames, because tables decide about them."""
+        """Whether messages must be sent as frames because tables decide about them."""
         return self._switch.decides or self._switch.uplink.wants_packets
 
     def nodes(self) -> Iterable[Hca]:
-        """The function itself; with it those on the segment, if it has the cable to itself."""
+        """Return the function itself, and the uplink's nodes if it owns the uplink alone."""
         if self._vhca.vport_number == MANAGER and not self._switch.decides:
             return self._switch.uplink.nodes()
         return [self._vhca.node] if self._vhca.node is not None else []
 
     def attach(self, node: Hca, /) -> None:
-        """The switch is told itself."""
+        """Do nothing: the switch itself is notified."""
 
     def port_changed(self, node: Hca, /) -> None:
-        """As for ``attach``."""
+        """Do nothing: the switch itself is notified."""
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Only the cable can be congested."""
+        """Return whether the uplink is congested; no other wire can be."""
         return self._switch.uplink.is_pausing_to(mac)
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """As for ``is_pausing_to``."""
+        """Call ``callback`` when the uplink is no longer congested."""
         self._switch.uplink.when_room_to(mac, callback)
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Only a port at the other end of the cable asks functions to wait."""
+        """Return the uplink's credits; only a link partner asks functions to wait."""
         return self._switch.uplink.spare_to(mac, packets, flow, priority)
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
-        """The cable's way, if the function has it to itself."""
+        """Return the uplink's train path if the function owns the uplink alone, else None."""
         if self._vhca.vport_number != MANAGER or self._switch.decides:
             return None
         return self._switch.uplink.train_to(mac)
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
-        """Carry a frame through the switch."""
+        """Send a frame through the switch."""
         self._switch.forward(source, frame)

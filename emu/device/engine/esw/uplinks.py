@@ -1,10 +1,10 @@
-"""By which port of a LAG of switches packets leave, and whose forwarding database (FDB) they pass.
+"""Port and FDB of a packet when the board's switches are in a LAG.
 
-Both are what the LAG's map says of the port that the send queue has an affinity to, or else of the
-port that it is for anyway. A queue with a strict affinity is one of an interface that talks to its
-own link partner (LACP): that port stays. Where flow tables choose the port
-(``emu.device.engine.lag.selection``) packets without an affinity pass them on their way to a cable,
-and so do those whose port is not active.
+Both follow from the LAG's port map. Its input is the send queue's port affinity, or else the
+packet's own port. A queue with strict affinity keeps its port: its interface talks to its own link
+partner (LACP). With port selection by flow tables (``emu.device.engine.lag.selection``), packets
+without an affinity pass these tables before they reach the uplink. The same holds for packets whose
+port is inactive.
 
 Source: mlx5_ifc.h: lagc, tisc; core/en.h: mlx5e_create_tis, core/lag/lag.c.
 """
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 def first_tables(
     manager: Hca, source_port: int, frame: Frame
 ) -> tuple[FlowDomain, FlowTable | None]:
-    """The FDB that decides about a frame of a vPort, and where the frame begins there.
-
-    None is the FDB's root.
-    """
+    """Return the FDB for a frame of a vPort, and its first table; None is the FDB's root."""
     eswitch, adapter = manager.eswitch, manager.adapter
     lag = adapter.board.lag
     if lag is not None and lag.of_switches and not lag.is_native and source_port != UPLINK:
@@ -44,10 +41,10 @@ def first_tables(
 
 
 def leaves_by(manager: Hca, source_port: int, port: int, frame: Frame, what: Frame) -> int:
-    """The port for a packet that an entry leads to the cable of ``port``.
+    """Return the egress port of a packet that an entry forwards to the uplink of ``port``.
 
-    ``source_port`` is the vPort of the manager's switch that has sent ``frame``; ``what`` is the
-    frame as it leaves.
+    ``source_port`` is the vPort of the manager's switch that sent ``frame``; ``what`` is the frame
+    after the pipeline's changes.
     """
     adapter = manager.adapter
     lag = adapter.board.lag
@@ -59,7 +56,7 @@ def leaves_by(manager: Hca, source_port: int, port: int, frame: Frame, what: Fra
 def _port_of(
     manager: Hca, lag: Lag, port: int, source: Vhca[Hca] | None, frame: Frame, what: Frame
 ) -> int:
-    """``source`` is the function that has sent ``frame``, None if that has come by a cable."""
+    """Return the LAG's port for a frame; ``source`` is its sender, None if a cable delivered it."""
     if lag.mode is LagPortSelect.PORT_SELECT_MPESW:
         return port
     node = source.node if source is not None else None

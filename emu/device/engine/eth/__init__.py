@@ -1,1 +1,1 @@
-"""Ethernet: what the queues of a network interface do with frames."""
+"""Ethernet: how the queues of a network interface send and receive frames."""

@@ -1,4 +1,4 @@
-"""A packet at its receive queue: the request that it fills, and the completion that describes it.
+"""Delivery of a packet to its receive queue: fills a receive WQE and writes the CQE.
 
 Source: PRM "Completion queue entry"; core/en_rx.c: mlx5e_handle_rx_cqe, mlx5e_build_rx_skb,
 mlx5e_handle_csum.
@@ -46,17 +46,17 @@ _STRIPPED: Final = int(CqeHeader.VLAN_STRIPPED)
 _CONGESTED: Final = 3
 """Both bits of explicit congestion notification (RFC 3168 5)."""
 _ECN_CE: Final = 1 << 7
-"""ml_path: the IP header says that the way was congested."""
+"""ml_path: the IP header has the congestion-experienced mark."""
 
 
 def deliver(
     hca: Hca, headers: Headers, is_vouched: bool, to: Delivery, merged: Merged | None = None
 ) -> None:
-    """Fill the queue's next request with a packet, or count why it cannot be.
+    """Fill the queue's next receive WQE with a packet and post its CQE, or count the drop.
 
-    ``is_vouched``: its transport checksum is right, so nobody needs to compute it. ``merged``: the
-    packet stands for several. A packet is discarded when its request falls into too many pieces for
-    one round.
+    ``is_vouched``: the transport checksum is known to be right and need not be computed.
+    ``merged``: the packet stands for several. A packet is discarded when its WQE has too many
+    segments for one round.
     """
     hca.budget.charge(STEPS_PER_DELIVERY)
     rq, rss_hash_result, rss_hash_type, flow_tag, steps, _, looks_inside = to
@@ -68,10 +68,10 @@ def deliver(
     if steps is not None:
         try:
             changed = rewrite(headers, steps)
-        except FrameError:  # of a super-frame's packets some may have less inside than others
+        except FrameError:  # a super-frame's last packet may be too short for the change
             return
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
-        # What was vouched for is the packet outside.
+        # The sender vouched for the outer packet alone.
         is_vouched = is_vouched and not steps.reshapes
         hca.budget.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
     if rq.strips and headers.l3 != ETHERNET_BYTES:
@@ -121,7 +121,7 @@ def deliver(
 
 
 def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[int, bool, bool]:
-    """cqe64.check_sum, and whether the checksums of network and transport are right."""
+    """Return cqe64.check_sum, and whether the network and the transport checksum are right."""
     if merged is not None:
         return merged.check_sum, True, True
     if headers.sums is not None:
@@ -130,7 +130,7 @@ def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[in
 
 
 def _place(hca: Hca, rq: Rq, data: bytes) -> Placed | None:
-    """Write a packet into the queue's memory; None when it is dropped, which is counted."""
+    """Write a packet into the queue's memory; count the drop and return None if that fails."""
     length, strides = len(data), rq.strides
     if strides is None:
         wqe, offset = request(hca, rq), 0

@@ -1,7 +1,7 @@
-"""Requests that set flow meters: ACCESS_ASO on a send queue.
+"""ACCESS_ASO WQEs on a send queue: read and set flow meters.
 
-The mask has a bit for each byte of an object's parameters; a meter of which any has changed begins
-anew. Conditions are those that the driver needs: always and never.
+The mask has one bit per byte of the object's parameters. A meter restarts when any of its bytes
+changes. Only the conditions that the driver uses are supported: always and never.
 
 Source: core/lib/aso.c; core/en/tc/meter.c: mlx5e_tc_meter_modify.
 """
@@ -43,21 +43,25 @@ _CONDITION, _CONDITION_SHIFT = 0xF, 4
 
 
 def access_aso(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Read an object, if that is asked for, and write what the mask selects.
+    """Read an ASO object if READ_EN is set, and write the bytes that the mask selects.
 
-    Raises BadWqeError or AccessError; nothing has changed then.
+    Raises BadWqeError or AccessError; the object is unchanged then.
     """
     if wqe.opmod != FLOW_METER:
-        raise BadWqeError(f"ACCESS_ASO with opmod {wqe.opmod}: only flow meters are there")
+        raise BadWqeError(
+            f"ACCESS_ASO with opmod {wqe.opmod}: only flow meters ({FLOW_METER}) are supported"
+        )
     if wqe.ds * DS < _DATA_AT:
-        raise BadWqeError(f"ds {wqe.ds} has no room for the ASO control segment")
+        raise BadWqeError(f"ds {wqe.ds} leaves no space for the ASO control segment")
     ctrl = wqe_aso_ctrl_seg.view(wqe.buf[_CTRL_AT:_DATA_AT])
     aso = hca.objects[FlowMeterAso].get(wqe.imm >> LOG_MOST_IN_RANGE)
     if aso is None or aso.pd is not sq.pd or not aso.has(wqe.imm):
         raise BadWqeError(f"no flow meter object {wqe.imm:#x} of the queue's protection domain")
     mode = ctrl.data_mask_mode >> MASK_MODE_SHIFT
     if mode != BYTEWISE_64BYTE:
-        raise BadWqeError(f"data_mask_mode {mode}: only bytewise masks are there")
+        raise BadWqeError(
+            f"data_mask_mode {mode}: only bytewise masks ({BYTEWISE_64BYTE}) are supported"
+        )
     old = aso.data(wqe.imm)
     new = _masked(old, wqe, ctrl.data_mask) if _holds(ctrl) else old
     if ctrl.va_l & READ_EN:
@@ -68,22 +72,24 @@ def access_aso(hca: Hca, sq: Sq, wqe: Wqe) -> None:
 
 
 def _holds(ctrl: WqeAsoCtrlSeg) -> bool:
-    """Whether the conditions hold."""
+    """Return whether the conditions hold."""
     operands = ctrl.condition_1_0_operand
     both = (operands & _CONDITION, operands >> _CONDITION_SHIFT)
     if any(operand not in (ALWAYS_FALSE, ALWAYS_TRUE) for operand in both):
-        raise BadWqeError(f"condition_1_0_operand {operands:#x}: only always and never are there")
+        raise BadWqeError(
+            f"condition_1_0_operand {operands:#x}: only ALWAYS_TRUE and ALWAYS_FALSE are supported"
+        )
     logical = ctrl.data_offset_condition_operand >> LOGICAL_SHIFT
     if logical not in (LOGICAL_AND, LOGICAL_OR):
-        raise BadWqeError(f"conditions are joined by {logical}, which is neither AND nor OR")
+        raise BadWqeError(f"logical operator {logical} of the conditions is neither AND nor OR")
     return all(both) if logical == LOGICAL_AND else any(both)
 
 
 def _masked(old: bytes, wqe: Wqe, mask: int) -> bytes:
-    """The object's bytes with those of the request where the mask has bits."""
+    """Return the object's bytes, replaced by the WQE's bytes where the mask has bits."""
     if wqe.ds * DS < _DATA_AT + ASO_DATA_BYTES:
         if mask:
-            raise BadWqeError(f"ds {wqe.ds} has no room for the data that the mask selects")
+            raise BadWqeError(f"ds {wqe.ds} leaves no space for the data that the mask selects")
         return old
     given = wqe.buf[_DATA_AT:][:ASO_DATA_BYTES]
     last = ASO_DATA_BYTES - 1

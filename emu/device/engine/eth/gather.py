@@ -1,4 +1,4 @@
-"""Data segments of Ethernet send requests: from the WQE to the bytes of a frame.
+"""Data segments of Ethernet send WQEs: collects the bytes of a frame.
 
 Source: PRM "Send and receive queue WQE formats"; core/en_tx.c: mlx5e_txwqe_build_dsegs.
 """
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class FrameLengthError(Exception):
-    """More bytes than any frame has, or less headers inline than wanted: LOCAL_LENGTH_ERR."""
+    """A frame is too long, or has too few inline header bytes; reported as LOCAL_LENGTH_ERR."""
 
 
 def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, max_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes of each of the data segments from byte ``at`` of the WQE on.
+    """Yield the bytes of each data segment from byte ``at`` of the WQE on.
 
-    Raise what :func:`gather` raises, when the segment concerned has its turn; ``max_bytes`` bounds
-    each segment by itself. All segments together may take STEPS_PER_ACCESS, as they are sent in one
-    turn.
+    Raises the errors of :func:`gather` when the iteration reaches the segment concerned.
+    ``max_bytes`` bounds each segment. All segments together may take STEPS_PER_ACCESS, as one poll
+    sends them all.
     """
     buf, end, steps_left = wqe.buf, wqe.ds * DS, STEPS_PER_ACCESS
     while at < end:
@@ -37,7 +37,7 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, max_bytes: int) -> Iterator
         is_inline = segment[0] & INLINE
         length = segment[0] & INLINE_LENGTH if is_inline else segment[0]
         if not 0 < length <= max_bytes:
-            raise FrameLengthError(f"packet of {length} bytes")
+            raise FrameLengthError(f"packet of {length} bytes, not 1 to {max_bytes}")
         if is_inline:
             segment, at = inline_segment(at, length, end)
         else:
@@ -50,22 +50,22 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, max_bytes: int) -> Iterator
 
 
 def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, max_bytes: int) -> bytes:
-    """Return ``first`` and the bytes that the data segments from byte ``at`` of the WQE on name.
+    """Return ``first`` and the bytes of the data segments from byte ``at`` of the WQE on.
 
-    Raise FrameLengthError for more than ``max_bytes`` bytes of data, BadWqeError for a segment that
-    leaves the WQE, and AccessError for a key that does not allow it, or when the segments take more
-    than STEPS_PER_ACCESS: a frame is put together in one turn.
+    Raises FrameLengthError for more than ``max_bytes`` bytes of data. Raises BadWqeError for a
+    segment that exceeds the WQE. Raises AccessError if a key forbids the access, or if the segments
+    take more than STEPS_PER_ACCESS: one poll gathers the whole frame.
     """
     step_limit = hca.budget.steps + STEPS_PER_ACCESS
     if at + DS == wqe.ds * DS and not hca.has_signatures:  # the one segment of most frames
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
-        if 0 < byte_count <= max_bytes:  # and not inline
+        if 0 < byte_count <= max_bytes:  # not inline
             one = (address, byte_count, LOCAL_READ)
             return b"".join((first, *access(hca, sq.pd, sq.handle, lkey, one, 0, step_limit)))
     segments = data_segments(wqe, at)
     length = listed_length(hca, segments)
     if length > max_bytes:
-        raise FrameLengthError(f"{length} bytes are longer than any frame")
+        raise FrameLengthError(f"{length} bytes of data exceed the {max_bytes} of a frame")
     span = 0, length, LOCAL_READ
     views, _ = walk(hca, sq.pd, sq.handle, segments, span, step_limit, wqe.buf)
     return b"".join((first, *views))

@@ -1,10 +1,9 @@
-"""Header split and merging of data (SHAMPO): headers go to a buffer of their own, data behind each
-other.
+"""Header split and data merging (SHAMPO): headers and data go to separate buffers.
 
-Of a packet that has been split, the driver makes its own from the header's entry, and adds the data
-of those that match the one before (core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq_shampo). A match is a
-packet of the same TCP stream that follows without a gap, with the same headers but for what the
-driver corrects: it keeps those of the first. Packets that are no TCP or UDP stay whole.
+The driver builds a packet from its header entry, and appends the data of the packets that match it
+(core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq_shampo). A matching packet follows in the same TCP stream
+without a gap. Its headers are equal except for fields that the driver corrects; the driver keeps
+the first packet's headers. Packets other than TCP and UDP are not split.
 
 Source: PRM "SHAMPO"; device.h: mlx5_cqe64.shampo.
 """
@@ -33,34 +32,34 @@ if TYPE_CHECKING:
 
 _UDP_BYTES: Final = 8
 _MIN_BYTES: Final = 60 + 2 * 4
-"""Up to this a frame may have padding, also with two VLAN tags: it is never merged."""
+"""Frames up to this length may have padding, two VLAN tags included: they are never merged."""
 _MAX_HEADER: Final = 0xFF
 """header_size has 8 bits."""
 
 
 class Split(NamedTuple):
-    """A packet, seen as header and data."""
+    """Lengths of a packet's header and data."""
 
     header: int
-    """Bytes; 0 if it stays whole."""
+    """Bytes; 0 if the packet is not split."""
     data: int
     """Bytes behind the header, padding included."""
     flow: Flow | None
-    """Which packet may follow it, if it is one that may be followed, or that follows."""
+    """The flow state that the next packet must continue; None if the packet cannot be merged."""
     ends: bool
-    """It is the last one of those that belong together."""
+    """Whether no later packet may be merged with this one."""
 
 
 def can_match(headers: Headers, header: int) -> bool:
-    """Whether the driver would add a packet's data to others: they are a payload and nothing else.
+    """Return whether the driver may append a packet's data: the data must be payload only.
 
-    It takes short frames for padded ones.
+    Short frames count as padded.
     """
     return header < headers.end == len(headers.frame) > _MIN_BYTES
 
 
 def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Split:
-    """Cut a packet in two. ``is_good``: its checksums are right."""
+    """Return where a packet is split; ``is_good``: its checksums are right."""
     data, at = headers.frame, headers.l4
     length = len(data)
     header = 0
@@ -80,37 +79,37 @@ def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Spl
 
 
 def put(hca: Hca, rq: Rq, at: Reservations, headers: Headers, *, is_good: bool) -> Placed | None:
-    """Write a packet into the queue's memory; None when it is dropped, which is counted."""
+    """Write a packet into the queue's memory; count the drop and return None if that fails."""
     strides = rq.strides
     assert strides is not None  # or there were no reservations
-    parts = split(headers, at, is_good=is_good)
-    if parts.data > at.size:
+    cut = split(headers, at, is_good=is_good)
+    if cut.data > at.size:
         hca.nic_vport.wqe_too_small += 1
         return None
-    joined = continued(at.flow, parts.flow) if strides.wqe is not None else None
-    start = at.place(parts.data, follows=joined is not None) if strides.wqe is not None else None
+    joined = continued(at.flow, cut.flow) if strides.wqe is not None else None
+    start = at.place(cut.data, follows=joined is not None) if strides.wqe is not None else None
     if start is None:
         if not _next(hca, rq, at, strides):
             return None
         start, joined = at.position, None
     wqe = strides.wqe
     assert wqe is not None
-    if not _write(hca, rq, at, wqe, headers.frame, start, parts):
+    if not _write(hca, rq, at, wqe, headers.frame, start, cut):
         return None
-    flow = joined if joined is not None else parts.flow
-    ends = parts.ends or (flow is not None and parts.flow is not None and parts.data < flow.size)
+    flow = joined if joined is not None else cut.flow
+    ends = cut.ends or (flow is not None and cut.flow is not None and cut.data < flow.size)
     flags = (SHAMPO_MATCH if joined is not None else 0) | (SHAMPO_FLUSH if ends else 0)
-    words = SHAMPO.pack(parts.header, at.index if parts.header else 0, start if parts.data else 0)
-    if parts.header:
+    words = SHAMPO.pack(cut.header, at.index if cut.header else 0, start if cut.data else 0)
+    if cut.header:
         at.index = (at.index + 1) % at.entries
-    first, count = at.take(start, parts.data)
+    first, count = at.take(start, cut.data)
     at.flow = None if ends else flow
     byte_cnt = count << STRIDES_SHIFT | len(headers.frame)
     return wqe.index, first, byte_cnt, bytes((flags,)) + words[1:]
 
 
 def _next(hca: Hca, rq: Rq, at: Reservations, strides: Strides) -> bool:
-    """Go to the next reservation; False when there is no request for it, which is counted."""
+    """Advance to the next reservation; count and return False if no WQE is posted for it."""
     if strides.wqe is not None and not at.is_last:
         fill(hca, rq, strides, at.end)
         at.leave()
@@ -125,23 +124,23 @@ def _next(hca: Hca, rq: Rq, at: Reservations, strides: Strides) -> bool:
 
 
 def _write(
-    hca: Hca, rq: Rq, at: Reservations, wqe: RecvWqe, data: bytes, start: int, parts: Split
+    hca: Hca, rq: Rq, at: Reservations, wqe: RecvWqe, data: bytes, start: int, cut: Split
 ) -> bool:
-    """Copy header and data to their places; False when the packet is dropped."""
+    """Copy header and data to their buffers; return False when the packet is dropped."""
     head: Views = ()
-    if parts.header:
-        span = at.index * at.entry_bytes, parts.header, LOCAL_WRITE
+    if cut.header:
+        span = at.index * at.entry_bytes, cut.header, LOCAL_WRITE
         try:
             head = access(hca, rq.pd, ANY_QPN, at.headers_key, span)
         except AccessError as error:
             queues.fail_receive(hca, rq, wqe.index, str(error), error.cause)
             return False
-    body = target_of(hca, rq, wqe, start, parts.data) if parts.data else ()
+    body = target_of(hca, rq, wqe, start, cut.data) if cut.data else ()
     if body is None:
         return False
     if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, len(data)):
         return False
     source = memoryview(data)
-    copy(head, (source[: parts.header],))
-    copy(body, (source[parts.header :],))
+    copy(head, (source[: cut.header],))
+    copy(body, (source[cut.header :],))
     return True

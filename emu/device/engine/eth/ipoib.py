@@ -1,10 +1,10 @@
-"""IP over InfiniBand with the queues of Ethernet: what comes to and leaves by an underlay.
+"""IP over InfiniBand (IPoIB) on Ethernet queues: receives and sends datagrams of an underlay QP.
 
-An underlay is a datagram queue pair without rings. It has the number, the P_Key and the groups of
-an interface. Its datagrams are steered like frames, from the flow table that is its root, to
-receive queues; send queues, whose TIS names it, send in its name. A receive request is filled with
-the GRH, or as many bytes that mean nothing, and the packet. The completion names the sender, and
-the underlay, as several interfaces may share receive queues.
+An underlay is a datagram QP without rings; it owns the interface's QPN, P_Key and multicast groups.
+Its datagrams are steered like frames to receive queues, from the flow table that is its root. A
+send queue whose TIS names the underlay sends with the underlay's QPN. A receive WQE gets the GRH,
+or 40 undefined bytes, and then the packet. The CQE has the sender's QPN, and the underlay's, as
+several interfaces may share receive queues.
 
 Source: core/ipoib/ipoib.c, core/en_rx.c: mlx5i_complete_rx_cqe, core/en_tx.c: mlx5i_sq_xmit.
 """
@@ -49,9 +49,9 @@ _ALL_OK: Final = int(CqeChecked.L3 | CqeChecked.L4)
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
-    """Give an underlay's datagram to receive queues; False when none takes it.
+    """Deliver an underlay's datagram to receive queues; return False when none takes it.
 
-    The caller has checked the keys.
+    The caller has checked P_Key and Q_Key.
     """
     root = hca.flow_domains[FlowTableType.NIC_RX].underlays.get(qp.handle)
     if root is None:
@@ -77,7 +77,7 @@ def _deliver(
     origin: Origin,
     to: Delivery,
 ) -> None:
-    """Fill the queue's next request, or count why it cannot be."""
+    """Fill the queue's next receive WQE, or count the drop."""
     hca.budget.charge(STEPS_PER_DELIVERY)
     rq, length = to.rq, GRH_BYTES + len(packet)
     if rq.state is not _RDY or (wqe := request(hca, rq)) is None:
@@ -90,14 +90,14 @@ def _deliver(
     grh, flags, _ = hca.link.describe(datagram, origin)
     copy(target, (memoryview(grh), memoryview(packet)))
     entry = _entry(hca, rq, headers, to, (flags | origin.qpn, qp.handle, length, wqe.index))
-    assert rq.cq is not None  # there are no hairpins on InfiniBand
+    assert rq.cq is not None  # InfiniBand has no hairpins
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
 
 def _entry(
     hca: Hca, rq: Rq, headers: Headers, to: Delivery, values: tuple[int, int, int, int]
 ) -> bytes:
-    """A completion; ``values`` are flags_rqpn, the underlay's number, byte_cnt and wqe_counter."""
+    """Return a CQE; ``values`` are flags_rqpn, the underlay's QPN, byte_cnt and wqe_counter."""
     flags_rqpn, qpn, byte_cnt, wqe_counter = values
     check_sum, l3_ok, l4_ok = verify(headers)
     checked = (_ALL_OK if l4_ok else _L3_OK) if l3_ok else 0
@@ -110,9 +110,9 @@ def _entry(
 
 
 def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Send what a request of a queue with an underlay asks for; nothing while that is not in RTS.
+    """Send the datagrams of a WQE; drop them while the underlay is not in RTS.
 
-    Raises BadWqeError, FrameLengthError or AccessError; nothing has been sent then.
+    Raises BadWqeError, FrameLengthError or AccessError; no datagram has been sent then.
     """
     assert sq.tis is not None
     qp = sq.tis.underlay
@@ -120,7 +120,9 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     to, at = read_av(hca.link, wqe)
     made = (requests.large if wqe.opcode == _LSO else requests.one)(hca, sq, wqe, to, at)
     if made.length > hca.link.most_payload:
-        raise FrameLengthError(f"{made.length} bytes are longer than any packet")
+        raise FrameLengthError(
+            f"{made.length} bytes exceed the {hca.link.most_payload} of a packet"
+        )
     if qp.state is not _RTS:
         return
     origin = ud.origin_of(hca.link, qp, to)

@@ -1,9 +1,9 @@
-"""Multi-packet send requests (ENHANCED_MPSW): one request, a frame for each of its data segments.
+"""Multi-packet send WQEs (ENHANCED_MPSW): one frame for each data segment.
 
-The Ethernet segment holds for all frames. A segment is a whole frame, in memory or inline; mlx5e
-sends small packets so that come together (skb_tx_mpwqe, xdp_tx_mpwqe), DPDK with txq_mpw_en. One
-completion tells of all. When a frame cannot be sent, those before it have left already and those
-behind it do not leave.
+The Ethernet segment applies to all frames. A data segment holds one whole frame, in memory or
+inline. mlx5e sends small packets in this way (skb_tx_mpwqe, xdp_tx_mpwqe), and so does DPDK with
+txq_mpw_en. One CQE completes them all. If a frame cannot be sent, the earlier frames are already
+sent and the later ones are not sent.
 
 Source: PRM "Enhanced multi-packet send WQE"; core/en_tx.c: mlx5e_tx_mpwqe_add_dseg, core/en/xdp.c:
 mlx5e_xdp_mpwqe_add_dseg.
@@ -31,18 +31,18 @@ _eth: Final = ETH.unpack_from
 
 
 def transmit_each(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Send the frames of a multi-packet request.
+    """Send the frames of a multi-packet WQE.
 
-    Raises BadWqeError, FrameLengthError or AccessError at the first segment that makes no frame;
-    inline headers belong to one packet and are refused.
+    Raises BadWqeError, FrameLengthError or AccessError at the first invalid segment. Inline headers
+    belong to a single packet and are refused.
     """
     if not hca.caps.ethernet.enhanced_multi_pkt_send_wqe:
-        raise BadWqeError("the adapter has no multi-packet requests")
+        raise BadWqeError("ENHANCED_MPSW: enhanced_multi_pkt_send_wqe is 0")
     if wqe.ds * DS <= SEGMENTS_AT:
-        raise BadWqeError(f"ds {wqe.ds} has no room for a packet")
+        raise BadWqeError(f"ds {wqe.ds} leaves no space for a packet")
     cs_flags, _, metadata, trailer = _eth(wqe.buf, ETH_AT)
     if trailer and not trailer & INSERT_VLAN:
-        raise BadWqeError("inline headers in a multi-packet request")
+        raise BadWqeError("inline headers in a multi-packet WQE")
     has_inner = cs_flags & INNER
     for data in gather_each(hca, sq, wqe, SEGMENTS_AT, MAX_BYTES):
         if has_inner and len(data) >= ETHERNET_BYTES:

@@ -1,8 +1,9 @@
-"""Send queues that keep to rates: they wait for their time by the device's clock.
+"""Rate limits of send queues, measured by the device's clock.
 
-Rates come from the table of packet pacing (one of its entries for a queue), from the queue's group
-and the scheduling elements above it, from those of the function's vPort, which the manager of the
-switch has made, and from the port's traffic class of the queue's priority.
+A queue obeys up to four rates. Its entry in the packet pacing table limits the queue alone. Its
+group and the scheduling elements above limit several queues. The vPort's scheduling elements,
+created by the switch's manager, limit the function. The traffic class of its priority has the
+port's rate.
 
 Source: core/en_main.c: mlx5e_set_sq_maxrate; core/en/qos.c; core/en_dcbnl.c:
 mlx5e_dcbnl_ieee_setmaxrate.
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 
 def apply(hca: Hca, sq: AnySq) -> None:
-    """Find out by which rates the queue has to go from now on.
+    """Set a queue's pacing by the current rates, and resume the queue.
 
-    A queue whose terms are the same stays in debt for what it has sent.
+    A queue whose terms are unchanged keeps its debt.
     """
     sq.pacing = _by(_terms(hca, sq), sq.pacing)
     go_on(hca, sq)
 
 
 def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
-    """The pacing by these terms: the present one, with its debt, if they are its own."""
+    """Return a pacing for these terms; the present one keeps its debt if its terms are equal."""
     if present is not None:
         if present.terms == terms:
             return present
@@ -54,14 +55,14 @@ def _terms(hca: Hca, sq: AnySq) -> Terms:
 
 
 def apply_to_roce(hca: Hca) -> None:
-    """As :func:`apply`, for RoCE: all its frames share what is left of the vPort's rate."""
+    """Set the pacing of RoCE: all its frames share one pacing under the vPort's rate."""
     element = _element_of_vport(hca)
     leaves = () if element is None else (element,)
     hca.roce_pacing = _by(Terms(None, None, leaves), hca.roce_pacing)
 
 
 def _element_of_vport(hca: Hca) -> SchedulingElement | None:
-    """The element of the function's vPort in the tree of the switch."""
+    """Return the switch's scheduling element for the function's vPort, else None."""
     manager = hca.vhca.adapter.manager.node
     if manager is None or manager.eswitch is None:
         return None
@@ -69,9 +70,9 @@ def _element_of_vport(hca: Hca) -> SchedulingElement | None:
 
 
 def apply_to_all(hca: Hca) -> None:
-    """As :func:`apply`, for all of the function's queues: some now, the others in the next rounds.
+    """Do :func:`apply` for all queues of the function, spread over several rounds.
 
-    When another rate changes before the last of them, all begin again after it. RoCE knows at once.
+    A rate change before the last queue restarts the pass when it ends. RoCE is updated at once.
     """
     apply_to_roce(hca)
     hca.has_new_rates = True
@@ -95,13 +96,13 @@ def _apply_to_all(hca: Hca) -> Portions[None]:
 
 
 def wait(hca: Hca, sq: AnySq, delay_ns: int) -> None:
-    """The queue goes on in so many nanoseconds, if a change does not let it go on before."""
+    """Resume the queue after ``delay_ns``, unless a change resumes it earlier."""
     if sq.timer is None:
         sq.timer = hca.clock.call_later(delay_ns, partial(go_on, hca, sq))
 
 
 def go_on(hca: Hca, sq: AnySq) -> None:
-    """Look again whether the queue may send."""
+    """Cancel the queue's timer, and poll the queue if it waited and is in RDY."""
     if sq.timer is not None:
         sq.stop_waiting()
         if sq.state is SqState.RDY:

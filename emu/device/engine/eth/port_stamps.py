@@ -1,7 +1,7 @@
-"""When a packet has left by the port: a completion of its own, for PTP (private flag tx_port_ts).
+"""Port timestamps of sent packets: a separate CQE for PTP (private flag tx_port_ts).
 
-The send queue's context names a second CQ. The entry there carries the packet's number, the lower
-bits of flow_table_metadata in its request, and looks like that of a received packet.
+The send queue's context names a second CQ. Its CQE carries the packet's number, the lower bits of
+the WQE's flow_table_metadata, and has the format of a receive CQE.
 
 Source: PRM "ts_cqe_to_dest_cqn"; core/en/ptp.c: mlx5e_ptp_handle_ts_cqe.
 """
@@ -27,7 +27,7 @@ _OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 
 
 def tell(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
-    """A send request's packet has left."""
+    """Write the timestamp CQE of a sent packet to ``cq``."""
     metadata = ETH.unpack_from(wqe.buf, DS)[2]
     number = metadata & (1 << hca.caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
     now = completions.now_for(hca, sq)

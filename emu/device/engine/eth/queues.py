@@ -1,9 +1,9 @@
-"""States of Ethernet send and receive queues: RST, RDY, ERR, and what each change does.
+"""States of Ethernet send and receive queues: RST, RDY, ERR, and the effects of each change.
 
-In ERR every request that is posted, now or later, completes with WR_FLUSH_ERR if the context has
+In ERR every WQE, already posted or posted later, completes with WR_FLUSH_ERR if the context has
 flush_in_error_en. The driver then takes the queue through RST, where both sides count from 0 again
-(core/en/reporter_tx.c: mlx5e_tx_reporter_err_cqe_recover). As with a queue pair, posting a receive
-rings no doorbell, so a receive queue in ERR looks at its doorbell record by timer.
+(core/en/reporter_tx.c: mlx5e_tx_reporter_err_cqe_recover). Posting a receive WQE rings no doorbell.
+A receive queue in ERR therefore polls its doorbell record by timer, like a QP.
 
 Source: PRM "Send queue", "Receive queue"; mlx5_ifc.h: sqc.state, rqc.state.
 """
@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK_NS: Final = 1_000_000
 LAST_LOOK_NS: Final = INTERVAL_NS
-"""How long after the last look a receive queue in ERR looks for requests that were posted since."""
+"""Shortest and longest interval at which a receive queue in ERR polls for new WQEs."""
 
 _RQ_EVENT: Final = 1
 _SQ_EVENT: Final = 2
-"""Whose number an event carries (driver.h: mlx5_event_queue_type)."""
+"""Queue type in an event (driver.h: mlx5_event_queue_type)."""
 _EVENT_DATA: Final = Struct(">20xB3xI")
 
 SQ_TRANSITIONS: Final[Mapping[SqState, tuple[SqState, ...]]] = {
@@ -58,14 +58,14 @@ RQ_TRANSITIONS: Final[Mapping[RqState, tuple[RqState, ...]]] = {
     RqState.RDY: (RqState.RDY, RqState.ERR, RqState.RST),
     RqState.ERR: (RqState.ERR, RqState.RST),
 }
-"""To which states each state may change by command."""
+"""The states that a command may set, by current state."""
 
 
 # -- send queues
 
 
 def enter_sq(hca: Hca, sq: AnySq, state: SqState) -> None:
-    """A command has moved the queue to ``state``, which may be the one that it is in."""
+    """Change a send queue's state by command; do nothing if the state is the current one."""
     if state is sq.state:
         return
     sq.state, sq.has_failed = state, False
@@ -85,21 +85,24 @@ def fail(
     why: str,
     cause: Cause = Cause.ANY,
 ) -> None:
-    """A request completes in error, and the queue stops (core/en_tx.c: mlx5e_poll_tx_cq)."""
+    """Complete a WQE in error and stop the queue (core/en_tx.c: mlx5e_poll_tx_cq)."""
     log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
     completions.fail_send(hca, sq.cq, sq, syndrome, index, opcode, cause)
     stop_sq(hca, sq)
 
 
 def break_sq(hca: Hca, sq: Sq, why: Exception) -> None:
-    """The ring itself cannot be read: an event, as no completion can name a request."""
+    """Raise WQ_CATAS_ERROR for a ring that cannot be read, and stop the queue.
+
+    A completion is impossible, as no WQE can be named.
+    """
     log.warning("%r: send queue is broken: %s", sq, why)
     raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
     stop_sq(hca, sq)
 
 
 def stop_sq(hca: Hca, sq: Sq) -> None:
-    """The device itself moves the queue to ERR."""
+    """Move a send queue from RDY to ERR, by the device itself."""
     if sq.state is SqState.RDY:
         log.info("%r: to ERR", sq)
         sq.state, sq.has_failed = SqState.ERR, True
@@ -108,14 +111,14 @@ def stop_sq(hca: Hca, sq: Sq) -> None:
 
 
 def stop_pacing(sq: AnySq) -> None:
-    """The queue waits for nothing, and takes no share of what others may send."""
+    """Cancel the queue's timer and release its share of common rates."""
     sq.stop_waiting()
     if sq.pacing is not None:
         sq.pacing.rest()
 
 
 def flush_sq(hca: Hca, sq: Sq) -> bool:
-    """Complete some of what is posted with WR_FLUSH_ERR; True when there may be more."""
+    """Complete posted WQEs with WR_FLUSH_ERR; return whether more may be posted."""
     if not sq.ctx.flush_in_error_en:
         return False
     left = FLUSHED_PER_POLL
@@ -135,7 +138,7 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
 
 
 def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
-    """A command has moved the queue to ``state``, which may be the one that it is in."""
+    """Change a receive queue's state by command; do nothing if the state is the current one."""
     if state is rq.state:
         return
     if rq.cq is not None:
@@ -154,7 +157,7 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
 
 
 def stop_rq(hca: Hca, rq: Rq) -> None:
-    """The device itself moves the queue to ERR."""
+    """Move a receive queue from RDY to ERR, by the device itself."""
     if rq.state is RqState.RDY:
         log.info("%r: to ERR", rq)
         rq.state, rq.has_failed = RqState.ERR, True
@@ -162,7 +165,7 @@ def stop_rq(hca: Hca, rq: Rq) -> None:
 
 
 def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.ANY) -> None:
-    """A request cannot be filled because of its keys: it completes in error, the queue stops.
+    """Complete a receive WQE in error because of its keys, and stop the queue.
 
     The driver then takes the queue through RST (core/en/reporter_rx.c).
     """
@@ -175,7 +178,7 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.AN
 
 
 def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
-    """Receive requests cannot be read: an event for each queue concerned, and the RQ stops."""
+    """Raise an event for each queue whose receive WQEs cannot be read, and stop the RQ."""
     log.warning("%r: receive queue is broken: %s", rq, why)
     if rq.rmp is not None:
         break_srq(hca, rq.rmp)
@@ -190,10 +193,10 @@ def _begin_flush(hca: Hca, rq: Rq) -> None:
 
 @polls(Rq)
 def flush_rq(hca: Hca, rq: Rq) -> bool:
-    """In ERR, complete some of what is posted with WR_FLUSH_ERR; True when there may be more.
+    """Complete posted WQEs of a queue in ERR with WR_FLUSH_ERR; return whether more may be posted.
 
-    When there is no more, it looks again later. The requests of an RMP are not flushed: other
-    queues receive from it, too.
+    When none is left, a timer polls again later. The WQEs of an RMP are not flushed, because other
+    queues receive from it.
     """
     if (
         rq.state is not RqState.ERR
@@ -203,10 +206,10 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     ):
         return False
     flushed = 0
-    begun = rq.strides.abandon() if rq.strides is not None else None
-    if begun is not None:
+    current = rq.strides.abandon() if rq.strides is not None else None
+    if current is not None:
         flushed += 1
-        completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, begun.index)
+        completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, current.index)
     try:
         for _ in range(min(rq.queue.posted(), FLUSHED_PER_POLL)):
             wqe = rq.queue.take()
@@ -239,9 +242,9 @@ def raise_event(hca: Hca, queue: AnySq | Rq, event: EventType) -> None:
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
-    """These CQs take no more completions: stop the queues that report to them.
+    """Stop the queues that report to CQs which take no more completions.
 
-    Yields for each queue looked at whether it has been stopped.
+    Yields for each queue examined whether it has been stopped.
     """
     for sq in list(hca.sqs):
         is_stopped = False

@@ -1,9 +1,9 @@
-"""Frames that arrive at a function's Ethernet port: checked, steered, and given to receive queues.
+"""Frames received at a function's Ethernet port: checks them, steers them, fills receive queues.
 
-A super-frame is steered once, as all packets of a flow go the same way, and cut for its receive
-queue. A frame that no queue takes is counted and dropped. One that comes when the round has done
-enough, or of which not all queues have got their packets by then, goes on in the next rounds, and
-those that come after it wait behind it. Nothing here raises, whatever comes.
+A super-frame is steered once, as all packets of a flow take the same path, and is segmented for its
+receive queue. A frame that no queue takes is counted and dropped. When the round's budget is used
+up, the rest of the work continues in the next rounds, and later frames wait behind it. No frame
+makes this module raise.
 
 Source: PRM "Receive flow"; IEEE 802.3 5.2.2 (counters).
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 MAX_COPIES = MAX_SEGMENTS
-"""Packets that come out of one super-frame, over all queues that get them; more are dropped."""
+"""Number of packets cut from one super-frame, over all receiving queues; more are dropped."""
 
 
 _TYPE_AT: Final = 12
@@ -55,9 +55,9 @@ FRAME_RX_POINT: Final[FaultPoint[[Frame], None]] = FaultPoint("frame.rx")
 
 
 def arrive(hca: Hca, frame: Frame) -> None:
-    """Take a frame from the wire. Nothing raises here: an unexpected exception stops the function.
+    """Take a frame from the wire; never raise. An unexpected exception stops the function.
 
-    A frame that comes while the link is down is ignored, and not counted.
+    A frame received while the link is down is ignored and not counted.
     """
     if hca.has_failed:
         return
@@ -74,16 +74,16 @@ def arrive(hca: Hca, frame: Frame) -> None:
 
 
 def take_in_turn(hca: Hca, frame: Frame) -> None:
-    """Take a frame when those before it have been taken, and the round allows it."""
+    """Take a frame after the earlier ones, within the round's budget, or count a discard."""
     if not hca.rx_backlog.do(len(frame.data), take, hca, frame):
         hca.nic_vport.received.discards += 1
 
 
 def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
-    """Take a frame that a send queue of the function itself has sent, and that is for it, too.
+    """Take a frame that one of the function's own send queues has sent to the function.
 
-    It has not been on the wire, and counts at the virtual port only. Nothing is counted that no
-    receive queue takes, as the driver's are for what others have sent (tirc.self_lb_block).
+    The frame was not on the wire, so only the vPort counts it. A frame that no receive queue takes
+    is not counted: the driver's counters are for frames of others (tirc.self_lb_block).
     """
     if not hca.rx_backlog.do(len(frame.data), _loop_back, hca, frame, source):
         hca.nic_vport.received.discards += 1
@@ -102,7 +102,7 @@ def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
 
 
 def take(hca: Hca, frame: Frame) -> None:
-    """As :func:`arrive`, without the planned faults."""
+    """Take a frame from the wire, without the planned faults of :func:`arrive`."""
     vport = hca.nic_vport
     if not vport.is_up:
         return
@@ -139,10 +139,11 @@ def take(hca: Hca, frame: Frame) -> None:
 
 
 def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
-    """Take a frame that has come by another port of a LAG, whose master the function is.
+    """Take a frame that another port of a LAG received; the function is the LAG's master.
 
-    It counts at that port's ``vport``. False when the master's tables leave it to that port's own
-    function, and when it has nothing for tables. Raises FrameError, before anything is counted.
+    That port's ``vport`` counts the frame. Return False when the master's tables leave the frame to
+    that port's own function, or when the frame is not for tables. Raises FrameError before any
+    counter changes.
     """
     data, mtu = frame.data, vport.oper_mtu - FCS_BYTES
     if frame.gso_size > 0:
@@ -174,13 +175,13 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
 
 
 def take_damaged_in_turn(hca: Hca, frame: Damaged) -> None:
-    """:func:`take_in_turn` for a frame that does not fit its check sequence."""
+    """Do :func:`take_in_turn` for a frame with a wrong frame check sequence."""
     if not hca.rx_backlog.do(len(frame.data), _take_damaged, hca, frame):
         hca.nic_vport.received.discards += 1
 
 
 def _take_damaged(hca: Hca, frame: Damaged) -> None:
-    """Count it; if the port does not check frames, it is received all the same."""
+    """Count a frame with a wrong FCS; receive it if the port does not check the FCS."""
     vport = hca.nic_vport
     if not vport.is_up:
         return
@@ -213,10 +214,10 @@ def _steer_one(
 
 
 def _with_source(hca: Hca, headers: Headers, frame: Frame) -> Headers:
-    """The headers with what comes from the switch beside a frame: registers, and its vPort.
+    """Return the headers with the metadata that the switch adds: registers and source vPort.
 
-    Tables look at the vPort only where registers do not tell it (core/eswitch_offloads.c:
-    mlx5_eswitch_create_vport_rx_rule).
+    The source vPort is added only if a table matches it. Registers identify the vPort otherwise
+    (core/eswitch_offloads.c: mlx5_eswitch_create_vport_rx_rule).
     """
     domain = hca.flow_domains.get(FlowTableType.NIC_RX)
     if domain is not None and source_part in domain.users:
@@ -249,7 +250,7 @@ def _count_looped(vport: NicVport, data: bytes, packets: int, octets: int) -> No
 def _rest(
     hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]
 ) -> Portions[None]:
-    """Deliver a packet to queues that have not got it yet."""
+    """Deliver a packet to the queues that have not received it yet."""
     for to in queues:
         while hca.budget.exhausted(hca.budget.limit):
             yield
@@ -257,9 +258,9 @@ def _rest(
 
 
 class _Large:
-    """A super-frame: its headers, and what it stands for.
+    """A super-frame: its headers, and the number and size of its packets.
 
-    Raises FrameError when they contradict each other.
+    Raises FrameError when its headers contradict each other.
     """
 
     __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
@@ -276,12 +277,12 @@ class _Large:
         self.longest = self.header + min(payload, self.size)
 
     def waiting(self) -> Waiting:
-        """The frame as it is, for a hairpin."""
+        """Return the unsegmented frame for a hairpin."""
         return Waiting(self.data, self.size, True, self.packets, self.longest, self.octets)
 
 
 def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None:
-    """Steer a super-frame by its headers, then give each of its packets to the same queues."""
+    """Steer a super-frame by its headers, then deliver each of its packets to the chosen queues."""
     _check_large(large)
     hca.budget.charge(large.packets >> LOG_CUT_PER_STEP)
     queues = route(hca, large.headers, large.octets, large.packets, source)
@@ -295,7 +296,7 @@ def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None
 
 
 def _check_large(large: _Large) -> None:
-    """Raise FrameError for one that cannot be cut."""
+    """Raise FrameError for a super-frame that cannot be segmented."""
     data, at = large.data, large.header
     check(parse(data[:at], whole=False), data[at:], large.size)
 
@@ -308,9 +309,9 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
 
 
 def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
-    """Deliver the packets of a super-frame, merged where a TIR lets them be.
+    """Deliver the packets of a super-frame, merged where a TIR allows it.
 
-    Packets of its stream that are held go first.
+    Packets of its stream that a session holds are delivered first.
     """
     budget = hca.budget
     apart = []
@@ -345,7 +346,7 @@ def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]
     sums, length = None, 0
     for cut in segment(large.data[: large.header], large.data[large.header :], large.size):
         packet = _of_segment(large.headers, cut)
-        if sums is None or length != len(cut):  # what differs otherwise adds up to the same
+        if sums is None or length != len(cut):  # other differences cancel out in the checksum
             sums, length = trusted(packet), len(cut)
         packet.sums = sums
         for to in apart:
@@ -359,7 +360,7 @@ def _can_merge(headers: Headers, merging: Merging) -> bool:
 
 
 def _of_segment(headers: Headers, data: bytes) -> Headers:
-    """The headers of a packet that was cut out of a super-frame; their offsets are the same."""
+    """Return the headers of a packet cut from a super-frame; their offsets are unchanged."""
     end = len(data)
     if end < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")

@@ -1,4 +1,4 @@
-"""What a packet is written into: a queue's next receive request, and the memory behind it."""
+"""Receive WQEs: takes a queue's next WQE and finds the memory for a packet."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 RECEIVE_POINT: Final[FaultPoint[[Rq, RecvWqe, int], bool]] = FaultPoint("wqe.rx")
-"""A request, and the bytes of the packet that is to fill it; whether it may."""
+"""Fault point: queue, WQE and packet length in bytes; returns whether the WQE may be filled."""
 
 Placed = tuple[int, int, int, bytes]
-"""Where a packet is: wqe_id, wqe_counter and byte_cnt of its completion; and cqe64.shampo of one
-whose header is elsewhere. One is made for each packet, so it is a plain tuple."""
+"""Location of a packet: wqe_id, wqe_counter and byte_cnt of its CQE, and cqe64.shampo if its header
+is elsewhere. A plain tuple, as one is made for each packet."""
 
 
 def request(hca: Hca, rq: Rq) -> RecvWqe | None:
-    """The queue's next request; None when there is none, which is counted."""
+    """Return the queue's next receive WQE; count out_of_buffer and return None if none is posted."""
     queue = rq.queue
     before = queue.read_ahead
     try:
@@ -45,7 +45,7 @@ def request(hca: Hca, rq: Rq) -> RecvWqe | None:
 
 
 def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
-    """The memory of a packet's bytes; None when the packet is dropped or the request fails."""
+    """Return the memory for a packet's bytes; None when the packet is dropped or the WQE fails."""
     try:
         limit, span = hca.budget.steps + STEPS_PER_ACCESS, (offset, length, LOCAL_WRITE)
         views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, limit)
@@ -60,7 +60,7 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
             return views
         if rq.strides is not None:
             queues.fail_receive(
-                hca, rq, wqe.index, "its memory is shorter than its strides", Cause.BOUNDS
+                hca, rq, wqe.index, "the WQE's memory is shorter than its strides", Cause.BOUNDS
             )
             return None
         _count_too_long(hca)
@@ -70,15 +70,15 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
 
 
 def _count_discard(hca: Hca) -> None:
-    """A packet's memory is in too many pieces: the vPort counts it, on InfiniBand the link."""
+    """Count a packet whose memory has too many segments, at the vPort or the InfiniBand link."""
     if hca.model.port_type is PortType.ETH:
         hca.nic_vport.received.discards += 1
     else:
-        hca.link.dropped["to a receive request in too many pieces"] += 1
+        hca.link.dropped["to a receive request with too many segments"] += 1
 
 
 def _count_too_long(hca: Hca) -> None:
-    """A packet is longer than its request: the vPort counts it, on InfiniBand the link."""
+    """Count a packet that exceeds its WQE, at the vPort or the InfiniBand link."""
     if hca.model.port_type is PortType.ETH:
         hca.nic_vport.wqe_too_small += 1
     else:

@@ -1,8 +1,8 @@
-"""RoCE frames that arrive at an Ethernet port.
+"""RoCE frames received at an Ethernet port.
 
-A frame for a GID of the port, or for a multicast GID that a queue pair is attached to, is RoCE's
-as long as the driver has enabled it (nic_vport_context.roce_en). Everything else is for the flow
-tables: so a driver that leaves RoCE disabled can run Soft-RoCE on the port.
+A frame is RoCE's if it is for a GID of the port, or for a multicast GID to which a QP is attached.
+The driver must have enabled RoCE (nic_vport_context.roce_en). All other frames go to the flow
+tables: with RoCE disabled, the driver can run Soft-RoCE on the port.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ def take(
     source_port: int = UPLINK,
     registers: Mapping[int, int] | None = None,
 ) -> bool:
-    """Take a frame if it is RoCE's; False when it is not. ``is_looped``: the function has sent it.
+    """Take a frame if it is RoCE's; return False when it is not.
 
-    ``source_port`` and ``registers`` come with it from its own adapter's switch.
+    ``is_looped``: the function itself has sent it. ``source_port`` and ``registers`` are the
+    metadata from the adapter's switch.
 
-    A damaged one is dropped and counted. Raises nothing, whatever the frame contains.
+    A damaged frame is dropped and counted. No frame makes this function raise.
     """
     at = network_header(frame)
     if not at or not hca.link.is_up or not _is_for(hca, frame, at):
@@ -70,7 +71,7 @@ def take(
     if passage is not Passage.ON:
         return passage is Passage.DROPPED
     if packet.op.service is Service.UD:
-        # Who sends datagrams has no flow that could be slowed down: the mark is only counted.
+        # Datagrams have no flow that the sender could slow down: the mark is only counted.
         hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked
         arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)), is_looped=is_looped)
     elif not frame[0] & _GROUP:
@@ -83,13 +84,13 @@ def take(
     return True
 
 
-def arrive_train(hca: Hca, come: Train | memoryview) -> None:
-    """Take a train that has come by the cable; else the frames of its packets come by it.
+def arrive_train(hca: Hca, received: Train | memoryview) -> None:
+    """Take a train from the cable, or deliver the frames of its packets separately.
 
-    ``come`` is its frame, if nobody has parsed it yet. What is no train is lost.
+    ``received`` is the train, or its unparsed frame. A malformed train is dropped.
     """
     try:
-        train = come if isinstance(come, Train) else parse_train(come)
+        train = received if isinstance(received, Train) else parse_train(received)
         if not _take_train(hca, train):
             for one in frames_of(train):
                 hca.switch.receive(Frame(one))
@@ -98,7 +99,10 @@ def arrive_train(hca: Hca, come: Train | memoryview) -> None:
 
 
 def _take_train(hca: Hca, train: Train) -> bool:
-    """Take a train at once; False where plans, tables, sniffers, MTU or what waits want frames."""
+    """Take a whole train; return False where something needs separate frames.
+
+    Fault plans, flow tables, sniffers, the MTU and a non-empty backlog need separate frames.
+    """
     head, length = train.head, train.length
     if (
         hca.faults is not None
@@ -118,13 +122,13 @@ def _take_train(hca: Hca, train: Train) -> bool:
 
 
 def is_for(hca: Hca, frame: bytes) -> bool:
-    """Whether :func:`take` takes a frame, unless its flow tables say otherwise."""
+    """Return whether :func:`take` takes a frame, unless its flow tables decide otherwise."""
     at = network_header(frame)
     return bool(at) and hca.link.is_up and _is_for(hca, frame, at)
 
 
 def _is_for(hca: Hca, frame: bytes, at: int) -> bool:
-    """Whether the function has the frame's destination. A group's takes both versions of RoCE."""
+    """Return whether the function has the frame's destination; a group accepts both RoCE versions."""
     _, dgid = addresses(frame, at)
     if frame[0] & _GROUP:
         return dgid in hca.mcgs

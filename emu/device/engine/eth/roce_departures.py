@@ -1,6 +1,6 @@
-"""RoCE frames that leave by the port: they wait while the way is full, or the vPort's rate used up.
+"""Outgoing RoCE frames: held while the path is full or the vPort's rate is used up.
 
-Source: PRM "Congestion control"; core/esw/qos.c, whose rates are for all that a vPort sends.
+Source: PRM "Congestion control"; core/esw/qos.c, whose rates cover all frames of a vPort.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 MAX_HELD: Final = 1024
-"""Frames that are kept for functions of this process, and as many to other processes while the way
-there is full. Not everybody waits: datagrams never do."""
+"""Number of frames held for functions of this process, and again for other processes while the path
+is full. Not every sender waits: datagrams never do."""
 
 
 class Departures:
-    """What one function sends to others by its port."""
+    """Frames that one function sends to others by its port."""
 
-    def __init__(self, eth: EthWire[Hca], has_room: Callable[[], None]) -> None:
-        """``has_room`` is called when nothing waits any more."""
+    def __init__(self, eth: EthWire[Hca], on_drained: Callable[[], None]) -> None:
+        """Set up an empty backlog; ``on_drained`` is called when it has been drained."""
         self._eth = eth
-        self._has_room = has_room
+        self._on_drained = on_drained
         self.waiting: deque[bytes] = deque()
-        """Frames that wait."""
-        self._room: list[CancellableCall] = []
-        """What the port calls when there is room on the way."""
+        """Backlog of frames."""
+        self._callbacks: list[CancellableCall] = []
+        """Callbacks that the port calls when the path has space."""
         self._next: Timer | None = None
-        """When the vPort's rate lets the next frame through."""
+        """Timer for the next frame that the vPort's rate allows."""
 
     def clear(self) -> None:
-        """Nothing that waits is wanted any more."""
+        """Discard the backlog and cancel all callbacks and timers."""
         self.waiting.clear()
-        for room in self._room:
-            room.cancel()
-        self._room.clear()
+        for call in self._callbacks:
+            call.cancel()
+        self._callbacks.clear()
         if self._next is not None:
             self._next.cancel()
             self._next = None
 
     def send(self, source: Hca, frame: bytes) -> bool:
-        """Put a frame on the port's wire, or keep it; False when the next one should wait.
+        """Send a frame or hold it; return False when the next one should wait.
 
-        Later frames wait behind one that is kept: all have the same priority.
+        Later frames wait behind a held frame: all have the same priority.
         """
         mac = frame[:MAC_BYTES]
         if not self.waiting and not self.must_wait(source, mac):
@@ -72,36 +72,36 @@ class Departures:
         self._eth.transmit(source, Frame(frame))
 
     def must_wait(self, source: Hca, mac: bytes) -> bool:
-        """Whether the way to an address is full, or the vPort's rate used up."""
+        """Return whether the path to an address is full, or the vPort's rate is used up."""
         return self._eth.is_pausing_to(mac) or self._delay(source) > 0
 
     @staticmethod
     def _delay(source: Hca, *, wants: bool = False) -> int:
-        """In how many nanoseconds the vPort's rate lets the next frame through.
+        """Return the nanoseconds until the vPort's rate allows the next frame.
 
-        While nobody ``wants`` to send one, the interface's queues need not wait for it.
+        With ``wants`` False, the interface's queues need not wait for RoCE.
         """
         if source.roce_pacing is None:
             return 0
         return source.roce_pacing.delay(source.clock.now_ns(), wants=wants)
 
     def await_room(self, source: Hca, mac: bytes) -> None:
-        """Go on when frames to this address may be sent: the port tells, or a timer."""
+        """Schedule the release of the backlog: by the port's callback, or by a timer."""
         if self._eth.is_pausing_to(mac):
-            room = CancellableCall(partial(self._release, source))
-            self._room.append(room)
-            self._eth.when_room_to(mac, room)
+            call = CancellableCall(partial(self._release, source))
+            self._callbacks.append(call)
+            self._eth.when_room_to(mac, call)
         elif self._next is None:
             delay = self._delay(source, wants=True)
-            self._next = source.port_clock.call_later(delay, partial(self._its_time, source))
+            self._next = source.port_clock.call_later(delay, partial(self._on_timer, source))
 
-    def _its_time(self, source: Hca) -> None:
+    def _on_timer(self, source: Hca) -> None:
         self._next = None
         self._release(source)
 
     def _release(self, source: Hca) -> None:
-        """Send what was kept, and tell those who wait when nothing is left."""
-        self._room = [room for room in self._room if room.is_pending]
+        """Send the held frames, and call ``on_drained`` when none is left."""
+        self._callbacks = [call for call in self._callbacks if call.is_pending]
         while self.waiting:
             mac = self.waiting[0][:MAC_BYTES]
             if self.must_wait(source, mac):
@@ -110,4 +110,4 @@ class Departures:
             self._put(source, self.waiting.popleft())
         if source.roce_pacing is not None:
             source.roce_pacing.rest()
-        self._has_room()
+        self._on_drained()

@@ -1,8 +1,7 @@
-"""The wire of RoCE: messages to functions of this process, frames to everybody else.
+"""The RoCE wire of one function: messages to functions of this process, frames to all others.
 
-A peer is in this process if a function on the same segment has its MAC address, VLAN and GID, for
-the same version of RoCE.
-Everybody else is reached by frames, which leave by the same port as those of the network interface.
+A peer is in this process if a function on the same segment has its MAC address, VLAN and GID for
+the same RoCE version. Frames to all other peers leave by the network interface's port.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 ROOM: Final = 256
-"""Frames that may wait for functions of this process before the sender has to."""
+"""Number of frames for functions of this process in flight before the sender must wait."""
 _TOO_LONG: Final = "longer than the MTU"
 KNOWN_ADDRESSES: Final = 4096
-"""Addresses whose function is remembered; a guest may send to any number of them."""
+"""Number of addresses whose function is cached; a guest may send to any number."""
 
 
 class RoceWire:
@@ -52,26 +51,26 @@ class RoceWire:
         self._hca: Hca | None = None
         self._changes = -1
         self._nodes: dict[int, Vhca[Hca] | None] = {}
-        """What is known since the last change. Whoever is reset must not stay here until the next
-        look."""
+        """Functions found since the last change. Entries are Vhcas, so a function's state before a
+        reset is not kept alive."""
         self._macs: frozenset[bytes] = frozenset()
         """MAC addresses of RoCE in this process."""
         self._frames: deque[bytes] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._next_run: Timer | None = None
-        """The loop's next round has frames to deliver, or room to tell of."""
+        """Timer of the next round, which delivers frames or reports space to waiting senders."""
         self._departures = Departures(eth, self._wake)
 
     def attach(self, hca: Hca) -> None:
-        """The function is there; after a reset, its new state replaces the old one."""
+        """Attach the function; after a reset, its new state replaces the old one."""
         if self._hca is not None and self._hca.roce_pacing is not None:
             self._hca.roce_pacing.rest()
         self.begin(hca)
-        if not hca.vhca.is_manager:  # whose own element, if it had one, has gone with its state
+        if not hca.vhca.is_manager:  # a manager's scheduling elements ended with its old state
             pacing.apply_to_roce(hca)
 
     def begin(self, hca: Hca) -> None:
-        """As ``attach``, for one more wire of the function."""
+        """Reset the wire's state for ``hca``; used directly for the function's further wires."""
         self._hca = hca
         self._changes = -1
         self._nodes.clear()
@@ -83,15 +82,15 @@ class RoceWire:
             self._next_run = None
 
     def port_changed(self, hca: Hca) -> None:
-        """The function's port has come up or gone down; :class:`EthWire` is told as well."""
+        """Do nothing: :class:`EthWire` is notified as well."""
 
     @property
     def is_full(self) -> bool:
-        """Whether frames wait that those who send have to wait for."""
+        """Whether senders must wait for frames in flight."""
         return bool(self._departures.waiting) or len(self._frames) >= ROOM
 
-    def _look(self) -> None:
-        """Forget what is known if something on the segment has changed."""
+    def _refresh(self) -> None:
+        """Discard cached functions if the segment has changed."""
         if self._changes != self._eth.changes:
             self._changes = self._eth.changes
             self._nodes.clear()
@@ -100,9 +99,9 @@ class RoceWire:
     # -- functions of this process
 
     def node(self, address: int) -> Hca | None:
-        """The function that an address leads to, when it is in this process."""
+        """Return the function of this process with this address, else None."""
         if self._changes != self._eth.changes:
-            self._look()
+            self._refresh()
         try:
             node = self._nodes[address]
         except KeyError:
@@ -125,19 +124,19 @@ class RoceWire:
         return match
 
     def reaches(self, address: int) -> bool:
-        """Whether packets have to be sent.
+        """Return whether packets must be sent to an address.
 
-        To a function here only if rules, links, rates, flow tables, a sniffer or a capture are
-        about packets.
+        A function of this process needs packets only if rules, links, rates, flow tables, a sniffer
+        or a capture work on packets.
 
-        A datagram queue pair has no address, 0.
+        A datagram QP has no address, 0.
         """
         if not address:
             return False
         node = self.node(address)
         if node is None or self._eth.wants_packets or node.segment.wants_packets:
             return True
-        if node.adapter.board.lag is not None:  # it may send and receive by another port
+        if node.adapter.board.lag is not None:  # the function may send and receive by another port
             return True
         hca = self._hca
         if node.rdma_rx.root is not None or node.is_sniffed:
@@ -151,10 +150,10 @@ class RoceWire:
     # -- packets
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
-        """Send a frame; False when the next one should wait.
+        """Send a frame; return False when the next one should wait.
 
-        One to a function of this process arrives in the loop's next round, so that its response
-        does not come while the sender is still at work.
+        A frame to a function of this process is delivered in the loop's next round. Its response
+        therefore never arrives while the sender's call is still running.
         """
         if not frame:
             return True
@@ -165,7 +164,7 @@ class RoceWire:
             return True
         if source.is_sniffed:
             sniffer.copy_sent(source, Frame(frame))
-        self._look()
+        self._refresh()
         if frame[:MAC_BYTES] not in self._macs:
             return self._departures.send(source, frame)
         if len(self._frames) >= MAX_HELD:
@@ -176,16 +175,16 @@ class RoceWire:
         return len(self._frames) < ROOM and not self._departures.waiting
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """The port's way to another process, if it takes trains and nothing waits before it.
+        """Return the port's train path to another process; None if frames wait before the train.
 
-        None where tables, rates, a sniffer or the MTU want each frame.
+        None also where tables, rates, a sniffer or the MTU need separate frames.
         """
         if not address or mtu > source.link.most_payload:
             return None
         if source.rdma_tx.root is not None or source.roce_pacing is not None or source.is_sniffed:
             return None
         mac = parts_of(address)[1]
-        self._look()
+        self._refresh()
         if mac in self._macs or self._departures.waiting or self._frames:
             return None
         return self._eth.train_to(mac)
@@ -194,7 +193,7 @@ class RoceWire:
         """Call ``callback`` once, when more frames may be sent."""
         self._waiting.append(callback)
         if self._departures.waiting:
-            return  # which end with _wake
+            return  # the backlog calls _wake when it is drained
         mac, hca = parts_of(address)[1], self._hca
         if mac in self._macs or hca is None or not self._departures.must_wait(hca, mac):
             self._start()
@@ -211,7 +210,7 @@ class RoceWire:
                 break
             self._deliver(hca, self._frames.popleft())
             if hca is not self._hca:
-                return  # a frame has reset the function, and nothing is left of what waited
+                return  # a frame has reset the function, which discarded the backlog
         self._next_run = None
         if len(self._frames) < ROOM and not self._departures.waiting:
             self._wake()
@@ -224,7 +223,7 @@ class RoceWire:
             callback()
 
     def _deliver(self, hca: Hca, frame: bytes) -> None:
-        """Loop a frame to one of our own MAC addresses back, send any other one."""
+        """Loop back a frame to one of the function's own MAC addresses; send any other frame."""
         if frame[:MAC_BYTES] in hca.gids.macs:
             if hca.is_sniffed:
                 sniffer.copy_received(hca, Frame(frame))
@@ -238,13 +237,13 @@ class RoceWire:
 
     @staticmethod
     def _is_too_long(hca: Hca, packet: Datagram, origin: Origin) -> bool:
-        """Whether a datagram's frame is longer than a port's MTU, as ``transmit`` finds."""
+        """Return whether a datagram's frame exceeds a port's MTU, as ``transmit`` checks."""
         assert isinstance(origin, RoceOrigin)
         tag = 0 if origin.tci is None else TAG_BYTES
         return packet.octets + tag + FCS_BYTES > hca.nic_vport.oper_mtu
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Carry a datagram; it is silently lost when its sender or receiver has no GID."""
+        """Send a datagram; drop it when its sender or receiver has no GID."""
         to = packet.to
         assert isinstance(to, RoceDestination)
         if NO_GID in (origin.gid, to.gid or NO_GID):

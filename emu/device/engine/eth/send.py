@@ -1,9 +1,9 @@
-"""A turn of an Ethernet send queue: its requests, one after the other, a bounded number of them.
+"""The poll of an Ethernet send queue: a bounded number of WQEs, in order.
 
-Every request is done when it has been read: a frame is on the wire or lost. Before it is read, it
-waits for the queue's rate, and for a link partner that asks for that (``room``). A request
-completes if it asks for it; the CQE's wqe_counter is the number that the driver gave it, and the
-driver counts up to exactly that number (core/en_tx.c: mlx5e_poll_tx_cq).
+A WQE is done once it has been read: its frame is on the wire or dropped. Before that, the WQE waits
+for the queue's rate and for the link partner's credits (``rx_credits``). A WQE completes if it
+requests a CQE. The CQE's wqe_counter is the driver's own index, and the driver completes everything
+up to it (core/en_tx.c: mlx5e_poll_tx_cq).
 """
 
 from __future__ import annotations
@@ -54,17 +54,18 @@ _IPOIB: Final[Mapping[int, Callable[[Hca, Sq, Wqe], object]]] = {
     int(Opcode.SEND): ipoib.transmit,
     int(Opcode.LSO): ipoib.transmit,
 }
-"""By plain numbers: up to CPython 3.11 an enumeration's attribute costs five times as much."""
+"""Handlers by plain number: up to CPython 3.11 an enumeration's attribute costs five times as much.
+"""
 
 
 @polls(Sq)
 def poll(hca: Hca, sq: Sq) -> bool:
-    """Do a share of the queue's requests; True when there are more."""
+    """Process a budget of the queue's WQEs; return whether more are posted."""
     if sq.state is _ERR:
         return queues.flush_sq(hca, sq)
     if sq.state is not _RDY:
         return False
-    if hca.egress:  # what was sent before is still on its way
+    if hca.egress:  # earlier frames are still in the NIC_TX tables
         return True
     try:
         return _work(hca, sq)
@@ -78,7 +79,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
     partner, waiting = hca.link_partner, ring.waiting()
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
-        if waiting <= 0:  # requests posted meanwhile ring their own doorbell
+        if waiting <= 0:  # WQEs posted meanwhile ring their own doorbell
             if pacing is not None:
                 pacing.rest()
             return False
@@ -91,12 +92,12 @@ def _work(hca: Hca, sq: Sq) -> bool:
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks
         ring.consume(wqe.blocks)
-        failure = _do(hca, sq, wqe)
+        failure = _execute(hca, sq, wqe)
         if failure is not None:
             queues.fail(
                 hca, sq, wqe.index, wqe.opcode, failure.syndrome, failure.why, failure.cause
             )
-        if sq.state is not _RDY:  # this request has failed, or its completion
+        if sq.state is not _RDY:  # this WQE or its completion has failed
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
             completions.complete_send(hca, sq.cq, sq, wqe)
@@ -105,21 +106,21 @@ def _work(hca: Hca, sq: Sq) -> bool:
     return True
 
 
-def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
-    """Carry a request out."""
+def _execute(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
+    """Execute a WQE; return the failure, or None on success."""
     if hca.tracer:
         hca.tracer.wqe(hca, sq, wqe)
     if hca.faults is not None and (planned := hca.faults.show(WQE_POINT, sq, wqe)) is not None:
         return planned
     if not wqe.ds:
-        return Failure(_BAD, "its ds is 0, or above what was posted")
+        return Failure(_BAD, "ds is 0 or exceeds the posted WQE blocks")
     if wqe.qpn != sq.handle:
-        return Failure(_BAD, f"WQE is for sqn {wqe.qpn:#x}")
+        return Failure(_BAD, f"the WQE is for sqn {wqe.qpn:#x}, not {sq.handle:#x}")
     if wqe.opcode == _NOP:
         return None
     work = (_IPOIB if sq.is_ipoib else _WORK).get(wqe.opcode)
     if work is None or not _is_for(sq, work):
-        return Failure(_BAD, f"opcode {wqe.opcode:#x} is not for this queue")
+        return Failure(_BAD, f"opcode {wqe.opcode:#x} not supported by this queue")
     try:
         work(hca, sq, wqe)
     except BadWqeError as bad:
@@ -136,7 +137,7 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
 
 
 def _is_for(sq: Sq, work: Callable[[Hca, Sq, Wqe], object]) -> bool:
-    """Whether the queue may do it: frames need a TIS, and keys a queue that registers."""
+    """Return whether the queue may execute it: frames need a TIS, UMR needs a registering queue."""
     if work is change_key:
         return sq.registers
     return work is access_aso or sq.tis is not None

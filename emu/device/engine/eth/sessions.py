@@ -1,11 +1,10 @@
-"""Packets of a TCP stream that come one by one, held until they are merged.
+"""Merging sessions: hold packets of a TCP stream that arrive one by one until they are merged.
 
-A receive queue with LRO or with merging of data gets a stream's packets together: they are held
-until one comes that does not belong to them, or that ends them by PSH, FIN or a shorter payload,
-until no more fits, and for as long as the TIR or the queue says at most (lro_timeout_period_usecs,
-reservation_timeout). For LRO they are one packet then; a queue that splits headers gets them behind
-each other, which the driver merges. Packets of one stream never overtake each other. What is no
-packet of a TCP stream overtakes nothing.
+A receive queue with LRO or data merging gets a stream's packets together. A session ends at a
+packet that does not belong to it, at PSH, at FIN, at a shorter payload, or when it is full. The TIR
+or the queue limits its duration (lro_timeout_period_usecs, reservation_timeout). With LRO the
+packets become one. A queue that splits headers gets them one after another, and the driver merges
+them. Packets of one stream never overtake each other; a packet that is not TCP overtakes none.
 
 Source: PRM "Large receive offload", "SHAMPO"; core/en/tir.c: mlx5e_tir_builder_build_packet_merge;
 core/en/params.c: mlx5e_build_rq_param.
@@ -45,24 +44,24 @@ _RDY: Final = RqState.RDY
 
 
 class Session:
-    """Packets that belong together, in their order, and the way that they all go."""
+    """Held packets of one stream, in order, and their common delivery."""
 
     __slots__ = ("due_ns", "flow", "header", "key", "octets", "packets", "to")
 
     def __init__(self, key: Key, to: Delivery, header: int, due_ns: int) -> None:
-        """``header`` bytes stand in front of each packet's payload."""
+        """Open an empty session; each packet has ``header`` bytes before its payload."""
         self.key, self.to, self.header, self.due_ns = key, to, header, due_ns
         self.packets: list[Headers] = []
         self.flow: Flow | None = None
-        """The last packet, with what all have in common."""
+        """The last packet's flow state."""
         self.octets = 0
-        """Of their payloads."""
+        """Payload bytes held."""
 
 
 def take(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
-    """Deliver a packet to a queue which may have others merged with it: now or soon.
+    """Deliver a packet to a queue that may merge it with others, now or later.
 
-    ``is_vouched``: its transport checksum is right.
+    ``is_vouched``: the transport checksum is known to be right.
     """
     timeout_ns = _timeout_ns(headers, to)
     if headers.protocol != TCP or not headers.l4:
@@ -84,13 +83,13 @@ def take(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
 
 
 def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeout_ns: int) -> None:
-    """Hold a packet, with those before it to which it belongs; and end them if it is the last."""
+    """Hold a packet in its stream's session; flush the session if the packet ends it."""
     hca.budget.charge(STEPS_PER_HELD)
     sessions, header = hca.sessions, header_of(headers)
     session: Session | None = sessions.open.get(key)
     joined = None
     if session is not None:
-        if session.to == to and _has_room(session, headers, flow):
+        if session.to == to and _has_space(session, headers, flow):
             joined = continued(session.flow, flow)
         if joined is None:
             flush(hca, session)
@@ -118,9 +117,9 @@ def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeou
 
 
 def _timeout_ns(headers: Headers, to: Delivery) -> int:
-    """How long a packet may be held; 0: not at all.
+    """Return the nanoseconds for which a packet may be held; 0 if it may not be held.
 
-    One that steering changes, or whose check sequence is wanted, is no plain packet.
+    A packet that steering changes, or whose FCS is delivered, is never held.
     """
     rq, merging, reservations = to.rq, to.merging, to.rq.reservations
     if to.steps is not None or type(headers) is not Headers:
@@ -139,19 +138,19 @@ def _key(rq: Rq, headers: Headers) -> Key:
 
 
 def _has_payload(headers: Headers, header: int, to: Delivery) -> bool:
-    """Whether a packet has a payload that may be merged."""
+    """Return whether a packet has a payload that may be merged."""
     if to.rq.reservations is not None:
         return can_match(headers, header)
     return header < headers.end
 
 
-def _has_room(session: Session, headers: Headers, flow: Flow) -> bool:
-    """Whether a merged packet, or a reservation, has room for another packet."""
+def _has_space(session: Session, headers: Headers, flow: Flow) -> bool:
+    """Return whether a merged packet or a reservation has space for another packet."""
     count, octets = len(session.packets) + 1, session.octets + flow.size
     rq, merging = session.to.rq, session.to.merging
     if rq.reservations is not None:
         return count <= rq.reservations.limit and octets <= rq.reservations.size
-    assert merging is not None  # or nothing were held
+    assert merging is not None  # only such packets are held
     assert rq.strides is not None
     front = session.header - headers.l3 - IP_BYTES[headers.version]
     return (
@@ -162,20 +161,20 @@ def _has_room(session: Session, headers: Headers, flow: Flow) -> bool:
 
 
 def flush_stream(hca: Hca, rq: Rq, headers: Headers) -> None:
-    """End the session of a stream, of which something comes that is delivered by itself."""
+    """Flush a stream's session before a packet of the stream is delivered alone."""
     if hca.sessions.open and headers.version:
         _flush_key(hca, _key(rq, headers))
 
 
 def flush_all_of(hca: Hca, rq: Rq) -> None:
-    """End all sessions of a queue."""
+    """Flush all sessions of a queue."""
     if hca.sessions.open:
         for session in [s for s in hca.sessions.open.values() if s.to.rq is rq]:
             flush(hca, session)
 
 
 def flush_all(hca: Hca) -> None:
-    """End all sessions: what they were begun for is about to change."""
+    """Flush all sessions before a change of their conditions."""
     while hca.sessions.open:
         flush(hca, next(iter(hca.sessions.open.values())))
 
@@ -187,7 +186,7 @@ def _flush_key(hca: Hca, key: Key) -> None:
 
 
 def flush(hca: Hca, session: Session) -> None:
-    """Deliver what is held of a stream; a queue that has stopped meanwhile gets nothing."""
+    """Deliver a session's packets; deliver none if the queue has stopped."""
     sessions, to, packets = hca.sessions, session.to, session.packets
     del sessions.open[session.key]
     sessions.packet_count -= len(packets)
@@ -197,18 +196,18 @@ def flush(hca: Hca, session: Session) -> None:
         for packet in packets:
             deliver(hca, packet, True, to)
         if reservations is not None:
-            reservations.flow = None  # what comes later does not match
+            reservations.flow = None  # later packets do not match
         return
     first, last, header = packets[0], packets[-1], session.header
-    pieces = [first.frame[: first.end], *(one.frame[header : one.end] for one in packets[1:])]
+    segments = [first.frame[: first.end], *(one.frame[header : one.end] for one in packets[1:])]
     has_psh = bool(last.frame[last.l4 + FLAGS_AT] & PSH)
-    whole = as_one(longer(first, b"".join(pieces)), header, len(packets), has_psh=has_psh)
+    whole = as_one(longer(first, b"".join(segments)), header, len(packets), has_psh=has_psh)
     hca.budget.charge(len(packets) + (session.octets >> LOG_BYTES_PER_STEP))
     deliver(hca, whole.headers, True, to, whole)
 
 
 def _wake_at(hca: Hca, due_ns: int) -> None:
-    """Look at the sessions by then; the timer may be due for one that has ended already."""
+    """Schedule the expiry check; the timer may be due for a session that has already ended."""
     sessions = hca.sessions
     if sessions.timer is not None:
         if sessions.due_ns <= due_ns:
@@ -216,11 +215,11 @@ def _wake_at(hca: Hca, due_ns: int) -> None:
         sessions.timer.cancel()
     sessions.due_ns = due_ns
     delay_ns = max(due_ns - hca.clock.now_ns(), 0)
-    sessions.timer = hca.clock.call_later(delay_ns, partial(_look, hca))
+    sessions.timer = hca.clock.call_later(delay_ns, partial(_flush_expired, hca))
 
 
-def _look(hca: Hca) -> None:
-    """End the sessions that are due, as many as the round allows."""
+def _flush_expired(hca: Hca) -> None:
+    """Flush the expired sessions, within the round's budget."""
     sessions, now_ns = hca.sessions, hca.clock.now_ns()
     sessions.timer = None
     for session in list(sessions.open.values()):

@@ -1,9 +1,9 @@
-"""Copies of all packets of a function for sniffers: tables of types SNIFFER_RX and SNIFFER_TX.
+"""Sniffers: copies of a function's packets for tables of types SNIFFER_RX and SNIFFER_TX.
 
-Each packet that comes or leaves goes its way, and a copy of it goes through the tables of the
-direction, whose entries lead to TIRs. Packets that come back to the function are in both
-directions. While a table is a root, RoCE's messages inside the process are packets. A copy that
-finds no receive request is lost, and so is one that would have to wait behind too many others.
+Each received or sent packet is processed normally, and a copy passes the tables of its direction,
+whose entries lead to TIRs. Looped packets count in both directions. While a sniffer table is a
+root, RoCE messages inside the process become packets. A copy is dropped when no receive WQE is
+posted, or when too many copies wait before it.
 
 Sources: PRM "Flow steering"; core/fs_core.c: init_sniffer_rx_root_ns; ib/fs.c: create_sniffer_rule.
 """
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def copy_received(hca: Hca, frame: Frame) -> None:
-    """Give sniffers a copy of a frame that the function has got, now or in the next rounds."""
+    """Copy a received frame to the SNIFFER_RX tables, now or in the next rounds."""
     _copy(hca, hca.sniffer_rx, frame)
 
 
 def copy_sent(hca: Hca, frame: Frame) -> None:
-    """Give sniffers a copy of a frame that the function sends, now or in the next rounds."""
+    """Copy a sent frame to the SNIFFER_TX tables, now or in the next rounds."""
     _copy(hca, hca.sniffer_tx, frame)
 
 
@@ -47,7 +47,7 @@ def _begin(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
 
 
 def _copies(hca: Hca, domain: FlowDomain, frame: Frame) -> Portions[None]:
-    """Deliver the packets that a frame stands for. One without complete headers has no copy."""
+    """Deliver copies of a frame's packets; skip packets without complete headers."""
     try:
         packets = plain(frame)
         hca.budget.charge(len(packets) >> LOG_CUT_PER_STEP)

@@ -1,8 +1,8 @@
-"""A packet at a striding receive queue: the strides that it takes, and fillers before it.
+"""Striding receive queues: the strides of a packet, and filler CQEs before it.
 
-A packet that does not fit into what is left of a request goes into the next one, and a completion
-with the filler bit takes what is left (core/en_rx.c: mpwrq_is_filler_cqe). Without a next request
-the packet is dropped and nothing is taken.
+A packet that exceeds the rest of a WQE goes into the next WQE; a filler CQE consumes the rest
+(core/en_rx.c: mpwrq_is_filler_cqe). Without a next WQE the packet is dropped and the queue is
+unchanged.
 
 Source: PRM "Striding RQ"; device.h: mpwrq_get_cqe_consumed_strides.
 """
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 FILLER: Final = 1 << 31
 """byte_cnt: the strides have no packet."""
 STRIDES_SHIFT: Final = 16
-"""byte_cnt: number of strides above it, the packet's length below."""
+"""byte_cnt: number of strides above this bit, packet length below."""
 
 _OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 _WORD: Final = 0xFFFFFFFF
 
 
 def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | None:
-    """The request whose next strides a packet of so many bytes takes; None when it is dropped.
+    """Return the WQE whose next strides hold a packet of ``length`` bytes; None when it is dropped.
 
-    A new request is taken, and what is left of the old one filled, only when the packet needs it.
+    A new WQE is taken, and the old one's rest filled, only when the packet needs it.
     """
     if strides.has_room(length):
         return strides.wqe
@@ -56,7 +56,7 @@ def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | No
 
 
 def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
-    """Complete what is left of the request in use without a packet; perhaps up to a stride."""
+    """Write a filler CQE for the rest of the current WQE, or for the strides before ``end``."""
     wqe = strides.wqe
     if wqe is None or strides.used == end:
         return

@@ -1,9 +1,9 @@
-"""Send requests of Ethernet queues: what each makes of its segments, and how that leaves.
+"""SEND and LSO WQEs of Ethernet queues: builds frames and puts them on the wire.
 
-SEND is one frame: inline headers or none, data, a VLAN tag that the adapter inserts, checksums that
-it computes. LSO is headers, always inline, and a long payload; it leaves as one super-frame, which
-is cut where somebody needs frames. Checksums are left undone as well when both were asked for: the
-frame says so, and who can do without them never computes any.
+SEND is one frame: optional inline headers, data, an inserted VLAN tag, computed checksums. LSO is
+inline headers and a long payload. An LSO request leaves as one super-frame, which is segmented
+where frames are needed. If both checksums are requested, the frame is only marked; consumers that
+need no checksum never compute it.
 
 Source: PRM "Ethernet segment", "Large send offload"; core/en_tx.c: mlx5e_sq_xmit_wqe.
 """
@@ -48,7 +48,7 @@ _INLINE_AT: Final = ETH_AT + INLINE_HDR_START
 SEGMENTS_AT: Final = ETH_AT + ETH.size
 _PAD: Final = DS - 1
 _GROUP_BIT: Final = 1
-"""Of a MAC address's first byte."""
+"""In a MAC address's first byte."""
 _INLINE_SIZE_SHIFT: Final = 16
 _VLAN_TCI: Final = 0xFFFF
 _L3: Final = int(EthChecksum.L3)
@@ -60,18 +60,20 @@ _eth: Final = ETH.unpack_from
 
 
 def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Send what a SEND or LSO request asks for.
+    """Send the frame or super-frame of a SEND or LSO WQE.
 
-    Raises BadWqeError, FrameLengthError or AccessError; nothing has been sent then.
+    Raises BadWqeError, FrameLengthError or AccessError; no frame has been sent then.
     """
     if wqe.ds * DS < SEGMENTS_AT:
-        raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
+        raise BadWqeError(f"ds {wqe.ds} leaves no space for the Ethernet segment")
     cs_flags, mss, metadata, trailer = _eth(wqe.buf, ETH_AT)
     header, at = b"", SEGMENTS_AT
     if trailer and not trailer & INSERT_VLAN:
         header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
     if len(header) < sq.min_inline:
-        raise FrameLengthError(f"{len(header)} bytes of headers inline, at least {sq.min_inline}")
+        raise FrameLengthError(
+            f"{len(header)} inline header bytes, the queue needs {sq.min_inline}"
+        )
     if wqe.opcode == _LSO:
         max_payload = 1 << hca.caps.ethernet.max_lso_cap
         payload = gather(hca, sq, wqe, at, b"", max_payload)
@@ -87,13 +89,13 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
 
 
 def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int, metadata: int) -> None:
-    """Send a frame with the tag and the checksums that the Ethernet segment asks for.
+    """Send a frame with the VLAN tag and the checksums that the Ethernet segment requests.
 
-    ``metadata`` is what the segment has for the function's tables.
-    Raises BadWqeError for less than an Ethernet header.
+    ``metadata`` is the segment's value for register A. Raises BadWqeError for a frame shorter than
+    an Ethernet header.
     """
     if len(data) < ETHERNET_BYTES:
-        raise BadWqeError(f"frame of {len(data)} bytes")
+        raise BadWqeError(f"frame of {len(data)} bytes, shorter than an Ethernet header")
     if trailer & INSERT_VLAN:
         tpid = ETH_STAG if trailer & INSERT_SVLAN else ETH_CTAG
         data = insert_tag(data, trailer & _VLAN_TCI, tpid)
@@ -106,9 +108,9 @@ def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int, metad
 
 
 def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
-    """The headers in the WQE, and where the segments after them begin."""
+    """Return the WQE's inline headers, and the offset of the segments behind them."""
     if _INLINE_AT + size > wqe.ds * DS:
-        raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
+        raise BadWqeError(f"inline headers of {size} bytes exceed the WQE")
     at = SEGMENTS_AT + (max(size - (SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
     return wqe.buf[_INLINE_AT : _INLINE_AT + size], at
 
@@ -122,7 +124,7 @@ def _send_tunnelled(
 
 
 def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int, metadata: int) -> None:
-    """Send a super-frame; frames when one is enough, or when IP has no length for all of it."""
+    """Send a super-frame; send plain frames if one suffices or if the IP length would overflow."""
     try:
         whole = unsegmented(header, payload, mss) if len(payload) > mss else None
         if whole is not None:
@@ -142,11 +144,11 @@ def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int, metad
 def send(
     hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int, metadata: int = 0
 ) -> None:
-    """Let a frame through the tables of what the function sends, and put what is left on the wire.
+    """Pass a frame through the NIC_TX tables and put the result on the wire.
 
-    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all. The tables
-    find ``metadata`` in register A. What has to wait for later rounds waits in ``Hca.egress``, in
-    order; what has no room there is lost, and counted.
+    The frame stands for ``packets`` packets of at most ``longest`` bytes each and ``octets`` in
+    all. The tables match ``metadata`` in register A. Work for later rounds waits in ``Hca.egress``,
+    in order; a frame is dropped and counted when the backlog is full.
     """
     hca.budget.charge(packets * STEPS_PER_FRAME)
     if sq.pacing is not None:
@@ -161,7 +163,7 @@ def send(
 
 
 def _pass_tables(hca: Hca, sq: AnySq, leaving: Leaving, metadata: int) -> None:
-    """Let a frame through the tables of what the function sends; what is left goes on the wire."""
+    """Pass a frame through the NIC_TX tables and put the result on the wire."""
     leave = partial(_leave_as_steered, hca, sq)
     hca.egress.begin(steered(hca, leaving, leave, metadata), len(leaving.frame.data))
 
@@ -172,11 +174,12 @@ def _leave_as_steered(hca: Hca, sq: AnySq, leaving: Leaving) -> None:
 
 
 def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int) -> None:
-    """Put a frame on the wire, or drop and count what the port does not let out.
+    """Put a frame on the wire, or drop and count it when the port does not send it.
 
-    A frame to an address of the function itself stays here, one to a group comes back as well,
-    unless the vPort's disable_uc_local_lb or disable_mc_local_lb says that none comes back. Who
-    takes them is up to the TIRs (``Tir.takes``). What a hairpin sends always leaves.
+    A frame to one of the function's own addresses is looped back and not sent; a multicast frame is
+    looped back and sent. The vPort's disable_uc_local_lb and disable_mc_local_lb suppress the
+    loopback. The TIRs decide who takes looped frames (``Tir.takes``). A hairpin's frames are never
+    looped back.
     """
     vport, tis, source = hca.nic_vport, sq.tis, sq.source
     by = _port_of(hca, tis.affinity) if tis is not None and tis.affinity else hca
@@ -212,12 +215,12 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
 
 
 def put_on_wire(hca: Hca, frame: Frame) -> None:
-    """As :func:`send`, without checks, counters and planned faults, and by the own port."""
+    """Put a frame on the own port's wire, without checks, counters and planned faults."""
     hca.switch.forward(hca, frame)
 
 
 def _port_of(hca: Hca, affinity: int) -> Hca:
-    """The function by whose port frames with an affinity leave."""
+    """Return the function by whose port frames with an affinity leave."""
     board = hca.adapter.board
     lag = board.lag_of(hca.vhca)
     if lag is None:
@@ -227,13 +230,16 @@ def _port_of(hca: Hca, affinity: int) -> Hca:
 
 def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> None:
     """Put a frame on the wire of another function's port."""
-    if not by.switch.is_decided(by):  # tables count what they let out
+    if not by.switch.is_decided(by):  # tables count the frames that leave them
         for adapter in (by.adapter, hca.adapter):
             adapter.forwarded.sent.add(frame.data, packets, octets)
     by.switch.forward(by, frame)
 
 
 def _is_own(addresses: frozenset[bytes], permanent: bytes, data: bytes) -> bool:
-    """Whether the driver receives at the destination; before it says where, at the vPort's own."""
+    """Return whether the driver receives at the destination MAC address.
+
+    Before the driver sets addresses, this is the vPort's permanent address.
+    """
     to = data[:MAC_BYTES]
     return to in addresses or (not addresses and to == permanent)

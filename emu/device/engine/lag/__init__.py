@@ -1,1 +1,1 @@
-"""Link aggregation (LAG): RoCE of one function by two ports."""
+"""Link aggregation (LAG): one function's RoCE uses two ports."""

@@ -1,7 +1,7 @@
-"""Frames that arrive at a port of a board with two: RoCE's may be for the master of a LAG.
+"""Frames received at a board with two ports: RoCE frames may belong to the master of a LAG.
 
-The master gets them in the loop's next round. What it answers may come back to a port of the board
-in the same call, over ports of others that are in this process.
+The master receives them in the loop's next round. Its answer may reach a port of this board in the
+same call, if the ports in between are in this process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def arrive(hca: Hca, frame: Frame) -> None:
-    """Take a frame from the wire. Nothing raises here.
+    """Take a frame from the wire; never raise.
 
-    One for the master's GIDs is the master's, unless the port's function has the same GID: the two
-    may be different guests'. Others pass the master's NIC_RX tables up to the one that tells the
-    ports apart, where it has tables before that. The port's own link and MTU count, not those of
-    the master's port.
+    A RoCE frame for one of the master's GIDs goes to the master. If the port's own function has the
+    same GID, that function takes the frame: the two may serve different guests. Other frames pass
+    the master's NIC_RX tables up to the demux table, if there are tables before it. The receiving
+    port's link state and MTU apply, not those of the master's port.
     """
     master = _master_beside(hca)
     if master is None or not hca.nic_vport.is_up:
@@ -45,7 +45,7 @@ def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
         vport.received.too_long += 1
         vport.received.errors += 1
         return
-    if not hca.switch.is_decided(hca):  # tables count what comes to them
+    if not hca.switch.is_decided(hca):  # tables count the frames that enter them
         for adapter in (hca.adapter, master.adapter):
             adapter.forwarded.count_received(frame.data)
     if not master.rx_backlog.keep(len(frame.data), _take, hca.adapter, frame):
@@ -53,7 +53,7 @@ def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
 
 
 def _has_tables(master: Hca) -> bool:
-    """Whether frames pass tables of the master before the one that tells the ports apart."""
+    """Return whether frames pass tables of the master before its demux table."""
     domain = master.flow_domains.get(FlowTableType.NIC_RX)
     if domain is None or domain.root is None:
         return False
@@ -61,7 +61,7 @@ def _has_tables(master: Hca) -> bool:
 
 
 def _master_beside(hca: Hca) -> Hca | None:
-    """The master of a LAG of the vPorts, if it is another port's function and works."""
+    """Return the working master of a vPort LAG, if another port's function is the master."""
     board = hca.adapter.board
     lag = board.lag
     if lag is None or not lag.has_vports or lag.of_switches:
@@ -71,7 +71,7 @@ def _master_beside(hca: Hca) -> Hca | None:
 
 
 def _take(adapter: Adapter[Hca], frame: Frame) -> None:
-    """Let the master take it, if it still may. What it leaves is the port's own."""
+    """Give the frame to the master, if the LAG still exists; otherwise to the port's function."""
     hca = adapter.manager.node
     if hca is None:
         return
@@ -83,7 +83,7 @@ def _take(adapter: Adapter[Hca], frame: Frame) -> None:
 
 
 def _steer(adapter: Adapter[Hca], frame: Frame) -> None:
-    """Let the master's tables decide. What they leave is the port's own."""
+    """Steer the frame by the master's tables; give it to the port's function if they miss."""
     hca = adapter.manager.node
     if hca is None:
         return

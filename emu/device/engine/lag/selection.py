@@ -1,8 +1,9 @@
-"""Port selection of a LAG: the master's flow tables choose by which port a packet leaves.
+"""Port selection of a LAG: the master's flow tables choose a packet's egress port.
 
-The driver has one that tells kinds of packets apart, and behind it one for each kind, whose group
-splits packets by a hash (``emu.device.engine.eth.steering.hash_split``); the entries there lead to
-the cable of a port. When a port goes down the driver changes what they lead to.
+The driver creates one table that separates packet types, and one table per type behind it. The
+group of the latter splits packets by a hash (``emu.device.engine.eth.steering.hash_split``). Its
+entries forward to the uplink of a port. When a port goes down, the driver changes these
+destinations.
 
 Source: core/lag/port_sel.c; mlx5_ifc.h: port_selection_cap, lagc.
 """
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def selected(hca: Hca, frame: Frame, port: int) -> int:
-    """The port that the tables of the board's master choose; else ``port``.
+    """Return the port that the tables of the board's master choose, else ``port``.
 
-    ``hca`` is the function that has the work, which is charged for it.
+    The work is charged to ``hca``, the sending function.
     """
     master = hca.adapter.board.master.node
     if master is None or master.has_failed or master.port_sel.root is None:

@@ -1,8 +1,8 @@
-"""The wire of RoCE for a function whose board has two ports.
+"""The RoCE wire of a function whose board has two ports.
 
-As the master of a LAG it has the other port as well. A queue pair's affinity and the LAG's map tell
-by which port its packets leave. Messages are always packets then, one frame each; without a LAG
-everything is as with one port.
+The master of a LAG uses the other port as well. The QP's port affinity and the LAG's map choose the
+egress port. In a LAG all messages become packets, one frame each. Without a LAG the wire behaves as
+on a board with one port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class OtherPort(EthWire["Hca"]):
-    """Another port of the board, as the master sees it. While it is down, frames are lost."""
+    """Another port of the board, as seen by the master; drops frames while its link is down."""
 
     def __init__(self, master: Vhca[Hca], adapter: Adapter[Hca]) -> None:
         self._master = master
@@ -37,77 +37,78 @@ class OtherPort(EthWire["Hca"]):
 
     @property
     def changes(self) -> int:
-        """Grows with everything that may change who is there."""
+        """Grows when the set of reachable functions may change."""
         return self._inner.changes + self._master.adapter.switch.uplink.changes
 
     @property
     def wants_packets(self) -> bool:
-        """Nobody is reached in any other way."""
+        """True: this port carries frames only."""
         return True
 
     def nodes(self) -> Iterable[Hca]:
-        """The functions on the port's segment, and the master, whose own frames come back."""
+        """Yield the functions on the port's segment, and the master, whose frames loop back."""
         if self._master.node is not None:
             yield self._master.node
         yield from self._inner.nodes()
 
     def attach(self, node: Hca, /) -> None:
-        """The port has a function of its own."""
+        """Do nothing: the port has a function of its own."""
 
     def port_changed(self, node: Hca, /) -> None:
-        """As for ``attach``."""
+        """Do nothing: the port has a function of its own."""
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Whether the port's way is congested."""
+        """Return whether the port's path is congested."""
         return self._inner.is_pausing_to(mac)
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """Call ``callback`` when it is not any more."""
+        """Call ``callback`` when the port's path is no longer congested."""
         self._inner.when_room_to(mac, callback)
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """As the port's wire has it."""
+        """Return the credits that the port's wire reports."""
         return self._inner.spare_to(mac, packets, flow, priority)
 
     def train_to(self, mac: bytes, /) -> None:
-        """Each packet goes alone."""
+        """Return None: in a LAG each packet is sent alone."""
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
-        """Carry a frame by the port's function, if that one's link is up.
+        """Send a frame by the port's function, if its link is up.
 
-        What still waits when the LAG ends is lost: the port is the other function's alone then.
+        A frame that still waits when the LAG ends is dropped: the port then belongs to the other
+        function alone.
         """
         node, board = self._adapter.manager.node, self._adapter.board
         if node is None or not node.nic_vport.is_up or board.lag_of(self._master) is None:
             source.roce.dropped["the other port is down"] += 1
             return
-        if not node.switch.is_decided(node):  # tables count what they let out
+        if not node.switch.is_decided(node):  # tables count the frames that leave them
             for adapter in (self._adapter, self._master.adapter):
                 adapter.forwarded.count_sent(frame.data)
         self._inner.transmit(node, frame)
 
 
 class LagWire:
-    """Implements :class:`emu.device.port.ib.wire.IbWire`: a wire for each port."""
+    """Implements :class:`emu.device.port.ib.wire.IbWire` with one RoceWire per port."""
 
     def __init__(self, vhca: Vhca[Hca], own: RoceWire) -> None:
         self._vhca = vhca
         self._own = own
         self._others: dict[int, RoceWire] = {}
-        """Those of the other ports, by number, from the first LAG on."""
+        """Wires of the other ports, by port number; filled from the first LAG on."""
 
     def attach(self, hca: Hca) -> None:
-        """The function is there; after a reset, its new state replaces the old one."""
+        """Attach the function; after a reset, its new state replaces the old one."""
         self._own.attach(hca)
         for wire in self._others.values():
             wire.begin(hca)
 
     def port_changed(self, hca: Hca) -> None:
-        """The function's port has come up or gone down."""
+        """Notify the own wire that the function's link has changed."""
         self._own.port_changed(hca)
 
-    def _way(self, source: Hca, sqn: int, frame: Callable[[], bytes]) -> RoceWire:
-        """The wire of the port by which a queue pair's packet leaves."""
+    def _wire_for(self, source: Hca, sqn: int, frame: Callable[[], bytes]) -> RoceWire:
+        """Return the wire of the port by which a QP's packet leaves."""
         adapter = self._vhca.adapter
         lag = adapter.board.lag_of(self._vhca)
         if lag is None:
@@ -126,41 +127,41 @@ class LagWire:
         return self._others[port]
 
     def node(self, address: int) -> Hca | None:
-        """The function with this address on one of the ports' segments."""
+        """Return the function with this address on one of the ports' segments, else None."""
         node = self._own.node(address)
         if node is None and self._vhca.adapter.board.lag_of(self._vhca) is not None:
             node = next(filter(None, (wire.node(address) for wire in self._others.values())), None)
         return node
 
     def reaches(self, address: int) -> bool:
-        """Whether packets have to be sent: always in a LAG."""
+        """Return whether packets must be sent; in a LAG this holds for every address."""
         if self._vhca.adapter.board.lag_of(self._vhca) is not None:
             return bool(address)
         return self._own.reaches(address)
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
-        """Send a frame by the port of its queue pair; False when the next one should wait."""
-        return self._way(source, sqn, lambda: frame).transmit(source, frame, sqn)
+        """Send a frame by the port of its QP; return False when the next one should wait."""
+        return self._wire_for(source, sqn, lambda: frame).transmit(source, frame, sqn)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """The port's own way; in a LAG each packet goes alone."""
+        """Return the own port's train path; None in a LAG, where each packet is sent alone."""
         if self._vhca.adapter.board.lag_of(self._vhca) is not None:
             return None
         return self._own.train_to(source, address, mtu)
 
     def when_room(self, address: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when no port's way is full any more that was."""
+        """Call ``callback`` once, when a full path has space again."""
         full = [wire for wire in (self._own, *self._others.values()) if wire.is_full]
         (full or [self._own])[0].when_room(address, callback)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Carry a datagram by the port of the queue pair that sends it."""
-        way = self._way(source, origin.qpn, partial(_octets_of, packet, origin))
-        way.datagram(source, packet, origin)
+        """Send a datagram by the port of its QP."""
+        wire = self._wire_for(source, origin.qpn, partial(_octets_of, packet, origin))
+        wire.datagram(source, packet, origin)
 
 
 def _octets_of(packet: Datagram, origin: Origin) -> bytes:
-    """A datagram as a frame; empty where it has no GIDs, and is lost."""
+    """Return a datagram as a frame; empty without GIDs, in which case the datagram is dropped."""
     to = packet.to
     assert isinstance(to, RoceDestination)
     if NO_GID in (origin.gid, to.gid or NO_GID):

@@ -1,1 +1,1 @@
-"""Hairpin queues: packets that are sent on without the driver."""
+"""Hairpin queues: forward received packets without the driver."""

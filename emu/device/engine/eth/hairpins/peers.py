@@ -1,4 +1,4 @@
-"""The two queues of a hairpin: each finds the other by number, if both say that they are a pair."""
+"""The two queues of a hairpin: each finds the other by number, if both name each other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def named(hca: Hca, queue: Object) -> Peer:
-    """What a queue of the function is called by its peer."""
+    """Return the name by which the peer refers to a queue of the function."""
     return Peer(hca.vhca.number, queue.handle)
 
 
 def sender_for(hca: Hca, rq: Rq, hairpin: Hairpin) -> tuple[Hca, HairpinSq] | None:
-    """The function and the send queue that packets of a receive queue leave by now.
+    """Return the function and the send queue by which a receive queue's packets leave.
 
-    None while there is none in RDY that names the receive queue as well.
+    None unless a send queue in RDY names the receive queue as well.
     """
     peer = hairpin.peer
     node = hca.vhca.adapter.board.node_of(peer.vhca) if peer is not None else None
@@ -35,7 +35,7 @@ def sender_for(hca: Hca, rq: Rq, hairpin: Hairpin) -> tuple[Hca, HairpinSq] | No
 
 
 def packets_for(hca: Hca, sq: HairpinSq) -> Hairpin | None:
-    """Where the packets wait that a send queue is for, under the same conditions."""
+    """Return the backlog that a send queue serves; None unless both queues are paired and RDY."""
     peer = sq.peer
     node = hca.vhca.adapter.board.node_of(peer.vhca) if peer is not None else None
     if peer is None or node is None:

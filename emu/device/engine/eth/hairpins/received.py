@@ -1,4 +1,4 @@
-"""A packet at a hairpin receive queue waits for the send queue of the pair."""
+"""Packets of a hairpin receive queue: wait for the send queue of the pair."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def pass_one(
     hca: Hca, rq: Rq, hairpin: Hairpin, data: bytes, *, is_vouched: bool, metadata: int
 ) -> None:
-    """Send a packet on; ``is_vouched``: its checksums are right. ``metadata`` is its register B."""
+    """Queue a packet for the send queue of the pair.
+
+    ``is_vouched``: its checksums are known to be right. ``metadata`` is its register B.
+    """
     if len(data) < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")
     octets = len(data)
@@ -25,9 +28,9 @@ def pass_one(
 
 
 def pass_on(hca: Hca, rq: Rq, hairpin: Hairpin, one: Waiting) -> None:
-    """Let a frame wait for the send queue, or count that there is no room for it.
+    """Queue a frame for the send queue of the pair, or count out_of_buffer if the backlog is full.
 
-    Without a send queue that takes them nothing leaves, and the next ones find no room.
+    Without a paired send queue the backlog fills up and later frames are counted.
     """
     if rq.state is not RqState.RDY:
         return

@@ -1,1 +1,1 @@
-"""Packets of one TCP stream that become one: which they are, and how LRO makes one of them."""
+"""Merging of TCP packets: which packets of a stream belong together, and how LRO merges them."""

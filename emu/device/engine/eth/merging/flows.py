@@ -1,13 +1,13 @@
-"""Which packets of a TCP stream belong together, for LRO and for header split alike.
+"""Decides which packets of a TCP stream belong together, for LRO and for header split.
 
-One follows another when its sequence number goes on where the other's payload ends, and when its
-headers are the same but for that, lengths, checksums, and the flags PSH and FIN: acknowledgment,
-window, options with their time stamps, TOS, TTL, congestion marks. It is not longer than the first
-one, as the kernel takes all but the last one for equally long (skb_shinfo.gso_size). IPv4's
-identifiers stay the same, or grow by one each.
+A packet continues another if its sequence number follows the other's payload and its headers are
+equal. The comparison excludes sequence number, lengths, checksums, PSH and FIN; it includes
+acknowledgment, window, options with timestamps, TOS, TTL and congestion marks. The packet is not
+longer than the first one: the kernel assumes that all but the last are equally long
+(skb_shinfo.gso_size). IPv4 identifiers are equal, or grow by one each.
 
 Source: core/en_rx.c: mlx5e_lro_update_hdr, mlx5e_shampo_update_hdr, which keep the first packet's
-headers; net/ipv4/tcp_offload.c: tcp_gro_receive, for what a merged packet may stand for.
+headers; net/ipv4/tcp_offload.c: tcp_gro_receive, for the packets that a merged one may represent.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from emu.device.objects.eth.reservations import Flow
 from emu.device.port.eth.headers import TCP, Headers
 
 IP_BYTES: Final = {4: 20, 6: 40}
-"""Of an IP header without options."""
+"""Length of an IP header without options, by version."""
 FIN: Final = 0x01
 PSH: Final = 0x08
 FLAGS_AT: Final = 13
 
 _ACK: Final = 0x10
 _CONGESTION: Final = 0xC0
-"""CWR and ECE, which have to be those of the first packet."""
+"""CWR and ECE, which must equal those of the first packet."""
 _IPV4: Final = 4
 _OFFSET_AT: Final = 12
 _SEQUENCE_AT: Final = 4
@@ -35,14 +35,14 @@ _u16, _u32 = Struct(">H"), Struct(">I")
 
 
 def header_of(headers: Headers) -> int:
-    """Bytes in front of a TCP packet's payload."""
+    """Return the number of bytes before a TCP packet's payload."""
     return headers.l4 + (headers.frame[headers.l4 + _OFFSET_AT] >> 4) * 4
 
 
 def flow_of(headers: Headers, header: int) -> Flow | None:
-    """What a packet with a payload is to the next one; None for one that is not plain TCP.
+    """Return the flow state that the next packet must continue; None if this is not plain TCP.
 
-    ``header`` bytes stand in front of the payload. Its checksums have to be right.
+    ``header`` is the number of bytes before the payload. The caller has checked the checksums.
     """
     data, l3, at, version = headers.frame, headers.l3, headers.l4, headers.version
     if headers.protocol != TCP or at - l3 != IP_BYTES[version]:
@@ -52,7 +52,7 @@ def flow_of(headers: Headers, header: int) -> Flow | None:
         return None
     size = headers.end - header
     if version == _IPV4:
-        # Not length, identifier and checksum; sequence number, flags and checksum.
+        # Excluded: IP length, identifier and checksum; TCP sequence number, flags and checksum.
         ip = data[: l3 + 2] + data[l3 + 6 : l3 + 10] + data[l3 + 12 : at + 4]
         identifier = _u16.unpack_from(data, l3 + _IDENTIFIER_AT)[0]
     else:
@@ -63,7 +63,7 @@ def flow_of(headers: Headers, header: int) -> Flow | None:
 
 
 def continued(last: Flow | None, now: Flow | None) -> Flow | None:
-    """The two as one flow, if they belong together."""
+    """Return the common flow state of two packets, or None if they do not belong together."""
     if (
         last is None
         or now is None

@@ -1,9 +1,9 @@
-"""Large receive offload: packets of one TCP stream become one packet of a striding queue.
+"""Large receive offload (LRO): merges packets of one TCP stream for a striding queue.
 
-The packets of a super-frame come together; those that come one by one are held for a while by
-``..sessions``. The merged packet has the first one's headers and the payload of all. The driver
-corrects its length, its checksums, and takes acknowledgment, window and TTL from the completion
-(core/en_rx.c: mlx5e_lro_update_hdr), which assumes IP headers without options.
+A super-frame's packets arrive together; ``..sessions`` holds packets that arrive one by one. The
+merged packet has the first one's headers and the payload of all. The driver corrects its length and
+checksums, and takes acknowledgment, window and TTL from the CQE. It assumes IP headers without
+options (core/en_rx.c: mlx5e_lro_update_hdr).
 
 Source: PRM "Large receive offload"; tirc.packet_merge_mask.
 """
@@ -24,9 +24,9 @@ from emu.device.port.eth.segment import segment
 from layouts.rings.eth_cqe import LRO, LRO_AT, LRO_NUM_SEG_AT, LRO_PSH
 
 MAX_SEGMENTS: Final = 0xFF
-"""Packets of one completion: lro_num_seg has 8 bits."""
+"""Number of packets per CQE: lro_num_seg has 8 bits."""
 MAX_BYTES: Final = 0xFFFF
-"""Of the merged packet: byte_cnt has 16 bits."""
+"""Length of the merged packet: byte_cnt has 16 bits."""
 IPV4: Final = 4
 _TTL_AT: Final = {4: 8, 6: 7}
 _IDENTIFIER_AT: Final = 4
@@ -39,25 +39,25 @@ _LRO_END: Final = LRO_AT + LRO.size
 
 
 class Merged(NamedTuple):
-    """Packets that became one, and what their completion says of them."""
+    """A merged packet, and the LRO fields of its CQE."""
 
     headers: Headers
     segments: int
     check_sum: int
-    """Of the payload alone."""
+    """Over the payload alone."""
     words: bytes
     """cqe64.lro."""
 
     def fill(self, entry: bytes) -> bytes:
-        """The completion of a plain packet, made into that of this one."""
+        """Return a plain packet's CQE with this packet's LRO fields."""
         front, back = entry[:LRO_AT], entry[_LRO_END:LRO_NUM_SEG_AT]
         return front + self.words + back + bytes((self.segments,)) + entry[LRO_NUM_SEG_AT + 1 :]
 
 
 def as_one(headers: Headers, payload: int, segments: int, *, has_psh: bool) -> Merged:
-    """A packet of several: the first one's headers, and the payload of all behind ``payload``.
+    """Return several packets as one: ``headers`` are the first one's, with the payload of all.
 
-    ``has_psh``: the last one has PSH.
+    ``payload`` is the payload's offset. ``has_psh``: the last packet has PSH.
     """
     data = headers.frame
     words = LRO.pack(
@@ -70,7 +70,7 @@ def as_one(headers: Headers, payload: int, segments: int, *, has_psh: bool) -> M
 
 
 def longer(headers: Headers, data: bytes) -> Headers:
-    """The headers of a packet in front of other bytes, which end it."""
+    """Return a packet's headers over ``data``, where the packet ends."""
     return Headers(
         data.ljust(MIN_BYTES, b"\0"), headers.ethertype, headers.l3, headers.version,
         headers.protocol, headers.l4, len(data),
@@ -78,7 +78,7 @@ def longer(headers: Headers, data: bytes) -> Headers:
 
 
 def expect(rq: Rq, header: int, merging: Merging) -> None:
-    """A queue may get packets as long as this allows, behind so many bytes of headers."""
+    """Raise the longest merged packet that a queue may get, for ``header`` bytes of headers."""
     if rq.strides is not None:
         longest = min(header + merging.most_ip_payload, rq.strides.most_bytes, MAX_BYTES)
         rq.most_merged = max(rq.most_merged, longest)
@@ -88,19 +88,20 @@ class TcpStream:
     """The packets of a TCP super-frame that can be merged."""
 
     def __init__(self, headers: Headers, header: int, size: int) -> None:
-        """``header`` bytes in front of the payload, ``size`` bytes of it in each packet."""
+        """Set up a stream: ``header`` bytes before the payload, ``size`` payload bytes per packet."""
         self._headers, self._header, self._size = headers, header, size
         data = headers.frame
         self._flags = data[headers.l4 + FLAGS_AT]
         self.packets = -(-(len(data) - header) // size)
         self.mergeable = self.packets - bool(self._flags & FIN)
-        """How many, from the first one on: the last one stays apart when it ends the stream."""
+        """Number of packets that can be merged, from the first on: a last packet with FIN stays
+        separate."""
 
     @staticmethod
     def can_be(headers: Headers) -> bool:
-        """Whether the packets are plain TCP, without IP options, and without flags of their own.
+        """Return whether the packets are plain TCP, without IP options and without special flags.
 
-        A super-frame has a transport header.
+        A super-frame always has a transport header.
         """
         if headers.protocol != TCP:
             return False
@@ -109,12 +110,12 @@ class TcpStream:
         flags = headers.frame[headers.l4 + FLAGS_AT]
         return flags & ~(PSH | FIN) == _ACK
 
-    def merged(self, merging: Merging, room: int) -> Iterator[Merged | Headers]:
-        """What a queue gets whose requests have ``room`` bytes; what stands alone as it is."""
+    def merged(self, merging: Merging, space: int) -> Iterator[Merged | Headers]:
+        """Yield the packets for a queue whose WQEs have ``space`` bytes, merged where possible."""
         front = self._header - self._headers.l3 - IP_BYTES[self._headers.version]
         together = min(
             (merging.most_ip_payload - front) // self._size,
-            (min(room, MAX_BYTES) - self._header) // self._size,
+            (min(space, MAX_BYTES) - self._header) // self._size,
             MAX_SEGMENTS,
         )
         together = max(together, 1)
@@ -125,7 +126,7 @@ class TcpStream:
             at += count
 
     def _single(self, index: int) -> Headers:
-        """A packet by itself."""
+        """Return an unmerged packet."""
         is_last = index == self.packets - 1
         return longer(self._headers, self._packet(index, self._flags if is_last else _ACK))
 
@@ -138,7 +139,7 @@ class TcpStream:
         return as_one(headers, self._header, count, has_psh=has_psh)
 
     def _packet(self, index: int, flags: int) -> bytes:
-        """The packet with this index, as it would be on a wire."""
+        """Return the packet with this index, as sent on a wire."""
         headers, size = self._headers, self._size
         header = bytearray(headers.frame[: self._header])
         at = headers.l4 + _SEQUENCE_AT

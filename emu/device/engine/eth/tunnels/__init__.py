@@ -1,1 +1,1 @@
-"""Packets in tunnels: what send requests ask for them, what completions tell of them."""
+"""Packets in tunnels: offloads of send WQEs, and inner headers in CQEs."""

@@ -1,4 +1,4 @@
-"""Which headers a received packet has, as its completion tells it.
+"""Header types of a received packet, for its CQE.
 
 Source: cqe64.l4_l3_hdr_type; DPDK's mlx5_rxtx.c: mlx5_set_ptype_table.
 """
@@ -22,7 +22,7 @@ _ACK: Final = 1 << 4
 
 
 def kind_of(headers: Headers) -> int:
-    """cqe64.l4_l3_hdr_type without the VLAN bit; of these headers."""
+    """Return cqe64.l4_l3_hdr_type of these headers, without the VLAN bit."""
     l3_type = _L3_TYPE[headers.version]
     at = headers.l4
     if not at:

@@ -1,6 +1,6 @@
-"""Completions that tell of the packet inside a tunnel: its headers, and whether both are good.
+"""CQEs about the packet inside a tunnel: its header types, and whether both packets are valid.
 
-A TIR asks for it (tirc.tunneled_offload_en). The sum over the packet stays the whole one's.
+A TIR requests them (tirc.tunneled_offload_en). check_sum still covers the whole packet.
 
 Source: PRM "Completion queue entry"; core/en_rx.c: csum_unnecessary_inner; device.h:
 cqe_is_tunneled.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 TUNNEL_PROTOCOLS: Final = frozenset({UDP, GRE, IPIP, IPV6_IN_IP})
-"""IP protocols in which there may be another packet."""
+"""IP protocols that may carry another packet."""
 
 _WITH_CHECKSUM: Final = frozenset({TCP, UDP})
 _IS_TUNNELLED: Final = 1 << 0
@@ -34,9 +34,9 @@ _STRIPPED: Final = int(CqeHeader.VLAN_STRIPPED)
 
 
 def about_inner(hca: Hca, outer: Headers, l3_ok: bool, l4_ok: bool, entry: bytes) -> bytes:
-    """The completion of a packet, made into one about what is inside; unchanged without a tunnel.
+    """Return a packet's CQE, changed to describe the inner packet; unchanged without a tunnel.
 
-    A checksum counts as right when those of both packets are, as far as they have one.
+    A checksum counts as right when both packets' checksums are right, where they have one.
     """
     inner = inner_of(outer, hca.parser)
     if inner is None:

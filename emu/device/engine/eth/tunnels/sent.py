@@ -1,7 +1,7 @@
-"""Send requests whose packet has another one inside: checksums of both, and large sends.
+"""Send WQEs of tunneled packets: checksums of both packets, and large sends.
 
-The request asks for it by the inner bits of cs_flags. A large send leaves as the packets that it
-stands for, as who needs frames could not cut a tunnel.
+The WQE requests them by the inner bits of cs_flags. A large send is segmented here, as a later
+consumer of frames cannot segment a tunnel.
 
 Source: PRM "Ethernet segment", "Software parsing"; core/en_tx.c: mlx5e_txwqe_build_eseg_csum.
 """
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 INNER: Final = int(EthChecksum.L3_INNER | EthChecksum.L4_INNER)
 _ORDER: Final = (EthChecksum.L3, EthChecksum.L4, EthChecksum.L3_INNER, EthChecksum.L4_INNER)
 _SWP_WORD: Final = 2
-"""Offsets are in so many bytes."""
+"""Unit of the offsets, in bytes."""
 _SWP_INNER_L3_IPV6: Final = 1 << 0
 
 
 def finished(hca: Hca, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:
-    """The frame with the checksums that the request asks for.
+    """Return the frame with the requested checksums.
 
-    One in which the adapter finds no tunnel gets those of its own headers alone.
+    A frame without a recognized tunnel gets the checksums of its outer headers only.
     """
     outer, inner = _headers(hca, sq, wqe, data, whole=True)
     outer_l3, outer_l4, inner_l3, inner_l4 = (bool(cs_flags & bit) for bit in _ORDER)
@@ -42,11 +42,14 @@ def finished(hca: Hca, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:
 
 
 def segments(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int) -> list[bytes]:
-    """The frames of a large send. Raises BadWqeError for what is no tunnel, or cannot be cut."""
+    """Return the frames of a large send.
+
+    Raises BadWqeError without a recognized tunnel, or if the send cannot be segmented.
+    """
     try:
         outer, inner = _headers(hca, sq, wqe, header, whole=False)
         if inner is None:
-            raise FrameError("large send of an inner packet, but the adapter finds none")
+            raise FrameError("large send of a tunneled packet has no recognized inner packet")
         return cut(header, payload, mss, outer, inner)
     except FrameError as error:
         raise BadWqeError(str(error)) from None
@@ -55,7 +58,7 @@ def segments(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int
 def _headers(
     hca: Hca, sq: Sq, wqe: Wqe, data: bytes, *, whole: bool
 ) -> tuple[Headers, Headers | None]:
-    """Outer and inner headers; what the request says of the inner ones goes before."""
+    """Return the outer and inner headers; the WQE's inner offsets take precedence over parsing."""
     outer = parse(data, whole=whole)
     if sq.ctx.allow_swp:
         _, _, _, inner_l3, swp_flags = SWP.unpack_from(wqe.buf, DS)
