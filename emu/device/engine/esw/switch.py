@@ -49,9 +49,9 @@ class EmbeddedSwitch:
         self._cable = PortTraffic()
         """Uplink traffic while the tables decide."""
         self._alone = PortTraffic()
-        """Uplink traffic without tables, until they last started to decide."""
+        """Uplink traffic without tables, up to the last time when they started to decide."""
         self._since = PortTraffic()
-        """Traffic of the manager's vPort at the time when the tables last stopped deciding."""
+        """Traffic of the manager's vPort when the tables last stopped deciding."""
         self._did_decide = False
 
     def segment_of(self, vhca: Vhca[Hca]) -> EthWire[Hca]:
@@ -62,7 +62,7 @@ class EmbeddedSwitch:
         return self._segments[number]
 
     def attach(self, vhca: Vhca[Hca]) -> None:
-        """Register a function's new state; a manager's starts without tables and joins the uplink."""
+        """Register a function's new state; a manager starts without tables and joins the uplink."""
         self.changes += 1
         if vhca.vport_number == MANAGER:
             node = vhca.node

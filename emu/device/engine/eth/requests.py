@@ -29,7 +29,7 @@ is elsewhere. A plain tuple, as one is made for each packet."""
 
 
 def request(hca: Hca, rq: Rq) -> RecvWqe | None:
-    """Return the queue's next receive WQE; count out_of_buffer and return None if none is posted."""
+    """Return the queue's next receive WQE, or None, which counts as out_of_buffer."""
     queue = rq.queue
     before = queue.read_ahead
     try:

@@ -128,7 +128,7 @@ def is_for(hca: Hca, frame: bytes) -> bool:
 
 
 def _is_for(hca: Hca, frame: bytes, at: int) -> bool:
-    """Return whether the function has the frame's destination; a group accepts both RoCE versions."""
+    """Return whether the function has the destination; a group accepts both RoCE versions."""
     _, dgid = addresses(frame, at)
     if frame[0] & _GROUP:
         return dgid in hca.mcgs

@@ -556,7 +556,9 @@ def test_drops_are_told_by_reason(received, tables, hca):
     at = tables.place(entry(hit=STEERING.start + (1 << 29)))
     for _ in range(3):
         assert received(at) == []
-    assert adapter(hca)["steering_entries"] == {"nothing is written where an entry should be": 3}
+    assert adapter(hca)["steering_entries"] == {
+        "no steering entry has been written at the address": 3
+    }
     for number in range(1, MAX_REASONS + 10):
         assert received(tables.place(entry(hit=RX_DROP, entry_format=0x10 + number % 200))) == []
     told = adapter(hca)["steering_entries"]

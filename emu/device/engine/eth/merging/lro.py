@@ -88,7 +88,7 @@ class TcpStream:
     """The packets of a TCP super-frame that can be merged."""
 
     def __init__(self, headers: Headers, header: int, size: int) -> None:
-        """Set up a stream: ``header`` bytes before the payload, ``size`` payload bytes per packet."""
+        """Set up a stream; ``header`` bytes precede each packet's ``size`` bytes of payload."""
         self._headers, self._header, self._size = headers, header, size
         data = headers.frame
         self._flags = data[headers.l4 + FLAGS_AT]
@@ -111,7 +111,7 @@ class TcpStream:
         return flags & ~(PSH | FIN) == _ACK
 
     def merged(self, merging: Merging, space: int) -> Iterator[Merged | Headers]:
-        """Yield the packets for a queue whose WQEs have ``space`` bytes, merged where possible."""
+        """Yield the packets, merged where possible, for a queue whose WQEs have ``space`` bytes."""
         front = self._header - self._headers.l3 - IP_BYTES[self._headers.version]
         together = min(
             (merging.most_ip_payload - front) // self._size,

@@ -1,1 +1,1 @@
-"""Flow tables that software owns: steering entries (STEs) in ICM, and the way of a packet there."""
+"""Software-owned flow tables: steering entries (STEs) in ICM, and a packet's walk."""

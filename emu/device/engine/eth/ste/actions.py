@@ -1,8 +1,8 @@
-"""The actions of an entry: what is done with a packet that it matches.
+"""The actions of an STE: parses them into steps that change a packet.
 
-Actions are done one after the other. Some lie in a list in ICM, to which the entry points. What
-changes fields, and what moves headers, becomes steps of a packet as those of entries that firmware
-owns are (``emu.device.engine.eth.steering.rewrite``).
+Actions are executed in order. An STE may point to a list of further actions in ICM. Field changes
+and header moves become the same kinds of steps as in firmware-owned entries
+(``emu.device.engine.eth.steering.rewrite``).
 
 Source: core/steering/dr_ste_v1.c: dr_ste_v1_set_actions_rx, dr_ste_v1_set_action_decap_l3_list.
 """
@@ -42,16 +42,16 @@ from layouts.steering import ste as layout
 SINGLE_BYTES: Final = 4
 DOUBLE_BYTES: Final = 8
 _LIST_UNIT: Final = 64
-"""In which an entry points to a list."""
+"""Unit of an STE's pointer to a list, in bytes."""
 _QW: Final = 0x20
-"""What all shifters have in common (MLX5_MODIFY_HEADER_V1_QW_OFFSET)."""
+"""Offset of all shifters (MLX5_MODIFY_HEADER_V1_QW_OFFSET)."""
 _POLICER: Final = 2
 _ENCAP: Final = 1
-"""Attribute of an insertion: the headers of a tunnel."""
+"""Attribute of an insertion: the data are a tunnel's headers."""
 
 
 class ActionId(IntEnum):
-    """What an action is (dr_ste_v1_action_id)."""
+    """Action identifiers (dr_ste_v1_action_id)."""
 
     NOP = 0x00
     COPY = 0x05
@@ -67,52 +67,52 @@ class ActionId(IntEnum):
 
 
 class BadActionError(Exception):
-    """An entry has an action that there is not; the text says what is wrong."""
+    """An STE has an unsupported or malformed action; the text names the fault."""
 
 
 class Meter(NamedTuple):
-    """A meter that is asked for a packet's colour, after all that is done with the packet."""
+    """A flow meter that decides a packet's color, after all other actions."""
 
     number: int
-    """Of the object."""
+    """Number of the ASO object."""
     place: int
-    """Which of its meters."""
+    """Index of the meter within the object."""
     before: MeterColor
     register: int
-    """The number of the register C that gets the colour."""
+    """Number of the register C that receives the color."""
 
 
 class Plan(NamedTuple):
-    """What an entry does with its packets."""
+    """The parsed actions of an STE."""
 
     steps: Steps | None = None
     tag: int = 0
     meter: Meter | None = None
     actions: int = 0
-    """How many it has, in its list as well, whatever they do."""
+    """Number of actions, including those in its list and NOPs."""
     is_opaque: bool = False
-    """What is read of a packet after it is not decided by the same parts of it before."""
+    """Whether the original packet's key parts no longer decide later reads of the packet."""
     parts: frozenset[Part] | None = frozenset()
-    """The parts of a packet that decide what it makes of it, besides those that are read later;
-    None: nobody tells."""
+    """Key parts that decide the result of the actions, besides those read later. None if unknown.
+    """
 
 
 NOTHING: Final = Plan()
 
 
 class Planner:
-    """Reads the actions of entries of one format."""
+    """Parses the actions of STEs of one format."""
 
     def __init__(
         self, icm: IcmMemory, version: int, reformat: Callable[[int], PacketReformat | None]
     ) -> None:
-        """``reformat`` finds a packet reformat context by its number."""
+        """Set up a parser; ``reformat`` finds a packet reformat context by its number."""
         self._icm = icm
         self._words = WORDS[version]
         self._reformat = reformat
 
     def plan(self, data: bytes) -> Plan:
-        """What the actions in an entry do. Raises BadActionError."""
+        """Return the parsed actions of an STE. Raises BadActionError."""
         if not any(data):
             return NOTHING
         building = _Building()
@@ -127,7 +127,7 @@ class Planner:
             one = data[at : at + size]
             building.actions += 1
             if len(one) < size:
-                raise BadActionError(f"action {kind:#x} goes beyond the entry")
+                raise BadActionError(f"action {kind:#x} exceeds the entry")
             if kind == ActionId.MODIFY_LIST and not is_list:
                 self._read(building, self._list(one), is_list=True)
             elif kind != ActionId.NOP:
@@ -176,7 +176,7 @@ class Planner:
 
 
 class _Building:
-    """The steps so far, and what is not a step yet."""
+    """A plan under construction: finished steps, and actions that are not a step yet."""
 
     def __init__(self) -> None:
         self.fields: list[Changed] = []
@@ -188,8 +188,11 @@ class _Building:
         self._parts: frozenset[Part] | None = frozenset()
 
     def _depend_on(self, parts: frozenset[Part] | None) -> None:
-        """What it makes of a packet depends on these as well. After headers have moved the same
-        parts are others."""
+        """Add key parts to the plan's dependencies.
+
+        After headers have moved, the same key parts describe other bytes: the dependency is
+        unknown.
+        """
         if self._parts is None or parts is None or (self._is_opaque and parts):
             self._parts = None
         else:
@@ -209,9 +212,9 @@ class _Building:
         self._steps.append(step)
 
     def encap_of_packets(self, context: PacketReformat) -> None:
-        """A tunnel of IP packets: the packet's own Ethernet header has been cut off before."""
+        """Add a tunnel of IP packets, whose Ethernet header an earlier action has removed."""
         if not self._moves or self._moves[-1].anchor is not Anchor.IP:
-            raise BadActionError("tunnel of IP packets around a whole frame")
+            raise BadActionError("L2_TO_L3_TUNNEL without prior removal of the Ethernet header")
         self._moves.pop()
         self._moves.append(encap(context))
 
@@ -219,7 +222,7 @@ class _Building:
         if self.fields:
             self._end_moves()
             step = _changing(self.fields)
-            if not self._is_opaque:  # nobody looks at them again in what is kept
+            if not self._is_opaque:  # a cached decision does not read the fields again
                 self._depend_on(step.parts)
             self._steps.append(step)
             self.fields = []
@@ -284,8 +287,11 @@ def _copy(words: Words, one: bytes) -> Changed:
 
 
 def _meter(one: bytes) -> Meter:
-    """Registers go by pairs of which the second one gets the colour
-    (dr_ste_v1.c: dr_ste_v1_set_aso_flow_meter)."""
+    """Return the parsed ASO action.
+
+    Registers are numbered by pairs, and the second of a pair receives the color (dr_ste_v1.c:
+    dr_ste_v1_set_aso_flow_meter).
+    """
     given = layout.ste_double_action_aso_v1.view(one)
     if given.aso_context_type != _POLICER:
         raise BadActionError(f"aso_context_type {given.aso_context_type:#x} not supported")
@@ -309,7 +315,9 @@ def _by_size(one: bytes) -> Move:
 def _to_header(one: bytes) -> Move:
     given = layout.ste_single_action_remove_header_v1.view(one)
     if given.start_anchor:
-        raise BadActionError(f"headers removed from anchor {given.start_anchor:#x} on")
+        raise BadActionError(
+            f"removal of headers from anchor {given.start_anchor:#x} not supported"
+        )
     return cut_to(_anchor(given.end_anchor))
 
 

@@ -1,6 +1,6 @@
-"""What an entry's lookup type takes from a packet: 16 bytes, by which it is hashed and matched.
+"""Lookup types of STEs: each takes 16 bytes from a packet, which are hashed and matched.
 
-A field of a header that a packet does not have is 0, as are the bits of fields that are not here.
+Fields of a header that a packet lacks are 0. Bits of fields that are not listed here are 0 as well.
 
 Sources: core/steering/dr_ste_v1.c: dr_ste_v1_build_*; rdma-core's providers/mlx5/dr_ste_v1.c.
 """
@@ -30,23 +30,23 @@ from layouts.steering import ste_match
 
 DEFINER_BITS: Final = 128
 _MAX_SELECTIONS: Final = 256
-"""Selections of one lookup type's fields that are kept."""
+"""Number of cached selections per lookup type."""
 
 
 class Selection(NamedTuple):
-    """Some of a lookup type's fields."""
+    """A subset of a lookup type's fields."""
 
     fields: tuple[tuple[int, int, Read], ...]
-    """The shift and mask of each, and how it is read."""
+    """Shift, mask and reader of each field."""
     parts: frozenset[Part]
-    """The parts of a packet that decide them, besides ``fields.base``."""
+    """Key parts that decide the fields, besides ``fields.base``."""
     is_deep: bool
-    """Some are behind the transport's header: where, its ports say."""
+    """Whether fields lie behind the transport header, where the ports decide the location."""
     cost: int
-    """Cost of reading them, in outer fields, beyond one for each of them."""
+    """Cost of reading, in outer fields, beyond one per field."""
 
     def value(self, headers: Headers) -> int:
-        """Of a packet; whoever compares masks it."""
+        """Return the fields of a packet as a 128-bit number; the caller masks it."""
         tag = 0
         for shift, mask, read in self.fields:
             value = read(headers)
@@ -56,7 +56,7 @@ class Selection(NamedTuple):
 
 
 class Definer:
-    """The fields of a lookup type."""
+    """The fields of one lookup type."""
 
     __slots__ = ("_chosen", "_fields", "_is_deep")
 
@@ -70,7 +70,7 @@ class Definer:
         self._chosen: dict[int, Selection] = {}
 
     def select(self, need: int) -> Selection:
-        """The fields that have any of the bits of ``need``."""
+        """Return the fields that have any of the bits of ``need``."""
         chosen = self._chosen.get(need)
         if chosen is None:
             fields = tuple(one for one in self._fields if one[1] << one[0] & need)
@@ -85,12 +85,12 @@ class Definer:
         return chosen
 
     def value(self, headers: Headers, need: int) -> int:
-        """Of a packet, at least the bits of ``need``; whoever compares masks it."""
+        """Return a packet's fields with at least the bits of ``need``; the caller masks them."""
         return self.select(need).value(headers)
 
 
 def _both(outer: int, inner: int, prm: Prm, read: Mapping[str, Read]) -> dict[int, Definer]:
-    """The lookup types of a packet and of the one in it."""
+    """Return the lookup types of the outer and of the inner packet."""
     return {
         outer: Definer(prm, read),
         inner: Definer(prm, {name: inside(one) for name, one in read.items()}, is_deep=True),
@@ -143,4 +143,4 @@ DEFINERS: Final[dict[int, Definer]] = {
     0x010F: Definer(ste_match.ste_register_0, _REGISTERS),
     0x0110: Definer(ste_match.ste_register_1, _REGISTERS),
 }
-"""By lookup type: the entry's format in the upper byte, the definer's index in the lower one."""
+"""Definers by lookup type: the STE format in the upper byte, the definer index in the lower one."""

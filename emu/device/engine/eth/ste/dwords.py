@@ -1,7 +1,7 @@
-"""What actions of entries change: words of 32 bits, some of which are fields of a packet.
+"""Words of 32 bits that STE actions change; some of their bits are fields of a packet.
 
-The two formats number registers differently, and nothing else. Bits in which the packet has no
-field stay as they are.
+The two formats differ only in the numbers of registers. Bits without a field in the packet are
+unchanged.
 
 Source: core/steering/dr_ste_v1.c: dr_ste_v1_action_modify_field_arr; dr_ste_v2.c.
 """
@@ -26,16 +26,16 @@ class _Bits(Protocol):
 
     @property
     def part(self) -> Part | None:
-        """What decides its value, besides ``fields.base``."""
+        """Key part that decides the value, besides ``fields.base``."""
 
     def get(self, packet: Changing, /) -> int | None:
-        """None when the packet does not have it."""
+        """Return the value; None when the packet lacks the field."""
 
     def put(self, packet: Changing, value: int, /) -> None: ...
 
 
 def register_a(headers: Headers) -> int:
-    """The register's value; 0 in a packet that has no registers."""
+    """Return register A; 0 for a packet without registers."""
     return headers.registers.get(REG_A, 0) if isinstance(headers, Marked) else 0
 
 
@@ -51,18 +51,18 @@ class _RegisterA(NamedTuple):
 
 
 class Word(NamedTuple):
-    """The fields of a word, each with its lowest bit there."""
+    """The fields of a word, each with the position of its lowest bit."""
 
     fields: tuple[tuple[int, _Bits], ...]
     in_frame: bool = True
 
     @property
     def parts(self) -> frozenset[Part]:
-        """What decides its value, besides ``fields.base``."""
+        """Key parts that decide the value, besides ``fields.base``."""
         return frozenset(field.part for _, field in self.fields if field.part is not None)
 
     def get(self, packet: Changing) -> int:
-        """Bits without a field are 0."""
+        """Return the word; bits without a field are 0."""
         word = 0
         for low, field in self.fields:
             value = field.get(packet)
@@ -107,7 +107,7 @@ def _word(*fields: tuple[int, F]) -> Word:
 
 
 def _registers(first: int) -> dict[int, Word]:
-    """Registers C, the last pair first."""
+    """Return the words of registers C, the last pair first."""
     return {
         first + 2 * pair + low: Word(
             ((0, PLACES[F.METADATA_REG_C_0 + 2 * (2 - pair) + low]),), False
@@ -144,49 +144,49 @@ _PACKET: Final[dict[int, Word]] = {
 }  # fmt: skip
 
 Words = Mapping[int, Word]
-"""By number."""
+"""Words by number."""
 
 WORDS: Final[Mapping[int, Words]] = {
     1: {**_PACKET, **_registers(0x8C)},
     2: {**_PACKET, **_registers(0x90)},
 }
-"""By the format's number, and the word's (destination_dw_offset)."""
+"""Words by format number and by word number (destination_dw_offset)."""
 
 
 class Changed(NamedTuple):
-    """What an action does, and whether the packet's bytes change by it."""
+    """The change that an action makes, and whether it affects the frame's bytes."""
 
     change: Change
     in_frame: bool
     parts: frozenset[Part] = frozenset()
-    """The parts of a packet that decide what is there then, besides what was there."""
+    """Key parts that decide the new value, besides those of the old value."""
 
 
 class UnknownWordError(Exception):
-    """An action names a word, or bits of one, that there are not."""
+    """An action names an unknown word, or bits outside it."""
 
 
 def _bits(shift: int, length: int) -> int:
     if not 0 < length <= 32 - shift:
-        raise UnknownWordError(f"{length} bits from {shift}")
+        raise UnknownWordError(f"{length} bits from {shift} exceed a word")
     return (1 << length) - 1 << shift
 
 
 def _of(words: Words, number: int) -> Word:
     word = words.get(number)
     if word is None:
-        raise UnknownWordError(f"word {number:#x}")
+        raise UnknownWordError(f"word {number:#x} not supported")
     return word
 
 
 def set_word(words: Words, number: int, shift: int, length: int, data: int) -> Changed:
-    """Set some bits of a word."""
+    """Return a change that sets some bits of a word."""
     word, mask = _of(words, number), _bits(shift, length)
     return Changed(lambda packet: word.put(packet, mask, data << shift), word.in_frame)
 
 
 def add_to_word(words: Words, number: int, shift: int, length: int, data: int) -> Changed:
-    """Add to the number in some bits of a word."""
+    """Return a change that adds to the number in some bits of a word."""
     word, mask = _of(words, number), _bits(shift, length)
     return Changed(
         lambda packet: word.put(packet, mask, word.get(packet) + (data << shift)),
@@ -198,7 +198,7 @@ def add_to_word(words: Words, number: int, shift: int, length: int, data: int) -
 def copy_word(
     words: Words, target: tuple[int, int], length: int, source: tuple[int, int]
 ) -> Changed:
-    """Copy bits from a word to another, each given with the lowest bit."""
+    """Return a change that copies bits between words; each is (word number, lowest bit)."""
     word, mask = _of(words, target[0]), _bits(target[1], length)
     from_word, low, high = _of(words, source[0]), source[1], target[1]
     _bits(low, length)

@@ -1,4 +1,4 @@
-"""A steering entry as the walk needs it: read once, as long as nobody writes into ICM.
+"""Decoding of STEs: each is decoded once and cached until ICM is written.
 
 Source: core/steering/dr_ste_v1.c; core/steering/dr_ste.c: mlx5dr_ste_calc_hash_index.
 """
@@ -14,51 +14,51 @@ from emu.device.objects.memory.sw_icm import STE_BYTES
 from layouts.steering.ste import ste_mask_and_match_v1, ste_match_bwc_v1
 
 _BWC: Final = {0: 0x0000, 1: 0x0100}
-"""Formats with a byte mask: the upper byte of lookup types."""
+"""Formats with a byte mask, and the upper byte of their lookup types."""
 _MASKED: Final = {2: 0x0000, 3: 0x0100}
-"""Those with a third word of actions instead."""
+"""Formats with a third action word in place of the byte mask."""
 _MATCH: Final = 4
-"""This one has a longer tag, and no mask. Only drivers' own definers would fill that."""
+"""Format with a longer tag and no mask; only definers created by drivers use it fully."""
 _DONT_CARE: Final = 0x0F
 _HEAD_BYTES: Final = 32
 _HALF: Final = 16
 _ALL: Final = 0xFFFF_FFFF
 _ENTRY_BYTES: Final = 1024
 _ACTION_BYTES: Final = 512
-"""With the step that it becomes."""
+"""Host bytes of an action, with the step that it becomes."""
 
 
 class BadEntryError(Exception):
-    """The bytes are no entry that there is; the text says what is wrong."""
+    """The bytes are not a supported STE; the text names the fault."""
 
 
 class Ste(NamedTuple):
-    """An entry."""
+    """A decoded STE."""
 
     definer: Selection | None
-    """None: it matches by its mask and tag alone, whatever the packet."""
+    """None: the STE compares its mask and tag only, for any packet."""
     mask: int
     tag: int
     miss: int
-    """The address of the next entry when it does not match."""
+    """Address of the next STE on a mismatch."""
     base: int
-    """Where the table of the next entry begins."""
+    """Address of the next STE's table on a match."""
     size: int
-    """Entries of that table."""
+    """Number of STEs in that table."""
     hasher: Selection | None
-    """What the table is hashed by, if it has more than one."""
+    """Fields over which that table is hashed, if it has more than one STE."""
     bytes_hashed: int
     counter: int
     plan: Plan
 
     @property
     def host_bytes(self) -> int:
-        """Bytes that it takes on the host."""
+        """Number of bytes on the host."""
         return _ENTRY_BYTES + _ACTION_BYTES * self.plan.actions
 
 
 def decoded(data: bytes, planner: Planner) -> Ste:
-    """The entry of 64 bytes. Raises BadEntryError."""
+    """Return the STE decoded from 64 bytes. Raises BadEntryError."""
     head = ste_match_bwc_v1.view(data)
     kind = head.entry_format
     if kind not in _BWC and kind not in _MASKED and kind != _MATCH:
@@ -69,14 +69,14 @@ def decoded(data: bytes, planner: Planner) -> Ste:
     tag = int.from_bytes(data[_HEAD_BYTES + _HALF : STE_BYTES], "big")
     if kind == _MATCH:
         if head.match_definer_ctx_idx != _DONT_CARE:
-            raise BadEntryError("definers of drivers not supported")
+            raise BadEntryError("match_definer_ctx_idx of a driver's own definer not supported")
         mask, tag = 0, mask << 8 * _HALF | tag
-    place = head.next_table_base_39_32_size << 27 | head.next_table_base_31_5_size
-    size = place & -place
+    base_and_size = head.next_table_base_39_32_size << 27 | head.next_table_base_31_5_size
+    size = base_and_size & -base_and_size
     hasher, mask_of_bytes = None, 0
     if size > 1:
         if kind not in _BWC:
-            raise BadEntryError("entry without a byte mask leads to a table of several")
+            raise BadEntryError("entry without a byte mask leads to a table of several entries")
         mask_of_bytes = _widened(head.byte_mask)
         if mask_of_bytes:
             hasher = _selected(
@@ -88,14 +88,14 @@ def decoded(data: bytes, planner: Planner) -> Ste:
     except BadActionError as error:
         raise BadEntryError(str(error)) from None
     if plan.meter is not None and size > 1:
-        raise BadEntryError("entry with a meter leads to a table of several")
+        raise BadEntryError("entry with a meter leads to a table of several entries")
     definer = None
     if mask:
         upper = _BWC[kind] if kind in _BWC else _MASKED[kind]
         definer = _selected(upper | head.match_definer_ctx_idx, mask)
     return Ste(
         definer, mask, tag, (head.miss_address_39_32 << 26 | head.miss_address_31_6) << 6,
-        (place ^ size) << 5, size, hasher, mask_of_bytes, head.counter_id, plan,
+        (base_and_size ^ size) << 5, size, hasher, mask_of_bytes, head.counter_id, plan,
     )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def _selected(lookup: int, need: int) -> Selection:
 
 
 def _widened(byte_mask: int) -> int:
-    """One bit for each byte, as one byte each."""
+    """Return a byte mask with each bit widened to one byte."""
     mask = 0
     for n in range(_HALF):
         if byte_mask >> n & 1:
@@ -116,6 +116,6 @@ def _widened(byte_mask: int) -> int:
 
 
 def hash_index(value: int, size: int) -> int:
-    """The index of 16 hashed bytes in a table of ``size`` entries: a CRC, its last byte first."""
+    """Return the index of 16 hashed bytes in a table of ``size`` STEs: a byte-swapped CRC-32."""
     crc = crc32(value.to_bytes(_HALF, "big"), _ALL) ^ _ALL
     return int.from_bytes(crc.to_bytes(4, "little"), "big") & size - 1

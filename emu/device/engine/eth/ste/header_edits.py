@@ -1,7 +1,7 @@
-"""Actions that move a packet's headers: what is put in, and what is taken away.
+"""STE actions that move a packet's headers: insertions and removals.
 
-Between two of them the bytes may be no frame, as where a tunnel's headers have gone and the new
-Ethernet header is not there yet.
+Between two actions the bytes may be no valid frame. For example, a tunnel's headers have been
+removed and the new Ethernet header is not inserted yet.
 
 Source: core/steering/dr_ste_v1.c: dr_ste_v1_header_anchors.
 """
@@ -31,7 +31,7 @@ _TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
 
 
 class Anchor(IntEnum):
-    """Where a header begins."""
+    """Start of a header."""
 
     START = 0x00
     MAC = 0x01
@@ -45,21 +45,21 @@ _FIRST: Final = frozenset({Anchor.START, Anchor.MAC})
 
 
 class Move(NamedTuple):
-    """One such action."""
+    """An insertion or a removal."""
 
     change: Callable[[bytes, Callable[[], Headers]], bytes]
-    """From the bytes, and from what finds their headers."""
+    """Takes the bytes and a function that parses their headers; returns the new bytes."""
     anchor: Anchor
     needs_whole: bool = False
-    """Lengths and checksums of the packet have to be right before."""
+    """Whether lengths and checksums of the packet must be right before the move."""
     is_outermost: bool = False
-    """What stands behind it is found by what stood in the outermost Ethernet header."""
+    """Whether the old outermost Ethernet header still locates everything behind the moved bytes."""
     parts: frozenset[Part] | None = None
-    """The parts of a packet that decide whether it is possible; None: nobody tells."""
+    """Key parts that decide whether the move is possible. None if unknown."""
 
 
 def moved(headers: Headers, moves: Sequence[Move]) -> bytes:
-    """A packet's bytes after these. Raises FrameError when one is impossible with it."""
+    """Return a packet's bytes after these moves. Raises FrameError when one is impossible."""
     frame = headers.frame
     for move in moves:
         before = frame
@@ -73,12 +73,12 @@ def moved(headers: Headers, moves: Sequence[Move]) -> bytes:
 
         frame = move.change(before, headers_of)
         if len(frame) > MAX_BYTES:
-            raise FrameError("frame grows too long")
+            raise FrameError(f"frame grows to {len(frame)} bytes, limit {MAX_BYTES}")
     return frame
 
 
 def _at(anchor: Anchor, headers_of: Callable[[], Headers]) -> int:
-    """Where a header begins. Raises FrameError when the packet does not have it."""
+    """Return the offset of a header. Raises FrameError when the packet lacks the header."""
     if anchor in _FIRST:
         return 0
     headers = headers_of()
@@ -99,7 +99,7 @@ def _at(anchor: Anchor, headers_of: Callable[[], Headers]) -> int:
 
 
 def _has(anchor: Anchor) -> frozenset[Part]:
-    """Whether a packet has a header, as a part of it."""
+    """Return a key part: whether a packet has a header."""
 
     def part(headers: Headers) -> bool:
         try:
@@ -114,7 +114,10 @@ _HAS: Final = {anchor: _has(anchor) for anchor in Anchor}
 
 
 def _stacked(headers: Headers) -> bytes:
-    """All of a packet with more tags than are looked for, any of which may be found later."""
+    """Return the whole frame of a packet with more tags than are parsed; empty otherwise.
+
+    A pop may bring any of these tags to light.
+    """
     return headers.frame if headers.ethertype in _TPIDS else b""
 
 
@@ -122,12 +125,12 @@ _TAGS: Final = frozenset({_stacked})
 
 
 def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
-    """Put bytes in, ``offset`` behind the beginning of a header."""
+    """Return an insertion of ``data`` at ``offset`` bytes behind a header's start."""
 
     def change(frame: bytes, headers_of: Callable[[], Headers]) -> bytes:
         at = _at(anchor, headers_of) + offset
         if at > len(frame):
-            raise FrameError("packet is shorter than where something is put in")
+            raise FrameError("insertion lies behind the end of the packet")
         return frame[:at] + data + frame[at:]
 
     if anchor not in _FIRST or offset > _MACS:
@@ -138,14 +141,17 @@ def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
 
 
 def remove(anchor: Anchor, offset: int, size: int) -> Move:
-    """Take bytes away. A packet without a tag has none to take away."""
+    """Return a removal of ``size`` bytes.
+
+    A packet without a VLAN tag is unchanged by a removal of the tag.
+    """
 
     def change(frame: bytes, headers_of: Callable[[], Headers]) -> bytes:
         if anchor is Anchor.VLAN and not headers_of().tags:
             return frame
         at = _at(anchor, headers_of) + offset
         if at + size > len(frame):
-            raise FrameError("packet is shorter than what is taken away")
+            raise FrameError("removal reaches behind the end of the packet")
         return frame[:at] + frame[at + size :]
 
     if anchor is Anchor.VLAN and not offset and size == TAG_BYTES:
@@ -154,7 +160,7 @@ def remove(anchor: Anchor, offset: int, size: int) -> Move:
 
 
 def cut_to(anchor: Anchor) -> Move:
-    """Take away all that is in front of a header."""
+    """Return a removal of all bytes before a header."""
     return Move(
         lambda frame, headers_of: frame[_at(anchor, headers_of) :], anchor, needs_whole=True,
         parts=_HAS[anchor],
@@ -162,7 +168,7 @@ def cut_to(anchor: Anchor) -> Move:
 
 
 def encap(context: PacketReformat) -> Move:
-    """Put a packet into a tunnel."""
+    """Return an insertion of a tunnel's headers."""
     (wrap,) = context.changes
     return Move(
         lambda frame, headers_of: wrap(headers_of()),

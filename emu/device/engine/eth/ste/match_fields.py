@@ -1,4 +1,4 @@
-"""The fields of packets that entries match, by their names in the structures of lookup types."""
+"""Readers of the fields that STEs match, by their names in the lookup types' structures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STAG: Final = ETH_STAG.to_bytes(2, "big")
 _L3: Final = {4: 1, 6: 2}
 _SVLAN, _CVLAN = 1, 2
 _TUNNEL_PORTS: Final = frozenset({GENEVE_PORT, 4790, 2152})
-"""Behind which a tunnel's header is: Geneve, VXLAN GPE, GTP; besides VXLAN's own."""
+"""UDP ports of Geneve, VXLAN GPE and GTP; VXLAN's own ports are configured."""
 
 
 def _outer(name: str) -> Read:
@@ -62,7 +62,7 @@ def _l4_ok(headers: Headers) -> int:
 
 
 def inside(read: Read) -> Read:
-    """The same field of the packet inside a tunnel."""
+    """Return a reader of the same field in the packet inside a tunnel."""
 
     def inner(headers: Headers) -> int | None:
         at = inner_frame_at(headers, headers.parser)
@@ -88,7 +88,7 @@ L2: Final[dict[str, Read]] = {
     "l3_type": lambda headers: _L3.get(headers.version, 0), "l4_type": _outer("l4_type"),
     "tcp_syn": _flag(1), "l2_ok": lambda headers: 1, "l3_ok": _l3_ok, "l4_ok": _l4_ok,
 }  # fmt: skip
-"""Of the Ethernet header."""
+"""Fields of the Ethernet header."""
 
 
 def _address(version: int, destination: bool, word: int) -> Read:
@@ -138,7 +138,7 @@ IP: Final[dict[str, Read]] = {
     "ipv6_hop_limit": _outer("ttl_hoplimit"), "flow_label": _misc("outer_ipv6_flow_label"),
     "ipv6_paylen": _of_ip(6, 4, 2),
 }  # fmt: skip
-"""Of the network header, and ports."""
+"""Fields of the network header, and the ports."""
 
 
 def _transport(protocols: frozenset[int], start: int, octets: int) -> Read:
@@ -187,8 +187,8 @@ PARTS: Final[dict[Read, Part | None]] = {
     IP["version"]: None,
     IP["ipv6_version"]: None,
 }  # fmt: skip
-"""The part of a packet that decides a field, None for one that ``fields.base`` has; a field that is
-not here is decided by itself. Fields of one part are decided together, to look at fewer."""
+"""Key part of each field. None for a field in ``fields.base``; a missing field is its own key part.
+Fields of one key part are decided together, so that fewer are read."""
 
 ICMP_OR_TCP: Final[dict[str, Read]] = {
     "window_size": _either(_transport(_TCP, 14, 2), _transport(_ICMP, 8, 2)),
@@ -196,7 +196,7 @@ ICMP_OR_TCP: Final[dict[str, Read]] = {
     "ack_num": _either(_transport(_TCP, 8, 4), _transport(_ICMP, 4, 4)),
     "seq_num": _either(_transport(_TCP, 4, 4), _transport(_ICMP, 0, 2), 16),
 }
-"""Of one lookup type: TCP's, where ste_icmp_v1 has ICMP's in a packet of ICMP."""
+"""Fields of one lookup type: TCP's, or ICMP's (ste_icmp_v1) in an ICMP packet."""
 
 GRE: Final[dict[str, Read]] = {
     "gre_c_present": _misc("gre_c_present"), "gre_k_present": _misc("gre_k_present"),
@@ -228,7 +228,7 @@ TUNNEL: Final[dict[str, Read]] = {
     "tunnel_header_0": _tunnel(0), "tunnel_header_1": _tunnel(1),
     "l2_tunneling_network_id": _network_id,
 }  # fmt: skip
-"""Of the header behind UDP's."""
+"""Fields of the header behind UDP's."""
 
 
 def _bth(start: int, octets: int) -> Read:
@@ -249,4 +249,4 @@ ROCE: Final[dict[str, Read]] = {
     "ackreq": lambda headers: (_bth(8, 1)(headers) or 0) >> 7,
     "pkey": _bth(2, 2),
 }  # fmt: skip
-"""Of the base transport header."""
+"""Fields of the base transport header (BTH)."""

@@ -1,9 +1,9 @@
-"""The way of a packet through entries that software has written, from a table's first one on.
+"""The walk of a packet through the STEs of a software-owned table.
 
-An entry that a packet matches leads to a table, in which a hash of the packet finds the next entry;
-one that it does not match leads to another entry. The way ends at the address of an object: what
-has been done until then is told as what one entry of a table of firmware's does. Entries are what a
-guest has written: each address is looked up, a way is bounded, and what makes no sense is a drop.
+An STE that matches leads to a table, where a hash of the packet selects the next STE. An STE that
+does not match leads to another STE. The walk ends at an object's address, and its result has the
+form of one firmware-owned entry's action. A guest writes the STEs: each address is looked up, the
+walk is bounded, and invalid content drops the packet.
 
 Source: core/steering/dr_ste.c, dr_rule.c, dr_action.c.
 """
@@ -44,39 +44,39 @@ from layouts.eth_enums import FlowTableType
 log = logging.getLogger(__name__)
 
 FIELDS_PER_ENTRY: Final = 16
-"""What an entry counts as among the fields that are read of a packet."""
+"""Cost of an STE, in fields read of a packet."""
 FIELDS_PER_ACTION: Final = 8
-"""The same of each of its actions, which are read with it."""
+"""Cost of each action that is read with an STE, in fields."""
 FIELDS_PER_DECODED: Final = 16
-"""The same of one that is read for the first time since it was written, and of each action."""
+"""Additional cost of an STE that must be decoded, and of each of its actions, in fields."""
 FIELDS_PER_CHANGE: Final = 128
-"""The same of one that changes the packet."""
+"""Cost of an STE that changes the packet, in fields."""
 _AREA: Final = range(STEERING.start, STEERING.start + (1 << STEERING.log_size))
 _ALLOWING: Final = {IcmKind.TX_ALLOW: FlowTableType.NIC_TX}
 _VPORTS: Final = (IcmKind.VPORT_RX, IcmKind.VPORT_TX)
 _ONWARD: Final = (IcmKind.FLOW_TABLE, IcmKind.SAMPLER)
-"""Where other tables look at a packet."""
+"""Objects that pass a packet to other tables."""
 
 
 class Walked(NamedTuple):
-    """Where a packet has come out."""
+    """The result of a walk."""
 
     action: FteAction
     headers: Headers
-    """The packet as it is then."""
+    """The packet after the walk."""
     cost: int
-    """Fields that have been read."""
+    """Number of fields read."""
     parts: frozenset[Part] | None
-    """The parts of the packet, as it was before, that have decided all this, besides
-    ``fields.base``; None: it is decided anew for each packet."""
+    """Key parts of the unchanged packet that decided the result, besides ``fields.base``. None: the
+    result must be decided anew for each packet."""
 
 
-class _WrongTurnError(Exception):
-    """The way leads nowhere; the text says how."""
+class _BadWalkError(Exception):
+    """The walk cannot continue; the text names the reason."""
 
 
 class SteeringMemory:
-    """The entries in a function's software ICM, and the objects that these lead to."""
+    """The STEs in a function's software ICM, and the objects to which they lead."""
 
     def __init__(
         self,
@@ -91,9 +91,12 @@ class SteeringMemory:
         gvmi: Callable[[int, int], int],
         moved: Callable[[], int],
     ) -> None:
-        """``vport``: the one of a number among addresses; ``gvmi``: the vhca id of its function, by
-        that of its switch's manager and its number; ``moved``: how often functions have come and
-        gone."""
+        """Set up the walk over ``icm``.
+
+        ``vport`` returns the vPort of a number in an address. ``gvmi`` returns a function's vhca
+        id, by its switch manager's vhca id and its vPort number. ``moved`` returns how often
+        functions have been added or removed.
+        """
         self._icm = icm
         self._planner = planner
         self._tirs = tirs
@@ -105,11 +108,11 @@ class SteeringMemory:
         self._gvmi = gvmi
         self._moved = moved
         self.dropped: Counter[str] = Counter()
-        """Packets that came to nothing that makes sense, by what they came to."""
+        """Packets dropped for invalid content, by reason."""
 
     @property
     def age(self) -> int:
-        """It grows whenever entries have changed, or something has gone that they lead to."""
+        """Grows when STEs have changed, or an object to which they may lead has been removed."""
         return (
             self._icm.changes + self._tirs.removed + self._tables.removed + self._counters.removed
             + self._samplers.removed + self._meters.removed + self._moved()
@@ -123,23 +126,23 @@ class SteeringMemory:
         at: int = 0,
         before: Sequence[Step] = (),
     ) -> Walked:
-        """What becomes of a packet from a table's first entry on; ``limit`` bounds the cost.
+        """Walk from a table's first STE to an object; ``limit`` bounds the cost in fields.
 
-        ``at`` is the address of another one where it goes on after a meter. ``before`` are the
-        steps that the packet has behind it.
+        ``at`` is the address of another STE at which the walk continues after a meter. ``before``
+        are the steps already applied to the packet.
         """
-        way = _Way(headers, self._gvmi, before)
+        path = _Path(headers, self._gvmi, before)
         try:
-            end = self._follow(way, at or _root(table, headers), limit)
-            if way.meter is not None:
-                action = self._metered(way, end, table)
+            end = self._follow(path, at or _root(table, headers), limit)
+            if path.meter is not None:
+                action = self._metered(path, end, table)
             else:
-                action = self._ended(way, end, table.table_type)
-        except (_WrongTurnError, BadEntryError, FrameError) as error:
+                action = self._ended(path, end, table.table_type)
+        except (_BadWalkError, BadEntryError, FrameError) as error:
             self._note(str(error))
-            action = FteAction(FteVerdict.DROP, counters=tuple(way.counters))
-            way.parts = None
-        return Walked(action, way.headers, way.cost, way.parts)
+            action = FteAction(FteVerdict.DROP, counters=tuple(path.counters))
+            path.parts = None
+        return Walked(action, path.headers, path.cost, path.parts)
 
     def _note(self, why: str) -> None:
         if why not in self.dropped and len(self.dropped) >= MAX_REASONS:
@@ -148,77 +151,77 @@ class SteeringMemory:
         if self.dropped[why] == 1:
             log.warning("steering entries: %s: the packet is dropped", why)
 
-    def _follow(self, way: _Way, address: int, limit: int) -> int:
-        """The address of an object to which entries lead."""
+    def _follow(self, path: _Path, address: int, limit: int) -> int:
+        """Follow STEs; return the address of the object to which they lead."""
         while address in _AREA:
-            if way.cost > limit:
-                raise _WrongTurnError("too many entries")
-            ste = self._entry(way, address)
-            way.cost += FIELDS_PER_ENTRY + FIELDS_PER_ACTION * ste.plan.actions
+            if path.cost > limit:
+                raise _BadWalkError("too many steering entries")
+            ste = self._entry(path, address)
+            path.cost += FIELDS_PER_ENTRY + FIELDS_PER_ACTION * ste.plan.actions
             value = 0
             if ste.definer is not None:
-                value = way.read(ste.definer)
-                way.cost += ste.definer.cost
+                value = path.read(ste.definer)
+                path.cost += ste.definer.cost
             if value & ste.mask != ste.tag:
                 address = ste.miss
                 continue
             if ste.counter:
-                self._count(way, ste.counter)
-            way.take(ste)
+                self._count(path, ste.counter)
+            path.take(ste)
             address = ste.base
-            if way.meter is not None:
+            if path.meter is not None:
                 break
             if ste.hasher is not None:
-                value = way.read(ste.hasher) & ste.bytes_hashed
-                way.cost += ste.hasher.cost
+                value = path.read(ste.hasher) & ste.bytes_hashed
+                path.cost += ste.hasher.cost
                 address += STE_BYTES * hash_index(value, ste.size)
         return address
 
-    def _entry(self, way: _Way, address: int) -> Ste:
+    def _entry(self, path: _Path, address: int) -> Ste:
         entry = self._icm.decoded.get(address)
         if entry is None:
             if address % STE_BYTES or not self._icm.is_held(address):
-                raise _WrongTurnError("nothing is written where an entry should be")
+                raise _BadWalkError("no steering entry has been written at the address")
             entry = decoded(self._icm.read(address, STE_BYTES), self._planner)
             self._icm.keep(address, entry)
-            way.cost += FIELDS_PER_DECODED * (1 + entry.plan.actions)
+            path.cost += FIELDS_PER_DECODED * (1 + entry.plan.actions)
         assert isinstance(entry, Ste)
         return entry
 
-    def _count(self, way: _Way, number: int) -> None:
+    def _count(self, path: _Path, number: int) -> None:
         counter = self._counters.get(number)
         if counter is None:
-            raise _WrongTurnError("no such flow counter")
-        way.counters.append(counter)
+            raise _BadWalkError("no such flow counter")
+        path.counters.append(counter)
 
-    def _metered(self, way: _Way, address: int, table: FlowTable) -> FteAction:
-        """A meter is asked, and the packet goes on behind it."""
-        given = way.meter
+    def _metered(self, path: _Path, address: int, table: FlowTable) -> FteAction:
+        """Return the action of a meter, which continues the walk at ``address``."""
+        given = path.meter
         assert given is not None
         aso = self._meters.get(given.number >> LOG_MOST_IN_RANGE)
         if aso is None or not aso.has(given.number):
-            raise _WrongTurnError("no such flow meter")
-        way.look_again()
+            raise _BadWalkError("no such flow meter")
+        path.read_by_next()
         marks = marks_of(table.table_type, given.register)
         metering = Metering(aso, given.number, given.place, given.before, marks)
-        return way.action(FteVerdict.FORWARD, StcJump(table, address), metering=metering)
+        return path.action(FteVerdict.FORWARD, StcJump(table, address), metering=metering)
 
-    def _ended(self, way: _Way, address: int, table_type: FlowTableType) -> FteAction:
-        """What an entry does that leads to the object at an address."""
-        place = place_at(address)
-        if place is None:
-            raise _WrongTurnError("no object at an address")
-        kind, number = place
+    def _ended(self, path: _Path, address: int, table_type: FlowTableType) -> FteAction:
+        """Return the action for a walk that ends at an object's address."""
+        located = place_at(address)
+        if located is None:
+            raise _BadWalkError("the address belongs to no object")
+        kind, number = located
         if kind in DROPS:
-            return way.action(FteVerdict.DROP)
+            return path.action(FteVerdict.DROP)
         if _ALLOWING.get(kind) is table_type:
-            return way.action(FteVerdict.ALLOW)
-        return way.action(FteVerdict.FORWARD, self._target(way, kind, number, table_type))
+            return path.action(FteVerdict.ALLOW)
+        return path.action(FteVerdict.FORWARD, self._target(path, kind, number, table_type))
 
-    def _target(self, way: _Way, kind: IcmKind, number: int, table_type: FlowTableType) -> Object:
+    def _target(self, path: _Path, kind: IcmKind, number: int, table_type: FlowTableType) -> Object:
         target: Object | None = None
         if kind in _ONWARD:
-            way.look_again()
+            path.read_by_next()
         if kind is IcmKind.TIR and table_type is FlowTableType.NIC_RX:
             target = self._tirs.get(number)
         elif kind is IcmKind.FLOW_TABLE:
@@ -231,28 +234,28 @@ class SteeringMemory:
         elif kind in _VPORTS and table_type is FlowTableType.FDB:
             target = self._vport(number)
         if target is None:
-            raise _WrongTurnError(f"no {kind.name} for a packet in {table_type.name}")
+            raise _BadWalkError(f"no {kind.name} for a packet in {table_type.name}")
         return target
 
 
 MAX_REASONS: Final = 64
-"""Why packets are dropped: reasons that are counted and told of one by one."""
+"""Number of drop reasons that are counted and logged separately."""
 OTHER_REASONS: Final = "other reasons"
 _SOURCE: Final[frozenset[Part]] = frozenset({source})
-"""It decides with which entry an FDB begins."""
+"""The source vPort decides an FDB's first STE."""
 
 
 def _root(table: FlowTable, headers: Headers) -> int:
-    """The address of a table's first entry: an FDB's has one for packets from the cable."""
-    assert table.roots is not None  # or software would not own it
+    """Return the address of a table's first STE; an FDB has a separate one for the uplink."""
+    assert table.roots is not None  # every table that software owns has roots
     if table.table_type is not FlowTableType.FDB:
         return table.roots[0]
     from_cable = isinstance(headers, Marked) and headers.source_port == UPLINK
     return table.roots[0 if from_cable else 1]
 
 
-class _Way:
-    """What has become of a packet so far."""
+class _Path:
+    """State of a packet during a walk."""
 
     def __init__(
         self, headers: Headers, gvmi: Callable[[int, int], int], before: Sequence[Step]
@@ -270,20 +273,20 @@ class _Way:
         self._is_opaque = any(step.reshapes for step in before)
 
     def read(self, selection: Selection) -> int:
-        """Some fields of the packet."""
+        """Return some fields of the packet, and record the key parts."""
         if self._is_opaque or (self._is_changed and selection.is_deep):
             self.parts = None
         elif self.parts is not None and not selection.parts <= self.parts:
             self.parts |= selection.parts
         return selection.value(self.headers)
 
-    def look_again(self) -> None:
-        """What follows reads the packet as it is now."""
+    def read_by_next(self) -> None:
+        """Record that later tables read the packet after its changes."""
         if self._is_opaque:
             self.parts = None
 
     def take(self, ste: Ste) -> None:
-        """Do what an entry says. Raises FrameError when that is impossible with the packet."""
+        """Apply an STE's plan. Raises FrameError when it is impossible for the packet."""
         plan = ste.plan
         self.meter = plan.meter
         if plan.steps is not None:
@@ -301,5 +304,5 @@ class _Way:
     def action(
         self, verdict: FteVerdict, *targets: Object, metering: Metering | None = None
     ) -> FteAction:
-        """All of it, as of one entry."""
+        """Return the whole walk as one entry's action."""
         return FteAction(verdict, targets, self.tag, tuple(self.counters), self.steps, metering)

@@ -1,4 +1,4 @@
-"""Flow steering as a data structure: tables, groups and entries, and what becomes of a packet.
+"""Flow steering: tables, groups and entries, and their decision about a packet.
 
 Source: PRM "Flow steering"; core/fs_core.c and core/fs_cmd.c of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""Colours of packets: what a meter writes for the entries of later tables.
+"""Colors of packets: the values that a meter writes for the entries of later tables.
 
 Source: mlx5_ifc.h: execute_aso; core/en/tc/act/police.c.
 """
@@ -14,12 +14,12 @@ from layouts.eth_enums import FlowTableType, MeterColor, ModifyAction, ModifyFie
 from layouts.steering.modify_header import set_action_in
 
 _COLOR_BITS: Final = 8
-"""Of a register: the driver matches so many (core/en/tc/post_meter.h: packet_color_to_reg)."""
+"""Bits of the register that the driver matches (core/en/tc/post_meter.h: packet_color_to_reg)."""
 
 
 @lru_cache
 def marks_of(table_type: FlowTableType, register: int) -> tuple[Step, ...]:
-    """By colour: it goes into the low bits of a register C, given by its number."""
+    """Return by color the step that writes it to the low bits of a register C."""
     field = ModifyField.METADATA_REG_C_0 + register
     actions = (
         bytes(

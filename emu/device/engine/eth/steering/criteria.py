@@ -1,7 +1,7 @@
-"""What a flow group matches: masks of some fields, and the values of its entries under them.
+"""Match criteria of a flow group: masks of some fields, and the entries' values under them.
 
-The criteria of CREATE_FLOW_GROUP are a whole fte_match_param; only the parts that
-match_criteria_enable selects count.
+The criteria of CREATE_FLOW_GROUP are a whole fte_match_param; match_criteria_enable selects the
+parts that are used.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ _SVLAN: Final = "outer_headers.svlan_tag"
 
 
 def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
-    """The fields of an fte_match_param view that are not 0, in the enabled parts, by name.
+    """Return the nonzero fields of the enabled parts of an fte_match_param view, by name.
 
-    Raises BAD_PARAM_ERR for a part that fte_match_param does not have, and for bits that are
-    reserved.
+    Raises BAD_PARAM_ERR for an unknown part, and for reserved bits that are set.
     """
     if enable >> len(PARTS):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "unknown part of fte_match_param enabled", f"enable {enable:#x}"
+            Status.BAD_PARAM_ERR, "match_criteria_enable has unknown bits", f"{enable:#x}"
         )
     fields = {}
     for part, bit in PARTS.items():
@@ -58,15 +57,15 @@ def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
 
 
 def _number(value: int | SupportsBytes) -> int:
-    """A field, which can be a structure of its own."""
+    """Return a field as a number; a field can be a structure."""
     return value if isinstance(value, int) else int.from_bytes(bytes(value), "big")
 
 
 class Criteria:
-    """The masks of one flow group. Raises BAD_PARAM_ERR for a field that is not known."""
+    """The masks of one flow group. Raises BAD_PARAM_ERR for an unsupported field."""
 
     def __init__(self, masks: Mapping[str, int], *, knows_source: bool = False) -> None:
-        """``knows_source``: the group's table can match the vPort that a packet comes from."""
+        """Set up the masks; ``knows_source``: the group's table can match the source vPort."""
         unknown = sorted(
             name
             for name, mask in masks.items()
@@ -89,20 +88,20 @@ class Criteria:
 
     @property
     def parts(self) -> frozenset[Part]:
-        """The parts of a packet that determine these fields, besides its base."""
+        """Key parts that decide these fields, besides ``fields.base``."""
         parts = (FIELDS[name].part for name in self.masks)
         return frozenset(part for part in parts if part is not None)
 
     def key_of(self, values: Mapping[str, int]) -> Key:
-        """An entry's key: its values under the masks."""
+        """Return an entry's key: its values under the masks."""
         return tuple(values.get(name, 0) & mask for name, mask in self.masks.items())
 
     def key_at(self, place: int) -> Key | None:
-        """An entry's place does not decide."""
+        """Return None: an entry's index does not determine its key."""
         return None
 
     def values_of(self, param: FteMatchParam) -> dict[str, int]:
-        """An entry's values, from its fte_match_param view; bits outside the masks do not count."""
+        """Return an entry's values from its fte_match_param view, whatever the masks are."""
         values = {}
         for name in self.masks:
             part, _, field = name.partition(".")
@@ -110,7 +109,7 @@ class Criteria:
         return values
 
     def read(self, headers: Headers) -> Key | None:
-        """A packet's key; None when the packet lacks one of the fields."""
+        """Return a packet's key; None when the packet lacks one of the fields."""
         key = []
         for read, mask in self._readers:
             value = read(headers)

@@ -1,8 +1,8 @@
-"""What becomes of a packet in the flow tables of one type, and which changes of them are allowed.
+"""A flow domain: decides about packets by the flow tables of one type, and checks their changes.
 
-Tables of a domain lead to tables of higher levels, except for entries that may lead anywhere
-(ignore_flow_level). A packet's way ends after MAX_TABLES tables in any case. Decisions
-are cached by the parts of a packet that some group matches; any change drops the whole cache.
+Tables lead to tables of higher levels, except for entries with ignore_flow_level, which may lead to
+any table. A packet visits at most MAX_TABLES tables. Decisions are cached under a key: the parts of
+a packet that some group matches. Any change of the tables drops the whole cache.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from emu.device.ports import Clock
 
 MAX_TABLES: Final = 256
-"""Tables that one packet visits. Without a limit entries with several destinations could make it
-ever more, and entries that ignore levels could lead in a circle."""
+"""Number of tables that one packet visits. The limit stops packets that several destinations
+multiply, and loops of entries that ignore levels."""
 MAX_GROUPS = 4096
-"""Groups that one packet is compared with, in all of these tables."""
+"""Number of groups compared with one packet, in all these tables."""
 MAX_FIELDS = 1 << 15
-"""Fields that are read of one packet, in all of these groups."""
+"""Number of fields read of one packet, in all these groups."""
 FIELDS_PER_DESTINATION: Final = 4
-"""Cost of a destination, beside what is met there; most of those to tables are never visited."""
+"""Cost of a destination in fields; most destination tables are never visited."""
 MAX_DELIVERIES: Final = 256
-"""Destinations that get one packet."""
+"""Number of destinations that receive one packet."""
 MAX_CHANGES: Final = 1024
-"""Changes that are made to one packet, over all that it is delivered to. With more it is lost."""
+"""Number of changes to one packet, over all its deliveries. A packet with more is dropped."""
 MAX_METERS: Final = 8
-"""Meters and samplers on the way of one packet. With more it is lost."""
+"""Number of meters and samplers on one packet's path. A packet with more is dropped."""
 MAX_LEARNED: Final = 64
-"""Parts of packets that entries of software read, beyond which decisions are not kept."""
+"""Number of key parts read by software-owned entries. Decisions with more are not cached."""
 
 
 # -- packets
@@ -70,12 +70,12 @@ def decide(
     root: FlowTable | None = None,
     clock: Clock | None = None,
 ) -> Decision:
-    """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all.
+    """Decide about a packet, and count it: ``packets`` packets of ``octets`` bytes in all.
 
-    ``root`` is where it begins, None for the domain's root. What that has cost is added to
-    ``domain.steps``: at most what one way through the tables takes. Meters and samplers on the way
-    are asked at the time of the ``clock``. Without one, and after MAX_METERS of them, the decision
-    is to ask the next one (``Decision.asks``), and nothing is counted.
+    ``root`` is the first table, None for the domain's root. The cost is added to ``domain.steps``:
+    at most that of one path through the tables. Meters and samplers on the path are queried at the
+    time of ``clock``. Without a clock, and after MAX_METERS of them, ``Decision.asks`` names the
+    next one and nothing is counted.
     """
     headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
@@ -100,12 +100,11 @@ def _decide_anew(
     key: Hashable,
     decision: Decision | None,
 ) -> Decision:
-    """As :func:`decide`, where ``decision`` is all that is kept: none, or to ask somebody.
+    """Decide where the cache has no final decision.
 
-    ``key`` is the packet's.
-
-    Once a decision is not kept, the packet goes through the tables: all of its way, but no part of
-    it twice.
+    ``decision`` is the cached one: None, or one that asks a meter or sampler. ``key`` is the
+    packet's key. Once a decision is missing, the packet walks the tables from the root, and no step
+    of the walk is repeated.
     """
     answers: tuple[int, ...] = ()
     walk: Generator[Decision, int, None] | None = None
@@ -136,7 +135,7 @@ def _remember(
     key: Hashable,
     decision: Decision,
 ) -> None:
-    """Keep a decision for the packets like this one, if it is known which these are."""
+    """Cache a decision for packets with the same key, if its key parts are known."""
     parts = decision.parts
     if parts is None:
         return
@@ -160,7 +159,7 @@ def _key(
 
 
 def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
-    """Let these parts decide which packets are alike, as far as there is room; if any is new."""
+    """Add key parts to the cache key, within MAX_LEARNED; return whether any is new."""
     new = parts.difference(domain.users)
     if not new or len(domain.learnt) + len(new) > MAX_LEARNED:
         return False
@@ -170,7 +169,7 @@ def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
 
 
 def _forget_software(domain: FlowDomain) -> None:
-    """Entries of software have changed."""
+    """Drop the decisions and key parts of software-owned entries that have changed."""
     domain.age = domain.software.age
     _disuse(domain, domain.learnt)
     domain.learnt.clear()
@@ -178,9 +177,9 @@ def _forget_software(domain: FlowDomain) -> None:
 
 
 def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: int) -> Decision:
-    """As :func:`decide`, for a packet that has come by another port of a LAG.
+    """Decide about a packet that another port of a LAG received.
 
-    Where the ports are told apart, its way through these tables ends, as a miss.
+    The walk ends as a miss at the demux table.
     """
     key = ("beside", base(headers), *[part(headers) for part in domain.users])
     decision = domain.decisions.get(key)
@@ -196,22 +195,22 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
 
 
 _new: Final = tuple.__new__
-"""Makes a named tuple in a fifth of the time."""
+"""Constructs a named tuple in a fifth of the time."""
 
 
-class _Way(NamedTuple):
-    """Where a packet is going, and what entries have made of it so far."""
+class _Visit(NamedTuple):
+    """A pending table visit, and the packet's state there."""
 
     table: FlowTable
     headers: Headers
     tag: int = 0
-    """Of the last entry that had one: the mark of a tc rule goes with its packets through the
-    driver's own tables, whose entries have none (core/en_rx.c: mlx5e_build_rx_skb)."""
+    """Flow tag of the last entry that had one. The mark of a tc rule stays with its packets through
+    the driver's own tables, whose entries have none (core/en_rx.c: mlx5e_build_rx_skb)."""
     steps: tuple[Step, ...] = ()
     changes: int = 0
-    """In all of these steps."""
+    """Number of changes in these steps."""
     at: int = 0
-    """The address of an entry of the table that software owns; 0 for its first one."""
+    """Address of an STE in a software-owned table; 0 for the first one."""
 
 
 def _walk(
@@ -221,34 +220,35 @@ def _walk(
     *,
     is_beside: bool = False,
 ) -> Generator[Decision, int, None]:
-    """Go through the tables: the decision comes last.
+    """Walk the tables; yield the decision last.
 
-    Before it come those to ask a meter or a sampler; what that answers is sent in.
+    Before it, yield a decision for each meter or sampler to be queried; the caller sends the
+    answer.
     """
     deliveries: list[tuple[Object, int]] = []
     rewrites: list[tuple[Step, ...]] = []
     counters: list[FlowCounter] = []
     allowed = switched = False
-    passed: tuple[Step, ...] = ()
+    allowed_steps: tuple[Step, ...] = ()
     missed = root is None
-    ways = [_Way(root, headers)] if root else []
-    tables = groups = fields = changes = led = charged = 0
+    pending = [_Visit(root, headers)] if root else []
+    tables = groups = fields = changes = targets_cost = charged = 0
     parts: frozenset[Part] | None = frozenset()
-    while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
-        way = ways.pop()
-        table = way.table
+    while pending and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
+        visit = pending.pop()
+        table = visit.table
         tables += 1
         entry, after = None, None
         if table.software is not None:
             action, after, cost, read = table.software.walk(
-                table, way.headers, MAX_FIELDS - fields, way.at, way.steps
+                table, visit.headers, MAX_FIELDS - fields, visit.at, visit.steps
             )
             parts = None if parts is None or read is None else parts | read
             fields += cost
         for group in table.groups:
             groups += 1
             fields += group.criteria.cost
-            entry = group.find(way.headers)
+            entry = group.find(visit.headers)
             if entry is not None or groups >= MAX_GROUPS or fields >= MAX_FIELDS:
                 break
         if entry is not None:
@@ -258,52 +258,54 @@ def _walk(
                 missed = True
                 continue
             if isinstance(table.miss, FlowTable):
-                ways.append(_onto(way, table.miss))
+                pending.append(_onto(visit, table.miss))
             switched |= table.miss is Miss.SWITCH_DOMAIN
             missed |= table.miss is Miss.DEFAULT
             continue
         counters += action.counters
         if action.tag:
-            way = way._replace(tag=action.tag)
+            visit = visit._replace(tag=action.tag)
         steps = action.steps
         if action.metering is not None:
-            charged = _charge(domain, tables + groups + fields + changes + led, charged)
+            charged = _charge(domain, tables + groups + fields + changes + targets_cost, charged)
             color = yield _to_ask(action.metering, parts)
             steps, after = (*steps, action.metering.marks[color]), None
         if steps:
-            way, before = _changed(way, steps, after), way.changes
-            changes += way.changes - before
+            visit, before = _changed(visit, steps, after), visit.changes
+            changes += visit.changes - before
         if action.verdict is FteVerdict.ALLOW:
-            allowed, passed = True, way.steps
-        led += FIELDS_PER_DESTINATION * len(action.destinations)
+            allowed, allowed_steps = True, visit.steps
+        targets_cost += FIELDS_PER_DESTINATION * len(action.destinations)
         for target in action.destinations:
             if isinstance(target, FlowTable):
-                ways.append(_onto(way, target))
+                pending.append(_onto(visit, target))
             elif isinstance(target, StcJump):
-                ways.append(_onto(way, target.table, target.address))
+                pending.append(_onto(visit, target.table, target.address))
             elif isinstance(target, Sampler):
-                charged = _charge(domain, tables + groups + fields + changes + led, charged)
+                charged = _charge(
+                    domain, tables + groups + fields + changes + targets_cost, charged
+                )
                 answer = yield _to_ask(target, parts)
-                ways += [_onto(way, table) for table in target.tables(answer)]
+                pending += [_onto(visit, table) for table in target.tables(answer)]
             else:
-                deliveries.append((target, way.tag))
+                deliveries.append((target, visit.tag))
                 own = target.steps if isinstance(target, VportTarget) else ()
-                rewrites.append((*way.steps, *own) if own else way.steps)
-                changes += way.changes + len(own)
+                rewrites.append((*visit.steps, *own) if own else visit.steps)
+                changes += visit.changes + len(own)
         if changes > MAX_CHANGES:
-            deliveries, rewrites, missed, allowed, passed = [], [], True, False, ()
+            deliveries, rewrites, missed, allowed, allowed_steps = [], [], True, False, ()
             break
-    missed |= bool(ways)
-    _charge(domain, tables + groups + fields + changes + led, charged)
+    missed |= bool(pending)
+    _charge(domain, tables + groups + fields + changes + targets_cost, charged)
     yield Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
         tuple(map(together, rewrites[:MAX_DELIVERIES])) if any(rewrites) else (),
-        together(passed), parts=parts,
+        together(allowed_steps), parts=parts,
     )  # fmt: skip
 
 
 def _charge(domain: FlowDomain, met: int, charged: int) -> int:
-    """Charge what a packet has met beyond what it has been charged for; return ``met``."""
+    """Charge the cost ``met`` beyond the cost already charged; return ``met``."""
     domain.steps += (met >> LOG_STEERED_PER_STEP) - (charged >> LOG_STEERED_PER_STEP)
     return met
 
@@ -312,39 +314,39 @@ def _to_ask(asked: Metering | Sampler, parts: frozenset[Part] | None) -> Decisio
     return Decision((), (), False, False, False, asks=asked, parts=parts)
 
 
-def _onto(way: _Way, table: FlowTable, at: int = 0) -> _Way:
-    """The way on to another table."""
-    return _new(_Way, (table, way.headers, way.tag, way.steps, way.changes, at))
+def _onto(visit: _Visit, table: FlowTable, at: int = 0) -> _Visit:
+    """Return the visit of another table with the same packet state."""
+    return _new(_Visit, (table, visit.headers, visit.tag, visit.steps, visit.changes, at))
 
 
-def _changed(way: _Way, steps: tuple[Step, ...], after: Headers | None) -> _Way:
-    """The way behind these steps; ``after`` is the packet then, if somebody knows it already."""
+def _changed(visit: _Visit, steps: tuple[Step, ...], after: Headers | None) -> _Visit:
+    """Return the visit after these steps; ``after`` is the resulting packet if already known."""
     if after is None:
-        before = way.headers if isinstance(way.headers, Marked) else marked(way.headers, {})
+        before = visit.headers if isinstance(visit.headers, Marked) else marked(visit.headers, {})
         after = rewrite(before, Steps(steps))
-    changes = way.changes + sum(len(step.changes) for step in steps)
-    return way._replace(headers=after, steps=(*way.steps, *steps), changes=changes)
+    changes = visit.changes + sum(len(step.changes) for step in steps)
+    return visit._replace(headers=after, steps=(*visit.steps, *steps), changes=changes)
 
 
 # -- checks before a change: each raises BAD_PARAM_ERR
 
 
 def check_miss(level: int, miss: FlowTable | Miss) -> None:
-    """A table's miss leads to a higher level only."""
+    """Refuse a miss that does not lead to a higher level."""
     if isinstance(miss, FlowTable) and miss.level <= level:
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "a flow table's miss must lead to a higher level",
+            "flow table's miss table must have a higher level",
             f"{miss.level} from {level}",
         )
 
 
 def check_group(table: FlowTable, first: int, last: int) -> None:
-    """Indices of a new group."""
+    """Refuse a new group whose indices are outside the table or taken."""
     if not 0 <= first <= last < table.size:
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "flow group's indices lie outside its table",
+            "flow group's indices are outside its table",
             f"{first} to {last} of {table.size}",
         )
     if table.is_taken(first, last):
@@ -356,7 +358,7 @@ def check_group(table: FlowTable, first: int, last: int) -> None:
 
 
 def check_index(group: FlowGroup, index: int) -> None:
-    """Index of a new entry."""
+    """Refuse a new entry whose index is outside the group or taken."""
     if not group.first <= index <= group.last:
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -370,15 +372,15 @@ def check_index(group: FlowGroup, index: int) -> None:
 
 
 def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = False) -> None:
-    """What an entry of this table does; one that ``ignores_level`` may lead to any table.
+    """Refuse an action with invalid destinations; ``ignores_level`` permits tables of any level.
 
-    So may all to tables of software, whose own levels nobody sees: rdma-core gives all of them one
-    (dr_action.c: dr_action_create_dest_array_tbl).
+    Entries may also lead to software-owned tables of any level: rdma-core gives all of them the
+    same level (dr_action.c: dr_action_create_dest_array_tbl).
     """
     if (action.verdict is FteVerdict.FORWARD) != bool(action.destinations):
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "flow table entry must have destinations if it forwards, and only then",
+            "flow table entry must have destinations if it forwards, else none",
         )
     targets: list[FlowTable | Sampler] = [*action.tables, *action.samplers]
     for target in targets:
@@ -386,7 +388,7 @@ def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = F
         if target.level <= table.level and not is_free:
             raise CmdError(
                 Status.BAD_PARAM_ERR,
-                "flow table entries must lead to a higher level",
+                "flow table entry's destination must have a higher level",
                 f"{target.level} from {table.level}",
             )
 
@@ -395,13 +397,13 @@ def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = F
 
 
 def set_root(domain: FlowDomain, table: FlowTable | None) -> None:
-    """Let packets begin elsewhere, or nowhere."""
+    """Set the domain's first table; None removes it."""
     domain.root = table
     domain.flush()
 
 
 def set_underlay(domain: FlowDomain, qpn: int, table: FlowTable | None) -> None:
-    """Let the packets of an underlay queue pair begin elsewhere, or nowhere."""
+    """Set the first table for the packets of an underlay QP; None removes it."""
     if table is None:
         domain.underlays.pop(qpn, None)
     else:
@@ -410,27 +412,27 @@ def set_underlay(domain: FlowDomain, qpn: int, table: FlowTable | None) -> None:
 
 
 def forget_underlays(domain: FlowDomain, table: FlowTable) -> None:
-    """A table goes: no underlay's packets begin there any more."""
+    """Detach the underlays rooted at a destroyed table."""
     for qpn in [qpn for qpn, root in domain.underlays.items() if root is table]:
         set_underlay(domain, qpn, None)
 
 
 def add_group(domain: FlowDomain, group: FlowGroup) -> None:
-    """Let packets of its table be compared with a group."""
+    """Add a group to its table."""
     insort(group.table.groups, group, key=lambda each: each.first)
     _use(domain, group.criteria.parts)
     domain.flush()
 
 
 def remove_group(domain: FlowDomain, group: FlowGroup) -> None:
-    """Take out a group, which has no entries."""
+    """Remove an empty group from its table."""
     group.table.groups.remove(group)
     _disuse(domain, group.criteria.parts)
     domain.flush()
 
 
 def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
-    """Let packets find an entry."""
+    """Add an entry to its group."""
     entry.group.add(entry)
     _use(domain, _copied(entry.action))
     _use(domain, _sources(entry))
@@ -438,7 +440,7 @@ def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
 
 
 def change_action(domain: FlowDomain, entry: FlowEntry, action: FteAction) -> None:
-    """Let an entry do something else with its packets."""
+    """Replace an entry's action."""
     _disuse(domain, _copied(entry.action))
     entry.action = action
     _use(domain, _copied(action))
@@ -446,7 +448,7 @@ def change_action(domain: FlowDomain, entry: FlowEntry, action: FteAction) -> No
 
 
 def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
-    """Packets go to the next entry that they match."""
+    """Remove an entry from its group; its packets go on to the next matching entry."""
     entry.group.discard(entry)
     _disuse(domain, _copied(entry.action))
     _disuse(domain, _sources(entry))
@@ -454,12 +456,12 @@ def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
 
 
 def _sources(entry: FlowEntry) -> tuple[Part, ...]:
-    """The part of a packet that decides whether the entry is for packets from there."""
+    """Return the key part for an entry that matches one packet source only."""
     return () if entry.source is FlowSource.ANY else (source,)
 
 
 def _copied(action: FteAction) -> frozenset[Part]:
-    """The parts of a packet that decide what its fields or registers are after this."""
+    """Return the key parts that decide fields and registers after an action."""
     return frozenset[Part]().union(*(step.parts for step in action.steps))
 
 

@@ -1,7 +1,7 @@
-"""The tables of what a function sends (NIC_TX): packets pass them before they leave.
+"""The NIC_TX tables, which packets pass before they leave the function.
 
-What no entry matches passes unchanged, and so does all without a root. Packets of Ethernet send
-queues only: RoCE has tables of its own (RDMA_TX).
+Packets that match no entry leave unchanged; without a root all do. Only packets of Ethernet send
+queues pass: RoCE has tables of its own (RDMA_TX).
 
 Sources: PRM "Flow steering"; core/fs_core.c: egress_root_fs; ib/fs.c: IB_FLOW_ATTR_FLAGS_EGRESS.
 """
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 
 class Leaving(NamedTuple):
-    """A frame that leaves."""
+    """A frame that leaves the function."""
 
     frame: Frame
     packets: int
     longest: int
-    """Bytes of the longest packet that it stands for."""
+    """Bytes of the longest packet for which it stands."""
     octets: int
-    """Of all these packets."""
+    """Bytes of all these packets."""
 
 
 def steered(
     hca: Hca, leaving: Leaving, leave: Callable[[Leaving], object], metadata: int = 0
 ) -> Portions[None]:
-    """Let a frame that stands for packets of a send queue (``Frame.sqn``) through the tables.
+    """Pass a frame of a send queue (``Frame.sqn``) through the NIC_TX tables.
 
-    ``leave`` takes what becomes of it: nothing when an entry drops it, and several frames when a
-    super-frame is changed by what needs whole packets. A packet that cannot be changed as an entry
-    says is lost, with those of its super-frame that come after it. Register A is ``metadata``.
+    ``leave`` is called with each resulting frame: none if an entry drops it, several if a change
+    segments a super-frame. If an entry's change is impossible for a packet, that packet and the
+    later ones of its super-frame are dropped. Register A is ``metadata``.
 
-    Charges what it costs, and yields when the round is full.
+    Charges the budget, and yields while the round's budget is used up.
     """
     domain, budget = hca.nic_tx, hca.budget
     try:
@@ -62,14 +62,14 @@ def steered(
             if decision.allowed or decision.missed:
                 leave(leaving)
             return
-        pieces: Iterable[tuple[Packet, Marked]] = ((packet, packet.headers),)
+        segments: Iterable[tuple[Packet, Marked]] = ((packet, packet.headers),)
         if steps.needs_whole:
-            pieces = (
+            segments = (
                 each_of(packet, packet.headers, budget)
                 if packet.packets <= MAX_SEGMENTED_PACKETS
                 else ()
             )
-        for one, now in pieces:
+        for one, now in segments:
             while budget.steps > budget.limit:
                 yield
             data = after(now, steps, budget).frame
@@ -80,7 +80,10 @@ def steered(
 
 
 def _leaving(frame: Frame, data: bytes) -> Leaving:
-    """A frame with changed data. Raises FrameError for a super-frame without complete headers."""
+    """Return a frame with changed data.
+
+    Raises FrameError for a super-frame without complete headers.
+    """
     made = Frame(pad(data), frame.gso_size, frame.checked, frame.filled)
     packets, octets = stands_for(made)
     if packets == 1:

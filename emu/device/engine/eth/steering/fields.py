@@ -1,9 +1,9 @@
-"""The fields of a packet that flow groups can match, read from its headers.
+"""Readers of the packet fields that flow groups can match.
 
-Names are those of fte_match_param, as ``part.field``. A field of a header that the packet does not
-have is None and matches nothing. Without a VLAN tag the tag's fields are 0, and without an IP
-header ip_version is 0, because drivers match these absences. ``inside`` has those of packets in
-tunnels.
+Names are those of fte_match_param, as ``part.field``. A field whose header the packet lacks is None
+and matches no entry. Two exceptions exist because drivers match the absence: without a VLAN tag the
+tag's fields are 0, and without an IP header ip_version is 0. ``inside`` has the fields of packets
+in tunnels.
 
 Source: mlx5_ifc.h (fte_match_set_lyr_2_4, fte_match_set_misc); PRM "Flow steering".
 """
@@ -42,11 +42,15 @@ _GENEVE_PORTS: Final = frozenset({GENEVE_PORT})
 _ROCE_PORTS: Final = frozenset({ROCE_PORT})
 _GRE_KEYED_BYTES: Final = 12
 _TUNNEL_BYTES: Final = 8
-"""As much of VXLAN's, Geneve's or a base transport header as is matched."""
+"""Bytes matched of a VXLAN, Geneve or base transport header."""
 
 
 def base(headers: Headers) -> tuple[bytes, int]:
-    """All headers up to the network header, its type, the protocol, and whether there are ports."""
+    """Return the base of each key.
+
+    The base is the bytes before the network header, IP version, protocol, and whether there are
+    ports.
+    """
     kind = headers.version << 10 | headers.protocol << 2
     if headers.fragment:
         kind |= 2
@@ -60,7 +64,7 @@ def _octets(start: int, stop: int) -> Read:
 
 
 def _tci(tag: int, shift: int, mask: int) -> Read:
-    """Some bits of a tag's TCI; 0 without the tag."""
+    """Return a reader of some bits of a tag's TCI, 0 without the tag."""
     at = 14 + 4 * tag
 
     def read(headers: Headers) -> int:
@@ -72,13 +76,13 @@ def _tci(tag: int, shift: int, mask: int) -> Read:
 
 
 def _tagged(tag: int, tpid: bytes) -> Read:
-    """Whether the tag is there and has this EtherType."""
+    """Return a reader of whether the tag exists and has this EtherType."""
     at = 12 + 4 * tag
     return lambda headers: int(headers.tags > tag and headers.frame[at : at + 2] == tpid)
 
 
 def cvlan_tag_alone(headers: Headers) -> int | None:
-    """cvlan_tag in a group without svlan_tag: 0 means that there is no tag at all.
+    """Return cvlan_tag for a group without svlan_tag: 0 means no tag of either type.
 
     mlx5e's rule for untagged packets relies on it (core/en_fs.c: MLX5E_VLAN_RULE_TYPE_UNTAGGED).
     """
@@ -161,7 +165,7 @@ def _flow_label(headers: Headers) -> int | None:
 
 
 def _after_udp(headers: Headers, ports: Collection[int], size: int) -> bytes:
-    """The bytes after a UDP header with such a destination port; empty if they are incomplete."""
+    """Return ``size`` bytes after a UDP header to one of ``ports``; empty if incomplete."""
     if headers.protocol != UDP or not headers.l4:
         return b""
     if _number(headers.ports[2:], "big") not in ports or headers.l4 + 8 + size > headers.end:
@@ -170,10 +174,9 @@ def _after_udp(headers: Headers, ports: Collection[int], size: int) -> bytes:
 
 
 def _tunnel(headers: Headers) -> bytes:
-    """The bytes that determine the fields of tunnels, RoCE and ESP.
+    """Return the bytes that decide the fields of tunnels, RoCE and ESP.
 
-    Lengths, checksums and sequence numbers are not among them: they differ between the packets of
-    one flow.
+    Lengths, checksums and sequence numbers are excluded: they differ between packets of one flow.
     """
     if headers.ethertype == ETH_ROCE:
         return _after_grh(headers)[:_TUNNEL_BYTES]
@@ -195,7 +198,7 @@ def _vxlan_vni(headers: Headers) -> int | None:
 
 
 def _geneve(start: int, stop: int, mask: int) -> Read:
-    """Some bits of Geneve's first 8 bytes (RFC 8926 3.4)."""
+    """Return a reader of some bits of Geneve's first 8 bytes (RFC 8926 3.4)."""
 
     def read(headers: Headers) -> int | None:
         geneve = _after_udp(headers, _GENEVE_PORTS, _TUNNEL_BYTES)
@@ -205,7 +208,7 @@ def _geneve(start: int, stop: int, mask: int) -> Read:
 
 
 def _mpls_over_udp(headers: Headers) -> int | None:
-    """The first label's four bytes behind UDP (RFC 7510)."""
+    """Return the first MPLS label's four bytes behind UDP (RFC 7510)."""
     label = _after_udp(headers, (headers.parser.mpls_port,), 4)
     return _number(label, "big") if label and headers.parser.mpls_port else None
 
@@ -216,7 +219,7 @@ def _geneve_oam(headers: Headers) -> int | None:
 
 
 def _after_grh(headers: Headers) -> bytes:
-    """The base transport header of RoCE v1; empty when it is incomplete."""
+    """Return the base transport header of RoCE v1; empty when it is incomplete."""
     at = headers.l3 + _GRH_BYTES
     return headers.frame[at : at + _BTH_BYTES] if len(headers.frame) >= at + _BTH_BYTES else b""
 
@@ -233,7 +236,7 @@ def _bth(start: int, stop: int) -> Read:
 
 
 def _gre(headers: Headers) -> bytes:
-    """A GRE header with its optional words (RFC 2890); empty without one."""
+    """Return a GRE header with its optional words (RFC 2890); empty without one."""
     if headers.protocol != GRE or not headers.l4:
         return b""
     return headers.frame[headers.l4 : min(headers.l4 + 16, headers.end)]
@@ -261,12 +264,12 @@ def _gre_key(headers: Headers) -> int | None:
 
 
 def _sqn(headers: Headers) -> int | None:
-    """None for a frame that has been received, or that no queue pair sends."""
+    """Return the sending queue's number; None for a received frame or one without a queue."""
     return headers.sqn or None
 
 
 def source(headers: Headers) -> int | None:
-    """The vPort that a packet in a switch comes from, and the switch's manager; None elsewhere."""
+    """Return the source vPort with its switch's manager; None outside a switch."""
     return headers.source if isinstance(headers, Marked) else None
 
 
@@ -279,9 +282,9 @@ def _source_owner(headers: Headers) -> int | None:
 
 
 def _register(number: int) -> Read:
-    """A metadata register, which entries of earlier tables have written; 0 if none has.
+    """Return a reader of a metadata register; 0 if no earlier entry has written it.
 
-    A packet may arrive with some, from a switch's tables: its decision depends on these, too.
+    A packet may arrive with registers from a switch's tables; its decision depends on them too.
     """
 
     def read(headers: Headers) -> int:
@@ -353,7 +356,8 @@ REGISTERS: Final[dict[int, MatchField]] = {
     number: MatchField(_register(number), _register(number))
     for number in range(ModifyField.METADATA_REG_C_0, ModifyField.METADATA_REG_C_0 + 8)
 }
-"""What has been copied there decides packets by the entries that copy (``domain.add_entry``)."""
+"""Registers C. A copied field becomes a key part through the copying entry (``domain.add_entry``).
+"""
 
 _MISC_2: Final = {f"metadata_reg_c_{n}": field for n, field in enumerate(REGISTERS.values())}
 _MISC_2["outer_first_mpls_over_udp"] = MatchField(_mpls_over_udp, _mpls_over_udp)
@@ -371,4 +375,4 @@ FIELDS: Final[dict[str, MatchField]] = {
 OF_SWITCHES: Final = frozenset(
     {"misc_parameters.source_port", "misc_parameters.source_eswitch_owner_vhca_id"}
 )
-"""Those that only groups of a switch's tables can match, or for what its manager receives."""
+"""Fields that can be matched only in a switch's tables, and in the manager's NIC_RX."""

@@ -1,6 +1,6 @@
-"""The option of Geneve that flow groups can match: misc_parameters_3.
+"""The Geneve option that flow groups can match: misc_parameters_3.
 
-Which one the parser looks for, a general object says.
+A general object selects the option (``parser.geneve_option``).
 
 Sources: RFC 8926 3.5; mlx5_ifc.h: fte_match_set_misc3; core/en/tc_tun_geneve.c.
 """
@@ -22,7 +22,7 @@ _WORD: Final = 4
 
 
 def _data(headers: Headers) -> int | None:
-    """The first four bytes of its data; None in a packet without it, or with a broken header."""
+    """Return the option's first four data bytes; None without it, or with a malformed header."""
     requested = headers.parser.geneve_option
     if requested is None or headers.protocol != UDP or headers.ports[2:] != _PORT:
         return None
@@ -42,4 +42,4 @@ def _data(headers: Headers) -> int | None:
 
 
 FIELDS: Final[dict[str, MatchField]] = {"geneve_tlv_option_0_data": MatchField(_data, _data)}
-"""By their names in fte_match_set_misc3."""
+"""Fields by their names in fte_match_set_misc3."""

@@ -1,7 +1,7 @@
-"""Flow groups that split packets by a hash: each packet belongs to one of the group's indices.
+"""Flow groups that split packets by a hash: each packet maps to one of the group's indices.
 
-The hash is over the fields of a match definer. A field that a packet does not have counts as 0, so
-that each packet has an index. Which hash it is does not matter to drivers.
+The hash covers the fields of a match definer. A missing field counts as 0, so every packet has an
+index. Drivers do not depend on the hash function.
 
 Source: mlx5_ifc.h: create_flow_group_in.group_type (HASH_SPLIT); core/lag/port_sel.c.
 """
@@ -27,7 +27,7 @@ _number: Final = int.from_bytes
 
 
 def _port(start: int) -> MatchField:
-    """A port of TCP or UDP."""
+    """Return the field of a TCP or UDP port."""
     return MatchField(
         lambda headers: _number(headers.ports[start : start + 2], "big"),
         lambda headers: headers.ports,
@@ -35,7 +35,7 @@ def _port(start: int) -> MatchField:
 
 
 def _of_frame(name: str) -> MatchField:
-    """A field of the headers up to the network header."""
+    """Return a field of the headers before the network header."""
     return FIELDS[f"outer_headers.{name}"]._replace(
         part=lambda headers: headers.frame[: headers.l3]
     )
@@ -58,14 +58,14 @@ DEFINER_FIELDS: Final[dict[str, MatchField]] = {
     **{f"outer_{name}": field for name, field in _EACH.items()},
     **{f"inner_{name}": inner_field(field) for name, field in _EACH.items()},
 }
-"""The fields that a hash can be over, by their names in the formats of match definers."""
+"""Fields that a hash can cover, by their names in the formats of match definers."""
 
 
 class HashSplit:
     """Implements :class:`emu.device.objects.eth.flow.Matcher`; a key is an index in the group."""
 
     def __init__(self, masks: Mapping[str, int], count: int) -> None:
-        """``masks`` are a definer's, of DEFINER_FIELDS alone; the group has ``count`` indices."""
+        """Set up a group of ``count`` indices; ``masks`` are by names of DEFINER_FIELDS."""
         self.masks = dict(masks)
         self.cost = sum(cost_of(DEFINER_FIELDS[name].read) for name in masks)
         self._count = count
@@ -73,24 +73,24 @@ class HashSplit:
 
     @property
     def parts(self) -> frozenset[Part]:
-        """The parts of a packet that determine the hash."""
+        """Key parts that decide the hash."""
         parts = (DEFINER_FIELDS[name].part for name in self.masks)
         return frozenset(part for part in parts if part is not None)
 
     def key_of(self, values: Mapping[str, int]) -> Key:
-        """An entry is for what the hash leads to its index, whatever its values are."""
+        """Return an empty key: an entry's values do not count."""
         return ()
 
     def values_of(self, param: FteMatchParam) -> dict[str, int]:
-        """Values of entries do not count."""
+        """Return no values: an entry's values do not count."""
         return {}
 
     def key_at(self, place: int) -> Key:
-        """The key of the entry at this place in the group, from 0 on."""
+        """Return the key of the entry at this index in the group, from 0 on."""
         return (place,)
 
     def read(self, headers: Headers) -> Key | None:
-        """The place in the group that a packet's hash leads to."""
+        """Return the index in the group that a packet's hash selects."""
         values = [((read(headers) or 0) & mask) for read, mask in self._readers]
         octets = b"".join([value.to_bytes(_ADDRESS_BYTES, "big") for value in values])
         return (crc32(octets) % self._count,)

@@ -1,7 +1,7 @@
-"""The fields of ICMP and of ICMPv6 that flow groups can match: misc_parameters_3.
+"""The ICMP and ICMPv6 fields that flow groups can match: misc_parameters_3.
 
-A packet of one of them has no field of the other. Behind IPv6 extension headers the message is
-found as well: MLD's messages have one in front (RFC 3810 5).
+A packet of one protocol lacks the fields of the other. The message is also found behind IPv6
+extension headers: MLD messages have one in front (RFC 3810 5).
 
 Sources: RFC 792, RFC 4443 2.1; mlx5_ifc.h: fte_match_set_misc3.
 """
@@ -14,11 +14,11 @@ from emu.device.engine.eth.steering.match_field import MatchField, Read
 from emu.device.port.eth.headers import ICMP, ICMPV6, Headers
 
 _BYTES: Final = 8
-"""Type, code, checksum, and a word that the type decides."""
+"""Type, code, checksum, and a word that depends on the type."""
 
 
 def _message(headers: Headers) -> bytes:
-    """The header of a message with its protocol, without the checksum; empty if there is none."""
+    """Return the protocol and a message's header without the checksum; empty if there is none."""
     protocol, at = headers.protocol, headers.l4
     if protocol not in (ICMP, ICMPV6) or not at:
         return b""
@@ -26,12 +26,12 @@ def _message(headers: Headers) -> bytes:
     return bytes((protocol,)) + message[:2] + message[4:]
 
 
-def _part(of: int, start: int, stop: int) -> Read:
-    """Some bytes of ``_message``, of a message of this protocol."""
+def _bytes_of(protocol: int, start: int, stop: int) -> Read:
+    """Return a reader of some bytes of ``_message``, for messages of this protocol."""
 
     def read(headers: Headers) -> int | None:
         message = _message(headers)
-        if not message or message[0] != of:
+        if not message or message[0] != protocol:
             return None
         return int.from_bytes(message[start:stop], "big")
 
@@ -39,8 +39,8 @@ def _part(of: int, start: int, stop: int) -> Read:
 
 
 FIELDS: Final[dict[str, MatchField]] = {
-    f"{name}_{what}": MatchField(_part(protocol, start, stop), _message)
+    f"{name}_{field}": MatchField(_bytes_of(protocol, start, stop), _message)
     for name, protocol in (("icmp", ICMP), ("icmpv6", ICMPV6))
-    for what, start, stop in (("type", 1, 2), ("code", 2, 3), ("header_data", 3, 7))
+    for field, start, stop in (("type", 1, 2), ("code", 2, 3), ("header_data", 3, 7))
 }
-"""By their names in fte_match_set_misc3."""
+"""Fields by their names in fte_match_set_misc3."""

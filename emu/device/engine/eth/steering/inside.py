@@ -1,6 +1,6 @@
 """Fields of the packet inside a tunnel, and hashes over them.
 
-A packet in which the adapter finds no tunnel lacks these fields.
+A packet without a recognized tunnel lacks these fields.
 
 Source: mlx5_ifc.h: fte_match_param.inner_headers, tirc.rx_hash_field_selector_inner;
 core/lib/fs_ttc.c: mlx5_create_inner_ttc_table.
@@ -22,10 +22,10 @@ _FOLLOWING: Final = (
     "ttl_hoplimit", "src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6", "tcp_flags", "tcp_sport",
     "tcp_dport", "udp_sport", "udp_dport",
 )  # fmt: skip
-"""Those from the network header on: their place does not depend on what is in front of it."""
+"""Fields from the EtherType on: their location does not depend on the bytes in front."""
 
 INNER_COST: Final = 6
-"""The headers inside are found for each field anew."""
+"""Cost of an inner field, in outer fields: the inner headers are parsed for each field."""
 
 
 def _inside(headers: Headers) -> Headers | None:
@@ -33,19 +33,19 @@ def _inside(headers: Headers) -> Headers | None:
 
 
 def _kind(headers: Headers) -> Hashable:
-    """What determines the fields without a part of their own."""
+    """Return the key part of fields without a key part of their own."""
     return (
         headers.ethertype, headers.version, headers.protocol, headers.fragment, bool(headers.l4)
     )  # fmt: skip
 
 
 def fields(outer: Mapping[str, MatchField]) -> dict[str, MatchField]:
-    """The same fields of the inner packet, as far as it has them."""
+    """Return the same fields of the inner packet, where it has them."""
     return {name: inner_field(outer[name]) for name in _FOLLOWING}
 
 
 def inner_field(field: MatchField) -> MatchField:
-    """The same field of the inner packet."""
+    """Return the same field of the inner packet."""
     return MatchField(_reader(field.read), _part(field.part or _kind))
 
 
@@ -59,7 +59,10 @@ def _reader(read: Read) -> Read:
 
 @cache
 def _part(part: Callable[[Headers], Hashable]) -> Part:
-    """One for all fields that it determines, so that it is computed once for a packet."""
+    """Return the inner key part, the same object for all its fields.
+
+    Each packet computes it once.
+    """
 
     def inner(headers: Headers) -> Hashable:
         packet = _inside(headers)
@@ -69,12 +72,12 @@ def _part(part: Callable[[Headers], Hashable]) -> Part:
 
 
 class InnerHasher:
-    """Hashes the packet inside; one that is in no tunnel hashes to 0."""
+    """Hashes the packet inside a tunnel; a packet without a tunnel hashes to 0."""
 
     def __init__(self, hasher: Hasher) -> None:
         self._hasher = hasher
 
     def __call__(self, headers: Headers) -> tuple[int, int]:
-        """As :meth:`Hasher.__call__`."""
+        """Return hash value and type, with the meaning of :meth:`Hasher.__call__`."""
         packet = _inside(headers)
         return (0, 0) if packet is None else self._hasher(packet)

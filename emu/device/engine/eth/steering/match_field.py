@@ -1,4 +1,4 @@
-"""What a field of a packet is to flow groups."""
+"""A packet field as flow groups use it: its reader, and its part of the cache key."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ Part = Callable[[Headers], Hashable]
 
 
 class MatchField(NamedTuple):
-    """How a field is read, and which bytes of a packet determine it."""
+    """A field's reader, and the key part that decides its value."""
 
     read: Read
     part: Part | None = None
-    """None: it is determined by what is always part of a decision's key (``fields.base``)."""
+    """None: ``fields.base``, part of every key, decides the value."""
 
 
 _Of = TypeVar("_Of", bound=Callable[[Headers], object])
 
 COSTS: Final[dict[Callable[[Headers], object], int]] = {}
-"""Costs of functions that look at much of a packet; all others cost 1."""
+"""Costs of functions that read much of a packet, in outer fields; all others cost 1."""
 
 
 def costs(fields: int, function: _Of) -> _Of:
-    """Note that a function which reads a packet takes as long as reading so many outer fields.
+    """Record the cost of a function that reads a packet, in outer fields.
 
-    It is one of a set that no guest makes longer: each is remembered for good.
+    The function is kept forever, so guests must not be able to create more of them.
     """
     COSTS[function] = fields
     return function
 
 
 def cost_of(function: Callable[[Headers], object]) -> int:
-    """How many outer fields could be read in the time that a function takes."""
+    """Return the cost of a function that reads a packet, in outer fields."""
     return COSTS.get(function, 1)

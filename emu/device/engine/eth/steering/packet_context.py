@@ -1,6 +1,6 @@
-"""A packet on its way through flow tables that send it on: the switch's, and those before it.
+"""A packet in flow tables that forward it: the switch's tables and NIC_TX.
 
-It may stand for several (a super-frame). What changes a whole packet is done to each of them.
+The packet may be a super-frame. A change that needs whole packets applies to each of its packets.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from emu.device.rounds.budget import Budget
 
 MAX_SEGMENTED_PACKETS: Final = 2048
-"""Packets that are cut out of one super-frame, over all that get them. More are lost."""
+"""Number of packets cut from one super-frame, over all receivers. More are dropped."""
 
 
 def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
-    """Number of packets that a frame stands for, and all their octets.
+    """Return the number of packets for which a frame stands, and their bytes in all.
 
     Raises FrameError for a super-frame without complete headers.
     """
@@ -44,14 +44,14 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
 
 
 class Packet:
-    """A frame on its way, and what it stands for."""
+    """A frame in a table pipeline, and the number and size of its packets."""
 
     __slots__ = ("frame", "headers", "octets", "packets")
 
     def __init__(self, frame: Frame, source: int) -> None:
-        """``source`` is where it comes from (``headers.source_of``).
+        """Parse a frame; ``source`` is its source (``headers.source_of``).
 
-        Raises FrameError for one without complete headers.
+        Raises FrameError for a frame without complete headers.
         """
         headers = parse(frame.data, whole=False)
         self.frame = frame
@@ -61,9 +61,9 @@ class Packet:
 
 
 def each_of(packet: Packet, headers: Marked, budget: Budget) -> Iterator[tuple[Packet, Marked]]:
-    """The packets that one stands for, with all their checksums.
+    """Yield the packets of a super-frame, with all checksums.
 
-    Raises FrameError for a super-frame that cannot be cut.
+    Raises FrameError for a super-frame that cannot be segmented.
     """
     budget.charge(packet.packets >> LOG_CUT_PER_STEP)
     now = packet.frame
@@ -93,7 +93,7 @@ def decision_on(
 
 
 def through(domain: FlowDomain, packet: Packet, headers: Marked, budget: Budget) -> Marked | None:
-    """The packet behind tables that let pass what misses; None when it is dropped there."""
+    """Return the packet behind tables whose misses pass; None when they drop it."""
     if domain.root is None:
         return headers
     decision = decision_on(domain, packet, headers, budget)
@@ -103,7 +103,7 @@ def through(domain: FlowDomain, packet: Packet, headers: Marked, budget: Budget)
 
 
 def after(headers: Marked, steps: Steps | None, budget: Budget) -> Marked:
-    """The packet after these steps, if any. Raises FrameError when one is impossible with it."""
+    """Return the packet after these steps. Raises FrameError when one is impossible."""
     if steps is None:
         return headers
     copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP

@@ -1,8 +1,8 @@
-"""RoCE packets in flow tables of their own: RDMA_RX before the transport, RDMA_TX before the wire.
+"""Flow tables of RoCE packets: RDMA_RX before the transport, RDMA_TX before the wire.
 
-Without a root nothing is looked at, and messages inside the process stay messages. With one they
-become packets, so that each of them is counted and can be dropped. What no entry matches goes on as
-if there were no tables; a miss action of RDMA_RX can hand it to the tables of NIC_RX instead.
+Without a root, messages inside the process bypass these tables and stay messages. With a root they
+become packets, so that each packet can be counted and dropped. Packets that match no entry continue
+as without tables. A miss action of RDMA_RX can pass them to the NIC_RX tables instead.
 
 Sources: PRM "Flow steering"; core/fs_core.c: rdma_rx_root_fs, rdma_tx_root_fs.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Passage(Enum):
-    """Where a packet goes from its flow tables."""
+    """Outcome of a packet's flow tables."""
 
     ON = "on"
     SWITCHED = "to the next domain"
@@ -33,10 +33,10 @@ class Passage(Enum):
 def receive(
     hca: Hca, frame: bytes, source_port: int, registers: Mapping[int, int] | None
 ) -> Passage:
-    """A well-formed RoCE frame for the function, before its transport sees it.
+    """Steer a well-formed RoCE frame for the function, before its transport.
 
-    ``source_port`` is the vPort that it comes from. Only the manager of a switch can match that, as
-    drivers up to 6.1 do (core/rdma.c: mlx5_rdma_enable_roce_steering).
+    ``source_port`` is the source vPort. Only the manager of a switch can match it, which drivers up
+    to 6.1 do (core/rdma.c: mlx5_rdma_enable_roce_steering).
     """
     domain = hca.rdma_rx
     if domain.root is None:
@@ -49,7 +49,7 @@ def receive(
 
 
 def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
-    """A RoCE frame of the function's own queue pair ``sqn``, before it leaves."""
+    """Steer a RoCE frame of the function's QP ``sqn``, before it leaves."""
     domain = hca.rdma_tx
     if domain.root is None:
         return Passage.ON

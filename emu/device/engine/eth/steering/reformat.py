@@ -1,8 +1,8 @@
-"""What packet reformat contexts do to packets, and the end of a tunnel (the flow action DECAP).
+"""Packet reformat contexts, and the removal of a tunnel's headers (the flow action DECAP).
 
-A tunnel's headers come from the driver as a whole. What depends on the packet follows here:
-lengths, the IPv4 header's checksum, and UDP's source port, which tells the flows inside apart,
-where the driver has left it 0. UDP has no checksum then.
+The driver supplies a tunnel's headers. Lengths and the IPv4 header checksum depend on the packet
+and are computed here. A UDP source port that the driver has left 0 is computed as well, to
+distinguish the inner flows. The UDP checksum is 0.
 
 Sources: PRM "Packet reformat"; core/en/tc_tun.c; core/esw/bridge.c:
 mlx5_esw_bridge_vlan_push_create; RFC 7348 5 (the source port).
@@ -47,10 +47,10 @@ _IPV6_BYTES: Final = 40
 _MACS: Final = 12
 _TAG: Final = ETH_CTAG.to_bytes(2, "big") + bytes(2)
 _TPIDS: Final = frozenset({ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "big")})
-_LOOKED_BEHIND: Final = frozenset({ETH_IPV4, ETH_IPV6, ETH_ROCE, ETH_CTAG, ETH_STAG})
-"""Ethertypes behind which there is something to match."""
+_PARSED_BEHIND: Final = frozenset({ETH_IPV4, ETH_IPV6, ETH_ROCE, ETH_CTAG, ETH_STAG})
+"""EtherTypes behind which further fields can be matched."""
 _MOVED_BYTES: Final = 256
-"""How much of a packet decides what it matches when its headers have moved by MAX_MOVED bytes."""
+"""Bytes of a packet that decide its matches when its headers have moved by MAX_MOVED bytes."""
 _MATCHED_COST: Final = 20
 _BEGINNING_COST: Final = 2
 _u16 = Struct(">H")
@@ -67,9 +67,10 @@ _ALL_PARTS: Final = tuple({field.part: None for field in FIELDS.values() if fiel
 
 
 def _encap(data: bytes, *, of_packets: bool = False) -> Callable[[Headers], bytes]:
-    """Put a tunnel's headers, ``data``, before a frame; ``of_packets``: before its IP packet alone.
+    """Return a change that puts a tunnel's headers, ``data``, before a frame.
 
-    Raises BAD_PARAM_ERR when they are no such headers.
+    ``of_packets``: before its IP packet alone. Raises BAD_PARAM_ERR when ``data`` are not the
+    headers of an IP tunnel.
     """
     outer = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
     if outer is None or not outer.version:
@@ -83,11 +84,11 @@ def _encap(data: bytes, *, of_packets: bool = False) -> Callable[[Headers], byte
 
     def change(headers: Headers) -> bytes:
         if of_packets and not headers.version:
-            raise FrameError("frame has no IP packet that could go into a tunnel")
+            raise FrameError("L2_TO_L3_TUNNEL of a frame without an IP packet")
         frame = bytearray(data + headers.frame[headers.l3 if of_packets else 0 :])
         length = len(frame) - l3
         if length > 0xFFFF:
-            raise FrameError("packet in a tunnel is longer than IP allows")
+            raise FrameError(f"tunneled packet of {length} bytes exceeds the 65535 of IP")
         if version == 4:
             _u16.pack_into(frame, l3 + 2, length)
         else:
@@ -104,13 +105,13 @@ def _encap(data: bytes, *, of_packets: bool = False) -> Callable[[Headers], byte
 
 
 def _entropy(headers: Headers) -> int:
-    """A source port that packets of one flow have in common."""
+    """Return a UDP source port that is the same for all packets of a flow."""
     flow = headers.addresses + headers.ports if headers.version else headers.frame[:12]
     return _EPHEMERAL | crc32(flow) & _EPHEMERAL_BITS
 
 
 def _inner(headers: Headers) -> bytes:
-    """The frame in a tunnel; empty when there is none."""
+    """Return the frame in a tunnel; empty when there is none."""
     at = inner_frame_at(headers, headers.parser)
     return headers.frame[at:] if at and len(headers.frame) >= at + ETHERNET_BYTES else b""
 
@@ -118,12 +119,12 @@ def _inner(headers: Headers) -> bytes:
 def _decapped(headers: Headers) -> bytes:
     inner = _inner(headers)
     if not inner:
-        raise FrameError("packet is in no tunnel that could end")
+        raise FrameError("decapsulation of a packet without a tunnel")
     return inner
 
 
 def _of_inner(headers: Headers) -> Hashable:
-    """All that decides what the packet inside matches behind the end of its tunnel."""
+    """Return the key of the inner packet's matches after decapsulation."""
     frame = _inner(headers)
     return _matched(frame, headers) if frame else None
 
@@ -138,37 +139,37 @@ def _matched(frame: bytes, before: Headers) -> Hashable:
 
 
 def _to_l2(data: bytes) -> tuple[Callable[[Headers], bytes], Part]:
-    """End a tunnel of IP packets: ``data`` is the Ethernet header that they get.
+    """Return the decapsulation of IP packets, and its key part.
 
-    Also returns the part of a packet that decides what it matches then. Raises BAD_PARAM_ERR.
+    ``data`` is the new Ethernet header. Raises BAD_PARAM_ERR when it is none.
     """
     tags, ethertype = _ethernet_header(data)
 
     def change(headers: Headers) -> bytes:
         at = inner_packet_at(headers, headers.parser)
         if not 0 < at < len(headers.frame):
-            raise FrameError("packet is in no tunnel of IP packets that could end")
+            raise FrameError("decapsulation of a packet without a tunnel of IP packets")
         return data + headers.frame[at:]
 
-    return change, _behind_header(tags, ethertype if ethertype in _LOOKED_BEHIND else 0)
+    return change, _behind_header(tags, ethertype if ethertype in _PARSED_BEHIND else 0)
 
 
 def _ethernet_header(data: bytes) -> tuple[int, int]:
-    """The number of tags in an Ethernet header, and its Ethertype."""
+    """Return the number of tags in an Ethernet header, and its EtherType."""
     whole = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
     if whole is None or whole.l3 != len(data):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "reformat_data are no Ethernet header", f"{len(data)} bytes"
+            Status.BAD_PARAM_ERR, "reformat_data are not an Ethernet header", f"{len(data)} bytes"
         )
     return whole.tags, whole.ethertype
 
 
 @cache
 def _behind_header(tags: int, ethertype: int) -> Part:
-    """All that decides what the packet in a tunnel of IP packets matches behind such a header.
+    """Return the key part of an inner IP packet's matches behind a new Ethernet header.
 
-    One for all contexts whose headers have as many tags, and an Ethertype that is looked behind in
-    the same way: addresses and tags are the context's, whatever the packet is.
+    All contexts with the same number of tags and an equivalent EtherType share it. Addresses and
+    tags are constants of the context.
     """
     ended = bytes(_MACS) + _TAG * tags + ethertype.to_bytes(2, "big")
 
@@ -187,13 +188,13 @@ DECAP: Final = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_
 # -- any headers
 
 
-def _place(anchor: int, offset: int, size: int) -> int:
+def _checked_offset(anchor: int, offset: int, size: int) -> int:
     if anchor != ReformatAnchor.MAC_START:
         raise CmdError(Status.BAD_PARAM_ERR, "reformat anchor not supported", f"{anchor:#x}")
     if max(offset, size) > MAX_MOVED or offset % 2:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "reformat is not within a packet's first headers",
-            f"{size} bytes at {offset}",
+            Status.BAD_PARAM_ERR, "reformat's offset is odd, or its size or offset is too large",
+            f"{size} bytes at {offset}, limit {MAX_MOVED}",
         )  # fmt: skip
     return offset
 
@@ -205,25 +206,25 @@ def _insert(data: bytes, at: int) -> Callable[[Headers], bytes]:
 def _remove(at: int, size: int) -> Callable[[Headers], bytes]:
     def change(headers: Headers) -> bytes:
         if len(headers.frame) < at + size + 2:
-            raise FrameError("packet is shorter than what is taken away")
+            raise FrameError("removal reaches behind the end of the packet")
         return headers.frame[:at] + headers.frame[at + size :]
 
     return change
 
 
 def _behind_a_tag(headers: Headers) -> Hashable:
-    """Return the key of the headers of a packet whose first tag has gone."""
+    """Return the key of the headers of a packet whose first tag is removed."""
     return third_tag(headers) if headers.tags else headers.frame[:_MOVED_BYTES]
 
 
 def _behind_tags(headers: Headers) -> Hashable:
-    """The same for its first two tags."""
+    """Return the key of the headers of a packet whose first two tags are removed."""
     is_known = headers.tags == MAX_TAGS and not third_tag(headers)
     return b"" if is_known else headers.frame[:_MOVED_BYTES]
 
 
 def _beginning(headers: Headers) -> Hashable:
-    """Return the key of the headers of a packet in which anything has moved."""
+    """Return the key of the headers of a packet in which any bytes have moved."""
     return headers.frame[:_MOVED_BYTES]
 
 
@@ -232,14 +233,14 @@ for _part in (_behind_a_tag, _behind_tags, _beginning):
 
 
 def _of_inserted(data: bytes, at: int) -> Part:
-    """The part of a packet that decides what it matches once ``data`` has been put in."""
+    """Return the key part of a packet's matches after ``data`` has been inserted."""
     tpids = {data[tag : tag + 2] for tag in range(0, len(data), TAG_BYTES)}
     is_tags = at == _MACS and len(data) % TAG_BYTES == 0 and tpids <= _TPIDS
     return third_tag if is_tags else _beginning
 
 
 def _of_removed(at: int, size: int) -> Part:
-    """The same once so many bytes have gone."""
+    """Return the key part of a packet's matches after ``size`` bytes have been removed."""
     parts = {TAG_BYTES: _behind_a_tag, 2 * TAG_BYTES: _behind_tags}
     return parts.get(size, _beginning) if at == _MACS else _beginning
 
@@ -247,9 +248,10 @@ def _of_removed(at: int, size: int) -> Part:
 def context_of(
     kind: int, anchor: int, offset: int, size: int, data: bytes, ctx: bytes
 ) -> PacketReformat:
-    """The context of reformat_type ``kind``; ``data`` are the ``size`` bytes of reformat_data.
+    """Return the context of reformat_type ``kind``.
 
-    Raises BAD_PARAM_ERR for what is not built.
+    ``data`` are the ``size`` bytes of reformat_data. Raises BAD_PARAM_ERR for unsupported
+    parameters.
     """
     if kind in BEGINNINGS:
         return PacketReformat(ReformatType(kind), _encap(data), _OUTER_PARTS, ctx)
@@ -260,11 +262,11 @@ def context_of(
         ended, part = _to_l2(data)
         return PacketReformat(ReformatType.L3_TUNNEL_TO_L2, ended, frozenset({part}), ctx)
     if kind == ReformatType.INSERT_HDR:
-        at = _place(anchor, offset, size)
+        at = _checked_offset(anchor, offset, size)
         parts = frozenset({_of_inserted(data, at)})
         return PacketReformat(ReformatType.INSERT_HDR, _insert(data, at), parts, ctx)
     if kind == ReformatType.REMOVE_HDR:
-        at = _place(anchor, offset, size)
+        at = _checked_offset(anchor, offset, size)
         parts = frozenset({_of_removed(at, size)})
         return PacketReformat(ReformatType.REMOVE_HDR, _remove(at, size), parts, ctx)
     raise CmdError(Status.BAD_PARAM_ERR, "reformat_type not supported", f"{kind:#x}")

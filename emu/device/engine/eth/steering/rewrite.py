@@ -1,8 +1,8 @@
-"""What modify header contexts do to packets: their header fields, and the metadata beside them.
+"""Modify header contexts: change a packet's header fields and metadata registers.
 
-Registers C are for the entries of later tables to match; register B goes into the completion. All
-are 0 in a packet that arrives. Checksums follow what changes, and a wrong one stays wrong. A field
-that the packet does not have is left alone. What moves headers is a step of its own (``Reshape``).
+Entries of later tables match registers C; register B goes into the CQE. All registers are 0 in an
+arriving packet. Checksums are updated incrementally, so a wrong one stays wrong. Fields that the
+packet lacks are skipped. Changes that move headers are separate steps (``Reshape``).
 
 Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mappings.
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from layouts.steering.modify_header import AddActionIn, CopyActionIn, SetActionIn
 
 _HEAD_BYTES: Final = 64
-"""How much is matched, at most, behind the place where the transport's header begins."""
+"""Maximum number of bytes matched from the transport header's start on."""
 ABSENT: Final = -1
 
 
 class Changing:
-    """A packet that is being changed: where its headers are, its bytes, its registers."""
+    """A packet during its changes: header offsets, bytes and registers."""
 
     __slots__ = ("frame", "headers", "registers")
 
@@ -46,15 +46,15 @@ Change = Callable[[Changing], None]
 
 
 class Place(NamedTuple):
-    """Where a field is in a frame: some bits of a big-endian number."""
+    """Location of a field in a frame: some bits of a big-endian number."""
 
     at: Callable[[Headers], int]
-    """The number's offset, or ABSENT."""
+    """Offset of the number, or ABSENT."""
     octets: int
     shift: int
     bits: int
     part: Part | None
-    """What decides the field's value, besides ``fields.base``."""
+    """Key part that decides the field's value, besides ``fields.base``."""
 
     def get(self, packet: Changing) -> int | None:
         at = self.at(packet.headers)
@@ -64,7 +64,7 @@ class Place(NamedTuple):
         return number >> self.shift & (1 << self.bits) - 1
 
     def put(self, packet: Changing, value: int) -> None:
-        """Only for a field that is there, in a copy of the frame."""
+        """Write the field, which must exist, in a copy of the frame."""
         at, frame = self.at(packet.headers), packet.frame
         assert isinstance(frame, bytearray)
         end = at + self.octets
@@ -99,14 +99,14 @@ def _ip(version: int, start: int, octets: int, shift: int, bits: int, field: str
 
 
 class _Dscp(NamedTuple):
-    """The field that is in other bits of IPv4's header than of IPv6's."""
+    """The DSCP field, whose bits differ between IPv4 and IPv6."""
 
     part: Part | None
     bits: int = 6
 
     def get(self, packet: Changing) -> int | None:
-        place = _DSCP.get(packet.headers.version)
-        return place.get(packet) if place else None
+        location = _DSCP.get(packet.headers.version)
+        return location.get(packet) if location else None
 
     def put(self, packet: Changing, value: int) -> None:
         _DSCP[packet.headers.version].put(packet, value)
@@ -123,16 +123,16 @@ def _l4(protocol: int, start: int, bits: int, field: str) -> Place:
 
 
 def _addresses() -> dict[int, _Field]:
-    """IPv6 addresses have four fields each, IPv4 addresses one."""
-    places: dict[int, _Field] = {
+    """Return the address fields: four per IPv6 address, one per IPv4 address."""
+    locations: dict[int, _Field] = {
         ModifyField.OUT_SIPV4: _ip(4, 12, 4, 0, 32, "src_ipv4_src_ipv6"),
         ModifyField.OUT_DIPV4: _ip(4, 16, 4, 0, 32, "dst_ipv4_dst_ipv6"),
     }
     for word in range(8):
         field = "src_ipv4_src_ipv6" if word < 4 else "dst_ipv4_dst_ipv6"
-        place = _ip(6, 8 + 4 * word, 4, 0, 32, field)
-        places[ModifyField(ModifyField.OUT_SIPV6_127_96 + word)] = place
-    return places
+        location = _ip(6, 8 + 4 * word, 4, 0, 32, field)
+        locations[ModifyField(ModifyField.OUT_SIPV6_127_96 + word)] = location
+    return locations
 
 
 _DSCP: Final = {4: _ip(4, 0, 2, 2, 6, "ip_dscp"), 6: _ip(6, 0, 2, 6, 6, "ip_dscp")}
@@ -160,23 +160,23 @@ PLACES: Final[dict[int, _Field]] = {
     **_addresses(),
     **_REGISTERS,
 }
-"""OUT_ETHERTYPE is not among them: with another type a packet would have other headers."""
+"""Fields that can be modified. OUT_ETHERTYPE is missing: a new type would mean other headers."""
 
 
 # -- contexts
 
 
 def _bits_of(field: int, offset: int, length: int) -> _Field:
-    """The field, which must have these bits."""
-    place = PLACES.get(field)
-    if place is None:
+    """Return the field. Raises BAD_PARAM_ERR if it is unknown or lacks these bits."""
+    location = PLACES.get(field)
+    if location is None:
         raise CmdError(Status.BAD_PARAM_ERR, "field cannot be modified", f"{field:#x}")
-    if offset + length > place.bits:
+    if offset + length > location.bits:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "modify header action goes beyond its field",
+            Status.BAD_PARAM_ERR, "modify header action exceeds its field",
             f"field {field:#x}: {length} bits from {offset}",
         )  # fmt: skip
-    return place
+    return location
 
 
 def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
@@ -185,7 +185,7 @@ def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
     mask, value = (1 << length) - 1 << offset, action.data << offset
     if value & ~mask:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "modify header action has data beyond its length",
+            Status.BAD_PARAM_ERR, "modify header action's data exceeds its length",
             f"{action.data:#x} in {length} bits",
         )  # fmt: skip
 
@@ -231,10 +231,11 @@ _ACTIONS: Final[dict[int, tuple[Any, Callable[[Any], tuple[Change, bool, Part | 
 
 
 def context_of(table_type: FlowTableType, actions: Sequence[bytes]) -> ModifyHeader:
-    """The context of a list of actions, 8 bytes each. Raises BAD_PARAM_ERR for what is not built.
+    """Return the context of a list of actions, 8 bytes each.
 
-    What a packet's decision depends on now includes what is copied (:attr:`ModifyHeader.parts`);
-    what is set or added to decides anything only where a group matches that field.
+    Raises BAD_PARAM_ERR for unsupported actions. Copied fields become key parts
+    (:attr:`ModifyHeader.parts`). Fields that are set or added to are key parts only where a group
+    matches them.
     """
     made = []
     for action in actions:
@@ -255,21 +256,21 @@ def context_of(table_type: FlowTableType, actions: Sequence[bytes]) -> ModifyHea
 
 
 def head(headers: Headers) -> Headers:
-    """The same packet with no more of its frame than flow groups match."""
+    """Return the packet with only the bytes that flow groups match."""
     upto = max(headers.l3, headers.l4) + _HEAD_BYTES
     registers = dict(headers.registers) if isinstance(headers, Marked) else {}
     return _with_frame(headers, headers.frame[:upto], registers)
 
 
 def marked(headers: Headers, registers: Mapping[int, int], source: int = 0) -> Marked:
-    """The packet with registers and where it comes from (``headers.source_of``) beside it."""
+    """Return the packet with registers and its source (``headers.source_of``)."""
     packet = _with_frame(headers, headers.frame, dict(registers))
     packet.source = source
     return packet
 
 
 def rewrite(headers: Headers, steps: Steps) -> Marked:
-    """A packet after all of these steps. Raises FrameError when one is impossible with it."""
+    """Return a packet after all these steps. Raises FrameError when one is impossible."""
     if not steps.reshapes:
         return _rewritten(headers, steps.changes, steps.in_frame)
     for step in steps.steps:
@@ -294,7 +295,7 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
 def _rewritten(
     headers: Headers, changes: Iterable[Callable[[Any], object]], in_frame: bool
 ) -> Marked:
-    """``in_frame``: its bytes change as well, and not only its registers."""
+    """Return the packet after these changes; ``in_frame``: they change its bytes as well."""
     packet = Changing(headers)
     if not in_frame:
         for change in changes:

@@ -1,7 +1,7 @@
-"""The way of a received frame from the root of the flow tables to its receive queues.
+"""Routing of a received frame: from the root flow table to its receive queues.
 
-Flow table entries lead to TIRs; a TIR leads to its RQ, or hashes and picks one from its RQT. The
-frame has to be checked before (length, link); what is done at the RQ is up to the caller.
+Flow table entries lead to TIRs. A TIR leads to its RQ, or selects one from its RQT by a hash. The
+caller has checked the frame's length and the link, and delivers the frame.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 _NIC_RX: Final = FlowTableType.NIC_RX
 _IP: Final = frozenset({ETH_IPV4, ETH_IPV6})
 _GROUP_BIT: Final = 1
-"""Of a MAC address's first byte."""
+"""In a MAC address's first byte."""
 
 
 _new: Final = tuple.__new__
-"""Makes a named tuple in a fifth of the time."""
+"""Constructs a named tuple in a fifth of the time."""
 
 
 class Delivery(NamedTuple):
-    """A receive queue that gets the frame, and what its completion says of the way there."""
+    """A receive queue that gets the frame, and the steering results for its CQE."""
 
     rq: Rq
     rss_hash_result: int
     rss_hash_type: int
     flow_tag: int
-    """Of the last flow table entry on the way that had one; 0 without."""
+    """Flow tag of the last entry that had one; 0 without."""
     steps: Steps | None = None
-    """What is done with the frame before it is delivered."""
+    """Changes to make before delivery."""
     merging: Merging | None = None
-    """How packets that come together may be merged; None for a changed frame."""
+    """Merging rules for packets that arrive together; None for a changed frame."""
     looks_inside: bool = False
-    """Whether the completion is about the packet inside, if it is a tunnel's."""
+    """Whether the CQE describes the inner packet of a tunnel."""
 
 
 def route(
@@ -56,22 +56,22 @@ def route(
     source: LoopbackSource | None = None,
     root: FlowTable | None = None,
 ) -> list[Delivery]:
-    """Find the receive queues of a frame, and count it in the flow counters that it passes.
+    """Return the receive queues of a frame, and update the flow counters on its path.
 
-    ``octets`` is its length without frame check sequence; a super-frame stands for ``packets`` of
-    so many octets in all. ``source`` is the function's own send queue that has sent the frame, None
-    for one from the wire; which TIRs take it is up to ``Tir.takes``. ``root`` is where the packets
-    of an underlay begin. Each queue is there once for each entry that leads to it. An empty list is
-    a frame to be discarded.
+    ``octets`` is its length without FCS; a super-frame stands for ``packets`` packets of ``octets``
+    bytes in all. ``source`` is the function's own send queue that sent the frame, None for a frame
+    from the wire; ``Tir.takes`` filters by it. ``root`` is the first table for an underlay's
+    packets. A queue is listed once per entry that leads to it. An empty list means that the frame
+    is discarded.
 
-    Steering looks at headers only: an IP packet that should be longer than its frame goes the same
-    way as a whole one (rdma-core's tests send such: tests/utils.py, gen_packet).
+    Only headers matter: an IP packet whose length exceeds its frame is steered normally
+    (rdma-core's tests send such packets: tests/utils.py, gen_packet).
     """
     domain = hca.flow_domains.get(_NIC_RX)
     if domain is None:
         return []
     if not headers.version and headers.ethertype in _IP:
-        headers = _as_far_as_it_goes(headers)
+        headers = _truncated(headers)
     before = domain.steps
     decision = decide(domain, headers, octets, packets, root, hca.clock)
     hca.budget.charge(domain.steps - before)
@@ -81,15 +81,16 @@ def route(
 def route_beside(
     hca: Hca, headers: Headers, octets: int, packets: int = 1
 ) -> list[Delivery] | None:
-    """As :func:`route`, for a frame that has come by another port of the LAG whose master this is.
+    """Return the receive queues of a frame that another port of the LAG received.
 
-    None when the master's tables leave it to that port's own function.
+    The function is the LAG's master. None when its tables leave the frame to that port's own
+    function.
     """
     domain = hca.flow_domains.get(_NIC_RX)
     if domain is None or domain.root is None or not domain.demuxes:
         return None
     if not headers.version and headers.ethertype in _IP:
-        headers = _as_far_as_it_goes(headers)
+        headers = _truncated(headers)
     before = domain.steps
     decision = decide_beside(domain, headers, octets, packets)
     hca.budget.charge(domain.steps - before)
@@ -101,7 +102,7 @@ def route_beside(
 def queues_of(
     hca: Hca, decision: Decision, headers: Headers, source: LoopbackSource | None
 ) -> list[Delivery]:
-    """Return the receive queues that a decision leads to; ``source`` is as of :func:`route`."""
+    """Return the receive queues to which a decision leads; ``source`` is that of :func:`route`."""
     if decision.rewrites:
         return _route_changed(hca, decision, headers, source)
     queues: list[Delivery] = []
@@ -118,8 +119,8 @@ def queues_of(
     return queues
 
 
-def _as_far_as_it_goes(headers: Headers) -> Headers:
-    """The headers of an IP packet that is cut off."""
+def _truncated(headers: Headers) -> Headers:
+    """Return the headers of a truncated IP packet."""
     packet = parse(headers.frame, whole=False)
     if isinstance(headers, Marked):
         return marked(packet, headers.registers, headers.source)
@@ -129,10 +130,9 @@ def _as_far_as_it_goes(headers: Headers) -> Headers:
 def _route_changed(
     hca: Hca, decision: Decision, headers: Headers, source: LoopbackSource | None
 ) -> list[Delivery]:
-    """As :func:`route`, for a decision that changes the packet for some that get it.
+    """Return the receive queues for a decision that changes the packet for some of them.
 
-    A TIR's hash is over the packet as it is delivered. Raises FrameError when a packet cannot be
-    changed as an entry says.
+    A TIR hashes the packet after its changes. Raises FrameError when a change is impossible.
     """
     queues: list[Delivery] = []
     is_multicast = bool(headers.frame[0] & _GROUP_BIT)

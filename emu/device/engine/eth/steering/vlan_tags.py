@@ -1,6 +1,6 @@
-"""What entries of flow tables do with VLAN tags: one is taken away, or put in front.
+"""VLAN actions of flow table entries: pop a tag, push a tag.
 
-A packet without a tag has none to take away, and stays as it is.
+A pop leaves an untagged packet unchanged.
 
 Source: mlx5_ifc.h: vlan; core/en/tc/act/vlan.c, core/eswitch_offloads.c.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MACS: Final = 12
 _TPIDS: Final = (ETH_CTAG, ETH_STAG)
 _BEHIND_BYTES: Final = 64
-"""How much is matched behind a tag that was one too many before."""
+"""Bytes matched behind a third tag after a pop."""
 
 
 def _popped(headers: Headers) -> bytes:
@@ -29,7 +29,7 @@ def _popped(headers: Headers) -> bytes:
 
 
 def third_tag(headers: Headers) -> bytes:
-    """What comes to light behind two tags, when there are more."""
+    """Return the bytes behind two tags where a third tag follows, else empty bytes."""
     if headers.tags < MAX_TAGS or headers.ethertype not in _TPIDS:
         return b""
     return headers.frame[headers.l3 : headers.l3 + _BEHIND_BYTES]
@@ -39,10 +39,15 @@ POP: Final = Reshape("pop a tag", _popped, frozenset({third_tag}))
 
 
 def push(tag: Vlan) -> Reshape:
-    """Put a tag in front of all others. Raises BAD_PARAM_ERR for a type that is no tag's."""
+    """Return a step that inserts a tag before all others.
+
+    Raises BAD_PARAM_ERR for an EtherType that is not a VLAN tag's.
+    """
     if tag.ethtype not in _TPIDS:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "tag to push has no type of a VLAN tag", f"{tag.ethtype:#x}"
+            Status.BAD_PARAM_ERR,
+            "ethtype of the tag to push is not a VLAN tag's",
+            f"{tag.ethtype:#x}",
         )
     octets = bytes(tag)
     return Reshape(
