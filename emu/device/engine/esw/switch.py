@@ -112,9 +112,9 @@ class EmbeddedSwitch:
         return node
 
     def is_decided(self, source: Hca) -> bool:
-        """Return whether tables decide where a function's frames go.
+        """Return whether tables decide where a function's own frames go.
 
-        This holds for the manager alone, whose frames include those of representors.
+        True for the manager only: its frames include those of representors.
         """
         return source.vhca.vport_number == MANAGER and self.decides
 

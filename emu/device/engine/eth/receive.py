@@ -141,9 +141,9 @@ def take(hca: Hca, frame: Frame) -> None:
 def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     """Take a frame that another port of a LAG received; the function is the LAG's master.
 
-    That port's ``vport`` counts the frame. Return False when the master's tables leave the frame to
-    that port's own function, or when the frame is not for tables. Raises FrameError before any
-    counter changes.
+    The counters are those of ``vport``, the receiving port's vPort. Return False when the master's
+    tables leave the frame to that port's own function, or when the frame is not for tables. Raises
+    FrameError before any counter changes.
     """
     data, mtu = frame.data, vport.oper_mtu - FCS_BYTES
     if frame.gso_size > 0:

@@ -2,8 +2,8 @@
 
 A super-frame's packets arrive together; ``..sessions`` holds packets that arrive one by one. The
 merged packet has the first one's headers and the payload of all. The driver corrects its length and
-checksums, and takes acknowledgment, window and TTL from the CQE. It assumes IP headers without
-options (core/en_rx.c: mlx5e_lro_update_hdr).
+checksums, and takes acknowledgment, window and TTL from the CQE. The driver assumes IP headers
+without options (core/en_rx.c: mlx5e_lro_update_hdr).
 
 Source: PRM "Large receive offload"; tirc.packet_merge_mask.
 """
