@@ -73,7 +73,7 @@ def moved(headers: Headers, moves: Sequence[Move]) -> bytes:
 
         frame = move.change(before, headers_of)
         if len(frame) > MAX_BYTES:
-            raise FrameError(f"frame grows to {len(frame)} bytes, limit {MAX_BYTES}")
+            raise FrameError(f"frame grows beyond {MAX_BYTES} bytes")
     return frame
 
 

@@ -88,7 +88,7 @@ def _encap(data: bytes, *, of_packets: bool = False) -> Callable[[Headers], byte
         frame = bytearray(data + headers.frame[headers.l3 if of_packets else 0 :])
         length = len(frame) - l3
         if length > 0xFFFF:
-            raise FrameError(f"tunneled packet of {length} bytes exceeds the 65535 of IP")
+            raise FrameError("tunneled packet exceeds the 65535 bytes of IP")
         if version == 4:
             _u16.pack_into(frame, l3 + 2, length)
         else:
