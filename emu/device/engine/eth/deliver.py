@@ -71,7 +71,7 @@ def deliver(
         except FrameError:  # a super-frame's last packet may be too short for the change
             return
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
-        # The sender vouched for the outer packet alone.
+        # The sender guarantees the outer packet's checksum only.
         is_vouched = is_vouched and not steps.reshapes
         hca.budget.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
     if rq.strips and headers.l3 != ETHERNET_BYTES:

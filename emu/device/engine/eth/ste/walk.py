@@ -94,8 +94,8 @@ class SteeringMemory:
         """Set up the walk over ``icm``.
 
         ``vport`` returns the vPort of a number in an address. ``gvmi`` returns a function's vhca
-        id, by its switch manager's vhca id and its vPort number. ``moved`` returns how often
-        functions have been added or removed.
+        id, by its switch manager's vhca id and its vPort number. ``moved`` returns the number of
+        functions added and removed so far.
         """
         self._icm = icm
         self._planner = planner
