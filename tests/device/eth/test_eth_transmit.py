@@ -343,7 +343,7 @@ def test_bad_request(node, sq, region, sent, request_, syndrome):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize(("ds", "why"), [(0, "its ds is 0"), (1, "no room for the Ethernet")])
+@pytest.mark.parametrize(("ds", "why"), [(0, "ds is 0"), (1, "no space for the Ethernet")])
 def test_ds_without_room(sq, sent, ds, why, caplog):
     sq.post(Opcode.SEND, bytes(48), ds=ds)
     assert sent() == []

@@ -119,5 +119,5 @@ def test_flows_in_a_tunnel_stay_apart():
     "header", [b"", MACS, MACS + IPV4 + b"\0", MACS + TAG, MACS + TAG * 3 + IPV4, bytes(13)]
 )
 def test_what_is_no_ethernet_header(header):
-    with pytest.raises(CmdError, match="no Ethernet header"):
+    with pytest.raises(CmdError, match="not an Ethernet header"):
         made(L3_TO_L2, data=header)

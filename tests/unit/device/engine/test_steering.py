@@ -199,7 +199,7 @@ class TestCriteria:
         assert fields_of_param(param, 0) == {}
 
     def test_part_that_there_is_not(self):
-        with pytest.raises(CmdError, match="unknown part"):
+        with pytest.raises(CmdError, match="unknown bits"):
             fields_of_param(fte_match_param.new(), 0x80)
 
     def test_reserved_bits(self):
